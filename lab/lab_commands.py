@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,8 @@ __all__ = ["add_lab_commands", "enter_lab"]
 _UP = "edgetune lab up"
 _QUERY = f"edgetune lab exec promtool query instant http://{PROMETHEUS} up"
 _WATCHED = f"{_UP} --prometheus"
+# Fewer cannot be split in as many ways as the usual alphas ask for.
+_FEWEST = 6
 
 
 def add_lab_commands(parser: argparse.ArgumentParser) -> None:
@@ -115,25 +118,32 @@ def _lab_up(options: argparse.Namespace) -> int:
 
 
 def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
-    """What is up, and what to try next, in five lines; in six with Prometheus."""
+    """What is up, and what to try next, in five lines of 80 columns; in six with Prometheus."""
     hosts = [host["name"] for host in state["hosts"]]
     pops = list(shared(hosts, options.pops))
-    kind = "simulated hosts" if state["kind"] == "simulated" else "Linux hosts"
+    kind = "simulated" if state["kind"] == "simulated" else "Linux"
     load = "with no load" if options.no_load else "under load"
-    load += ", scraped by Prometheus" if options.prometheus else ""
+    load += ", and Prometheus" if options.prometheus else ""
     up = "are up" if len(pops) > 1 else "is up"
+    dry_run = "a dry run" if len(hosts) // len(pops) >= _FEWEST else f"needs {_FEWEST} hosts a PoP"
+    noun = "hosts" if len(hosts) > 1 else "host"
     which = command("diagnose_hosts", pop=pops[0])
     plan = command("rollout_pop", pop=pops[0], tuning="accept_queue")
     return "\n".join(
         [
-            f"{', '.join(pops)} {up}: {len(hosts)} {kind}, {hosts[0]} to {hosts[-1]}, {load}",
+            f"{_span(pops)} {up}: {len(hosts)} {kind} {noun}, {_span(hosts)}, {load}",
             "Until `edgetune lab down` takes the lab away, try:",
             f"  {which:54}  # what would help",
-            f"  {plan:54}  # a dry run",
+            f"  {plan:54}  # {dry_run}",
             *([f"  {_QUERY}"] if options.prometheus else []),
             "  edgetune status",
         ]
     )
+
+
+def _span(names: Sequence[str]) -> str:
+    """One or two names, or the first and the last of several."""
+    return " and ".join(names) if len(names) <= 2 else f"{names[0]} to {names[-1]}"
 
 
 def _lab_down(options: argparse.Namespace) -> int:

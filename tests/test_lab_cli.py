@@ -18,13 +18,16 @@ from typing import Any
 import pytest
 
 import lab
+from edgetune.errors import RefusedError
 from lab import cli
+from lab.lab_commands import _FEWEST
 from lab.pop.layout import LabError
 from lab.runner.display import TaskList, message_of, text_of
 from lab.runner.execution import Execution
 from lab.runner.metadata import Action, Pack
 from lab.runner.runs import ended_runs
 from lab.runner.screen import Screen
+from tests.builders import plan
 
 PACK = Path(__file__).parent / "fixtures" / "runner_pack"
 
@@ -440,11 +443,47 @@ class TestLab:
         assert exit_code("lab", "up", *words) == 0
         assert pop.calls == [("up", 4, 2, False, 9.0, True)]
         lines = capsys.readouterr().out.splitlines()[-5:]
-        assert lines[0] == "lab1, lab2 are up: 4 Linux hosts, e000 to e003, with no load"
+        assert lines[0] == "lab1 and lab2 are up: 4 Linux hosts, e000 to e003, with no load"
         assert max(map(len, lines)) <= 80
         assert exit_code("lab", "status") == 0
         assert exit_code("lab", "down") == 0
         assert exit_code("lab", "status") == 1
+
+    @pytest.mark.parametrize(
+        ("hosts", "pops", "first", "dry_run"),
+        [
+            (1, 1, "lab1 is up: 1 Linux host, e000, ", "# needs 6 hosts a PoP"),
+            (5, 1, "lab1 is up: 5 Linux hosts, e000 to e004, ", "# needs 6 hosts a PoP"),
+            (6, 1, "lab1 is up: 6 Linux hosts, e000 to e005, ", "# a dry run"),
+            (
+                10,
+                2,
+                "lab1 and lab2 are up: 10 Linux hosts, e000 to e009, ",
+                "# needs 6 hosts a PoP",
+            ),
+            (999, 9, "lab1 to lab9 are up: 999 Linux hosts, e000 to e998, ", "# a dry run"),
+        ],
+    )
+    def test_its_greeting_fits_few_hosts_and_80_columns(
+        self,
+        pop: Any,
+        hosts: int,
+        pops: int,
+        first: str,
+        dry_run: str,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        words = ("--hosts", str(hosts), "--pops", str(pops), "--no-load", "--prometheus")
+        assert exit_code("lab", "up", *words) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == f"{first}with no load, and Prometheus"
+        assert [line for line in lines if "rollout_pop" in line][0].endswith(f"   {dry_run}")
+        assert max(map(len, lines)) <= 80
+
+    def test_its_greeting_knows_how_many_hosts_can_be_split(self, tmp_path: Path) -> None:
+        with pytest.raises(RefusedError, match=f"take at least {_FEWEST} hosts"):
+            plan(tmp_path, hosts=_FEWEST - 1)
+        assert plan(tmp_path, hosts=_FEWEST)
 
     def test_says_what_is_missing(self, pop: Any, capsys: pytest.CaptureFixture[str]) -> None:
         pop.missing = ["root", "haproxy"]
@@ -460,7 +499,7 @@ class TestLab:
         assert exit_code("lab", "up", "--prometheus") == 0
         assert pop.scraped
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0].endswith("e000 to e007, under load, scraped by Prometheus")
+        assert lines[0].endswith("e000 to e007, under load, and Prometheus")
         query = "edgetune lab exec promtool query instant http://127.0.0.1:9090 up"
         assert lines[-2:] == [f"  {query}", "  edgetune status"]
         assert max(map(len, lines)) <= 80
