@@ -30,6 +30,7 @@ _VERIFIED = {
     "state": "provisional",
     "settings": [{**ROW, "ok": True}, {**PARTS, "ok": True}],
     "services": {"nginx": "active"},
+    "lost_connections": {},
 }
 
 REQUESTS: dict[str, dict[str, Any]] = {

@@ -84,7 +84,7 @@ def test_without_a_reboot_a_host_waits_a_little_longer_than_it_is_asked(
     object.__setattr__(world.context.config, "health_deadline", health)
     world.roll(0, until=verify_hosts)
     within = asked(world, "apply")["confirm_within"]
-    assert health + 20 < within <= health + 60
+    assert health + 60 < within <= health + 100
 
 
 def test_with_a_reboot_a_host_waits_until_it_is_back(tmp_path: Path) -> None:
@@ -114,6 +114,66 @@ def test_until_when_stands_in_the_record_before_the_host_is_asked(world: World) 
     assert any(when > time.time() for when in seen)
     world.step(verify_hosts, 0)
     assert until(world, 0, host_of(world)) == 0, "it was confirmed"
+
+
+def test_a_host_that_loses_connections_is_not_confirmed(world: World) -> None:
+    world.step(apply_tuning, 0)
+    name = host_of(world)
+    world.hosts.losing[name] = "9 of 32 connections to 127.0.9.1:80 get no answer"
+    report = world.step(verify_hosts, 0)
+    why = f"not verified: {world.hosts.losing[name]}"
+    assert report["failed"] == [name] and report["hosts"][name]["error"] == why
+    assert not world.hosts.told("confirm") and until(world, 0, name) > time.time()
+    world.hosts.losing.clear()
+
+
+def test_a_host_from_which_connections_are_lost_is_not_confirmed(world: World) -> None:
+    world.step(apply_tuning, 0)
+
+    def lie(name: str, reply: Any) -> Any:
+        told = {"confirmed": False, "lost_connections": {"192.0.2.1": 9}}
+        reply["result"].update(told if reply["verb"] == "confirm" else {})
+        return reply
+
+    world.hosts.lies = lie
+    report = world.step(verify_hosts, 0)
+    why = "9 connections from the host to 192.0.2.1 get no answer since the change"
+    assert report["hosts"][host_of(world)]["error"] == f"not verified: {why}"
+
+
+def test_a_host_that_is_cut_off_is_not_connected_to_from_many_ports(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = cut_off(world)
+    asked_for: list[str] = []
+
+    def lost(hosts: Sequence[Any], ports: Sequence[int]) -> dict[str, str]:
+        asked_for.extend(host.name for host in hosts)
+        return {}
+
+    monkeypatch.setattr(world.hosts, "lost_connections", lost)
+    opened = as_owner(world.context, world.rollout)
+    work = opened.batch(0)
+    work.hosts[name].go("changed")
+    opened.save_batch(work)
+    assert world.step(verify_hosts, 0)["failed"] == [name] and asked_for == []
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_only_a_change_of_the_network_is_confirmed_from_many_ports(
+    world: World, monkeypatch: pytest.MonkeyPatch, network: bool
+) -> None:
+    world.step(apply_tuning, 0)
+    asked_for: list[str] = []
+
+    def lost(hosts: Sequence[Any], ports: Sequence[int]) -> dict[str, str]:
+        asked_for.extend(host.name for host in hosts)
+        return {}
+
+    monkeypatch.setattr(world.hosts, "lost_connections", lost)
+    monkeypatch.setattr("edgetune.rollout.steps.verify_hosts.can_cut_off", lambda own: network)
+    assert not world.step(verify_hosts, 0)["failed"]
+    assert asked_for == ([host_of(world)] if network else [])
 
 
 def test_a_rollback_waits_for_a_host_that_its_change_cut_off(world: World) -> None:

@@ -194,6 +194,7 @@ class Hosts:
         self.disturbed: list[tuple[str, str]] = []
         self.standing = tuning()
         self.kexec_loaded = False
+        self.losing: dict[str, str] = {}
         self.machine: dict[str, dict[str, str]] = {}
         self.told_by_dmi: Callable[[str], dict[str, str]] = lambda name: {"uuid": "", "serial": ""}
         self.boots: Callable[[str], None] = lambda name: None
@@ -215,6 +216,10 @@ class Hosts:
         for host in hosts:
             answer = self._one(self.behind.get(host.name, host.name), verb, request(host))
             yield [(host, replace(answer, host=host.name))]
+
+    def lost_connections(self, hosts: Any, ports: Any) -> dict[str, str]:
+        """What a test says that some lose."""
+        return {host.name: self.losing[host.name] for host in hosts if host.name in self.losing}
 
     def changing(self) -> list[str]:
         """Verbs so far that can change a host."""

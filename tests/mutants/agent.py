@@ -167,6 +167,50 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
+        ["lib_agent_connections"],
+        (
+            "a change that loses connections is kept",
+            "verbs/apply.py",
+            "        refuse_lost(host, journal)\n",
+            "        pass\n",
+        ),
+        (
+            "connections that are lost later are no matter",
+            "verbs/verify.py",
+            "running and not lost and all(",
+            "running and all(",
+        ),
+        (
+            "what is silent is taken for an answer",
+            "connections.py",
+            "                if not ready:\n                    break\n",
+            "                if not ready:\n                    return []\n",
+        ),
+        (
+            "a gateway that is gone is not asked",
+            "reachable.py",
+            "role != CLIENT or peer in clients",
+            "peer in clients",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/hosts",
+        ["lib_many_connections"],
+        (
+            "a port that answers in part is taken for a whole one",
+            "many_connections.py",
+            "        if count\n",
+            "        if count == CONNECTIONS\n",
+        ),
+        (
+            "a host that no connection reaches is well",
+            "many_connections.py",
+            "        return _lost_logins(login, host)\n",
+            '        return ""\n',
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
         ["lib_agent_rss"],
         (
             "the driver's own table is written back after a change of the queues",

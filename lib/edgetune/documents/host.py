@@ -124,11 +124,15 @@ class SeenSettings:
 
 @dataclass(frozen=True)
 class ProvenSettings:
-    """What a host says of each setting to ``confirm``, and in which ``state`` its journal is."""
+    """What a host says of each setting to ``confirm``, and in which ``state`` its journal is.
+
+    ``lost_connections`` says by peer how many the peer answers no more since the change.
+    """
 
     confirmed: bool
     state: str
     settings: list[ProofRow]
+    lost_connections: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

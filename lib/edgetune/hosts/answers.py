@@ -116,6 +116,7 @@ _VERIFIED = {
     "state": _STATE,
     "settings": rows(record({**_ROW, "ok": flag})),
     "services": mapping(_SERVICE, text()),
+    "lost_connections": mapping(text(100), whole(1 << 16)),
 }
 _FINDING = record(
     {

@@ -129,6 +129,13 @@ def converse(login: Login, host: Host, data: bytes, seconds: float, most: int) -
             raise
 
 
+def greet(login: Login, host: Host) -> None:
+    """Log in to a host, and do nothing; what the network and paramiko raise where that fails."""
+    trusted = login.known_hosts.keys_of(host.address, host.port)
+    with _connect(host, login.timeout) as connection, paramiko.SSHClient() as client:
+        _log_in(client, connection, trusted, login, host)
+
+
 def _connect(host: Host, seconds: float) -> BoundedSocket:
     """Connect to the first address that answers; a name may have many."""
     deadline = time.monotonic() + seconds

@@ -18,11 +18,14 @@ from edgetune.errors import HostError
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.answers import longest, read_answer
 from edgetune.hosts.conversation import Login, converse
+from edgetune.hosts.many_connections import lost_connections
 from edgetune.hosts.result import HostResult
 from edgetune.hosts.ssh_files import load_key, load_known_hosts
 from edgetune.inventory import Host
 
 _AGAIN = 1.0
+# Each is connected to dozens of times, and a process may have a thousand files open.
+_AT_ONCE = 16
 # A sweep of thousands of hosts is stored in some dozens of parts, not in thousands.
 _TOGETHER = 1.0
 
@@ -94,6 +97,17 @@ class Fleet:
                 # Without permission for one host the others are not asked any more.
                 for future in asked:
                     future.cancel()
+
+    def lost_connections(self, hosts: Sequence[Host], ports: Sequence[int]) -> dict[str, str]:
+        """By host, which of many connections to it, each from a port of its own, were lost.
+
+        A host whose service cannot be reached from here at all is logged in to as often.
+        """
+        if not hosts:
+            return {}
+        with ThreadPoolExecutor(min(self._threads, _AT_ONCE, len(hosts))) as pool:
+            found = pool.map(lambda host: lost_connections(self._login, host, ports), hosts)
+            return {host.name: why for host, why in zip(hosts, found) if why}
 
     def _ask_one(
         self, host: Host, verb: str, request: Mapping[str, object], timeout: float

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 APPLY_TIMEOUT = 120
 # What the hosts that are asked at once take for an apply, the workflow engine to get to the next
-# step, and the hosts to connect and to verify, in seconds.
-_ROUND = 40.0
+# step, and the hosts to connect, to be connected to from many ports, and to verify, in seconds.
+_ROUND = 80.0
 # A reboot comes before the confirmation, and the BIOS of each host is proven after it.
 _AFTER_REBOOT = 300.0
 # What the host needs to take its change back, and for its network to come up again.

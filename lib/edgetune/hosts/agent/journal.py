@@ -149,8 +149,9 @@ class Journal:
 
     ``state`` is ``applying``, ``provisional``, ``confirmed``, ``restoring`` or ``suspended``: a
     tuning below it is taken back, then it is applied again. ``files`` holds each file that it
-    writes. ``services_due`` names services that still run with what was taken back. ``sequence``
-    grows from tuning to tuning.
+    writes. ``services_due`` names services that still run with what was taken back. ``answering``
+    has the peers that answered this host before a change of the network (see ``reachable``).
+    ``sequence`` grows from tuning to tuning.
     """
 
     def __init__(self, head: Head, sequence: int) -> None:
@@ -160,6 +161,7 @@ class Journal:
         self.state = "applying"
         self.deadline: Optional[Deadline] = None
         self.services_due: List[str] = []
+        self.answering: Dict[str, str] = {}
         self.files: Dict[str, FileState] = {}
         self.entries: List[Entry] = []
 
@@ -175,6 +177,8 @@ class Journal:
         journal.state = "suspended" if was.state == "lifted" else was.state
         journal.deadline = Deadline(**was.deadline) if was.deadline else None
         journal.services_due = was.services_due
+        # Journals did not always say that.
+        journal.answering = data.get("answering", {})
         journal.files = {name: FileState(**file) for name, file in was.files.items()}
         journal.hold([Entry.of(entry) for entry in was.entries])
         for entry in journal.entries:

@@ -14,6 +14,7 @@ from edgetune.report.text import was_and_is_text
 from edgetune.rollout.bios import forget, settled
 from edgetune.rollout.change import (
     ChangeResult,
+    agent_settings,
     by_agent,
     is_same,
     reach,
@@ -29,6 +30,7 @@ from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
+from edgetune.rollout.reverts import can_cut_off
 from edgetune.rollout.silencing import open_batch
 
 
@@ -108,8 +110,26 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
 
 
 def _confirm(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
-    answers = ask_hosts(opened, names, "confirm", lambda host: settings_request(opened, host))
-    return {name: _not_verified(answer) or answer for name, answer in answers.items()}
+    lost = _lost_connections(opened, names)
+    reached = [name for name in names if name not in lost]
+    answers = ask_hosts(opened, reached, "confirm", lambda host: settings_request(opened, host))
+    return {**lost, **{name: _not_verified(answer) or answer for name, answer in answers.items()}}
+
+
+def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
+    """Whose network was changed, and who cannot be reached from each of many ports since."""
+    changed = [name for name in names if can_cut_off(agent_settings(opened, name))]
+    found = reach(opened, opened.hosts(changed))
+    there = [name for name in changed if not found[name].failed]
+    lost = opened.context.fleet.lost_connections(opened.hosts(there), opened.pop.ports)
+    silent = {name: answer for name, answer in found.items() if answer.failed}
+    return {
+        **silent,
+        **{
+            name: HostResult(name, error=f"not verified: {why}", reason="failed")
+            for name, why in lost.items()
+        },
+    }
 
 
 def _not_verified(answer: HostResult) -> HostResult | None:
@@ -122,6 +142,10 @@ def _not_verified(answer: HostResult) -> HostResult | None:
         f"{row.id} is {row.runtime}, stored {row.persistent}: {row.reason}"
         for row in told.settings
         if not row.ok
+    ]
+    wrong += [
+        f"{count} connections from the host to {peer} get no answer since the change"
+        for peer, count in told.lost_connections.items()
     ]
     error = "; ".join(wrong) or f"its change is {told.state}"
     return HostResult(answer.host, error=f"not verified: {error}", reason="failed")

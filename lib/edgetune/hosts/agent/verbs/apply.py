@@ -21,6 +21,7 @@ from edgetune.hosts.agent.protocol import (
     complaint,
     read_epoch,
 )
+from edgetune.hosts.agent.reachable import answering, changes_network, refuse_lost
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.stack import refuse_below
 from edgetune.hosts.agent.undo import take_back, what_differs
@@ -78,8 +79,11 @@ def _apply(host: Host, head: Head, settings: List[Setting], expect: Expected) ->
         journal = begin(host, rows, head)
     except OSError as error:
         raise Refused(f"what stands here cannot be kept: {complaint(error)}") from None
+    if changes_network(journal):
+        journal.answering = answering(host)
     try:
         restarted, after = carry_out(host, journal)
+        refuse_lost(host, journal)
     except Exception as error:
         raise _undo(host, journal, error) from None
     before = [row.reading for row in rows]

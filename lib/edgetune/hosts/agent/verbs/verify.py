@@ -9,6 +9,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.observe import Row, observe_all
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Request
+from edgetune.hosts.agent.reachable import LINK_UP, RIGHT_NOW, lost_connections
 from edgetune.hosts.agent.services import START_WAIT, awaited_state
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.stack import way_back
@@ -27,16 +28,21 @@ def run(host: Host, request: Request) -> Json:
     journal = Journals(host).load(tuning)
     led = way_back(host, journal) if journal else {}
     way = {name: found and found._asdict() for name, found in led.items()}
-    return dict(verify_settings(host, tuning, settings).document(host), way_back=way)
+    found = verify_settings(host, tuning, settings, RIGHT_NOW)
+    return dict(found.document(host), way_back=way)
 
 
 class Verified(NamedTuple):
-    """How a tuning stands: its journal's state, its settings, and the states of its services."""
+    """How a tuning stands: its journal's state, its settings, and the states of its services.
+
+    ``lost`` says by peer how many connections it does not answer that it did before the change.
+    """
 
     verified: bool
     state: str
     rows: List[Row]
     services: Dict[str, str]
+    lost: Dict[str, int]
 
     def document(self, host: Host) -> Json:
         """For an answer."""
@@ -46,10 +52,14 @@ class Verified(NamedTuple):
             "state": self.state,
             "settings": [dict(row.shown, ok=row.as_wanted) for row in self.rows],
             "services": self.services,
+            "lost_connections": self.lost,
         }
 
 
-def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Verified:
+def verify_settings(
+    host: Host, tuning: str, settings: List[Setting], patience: float = LINK_UP
+) -> Verified:
+    """How a tuning stands; connections have so many seconds to be answered."""
     journal = Journals(host).load(tuning)
     named = [setting.restart for setting in settings if setting.restart]
     # Just after a boot a service may not have come up yet, and tells nothing of its properties.
@@ -57,8 +67,9 @@ def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Verifie
     _await_follow_up(host)
     rows = observe_all(host, settings, tuning)
     running = all(state == "active" for state in services.values())
-    verified = running and all(row.as_wanted for row in rows)
-    return Verified(verified, journal.state if journal else "none", rows, services)
+    lost = lost_connections(host, journal, patience) if journal else {}
+    verified = running and not lost and all(row.as_wanted for row in rows)
+    return Verified(verified, journal.state if journal else "none", rows, services, lost)
 
 
 def _await_follow_up(host: Host) -> None:
