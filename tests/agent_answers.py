@@ -46,6 +46,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "sample": {},
     "diagnose": {},
     "textfile": {},
+    "sockets": {},
 }
 
 FACTS: dict[str, Any] = {
@@ -124,6 +125,21 @@ RESULTS: dict[str, dict[str, Any]] = {
     },
     "reboot": {"rebooting": True, "boot_id": BOOT_ID},
     "textfile": {"missing": "", "boot_id": BOOT_ID},
+    "sockets": {
+        "boot_id": BOOT_ID,
+        "seen": 3,
+        "share": 0.25,
+        "cpu_ms": 12.5,
+        "columns": {
+            "prefix": [13303921, 72057594037927936],
+            "delivery_rate": [1e6, 2e6],
+            "rtt_ms": [40.5, None],
+            "min_rtt_ms": [30.0, None],
+            "bytes_acked": [900.0, None],
+            "bytes_sent": [1000.0, None],
+            "bytes_retransmitted": [0.0, None],
+        },
+    },
     "sample": {
         "boot_id": BOOT_ID,
         "uptime": 86400.25,

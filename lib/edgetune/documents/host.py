@@ -148,3 +148,31 @@ class WayBack:
     that came later holds it."""
 
     way_back: dict[str, Standing | None]
+
+
+@dataclass(frozen=True)
+class SocketColumns:
+    """Lists of one length with a row for each connection; None for what is not known.
+
+    ``prefix`` numbers the client's prefix (``vocabulary.prefixes``), ``delivery_rate`` is in bytes
+    a second.
+    """
+
+    prefix: list[int]
+    delivery_rate: list[float]
+    rtt_ms: list[float | None]
+    min_rtt_ms: list[float | None]
+    bytes_acked: list[float | None]
+    bytes_sent: list[float | None]
+    bytes_retransmitted: list[float | None]
+
+
+@dataclass(frozen=True)
+class SocketsAnswer:
+    """What a host answers to ``sockets``: how many connections it has ``seen`` in a ``share`` of
+    the clients' ports, and ``columns`` of those whose rate the application does not limit."""
+
+    seen: int
+    share: float
+    cpu_ms: float
+    columns: SocketColumns

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.documents.diagnosis import HostFinding
+from edgetune.documents.host import SocketsAnswer
 from edgetune.documents.reading import taken
 from edgetune.errors import HostError
 from edgetune.hosts.agent.protocol import TUNING
@@ -36,6 +37,7 @@ from edgetune.hosts.shapes import (
     whole,
     word,
 )
+from edgetune.vocabulary.prefixes import END
 
 _BYTES = {"facts": 1 << 20, "sample": 1 << 20, "ready": 1 << 16, "reboot": 1 << 16}
 _MOST_BYTES = 4 << 20
@@ -154,6 +156,22 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
     },
     "reboot": {"rebooting": flag},
     "textfile": {"missing": remark},
+    "sockets": {
+        "seen": _LARGE,
+        "share": amount,
+        "cpu_ms": amount,
+        "columns": record(
+            {
+                "prefix": rows(whole(END), MOST_ENTRIES),
+                "delivery_rate": rows(amount, MOST_ENTRIES),
+                "rtt_ms": rows(maybe(amount), MOST_ENTRIES),
+                "min_rtt_ms": rows(maybe(amount), MOST_ENTRIES),
+                "bytes_acked": rows(maybe(amount), MOST_ENTRIES),
+                "bytes_sent": rows(maybe(amount), MOST_ENTRIES),
+                "bytes_retransmitted": rows(maybe(amount), MOST_ENTRIES),
+            }
+        ),
+    },
     "sample": {
         "uptime": amount,
         "counters": mapping(_READING, maybe(amount), 64),
@@ -212,9 +230,16 @@ def read_result(verb: str, request: Mapping[str, object], result: object) -> dic
     found = record(fields)(result, "result")
     if verb in ("plan", "verify", "confirm"):
         _refuse_other_settings(_ids(request.get("settings")), _ids(found["settings"]))
+    if verb == "sockets":
+        _refuse_ragged(taken(SocketsAnswer, found))
     if verb == "ready" and found["ready"] is not request.get("ready"):
         raise HostError("result.ready: is not what was asked for")
     return found
+
+
+def _refuse_ragged(told: SocketsAnswer) -> None:
+    if len({len(column) for column in vars(told.columns).values()}) != 1:
+        raise HostError("result.columns: are not of one length")
 
 
 def _ids(settings: object) -> list[str]:

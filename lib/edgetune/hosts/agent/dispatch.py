@@ -21,6 +21,7 @@ VERBS = (
     "sample",
     "diagnose",
     "textfile",
+    "sockets",
 )
 
 
