@@ -58,6 +58,8 @@ FACTS: dict[str, Any] = {
     "boot_id": BOOT_ID,
     "uptime": 86400.0,
     "unwritable": [],
+    "boot": {"loader": "grub", "default": "gnulinux-advanced>gnulinux-6.1.0-28-amd64"},
+    "watchdog": {"device": "iTCO_wdt", "armed": True},
     "cpus": {
         "online": "0-63",
         "count": 64,

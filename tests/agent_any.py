@@ -24,6 +24,9 @@ from edgetune.vocabulary.values import format_cpus
 from tests.agent_cpus import Vectors, run_nginx
 from tests.agent_nic import QUEUES, TABLE, NicHost, steer
 from tests.agent_programs import DEFAULT, Answer, Routes, Systemd, Tmpfs, instead
+from tests.boot_loaders import OLD
+from tests.boot_loaders.grub import GrubDouble
+from tests.kernels import Apt
 from tests.trials import CACHE, MACHINES, MAKES, Build, trials
 
 FLAGS = "sys/class/net/eth0/flags"
@@ -54,6 +57,12 @@ class AnyHost(NicHost):
         self.systemd.processes = {"irqbalance.service": "irqbalance"}
         self.systemd.show_processes()
         self.routes = Routes(self, DEFAULT)
+        self.boot_loader = GrubDouble(self)
+        self.packages = Apt(self, self.boot_loader)
+        for program in self.packages.programs:
+            self.write(f"usr/local/sbin/{program}", "#!/bin/false\n").chmod(0o755)
+        self.write("proc/sys/kernel/osrelease", f"{OLD}\n")
+        self.write("proc/cmdline", f"{self.boot_loader.boot()[1]}\n")
         self.tmpfs = Tmpfs(self, "prefer:0", CACHE)
         self.card = build.card()
         self.vectors = self._make_vectors()
@@ -73,7 +82,10 @@ class AnyHost(NicHost):
         """As Host.attempt."""
         self.calls.append(" ".join((program, *words)))
         self._note("call", self.calls[-1])
-        double: Any = {"ethtool": self.card, "ip": self.routes, "mount": self.tmpfs}.get(program)
+        doubles: dict[str, Any] = {"ethtool": self.card, "ip": self.routes, "mount": self.tmpfs}
+        doubles.update(dict.fromkeys(self.boot_loader.programs, self.boot_loader))
+        doubles.update(dict.fromkeys(self.packages.programs, self.packages))
+        double = doubles.get(program)
         answer: Answer = (double or self.systemd).attempt(program, *words)
         return answer
 
@@ -194,10 +206,12 @@ def builds() -> st.SearchStrategy[Build]:
 
 def tunings(build: Build) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Settings of any kinds in any order, few or many, most of which the host can take."""
-    of_kind = {name: own.settings(build) for name, own in TRIALS.items()}
+    # What a boot tries has a course of its own (test_lib_agent_kernels).
+    here = {name: own for name, own in TRIALS.items() if not own.asks}
+    of_kind = {name: own.settings(build) for name, own in here.items()}
     every = [one for found in of_kind.values() for one in found]
     # They reset each other.
-    of_card = [one for kind in TRIALS if kind.startswith("nic.") for one in of_kind[kind]]
+    of_card = [one for kind in here if kind.startswith("nic.") for one in of_kind[kind]]
     chosen = st.sampled_from([every, of_card]).flatmap(
         lambda known: st.lists(st.sampled_from(known), min_size=1, max_size=9, unique=True)
     )

@@ -22,7 +22,7 @@ from edgetune.hosts.agent.protocol import BadRequest, Request
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.touched import things_at, touched_by
 from edgetune.tuning import load_tuning
-from edgetune.vocabulary.kind import DISRUPTIONS, Kind
+from edgetune.vocabulary.kind import BOOT_ENTRY, DISRUPTIONS, Kind
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.places import INIT_SCRIPT, OURS, UNIT, UNIT_LINK
 from edgetune.vocabulary.setting import Setting
@@ -101,6 +101,8 @@ def test_a_kind_is_whole(stem: str) -> None:
     assert list(TRIALS[name].target) == list(kind.target), f"{trial}: its target has other fields"
     for which in ("taken", "refused"):
         assert getattr(TRIALS[name], which), f"{trial}: no value is {which}"
+    tried = kind.is_tried_by_a_boot(TRIALS[name].target)
+    assert handler.tried_by_boot == tried, f"{agent}: whether a boot tries it is said in two ways"
     seen = TRIALS[name].file or TRIALS[name].call or issubclass(handler, FileKept)
     assert seen, f"{trial}: neither file nor call tells by what a change of {name} is seen"
 
@@ -165,7 +167,7 @@ def test_a_kind_changes_what_it_says_that_it_touches(tmp_path: Path, name: str) 
                 return
             host.poked.clear()
             host.calls.clear()
-            host.apply(*wanted)
+            host.apply(*wanted, **TRIALS[name].asks)
             inside = Host(str(host.path))
             touched = {thing for one in wanted for thing in touched_of(inside, one)}
             for what, things in things_changed(host, inside, before).items():
@@ -201,7 +203,9 @@ def things_changed(host: AnyHost, inside: Host, before: dict[str, Any]) -> dict[
 
 
 def things_called(call: str) -> set[str]:
-    unit = re.match(r"systemctl (?:--no-block )?(?:start|stop|enable|disable) (\S+)", call)
+    unit = re.match(
+        r"systemctl (?:--no-block )?(?:start|stop|enable|disable) (?!edgetune-)(\S+)", call
+    )
     mount = re.match(r"mount .* (\S+)$", call)
     card = re.match(r"ethtool -[A-Z] (\S+)", call)
     named = {"unit": unit, "mount": mount, "interface": card}
@@ -213,6 +217,8 @@ def things_of(inside: Host, name: str, now: Any) -> dict[str, set[str]]:
         return {name: {"route inet 0.0.0.0/0"}}
     if name in ("rss", "interrupts") or name.startswith("card "):
         return {name: {"interface eth0"}}
+    if name.startswith(("boot/", "etc/default/grub")):
+        return {name: {BOOT_ENTRY}}
     content = now[1] if isinstance(now, tuple) else b""
     if AFTERWARDS.match(name) or name == "proc/self/mountinfo" or content is None:
         return {}
@@ -245,6 +251,7 @@ def things_of(inside: Host, name: str, now: Any) -> dict[str, set[str]]:
         ),
         (("nic.ring", {"interface": "eth0"}), ("nic.irq_affinity", {"interface": "eth0"}), 1),
         (("nic.ring", {"interface": "eth0"}), ("nic.ring", {"interface": "eth1"}), 0),
+        (("kernel.package", {}), ("kernel.cmdline", {"parameter": "quiet"}), 1),
         (
             ("service.property", {"service": "nginx.service", "property": "CPUAffinity"}),
             ("cpu.service_affinity", {"service": "nginx"}),
@@ -342,6 +349,12 @@ def test_expressions_are_for_the_hosts_to_check(tmp_path: Path) -> None:
         ("file", "path", "/proc/x", "path: no tuning writes below /proc"),
         ("file", "path", "/etc/sudoers.d/x", "path: no tuning writes below /etc/sudoers.d"),
         ("file", "path", "/etc/sysctl.d/90-edgetune-a.conf", "path: is edgetune's own"),
+        ("kernel.cmdline", "parameter", "root", "parameter: root is needed to boot the host"),
+        (
+            *("kernel.cmdline", "parameter", "nmi-watchdog"),
+            "parameter: nmi-watchdog ends a first boot that goes wrong: a sysctl can set the same "
+            "later",
+        ),
     ],
 )
 def test_what_no_tuning_changes_is_named(

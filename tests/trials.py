@@ -46,6 +46,7 @@ class Trial:
     the ``files`` (path and content), and is asked for ``settings``, a strategy for each target. A
     change is seen by the ``file`` that is written or the ``call`` of a program: patterns, where
     the change is more than a file that keeps it. ``beside`` are settings that it cannot do without.
+    ``asks`` is what a request for it has to say beside the settings.
     """
 
     target: Mapping[str, str]
@@ -56,6 +57,7 @@ class Trial:
     file: str = ""
     call: str = ""
     beside: tuple[Mapping[str, Any], ...] = ()
+    asks: Mapping[str, Any] = field(default_factory=dict)
 
 
 def path_of(name: str) -> Path:

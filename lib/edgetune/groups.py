@@ -4,26 +4,39 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from edgetune.documents.options import Options
 from edgetune.documents.plan import Groups
 from edgetune.inventory import Pop
 
 
-def draw_groups(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, Groups]:
-    """The groups of each hardware, drawn among the ``touched`` hosts by the seed of the options."""
-    by_hardware: dict[str, list[str]] = {}
+def draw_groups(
+    pop: Pop, touched: Sequence[str], options: Options, kernels: Mapping[str, str]
+) -> dict[str, Groups]:
+    """The groups of each stratum, drawn among the ``touched`` hosts by the seed of the options.
+
+    A stratum is of one hardware, and of one kernel where ``kernels`` (by host) differ within it.
+    """
+    found: dict[str, list[str]] = {}
     for name in touched:
-        by_hardware.setdefault(pop.host(name).hardware or "any", []).append(name)
+        found.setdefault(_stratum(pop, touched, kernels, name), []).append(name)
     dice = random.Random(options.seed)
     strata = {}
-    for hardware in sorted(by_hardware):
-        hosts = sorted(by_hardware[hardware])
+    for stratum in sorted(found):
+        hosts = sorted(found[stratum])
         dice.shuffle(hosts)
         size = test_hosts(len(hosts), options)
-        strata[hardware] = Groups(hosts[:size], hosts[size:])
+        strata[stratum] = Groups(hosts[:size], hosts[size:])
     return strata
+
+
+def _stratum(pop: Pop, touched: Sequence[str], kernels: Mapping[str, str], name: str) -> str:
+    """What hosts have in common that are compared: drivers count otherwise in another kernel."""
+    hardware = pop.host(name).hardware
+    like = {kernels.get(host, "") for host in touched if pop.host(host).hardware == hardware}
+    own = kernels.get(name, "") if len(like) > 1 else ""
+    return ", ".join(filter(None, [hardware or "any", own]))
 
 
 def test_hosts(hosts: int, options: Options) -> int:

@@ -44,6 +44,14 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Watchdog:
+    """What resets a host that hangs: the name of the ``device``, and whether it is ``armed``."""
+
+    device: str = ""
+    armed: bool = False
+
+
+@dataclass(frozen=True)
 class Address:
     """One of the addresses of a host's interfaces."""
 
@@ -86,6 +94,7 @@ class HostFacts:
     addresses: list[Address] | None = None
     unwritable: list[str] = field(default_factory=list)
     kexec_loaded: bool = False
+    watchdog: Watchdog = Watchdog()
     agent_state: AgentState = AgentState()
 
     def applied(self, tuning: str) -> AppliedTuning | None:
@@ -130,6 +139,19 @@ class ProvenSettings:
     """
 
     confirmed: bool
+    state: str
+    settings: list[ProofRow]
+    lost_connections: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VerifiedSettings:
+    """What a host says of each setting to ``verify``, and in which ``state`` its journal is.
+
+    ``lost_connections`` says by peer how many the peer answers no more since the change.
+    """
+
+    verified: bool
     state: str
     settings: list[ProofRow]
     lost_connections: dict[str, int] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from edgetune.documents.options import Options
 from edgetune.documents.reading import decoded, digest_of, encoded, read_document, renamed
 from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import RefusedError
+from edgetune.vocabulary.kinds import KINDS
 
 MOST_WAYS = 10**18
 """Of drawing the groups that are told apart: Python refuses to write 4,300 digits, MongoDB 20."""
@@ -195,6 +196,11 @@ class Plan:
     def reboots(self) -> bool:
         """Whether hosts are rebooted."""
         return self.disruption == "reboot"
+
+    def tries_a_boot(self, host: str) -> bool:
+        """Whether a boot tries something on a host, and its confirmation makes that last."""
+        settings = self.profile_of(host).settings
+        return any(KINDS[own.kind].is_tried_by_a_boot(own.target) for own in settings)
 
     def profile_of(self, host: str) -> Profile:
         """The settings of one host and what stood there when the plan was made."""

@@ -103,6 +103,8 @@ _FACTS = {
     "thp": mapping(text(100), text()),
     "init": word("systemd", "sysv", "other"),
     "kexec_loaded": flag,
+    "boot": record({"loader": text(), "default": text()}),
+    "watchdog": record({"device": text(), "armed": flag}),
     "agent_state": record(
         {
             "epoch": whole(2**63 - 1),

@@ -42,7 +42,7 @@ def plan_text(plan: Plan) -> str:
         f"  groups      drawn with seed {options.seed}; {_ways(plan.assignments)} ways, "
         f"smallest possible p = {1 / plan.assignments:.4f}",
     ]
-    lines[3:3] = [*_kept_to(plan), *_restarts(plan)]
+    lines[3:3] = [*_kept_to(plan), *_restarts(plan), *_falls_back(plan)]
     lines += [f"  identity    {line}" for line in _machines(plan)]
     if options.without_packets:
         lines.append(
@@ -72,6 +72,18 @@ def plan_text(plan: Plan) -> str:
 
 def _kept_to(plan: Plan) -> list[str]:
     return _row("only", kept_to_text(plan)) if plan.options.only else []
+
+
+def _falls_back(plan: Plan) -> list[str]:
+    """What becomes of a host whose new kernel, or command line, is no good."""
+    if not any(map(plan.tries_a_boot, plan.groups.hosts)):
+        return []
+    return _row(
+        "falls back",
+        "the next boot tries it once; it becomes the default when its host is confirmed. A host "
+        "on which it panics, hangs (with a watchdog), has no network or is not as wanted boots the "
+        "old one by itself: it boots twice, and is out of service for as long",
+    )
 
 
 def _row(name: str, text: str) -> list[str]:

@@ -85,8 +85,33 @@ def plan_and_notes(
     ]
     if approved is not None:
         restarts = _as_approved(approved.restarts, restarts, bmcs)
-    made = make_plan(pop, tuning, rendered, seen, options, subject.proven[0], restarts)
-    return made, [*notes, *silent]
+    kernels = {name: known.kernel for name, known in facts.items()}
+    made = make_plan(pop, tuning, rendered, seen, options, subject.proven[0], restarts, kernels)
+    return made, [*notes, *silent, *_stays_hung(made, facts)]
+
+
+def _stays_hung(made: Plan, facts: Mapping[str, HostFacts]) -> list[Finding]:
+    """Of hosts that boot another kernel, those that nobody resets where it hangs."""
+    without = [
+        name
+        for name in made.groups.hosts
+        if made.tries_a_boot(name) and not facts[name].watchdog.device
+    ]
+    return [
+        Finding(
+            "it has no watchdog: where the new kernel hangs, nothing resets the host",
+            f"load the driver of its watchdog, or be ready to reset it: {_by_hand(made, name)}",
+            name,
+            refuses=False,
+        )
+        for name in without
+    ]
+
+
+def _by_hand(made: Plan, name: str) -> str:
+    """How a person gets a host back that hangs."""
+    shown = made.restarts.get(name)
+    return f"its BMC takes {', '.join(shown.resets)}" if shown and shown.resets else "it has no BMC"
 
 
 def _seen_by_agents(

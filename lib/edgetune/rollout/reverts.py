@@ -29,11 +29,26 @@ _ROUND = 80.0
 _AFTER_REBOOT = 300.0
 # What the host needs to take its change back, and for its network to come up again.
 _MARGIN = 60.0
+INSTALL_TIMEOUT = 480
+"""Of an apply that installs a kernel: dpkg and its hooks may take minutes."""
 
 
 def can_cut_off(settings: Iterable[HostSetting]) -> bool:
     """Whether settings can take a host off the network."""
     return any(KINDS[own.kind].can_cut_off(own.target) for own in settings)
+
+
+def apply_timeout(opened: Record) -> int:
+    """How long a host may take to apply the tuning, in seconds."""
+    profiles = opened.plan.profiles
+    installs = any(own.kind == "kernel.package" for each in profiles for own in each.settings)
+    return INSTALL_TIMEOUT if installs else APPLY_TIMEOUT
+
+
+def _way_back(opened: Record) -> float:
+    """How long a host takes to take its change back: a kernel goes with another boot."""
+    boots = any(map(opened.plan.tries_a_boot, opened.plan.groups.hosts))
+    return _MARGIN + (opened.context.config.reboot_deadline if boots else 0)
 
 
 def confirm_window(opened: Record, hosts: int) -> float:
@@ -52,13 +67,14 @@ def expect_revert(opened: Record, work: Batch, names: Sequence[str], begun_in: f
     """Note when hosts have reverted at the latest whose wait begins in ``begun_in`` s at most."""
     window = confirm_window(opened, len(work.hosts))
     for name in names:
-        work.hosts[name].reverts_at = steady_clock.now() + begun_in + window + _MARGIN
+        work.hosts[name].reverts_at = steady_clock.now() + begun_in + window + _way_back(opened)
 
 
 def may_still_revert(opened: Record, host: HostStep) -> bool:
     """Whether a host that cannot be reached may yet come back by taking its change back."""
     config, now = opened.context.config, steady_clock.now()
-    longest = config.health_deadline + APPLY_TIMEOUT + config.reboot_deadline + _MARGIN
+    longest = config.health_deadline + apply_timeout(opened) + config.reboot_deadline
+    longest += _way_back(opened)
     longest += confirm_window(opened, len(opened.pop.hosts))
     # A clock that was set back makes nobody wait for longer than it can take.
     host.reverts_at = min(host.reverts_at, now + longest)

@@ -67,6 +67,10 @@ class Kind(NamedTuple):
         """Whether a setting can take its host off the network."""
         return any(NETWORK.match(thing) for thing in self.touches(target))
 
+    def is_tried_by_a_boot(self, target: Target) -> bool:
+        """Whether the next boot tries it once, and a confirmation makes it last."""
+        return BOOT_ENTRY in self.touches(target)
+
     def read(self, target: Target, value: object) -> Value:
         """The value of a request in its one form; Wrong says what is wrong with it."""
         return self.tidy(target, self.value.read(value))
@@ -84,7 +88,10 @@ class Kind(NamedTuple):
 DISRUPTIONS = ("live", "restart", "drain", "reboot")
 """What a setting asks of a host, least first."""
 
-NETWORK = re.compile("(interface|route) |/proc/sys/net/|/sys/(.*/)?net/")
+BOOT_ENTRY = "boot entry"
+"""The thing that kernel and command line are parts of."""
+
+NETWORK = re.compile(f"(interface|route) |{BOOT_ENTRY}$|/proc/sys/net/|/sys/(.*/)?net/")
 """How the things begin whose change can cut a host off."""
 
 

@@ -9,7 +9,7 @@ from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import RESERVE_BYTES, Host
 from edgetune.hosts.agent.journal import Entry, Head, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
-from edgetune.hosts.agent.observe import Row, asked, in_force, observe_all
+from edgetune.hosts.agent.observe import Row, asked, current, observe_all, stands
 from edgetune.hosts.agent.protocol import AgentError, Failed, Unsupported
 from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline
 from edgetune.hosts.agent.services import is_active, restart
@@ -36,8 +36,10 @@ def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
     for row in rows:
         old, setting = row.setting, row.to_be_set
         handler = HANDLERS[old.kind](host)
-        snapshot = handler.snapshot(old.target) if row.runtime_differs else None
-        changes = row.runtime_differs, row.stored_differs
+        # What is to be kept only has to be tried as well.
+        now = row.runtime_differs or (handler.tried_by_boot and row.stored_differs)
+        snapshot = handler.snapshot(old.target) if now else None
+        changes = now, row.stored_differs
         entries.append(Entry(setting, old.value, row.reading, snapshot, *changes))
     journal.hold(entries)
     journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
@@ -99,9 +101,31 @@ def _set_all(host: Host, journal: Journal) -> None:
         # What was as wanted may be so no more: new queues come without what the others have. The
         # snapshot of what was changed before it covers it.
         own = touched_by(host, entry.setting)
-        if entry.runtime or (touched & own and not in_force(host, entry.setting)):
+        if entry.runtime or (touched & own and not stands(host, entry.setting)):
             set_now(host, entry)
             touched |= own
+
+
+def commit(host: Host, journal: Journal) -> None:
+    """Keep for every boot what one has tried; nothing of any other setting."""
+    for entry in in_order(journal.entries):
+        handler = HANDLERS[entry.setting.kind](host)
+        if handler.tried_by_boot:
+            handler.commit(entry.setting)
+
+
+def runs_another(host: Host, journal: Journal) -> bool:
+    """Whether a journal is of a kernel, or of its command line, and another one than before runs.
+
+    What cannot be told is taken for another one: a boot too many does no harm.
+    """
+    return any(current(host, own.setting).runtime != own.before.runtime for own in tried(journal))
+
+
+def tried(journal: Journal) -> List[Entry]:
+    """What of it changes at a boot."""
+    own = (entry for entry in journal.entries if entry.runtime)
+    return [entry for entry in own if HANDLERS[entry.setting.kind].tried_by_boot]
 
 
 def set_now(host: Host, entry: Entry) -> None:
@@ -149,7 +173,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
     wrong = [
         f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
         for row in rows
-        if not row.as_wanted
+        if not row.is_set
     ]
     restarted = [row for row in rows if row.setting.restart in services]
     wrong += [why for row in restarted for why in _disproof(host, row)]

@@ -33,6 +33,8 @@ LOCK = "/run/edgetune.lock"
 PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOCK_WAIT = 10.0
 COMMAND_TIMEOUT = 60.0
+LONGER = {"apt-get": 420.0, "dnf": 420.0, "update-grub": 120.0}
+"""Seconds for programs that install a kernel, or look for all there are."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (*NO_ROOM, errno.EROFS)
 
@@ -239,7 +241,7 @@ class Host:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment(),
-                timeout=COMMAND_TIMEOUT,
+                timeout=LONGER.get(name, COMMAND_TIMEOUT),
                 pass_fds=self._locked if name in CHANGES_ITSELF else (),
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -259,7 +261,8 @@ class Host:
         )
 
     def _environment(self) -> Dict[str, str]:
-        return dict(os.environ, LC_ALL="C", EDGETUNE_ROOT=self.root)
+        own = {"LC_ALL": "C", "EDGETUNE_ROOT": self.root, "DEBIAN_FRONTEND": "noninteractive"}
+        return dict(os.environ, **own)
 
     @property
     def boot_id(self) -> str:

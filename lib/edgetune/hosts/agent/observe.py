@@ -28,6 +28,7 @@ class Row:
         self.wanted: Value = setting.value
         self.runtime_differs = False
         self.stored_differs = False
+        self.tried_by_boot = False
         self.problem: Optional[str] = None
 
     @property
@@ -52,6 +53,18 @@ class Row:
         return not (self.problem or self.runtime_differs or self.stored_differs)
 
     @property
+    def holds_so_far(self) -> bool:
+        """Whether a boot has tried it, and it waits for its confirmation to be kept."""
+        return self.tried_by_boot and not (self.problem or self.runtime_differs)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether nothing more can be done before the next boot."""
+        if self.tried_by_boot and not self.problem:
+            return not self.stored_differs
+        return self.as_wanted
+
+    @property
     def status(self) -> str:
         """``change``, ``noop`` or ``unsupported``."""
         if self.problem:
@@ -65,6 +78,8 @@ class Row:
             return self.problem
         if self.as_wanted:
             return "is as wanted"
+        if self.tried_by_boot and not self.stored_differs:
+            return "comes with the next boot"
         if not self.stored_differs:
             return "differs now"
         return "differs" if self.runtime_differs else "would be lost at the next boot"
@@ -78,6 +93,7 @@ def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] 
     row = Row(setting)
     handler = HANDLERS[setting.kind](host)
     try:
+        row.tried_by_boot = handler.tried_by_boot
         row.persistent = stored_value(handler, setting)
         row.runtime = asked(handler, setting) if running is None else running
         rounded = handler.rounded(setting.target, setting.value)
@@ -130,6 +146,14 @@ def in_force(host: Host, setting: Setting) -> bool:
     """Whether a setting is as wanted now; Unsupported where that cannot be told."""
     handler = HANDLERS[setting.kind](host)
     return reached(handler, setting, asked(handler, setting))
+
+
+def stands(host: Host, setting: Setting) -> bool:
+    """The same, where it can be in force now; else whether it is as wanted at the next boot."""
+    handler = HANDLERS[setting.kind](host)
+    if handler.tried_by_boot:
+        return reached(handler, setting, stored_value(handler, setting))
+    return in_force(host, setting)
 
 
 def _must_store(handler: Handler, row: Row) -> bool:

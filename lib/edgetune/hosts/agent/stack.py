@@ -3,7 +3,7 @@
 
 from typing import Dict, List, Optional, Set
 
-from edgetune.hosts.agent.change import put_on, record
+from edgetune.hosts.agent.change import put_on, record, tried
 from edgetune.hosts.agent.drift import drift_of
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry, Journal, Journals, Reading
@@ -35,6 +35,10 @@ class Stack:
         for other in self._journals:
             if other.state not in ("confirmed", "suspended"):
                 what = f"{other.tuning} was applied later and is {other.state}"
+                raise Refused(f"{what}: restore it first")
+            # It could not be applied again without a boot.
+            if tried(other):
+                what = f"{other.tuning} was applied later and changed what is booted"
                 raise Refused(f"{what}: restore it first")
 
     def suspend(self) -> List[str]:

@@ -7,12 +7,12 @@ import time
 from typing import List, Sequence
 
 from edgetune.hosts.agent.boot_hook import FOLLOWING, BootHook, by_hook, follow_up
-from edgetune.hosts.agent.change import in_order, set_now
+from edgetune.hosts.agent.change import in_order, runs_another, set_now, tried
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals, Reading
 from edgetune.hosts.agent.kinds import HANDLERS
-from edgetune.hosts.agent.observe import observe
-from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, complaint
+from edgetune.hosts.agent.observe import in_force, observe
+from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, Unsupported, complaint
 from edgetune.hosts.agent.restore import attempt
 from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline, time_left
 from edgetune.hosts.agent.stack import above
@@ -96,6 +96,23 @@ def _end_if_due(host: Host, journal: Journal) -> None:
         above_it = [entry for other in above(host, journal) for entry in other.entries]
         _await(host, above_it)
         take_back(host, journal)
+        _leave_kernel(host, journal)
+
+
+def _leave_kernel(host: Host, journal: Journal) -> None:
+    """Boot the old kernel where the one that was taken back runs: nobody confirmed it."""
+    if runs_another(host, journal):
+        # Not detached: what the service of the boot hook leaves behind is killed with it.
+        words = ["systemctl", "--no-block"] if host.init == "systemd" else []
+        host.run(*words, "reboot")
+
+
+def _fell_back(host: Host, journal: Journal) -> bool:
+    """Whether this boot is of another kernel, or command line, than was to be tried."""
+    try:
+        return not all(in_force(host, entry.setting) for entry in tried(journal))
+    except Unsupported:
+        return True
 
 
 def _survives(host: Host, journal: Journal) -> bool:
@@ -105,7 +122,7 @@ def _survives(host: Host, journal: Journal) -> bool:
         return journal.state in ("confirmed", "suspended")
     if journal.deadline and journal.deadline.boot_id == host.boot_id:
         return True
-    if journal.grace_boots == 0:
+    if journal.grace_boots == 0 or _fell_back(host, journal):
         return False
     journal.grace_boots -= 1
     journal.deadline = Deadline(host.boot_id, time.monotonic())
@@ -122,6 +139,7 @@ def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
             arm_timer(host, journal)
         except Exception as error:
             take_back(host, journal)
+            _leave_kernel(host, journal)
             raise Failed(f"taken back, as its timer cannot be set: {complaint(error)}") from None
     _set_again(host, journal, problems)
 
@@ -176,6 +194,7 @@ def _revert_if_due(host: Host, tuning: str) -> bool:
         journal = Journals(host).load(tuning)
         if journal is not None and time_left(host, journal) == 0:
             take_back(host, journal)
+            _leave_kernel(host, journal)
     return True
 
 

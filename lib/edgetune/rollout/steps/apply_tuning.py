@@ -20,7 +20,12 @@ from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.order import after_change
 from edgetune.rollout.record import Record
-from edgetune.rollout.reverts import APPLY_TIMEOUT, can_cut_off, confirm_window, expect_revert
+from edgetune.rollout.reverts import (
+    apply_timeout,
+    can_cut_off,
+    confirm_window,
+    expect_revert,
+)
 from edgetune.rollout.silencing import open_batch
 
 # What an agent answers that changed nothing, or has proven that all is as before.
@@ -44,7 +49,8 @@ def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> Appl
     keep_out(opened, work, names)
     tuned, others = by_agent(opened, names)
     provisional = [name for name in tuned if _cuts_off(opened, name)]
-    expect_revert(opened, work, provisional, context.config.health_deadline + APPLY_TIMEOUT)
+    longest = apply_timeout(opened)
+    expect_revert(opened, work, provisional, context.config.health_deadline + longest)
     opened.move(work, names, "changing")
     window = confirm_window(opened, len(work.hosts))
     answers = ask_hosts(
@@ -52,7 +58,7 @@ def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> Appl
         tuned,
         "apply",
         lambda host: _apply_request(opened, work, host, window),
-        APPLY_TIMEOUT,
+        longest,
     )
     answers.update(reach(opened, opened.hosts(others)))
     answered = [name for name in provisional if not answers[name].failed]

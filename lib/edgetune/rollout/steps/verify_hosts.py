@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from edgetune.documents.batch import Batch
-from edgetune.documents.host import ProvenSettings, SeenSettings
+from edgetune.documents.host import ProvenSettings, SeenSettings, VerifiedSettings
 from edgetune.documents.settings import Standing, standings
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import was_and_is_text
@@ -44,8 +45,9 @@ def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Veri
     """Prove over new connections that hosts are as they should be and that their service answers.
 
     So is their BIOS, where the tuning has to do with it. Changed hosts are confirmed by it: a
-    provisional change becomes a kept one. Restored hosts are compared with what the plan saw
-    before; what was never ours need only answer. Hosts that served all the while are done.
+    provisional change becomes a kept one. What a boot tried is confirmed last, once the service
+    has answered: a kernel becomes the default by it. Restored hosts are compared with what the plan
+    saw before; what was never ours need only answer. Hosts that served all the while are done.
     """
     opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("changed", "rebooted") if work.batch_type != "sham" else work.at("rebooted")
@@ -55,6 +57,7 @@ def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Veri
         wrong = _wrong_bios(opened, work, well)
         answers, well = {**answers, **wrong}, [name for name in well if name not in wrong]
     answers = {**answers, **_serve(opened, work, well)}
+    answers = {**answers, **_keep(opened, work, answers)}
     if work.batch_type == "restore":
         forget(opened, [name for name in well if not answers[name].failed])
     report = write_answers(opened, work, answers, "verified")
@@ -96,11 +99,10 @@ def _serve(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Host
 def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     tuned, others = by_agent(opened, names)
     if work.batch_type == "change":
-        confirmed = _confirm(opened, tuned)
-        for name in confirmed:
-            if not confirmed[name].failed:
-                work.hosts[name].reverts_at = 0.0
-        return {**confirmed, **reach(opened, opened.hosts(others))}
+        tried = [name for name in tuned if opened.plan.tries_a_boot(name)]
+        kept = [name for name in tuned if name not in tried]
+        seen = _confirm(opened, work, kept)
+        return {**seen, **_verify(opened, tried), **reach(opened, opened.hosts(others))}
     ours = [name for name in tuned if work.hosts[name].ours]
     others = [name for name in names if name not in ours]
     return {
@@ -109,11 +111,15 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     }
 
 
-def _confirm(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
+def _confirm(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     lost = _lost_connections(opened, names)
     reached = [name for name in names if name not in lost]
     answers = ask_hosts(opened, reached, "confirm", lambda host: settings_request(opened, host))
-    return {**lost, **{name: _not_verified(answer) or answer for name, answer in answers.items()}}
+    found = {name: _not_confirmed(answer) or answer for name, answer in answers.items()}
+    for name, answer in found.items():
+        if not answer.failed:
+            work.hosts[name].reverts_at = 0.0
+    return {**lost, **found}
 
 
 def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
@@ -132,12 +138,47 @@ def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostRe
     }
 
 
-def _not_verified(answer: HostResult) -> HostResult | None:
+def _verify(opened: Record, names: Sequence[str]) -> dict[str, HostResult]:
+    """Whether hosts run what a boot was to try; nothing is confirmed by it."""
+    answers = opened.context.fleet.ask(
+        opened.hosts(names),
+        "verify",
+        lambda host: settings_request(opened, host),
+        patience=opened.context.config.health_deadline,
+    )
+    return {name: _not_run(answer) or answer for name, answer in answers.items()}
+
+
+def _keep(opened: Rollout, work: Batch, answers: Mapping[str, HostResult]) -> dict[str, HostResult]:
+    """Confirm what a boot tried on hosts that are well; one that will not says so again."""
+    changes = work.batch_type == "change"
+    well = [name for name, answer in answers.items() if changes and not answer.failed]
+    names = [name for name in well if opened.plan.tries_a_boot(name)]
+    found = _confirm(opened, work, names)
+    left = [name for name, answer in found.items() if answer.failed]
+    set_ready(opened, [name for name in left if work.hosts[name].lb_before], ready=False)
+    return found
+
+
+def _not_confirmed(answer: HostResult) -> HostResult | None:
     if answer.failed:
         return None
     told = answer.read(ProvenSettings)
-    if told.confirmed:
+    return None if told.confirmed else _not_verified(answer, told)
+
+
+def _not_run(answer: HostResult) -> HostResult | None:
+    if answer.failed:
         return None
+    told = answer.read(VerifiedSettings)
+    if told.verified:
+        return None
+    back = "the host has taken its change back by itself: " if told.state == "none" else ""
+    found = _not_verified(answer, told)
+    return replace(found, error=f"{back}{found.error}")
+
+
+def _not_verified(answer: HostResult, told: ProvenSettings | VerifiedSettings) -> HostResult:
     wrong = [
         f"{row.id} is {row.runtime}, stored {row.persistent}: {row.reason}"
         for row in told.settings

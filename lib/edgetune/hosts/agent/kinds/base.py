@@ -16,12 +16,14 @@ class Handler:
 
     ``kind`` is what the vocabulary knows of it. Settings that are ``kept_by_hook`` are set again
     at each boot by us; the others live in files that the operating system reads. ``live`` ones can
-    be read back at once, the others after the restart of their service.
+    be read back at once, the others after the restart of their service. Those ``tried_by_boot``
+    come into force at the next boot, for that boot alone, until ``commit`` makes them last.
     """
 
     kind: Kind
     kept_by_hook = False
     live = True
+    tried_by_boot = False
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -74,6 +76,9 @@ class Handler:
     def apply(self, target: Target, value: Value) -> None:
         """Change it now; OSError or Failed when that does not work."""
         raise NotImplementedError
+
+    def commit(self, setting: Setting) -> None:
+        """Keep for every boot what one has tried; OSError or Failed when that does not work."""
 
     def prove(self, setting: Setting) -> None:
         """Failed when a look that costs too much for every day finds it otherwise.

@@ -4,6 +4,7 @@
 from typing import Dict, List, Sequence
 
 from edgetune.hosts.agent.change import begin, carry_out
+from edgetune.hosts.agent.drift import drifted
 from edgetune.hosts.agent.hook_files import probe_hook
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Head, Journal, Journals, Reading
@@ -125,11 +126,21 @@ def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Head) -> None:
     for row in rows:
         if row.problem:
             raise Refused(f"{row.setting.id}: {row.problem}")
+    if any(row.tried_by_boot and row.status == "change" for row in rows):
+        _refuse_untried(host, head)
     try:
         if head.confirm_within:
             probe_hook(host)
     except Unsupported as why:
         raise Refused(f"confirm_within: {why}") from None
+
+
+def _refuse_untried(host: Host, head: Head) -> None:
+    """A kernel is made the default by its confirmation alone, and falls back by its boot hook."""
+    if not (head.confirm_within and head.grace_boots):
+        raise Refused("what a boot tries has to be confirmed after it: confirm_within, grace_boots")
+    for row in drifted(host):
+        raise Refused(f"{row.tuning} does not stand here: {row.id} {row.reason}: mend that first")
 
 
 def _refuse_unexpected(rows: Sequence[Row], expect: Expected) -> None:

@@ -4,9 +4,19 @@
 from typing import Optional, Sequence
 
 from edgetune.hosts.agent.boot_hook import BootHook
+from edgetune.hosts.agent.change import commit, tried
+from edgetune.hosts.agent.drift import drifted
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
-from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Refused, Request, read_epoch
+from edgetune.hosts.agent.protocol import (
+    DIGEST,
+    TUNING,
+    Failed,
+    Json,
+    Refused,
+    Request,
+    read_epoch,
+)
 from edgetune.hosts.agent.revert_timer import disarm_timer
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.verbs.verify import verify_settings
@@ -26,6 +36,11 @@ def run(host: Host, request: Request) -> Json:
         if journal:
             _refuse_another(journal, digest, settings)
         result = verify_settings(host, tuning, settings)
+        if journal and journal.state == "provisional" and result.verified and tried(journal):
+            _refuse_drift(host, journal)
+            commit(host, journal)
+            # From here on each setting has to be kept as well.
+            result = verify_settings(host, tuning, settings)._replace(state="confirmed")
         kept = journal is not None and journal.state not in UNSETTLED and result.verified
         if kept and journal is not None and journal.state != "confirmed":
             journal.state = "confirmed"
@@ -36,6 +51,14 @@ def run(host: Host, request: Request) -> Json:
             BootHook(host).sync()
         state = journal.state if journal else "none"
         return dict(result.document(host), confirmed=kept, state=state)
+
+
+def _refuse_drift(host: Host, journal: Journal) -> None:
+    """Other tunings have to stand on another kernel, too: names and queues may have moved."""
+    rows = [row for row in drifted(host) if row.tuning != journal.tuning]
+    if rows:
+        what = "; ".join(f"{row.tuning}: {row.id} {row.reason}" for row in rows[:3])
+        raise Failed(f"other tunings do not stand on this kernel: {what}")
 
 
 def _refuse_another(journal: Journal, digest: Optional[str], settings: Sequence[Setting]) -> None:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """``facts``: what a host is."""
 
+import contextlib
 import os
 import sys
 import time
 from typing import Dict, List, Optional
 
+from edgetune.hosts.agent.boot_loaders import boot_loader
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.channels import Channels
@@ -42,6 +44,8 @@ def run(host: Host, request: Request) -> Json:
         "nics": {name: _nic(host, name) for name in interfaces(host)},
         "thp": _huge_pages(host),
         "init": host.init,
+        "boot": _boot(host),
+        "watchdog": _watchdog(host),
         "kexec_loaded": host.text("/sys/kernel/kexec_loaded") == "1",
         "agent_state": _agent_state(host),
         "unwritable": [path for path in WRITTEN if not os.access(host.path(path), os.W_OK)],
@@ -51,6 +55,23 @@ def run(host: Host, request: Request) -> Json:
 def _machine(host: Host) -> Json:
     """What its firmware calls it; "" where there is no DMI, as on many ARM machines."""
     return {name: host.text(f"/sys/class/dmi/id/product_{name}") for name in ("uuid", "serial")}
+
+
+def _boot(host: Host) -> Json:
+    """The boot loader, and its default by a name that stays; "" where there is none."""
+    told = {"loader": "", "default": ""}
+    with contextlib.suppress(Unsupported):
+        loader = boot_loader(host)
+        told["loader"] = loader.name
+        told["default"] = loader.default_id()
+    return dict(told)
+
+
+def _watchdog(host: Host) -> Json:
+    """The hardware that resets a host that hangs; ``armed`` while it would."""
+    own = "/sys/class/watchdog/watchdog0"
+    armed = host.text(f"{own}/state") == "active"
+    return {"device": host.text(f"{own}/identity"), "armed": armed}
 
 
 def _addresses(host: Host) -> Optional[List[Json]]:

@@ -38,11 +38,20 @@ class Verified(NamedTuple):
     ``lost`` says by peer how many connections it does not answer that it did before the change.
     """
 
-    verified: bool
     state: str
     rows: List[Row]
     services: Dict[str, str]
     lost: Dict[str, int]
+
+    @property
+    def verified(self) -> bool:
+        """Whether all is well."""
+        running = all(state == "active" for state in self.services.values())
+        return running and not self.lost and all(map(self.is_well, self.rows))
+
+    def is_well(self, row: Row) -> bool:
+        """Whether a setting is as wanted; before its confirmation one boot has to have tried it."""
+        return row.as_wanted or (self.state == "provisional" and row.holds_so_far)
 
     def document(self, host: Host) -> Json:
         """For an answer."""
@@ -50,7 +59,7 @@ class Verified(NamedTuple):
             "boot_id": host.boot_id,
             "verified": self.verified,
             "state": self.state,
-            "settings": [dict(row.shown, ok=row.as_wanted) for row in self.rows],
+            "settings": [dict(row.shown, ok=self.is_well(row)) for row in self.rows],
             "services": self.services,
             "lost_connections": self.lost,
         }
@@ -66,10 +75,8 @@ def verify_settings(
     services = {name: awaited_state(host, name, START_WAIT) for name in dict.fromkeys(named)}
     _await_follow_up(host)
     rows = observe_all(host, settings, tuning)
-    running = all(state == "active" for state in services.values())
     lost = lost_connections(host, journal, patience) if journal else {}
-    verified = running and not lost and all(row.as_wanted for row in rows)
-    return Verified(verified, journal.state if journal else "none", rows, services, lost)
+    return Verified(journal.state if journal else "none", rows, services, lost)
 
 
 def _await_follow_up(host: Host) -> None:

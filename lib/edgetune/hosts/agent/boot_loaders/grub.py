@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GRUB with a menu that grub-mkconfig writes, as on Debian and Ubuntu."""
+
+import os
+import re
+from typing import List, Optional, Sequence
+
+from edgetune.hosts.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
+from edgetune.hosts.agent.boot_loaders.grub_env import GrubEnv
+from edgetune.hosts.agent.boot_loaders.grub_menu import MenuEntry, read_menu, with_command_line
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.command_line import quoted
+from edgetune.vocabulary.places import OURS
+
+MENU = "/boot/grub/grub.cfg"
+CUSTOM = "/boot/grub/custom.cfg"
+BEGIN, END = "### BEGIN edgetune ###\n", "### END edgetune ###\n"
+KEPT = "/etc/default/grub.d"
+_KEPT_TEXT = """\
+# edgetune: {parameter} on the kernel's command line, whatever other files say of it.
+edgetune_without() {{
+    printf '%s' "$1" | sed -E ':again; s/(^|[[:space:]])({word})([[:space:]]|$)/\\1/; t again'
+}}
+GRUB_CMDLINE_LINUX="$(edgetune_without "$GRUB_CMDLINE_LINUX")"
+GRUB_CMDLINE_LINUX_DEFAULT="$(edgetune_without "$GRUB_CMDLINE_LINUX_DEFAULT") {words}"
+"""
+_SAVED = (
+    "set GRUB_DEFAULT=saved in /etc/default/grub, run update-grub, and save the entry by its id: "
+    "grub-set-default '{entry}'"
+)
+
+
+class Grub(BootLoader):
+    """Our entry is in ``custom.cfg``, which the menu includes; words are kept by update-grub."""
+
+    name = "grub"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._env = GrubEnv(host, "/boot/grub/grubenv")
+
+    @staticmethod
+    def is_here(host: Host) -> bool:
+        return host.exists(MENU)
+
+    def probe(self) -> None:
+        menu = self.host.text(MENU)
+        if "next_entry" not in menu or "custom.cfg" not in menu:
+            raise Unsupported(f"{MENU} boots no entry once, or includes no custom.cfg: update-grub")
+        if not self.host.exists(KEPT):
+            raise Unsupported(f"there is no {KEPT}: this grub-mkconfig reads no files there")
+        self._env.probe()
+        with self.host.directory(os.path.dirname(CUSTOM)) as directory:
+            why = directory.why_not_writable(os.path.basename(CUSTOM))
+        if why:
+            raise Unsupported(why)
+        self.default()
+
+    def entries(self) -> List[BootEntry]:
+        return [BootEntry(own.id, _release(own.image), own.words) for own in self._menu()]
+
+    def _menu(self) -> List[MenuEntry]:
+        """Those that stay with their kernel: what leads to the newest one does not name it."""
+        try:
+            found = read_menu(f"{self.host.text(MENU)}\n{self.host.text(CUSTOM)}\n")
+        except ValueError as error:
+            raise Unsupported(f"{MENU} cannot be read: {error}") from None
+        return [own for own in found if own.id == TRIAL or _release(own.image) in own.id]
+
+    def default_id(self) -> str:
+        menu = self._menu()
+        first = next((own.id for own in menu if own.id != TRIAL), "ENTRY")
+        # By its place "0" is another entry as soon as a newer kernel is installed.
+        if 'default="${saved_entry}"' not in self.host.text(MENU):
+            raise Unsupported(f"GRUB boots the newest kernel: {_SAVED.format(entry=first)}")
+        saved = self._env.read().get("saved_entry", "")
+        for own in menu:
+            if saved in (own.id, own.title) and own.id != TRIAL:
+                return own.id
+        what = f"the entry {saved!r}, which is of no one kernel" if saved else "no entry"
+        raise Unsupported(f"GRUB has saved {what}: {_SAVED.format(entry=first)}")
+
+    def set_default(self, id: str) -> None:
+        self.host.run("grub-set-default", id)
+
+    def once_id(self) -> str:
+        return self._env.read().get("next_entry", "")
+
+    def set_once(self, id: str) -> None:
+        if id:
+            self.host.run("grub-reboot", id)
+        else:
+            self.host.run("grub-editenv", self._env.file, "unset", "next_entry")
+
+    def write_trial(self, base: BootEntry, words: Sequence[str]) -> None:
+        own = next(own for own in self._menu() if own.id == base.id)
+        lines = with_command_line(own, words)
+        head = f"menuentry 'edgetune: first boot of {base.release}' --id {TRIAL} --unrestricted {{"
+        block = "".join(f"{line}\n" for line in [head, *lines, "}"])
+        self._write_custom(self._others() + BEGIN + block + END)
+
+    def remove_trial(self) -> None:
+        if self.host.exists(CUSTOM) and BEGIN in self._custom():
+            self._write_custom(self._others())
+
+    def _custom(self) -> str:
+        return self.host.read(CUSTOM).decode("utf-8", "surrogateescape")
+
+    def _others(self) -> str:
+        """What is in the file that is not ours."""
+        if not self.host.exists(CUSTOM):
+            return ""
+        return re.sub(f"{BEGIN}[\\s\\S]*?{END}", "", self._custom())
+
+    def _write_custom(self, text: str) -> None:
+        if text:
+            self.host.write(CUSTOM, text.encode("utf-8", "surrogateescape"))
+        else:
+            self.host.remove(CUSTOM)
+
+    def kept(self, parameter: str) -> Optional[str]:
+        return self.host.text(_file(parameter)) or None
+
+    def keep(self, parameter: str, words: Sequence[str]) -> None:
+        name = re.sub("[-_]", "[-_]", re.escape(parameter).replace(r"\-", "-"))
+        word = f'"{name}(=[^"]*)?"|{name}(=("[^"]*"|[^"[:space:]])*)?'
+        own = " ".join(quoted(word).replace('"', '\\"') for word in words)
+        text = _KEPT_TEXT.format(parameter=parameter, word=word, words=own)
+        self._put(parameter, text.encode())
+
+    def unkeep(self, parameter: str, kept: object) -> None:
+        self._put(parameter, f"{kept}\n".encode() if kept else b"")
+
+    def _put(self, parameter: str, data: bytes) -> None:
+        file = _file(parameter)
+        if self.host.holds(file, data) or not (data or self.host.exists(file)):
+            return
+        if data:
+            self.host.write(file, data)
+        else:
+            self.host.remove(file)
+        self.host.run("update-grub")
+
+
+def _release(image: str) -> str:
+    return os.path.basename(image).partition("-")[2]
+
+
+def _file(parameter: str) -> str:
+    return f"{KEPT}/{OURS}{parameter}.cfg"

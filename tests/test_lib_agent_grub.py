@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is special about GRUB: where it can write, how its menus are read, and its shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgetune.hosts.agent.boot_loaders import boot_loader
+from edgetune.hosts.agent.boot_loaders.base import BootLoader
+from edgetune.hosts.agent.boot_loaders.grub_menu import read_menu, with_command_line
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Unsupported
+from tests.agent_programs import instead
+from tests.agent_root import near_root
+from tests.boot_loaders import PLAIN_DISK
+from tests.boot_loaders.grub import GrubDouble
+
+LINE = "23 22 8:2 / /boot rw,relatime shared:2 - ext4 /dev/sda2 rw\n"
+
+
+@pytest.fixture
+def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GrubDouble]:
+    with near_root(tmp_path / "host") as root:
+        yield instead(monkeypatch, GrubDouble(root))
+
+
+def loader_of(double: GrubDouble) -> BootLoader:
+    return boot_loader(Host(str(double.root.path)))
+
+
+@pytest.mark.parametrize(
+    ("line", "device", "says"),
+    [
+        (LINE.replace("ext4", "btrfs"), "", "which is on btrfs"),
+        (LINE.replace("ext4", "zfs"), "", "which is on zfs"),
+        (LINE, "sys/dev/block/8:2/dm/name", "which is on a device mapper"),
+        (LINE, "sys/dev/block/8:2/md/level", "which is on a RAID"),
+        (LINE.replace(" rw,relatime", " ro,relatime"), "", "mounted read-only"),
+        (LINE.replace("8:2", "0:77"), "", "the unknown device 0:77"),
+        ("", "", ""),
+        # What is mounted over it later is what counts.
+        (LINE.replace("ext4", "btrfs") + LINE, "", ""),
+        (LINE + LINE.replace("ext4", "btrfs"), "", "which is on btrfs"),
+        (LINE.replace("/boot ", "/boot/grubby "), "", ""),
+    ],
+)
+def test_a_host_whose_grub_cannot_write_is_refused(
+    double: GrubDouble, line: str, device: str, says: str
+) -> None:
+    double.root.write("proc/self/mountinfo", PLAIN_DISK.splitlines()[0] + "\n" + line)
+    if device:
+        double.root.write(device, "x\n")
+    if not says:
+        loader_of(double).probe()
+        return
+    with pytest.raises(Unsupported, match=says):
+        loader_of(double).probe()
+
+
+def test_no_device_is_told_without_a_list_of_mounts(double: GrubDouble) -> None:
+    double.root.write("proc/self/mountinfo", "")
+    with pytest.raises(Unsupported, match="an unknown file system"):
+        loader_of(double).probe()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("boot/grub/grub.cfg", "next_entry", "other", "boots no entry once"),
+        ("boot/grub/grub.cfg", "custom.cfg", "other", "includes no custom.cfg"),
+        ("boot/grub/grub.cfg", "${saved_entry}", "0", "set GRUB_DEFAULT=saved in"),
+        ("boot/grub/grubenv", "gnulinux-advanced-77f2>", "", "has saved the entry 'gnulinux-6"),
+        ("boot/grub/grubenv", "gnulinux-advanced-77f2>gnulinux-6.1.0-40", "1>2", "'1>2-amd64"),
+        ("boot/grub/grubenv", "advanced-77f2>gnulinux-6.1.0-40-amd64-advanced", "simple", "no one"),
+    ],
+)
+def test_a_grub_that_could_boot_something_else_is_refused(
+    double: GrubDouble, file: str, old: str, new: str, says: str
+) -> None:
+    double.root.write(file, double.root.read(file).replace(old, new))
+    with pytest.raises(Unsupported, match=says):
+        loader_of(double).probe()
+
+
+def test_what_else_is_in_custom_cfg_stays(double: GrubDouble) -> None:
+    own = "menuentry 'memtest' --id memtest {\n\tlinux16 /memtest\n}\n"
+    double.root.write("boot/grub/custom.cfg", own)
+    loader = loader_of(double)
+    for _ in range(2):
+        loader.boot_once(loader.default(), ["panic=10"])
+        assert double.root.read("boot/grub/custom.cfg").startswith(own)
+        assert double.root.read("boot/grub/custom.cfg").count("edgetune-trial") == 1
+    loader.forget_trial()
+    assert double.root.read("boot/grub/custom.cfg") == own
+
+
+def test_words_that_grub_would_obey_are_quoted_and_its_variables_are_not() -> None:
+    text = "menuentry 'a' {\n\tlinux\t/vmlinuz-1 root=x ro $vt_handoff\n\tinitrd /i\n}\n"
+    (entry,) = read_menu(text)
+    assert (entry.id, entry.words) == ("a", ("root=x", "ro", "$vt_handoff"))
+    lines = with_command_line(entry, [*entry.words, "dyndbg=file a.c +p; {x}"])
+    assert lines[0] == "\tlinux\t/vmlinuz-1 root=x ro $vt_handoff 'dyndbg=file a.c +p; {x}'"
+    assert shlex.split(lines[0])[-1] == "dyndbg=file a.c +p; {x}" and lines[1] == entry.lines[1]
+
+
+@pytest.mark.parametrize("text", ["menuentry 'a' {\n\tlinux /v\n", "menuentry 'a {\n}\n"])
+def test_a_menu_that_ends_early_is_no_menu(text: str) -> None:
+    with pytest.raises(ValueError, match="no end|No closing"):
+        read_menu(text)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("before", "parameter", "words"),
+    [
+        ("quiet mitigations=auto mitigations=x splash", "mitigations", ["mitigations=off"]),
+        ("mitigations=auto", "mitigations", []),
+        ("xmitigations=1 mitigations_x=1 mitigations", "mitigations", ["mitigations=off"]),
+        ("a transparent_hugepage=always b", "transparent-hugepage", ["transparent_hugepage=never"]),
+        ("a x.y=1 xzy=2", "x.y", ["x.y=3"]),
+        ('a \\"dyndbg=file b.c +p\\" b', "dyndbg", ["dyndbg=file e.c +p"]),
+        ('dyndbg=\\"file b.c +p\\" b', "dyndbg", []),
+    ],
+)
+def test_a_shell_leaves_out_what_others_say_of_a_parameter(
+    double: GrubDouble, before: str, parameter: str, words: list[str]
+) -> None:
+    text = f'GRUB_DEFAULT=saved\nGRUB_CMDLINE_LINUX="{before}"\nGRUB_CMDLINE_LINUX_DEFAULT="q"\n'
+    double.root.write("etc/default/grub", text)
+    double.has_shell = True
+    loader_of(double).keep(parameter, words)
+    default, own, usual = double.said_to_a_shell()
+    first, second = (shlex.split(line) for line in (own, usual))
+    name = parameter.replace("-", "_")
+    others = [word for word in shlex.split(before.replace("\\", "")) if word.split("=")[0] != name]
+    assert (default, first, second) == ("saved", others, ["q", *words])
+
+
+@pytest.mark.processes
+def test_the_double_says_what_a_shell_says(double: GrubDouble) -> None:
+    loader = loader_of(double)
+    loader.keep("mitigations", ["mitigations=off"])
+    loader.keep("dyndbg", ["dyndbg=file e.c +p"])
+    said, shell = double.said(), double.said_to_a_shell()
+    assert [line.split() for line in said] == [line.split() for line in shell]
+    assert loader.default().words[-1] == "mitigations=off"

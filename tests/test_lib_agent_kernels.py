@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel, or a command line: tried by one boot, kept when confirmed, and else taken back."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.agent.boot_loaders import BOOT_LOADERS
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.kernel_package import SECURE_BOOT, is_signed
+from edgetune.hosts.agent.protocol import Failed
+from edgetune.vocabulary.command_line import FIRST_BOOT
+from tests.agent_root import request, sysctl
+from tests.kernels import GRACE, NEW, OLD, Apt, KernelHost, cmdline, doubles_of, kernel_host
+
+OFF = cmdline("mitigations=off")
+
+
+@pytest.fixture(params=[kind.name for kind in BOOT_LOADERS])
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KernelHost]:
+    with kernel_host(tmp_path / "host", request.param) as own:
+        yield own
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> Iterator[KernelHost]:
+    with kernel_host(tmp_path / "host") as own:
+        yield own
+
+
+def problem(host: KernelHost, *settings: dict[str, Any]) -> str:
+    """Why a plan says that the host cannot do the first of them."""
+    row = host.plan(*settings)[0]
+    assert row["status"] == "unsupported", row
+    return str(row["reason"])
+
+
+def tried_and_kept(host: KernelHost, *settings: dict[str, Any]) -> None:
+    """Apply, boot, confirm."""
+    applied = host.apply(*settings, **GRACE)
+    assert applied["changed"] and applied["state"] == "provisional"
+    assert host.boot_anew() == []
+    assert host.confirm(*settings)["confirmed"], host.plan(*settings)
+
+
+def test_a_plan_tells_what_runs_and_what_the_next_boot_is_of(host: KernelHost) -> None:
+    before = host.tree()
+    kernel, off = host.plan(host.kernel(), OFF)
+    assert kernel["runtime"] == kernel["persistent"] == host.packages.old
+    assert (off["runtime"], off["persistent"]) == ("mitigations=auto", "mitigations=auto")
+    assert (kernel["status"], off["status"]) == ("change", "change")
+    assert host.tree() == before and not host.loader.calls
+    assert not [own for own in host.packages.calls if "install" in own and "--simul" not in own]
+
+
+def test_an_upgrade_is_tried_and_then_kept(host: KernelHost) -> None:
+    old = host.loader.default
+    host.apply(host.kernel(), **GRACE)
+    assert host.release == OLD and host.loader.default == old, "nothing runs before the boot"
+    row = host.plan(host.kernel())[0]
+    assert (row["runtime"], row["persistent"]) == (host.packages.old, host.packages.new)
+    assert row["reason"] == "comes with the next boot"
+    host.boot_anew()
+    assert host.release == NEW and set(FIRST_BOOT) <= set(host.line)
+    assert host.loader.default == old, "it is not the default before its confirmation"
+    assert host.ask("verify", tuning="t", settings=[host.kernel()])["verified"]
+    assert host.confirm(host.kernel())["confirmed"]
+    assert host.loader.default == host.loader.id_of(NEW)
+    release, line, _ = host.stable()
+    assert release == NEW and not set(FIRST_BOOT) & set(line)
+    assert host.ask("verify", tuning="t", settings=[host.kernel()])["verified"]
+    assert host.confirm(host.kernel())["confirmed"], "it can be asked for again"
+
+
+def test_an_upgrade_is_taken_back_and_leaves_its_package(host: KernelHost) -> None:
+    before = host.loader.default
+    tried_and_kept(host, host.kernel())
+    assert host.restore()["changed"]
+    assert host.release == NEW and host.loader.default == before
+    assert host.stable()[0] == OLD
+    row = host.plan(host.kernel())[0]
+    assert row["runtime"] == row["persistent"] == host.packages.old
+    assert not host.restore()["changed"]
+    assert not host.exists("boot/grub/custom.cfg")
+
+
+def test_a_command_line_is_tried_and_kept_and_taken_back(host: KernelHost) -> None:
+    settings = [
+        OFF,
+        cmdline("", "quiet"),
+        cmdline("isolcpus=2-5"),
+        cmdline("console=ttyS1 console=tty1"),
+    ]
+    was = host.stable()
+    before = host.tree()
+    tried_and_kept(host, *settings)
+    release, line, _ = host.stable()
+    assert release == OLD and "quiet" not in line and not set(FIRST_BOOT) & set(line)
+    assert {"mitigations=off", "isolcpus=2-5", "console=ttyS1", "console=tty1"} <= set(line)
+    assert not {"mitigations=auto", "console=ttyS0"} & set(line)
+    host.restore()
+    assert host.stable() == was
+    left = {name for name, was in before.items() if host.tree().get(name) != was}
+    assert not {name for name in left if not name.startswith("proc/")}
+
+
+def test_a_kernel_and_its_command_line_are_one_trial(host: KernelHost) -> None:
+    tried_and_kept(host, OFF, host.kernel())
+    release, line, _ = host.stable()
+    assert release == NEW and "mitigations=off" in line and "mitigations=auto" not in line
+    host.restore()
+    release, line, _ = host.stable()
+    assert release == OLD and "mitigations=auto" in line and "mitigations=off" not in line
+
+
+@pytest.mark.parametrize("bad", [NEW, "mitigations=off"])
+def test_what_panics_falls_back_by_itself(host: KernelHost, bad: str) -> None:
+    """GRUB forgot the entry before it booted it, and our boot hook finds the old kernel."""
+    settings = [host.kernel(), OFF]
+    was = host.stable()
+    host.apply(*settings, **GRACE)
+    host.bad, boots = bad, host.boots
+    assert host.boot_anew() == []
+    assert host.boots == boots + 2 and host.release == OLD
+    assert host.state() == "none" and not host.exists("etc/systemd/system/edgetune.service")
+    assert not host.confirm(*settings)["confirmed"]
+    assert host.stable() == was
+    assert host.restore()["nothing_to_restore"]
+
+
+def test_what_nobody_confirms_in_time_falls_back_by_itself(host: KernelHost) -> None:
+    """As without a network: nobody can reach it."""
+    was = host.stable()
+    host.apply(host.kernel(), OFF, **GRACE)
+    assert host.boot_anew() == []
+    assert host.release == NEW and host.asked == 0
+    host.time_out()
+    assert host.asked == 1 and host.release == OLD and host.state() == "none"
+    assert host.stable() == was
+
+
+def test_a_timer_that_runs_out_before_the_boot_needs_none(host: KernelHost) -> None:
+    was = host.stable()
+    host.apply(host.kernel(), **GRACE)
+    host.time_out()
+    assert host.asked == 0 and host.state() == "none" and not host.loader.once
+    assert host.stable() == was
+
+
+def test_a_second_boot_without_a_confirmation_is_of_the_old_kernel(host: KernelHost) -> None:
+    was = host.stable()
+    host.apply(host.kernel(), **GRACE)
+    host.boot_anew()
+    host.boot_anew()
+    assert (host.release, host.state(), host.asked) == (OLD, "none", 0)
+    assert host.stable() == was
+
+
+@pytest.mark.parametrize("moment", range(40))
+def test_a_power_cut_at_any_moment_leads_to_the_old_kernel_or_to_the_new_one(
+    debian: KernelHost, moment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at each write of the agent, from the start of the apply to the end of the confirm."""
+
+    class Cut(BaseException):
+        pass
+
+    left = [moment]
+    for name in ("rename", "unlink", "mkdir", "symlink"):
+        real = getattr(os, name)
+
+        def cut(*given: Any, real: Any = real, **more: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Cut
+            return real(*given, **more)
+
+        monkeypatch.setattr(os, name, cut)
+    confirmed = False
+    try:
+        debian.apply(debian.kernel(), OFF, **GRACE)
+        debian.boot_anew()
+        confirmed = debian.confirm(debian.kernel(), OFF)["confirmed"]
+    except Cut:
+        pass
+    monkeypatch.undo()
+    with doubles_of(debian):
+        assert debian.boot_anew() == []
+        release, line, _ = debian.stable()
+        state = debian.state()
+        # Whether the answer arrived or not.
+        kept = state == "confirmed"
+        assert kept or not confirmed
+        assert (release, "mitigations=off" in line) == ((NEW, True) if kept else (OLD, False))
+        # Before there is a boot hook nothing was changed.
+        assert kept or state == "none" or (state == "applying" and moment < 10)
+        assert not debian.loader.once
+
+
+def test_an_installation_that_fails_leaves_the_host_as_it_was(host: KernelHost) -> None:
+    was = host.stable()
+    host.packages.breaks = True
+    reply = host.send(request("apply", **host.change(host.kernel(), **GRACE)))
+    assert reply["error"]["reason"] == "undone", reply
+    assert "kernel.package: cannot be set" in reply["error"]["message"]
+    assert host.state() == "none" and host.stable() == was
+
+
+def test_a_package_that_makes_itself_the_default_is_none(debian: KernelHost) -> None:
+    old = debian.loader.default
+    debian.packages.after_install = f"grub-set-default {debian.loader.id_of(NEW)}"
+    debian.apply(debian.kernel(), **GRACE)
+    assert debian.loader.default == old
+
+
+def test_what_a_boot_tries_has_to_be_confirmed(host: KernelHost) -> None:
+    for less in ({}, {"confirm_within": 60}, {"grace_boots": 1}):
+        error = host.fail("apply", **host.change(OFF, **less))
+        assert error["reason"] == "refused" and "has to be confirmed after it" in error["message"]
+    assert not host.loader.once
+
+
+def test_nothing_is_kept_before_its_boot(host: KernelHost) -> None:
+    old = host.loader.default
+    host.apply(host.kernel(), **GRACE)
+    told = host.confirm(host.kernel())
+    assert not told["confirmed"] and not told["settings"][0]["ok"]
+    assert host.loader.default == old
+
+
+def test_nothing_is_kept_that_another_tuning_does_not_stand_on(debian: KernelHost) -> None:
+    debian.apply(sysctl("4096"), tuning="other")
+    debian.apply(OFF, **GRACE)
+    debian.boot_anew()
+    debian.write("proc/sys/net/core/somaxconn", "128\n")
+    fields = {"epoch": 1, "tuning": "t", "digest": "sha256:1", "settings": [OFF]}
+    error = debian.fail("confirm", **fields)
+    assert "other: sysctl:net.core.somaxconn differs now" in error["message"]
+    assert debian.state() == "provisional" and not debian.exists(
+        "etc/default/grub.d/90-edgetune-mitigations.cfg"
+    )
+    debian.write("proc/sys/net/core/somaxconn", "4096\n")
+    assert debian.confirm(OFF)["confirmed"]
+
+
+def test_a_host_where_a_tuning_does_not_stand_already_is_left(debian: KernelHost) -> None:
+    debian.apply(sysctl("4096"), tuning="other")
+    debian.write("proc/sys/net/core/somaxconn", "128\n")
+    error = debian.fail("apply", **debian.change(OFF, **GRACE))
+    assert "other does not stand here: sysctl:net.core.somaxconn" in error["message"]
+
+
+def test_a_later_kernel_is_taken_back_first(debian: KernelHost) -> None:
+    tried_and_kept(debian, OFF)
+    debian.apply(debian.kernel(), tuning="later", **GRACE)
+    debian.boot_anew()
+    assert debian.confirm(debian.kernel(), tuning="later")["confirmed"]
+    error = debian.fail("restore", epoch=1, tuning="t")
+    assert "later was applied later and changed what is booted" in error["message"]
+    debian.restore("later")
+    debian.restore("t")
+    assert debian.stable()[0] == OLD and "mitigations=auto" in debian.line
+
+
+def test_a_default_that_is_as_wanted_already_has_to_be_booted(host: KernelHost) -> None:
+    """Somebody installed it, and has not booted it."""
+    host.packages.put()
+    tried_and_kept(host, host.kernel())
+    assert host.stable()[0] == NEW
+
+
+def overwrite(host: KernelHost) -> dict[str, Any]:
+    return host.kernel(package=host.packages.old["package"], version="6.1.153-2")
+
+
+def hold(host: KernelHost) -> None:
+    assert isinstance(host.packages, Apt)
+    host.packages.installed[host.packages.new["package"]] = "6.1.157-1"
+    host.packages.held.add(host.packages.new["package"])
+
+
+def ask_for_another(host: KernelHost) -> None:
+    host.loader.attempt("grub-reboot", "memtest")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda host: host.kernel(package="linux-image-9.9", version="9.9-1"),
+            "Version '9.9-1' for 'linux-image-9.9' was not found",
+        ),
+        (overwrite, "would overwrite the kernel 6.1.0-40-amd64, which runs"),
+        (hold, "linux-image-6.1.0-41-amd64 is on hold"),
+        (
+            lambda host: (host.path / "boot/grub/grub.cfg").unlink(),
+            "its boot loader is none that is known here",
+        ),
+        (ask_for_another, "the boot menu has no entry memtest"),
+        (
+            lambda host: host.loader.attempt("grub-reboot", host.loader.id_of(OLD)),
+            "somebody else asked for the entry",
+        ),
+        (
+            lambda host: host.write("proc/sys/kernel/osrelease", "6.9-own\n") and None,
+            "no package holds the kernel 6.9-own",
+        ),
+        (lambda host: host.loader.forget_default(), "grub-set-default"),
+    ],
+)
+def test_a_host_that_could_not_fall_back_is_refused(
+    debian: KernelHost, change: Callable[[KernelHost], Any], says: str
+) -> None:
+    made = change(debian)
+    assert says in problem(debian, made if isinstance(made, dict) else debian.kernel())
+
+
+def test_a_locked_package_manager_refuses(
+    debian: KernelHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debian.write("var/lib/dpkg/lock-frontend", "")
+    real = fcntl.fcntl
+
+    def held(descriptor: int, command: int, asked: bytes) -> bytes:
+        if command != fcntl.F_GETLK:
+            return bytes(real(descriptor, command, asked))
+        return struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 4711)
+
+    monkeypatch.setattr(fcntl, "fcntl", held)
+    assert "/var/lib/dpkg/lock-frontend is locked" in problem(debian, debian.kernel())
+
+
+def test_a_full_boot_refuses(debian: KernelHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=256, f_frsize=4096))
+    assert "/boot has 1 MiB left, and another kernel may need 16" in problem(
+        debian, debian.kernel()
+    )
+
+
+def test_an_unlocked_lock_is_none(debian: KernelHost) -> None:
+    debian.write("var/lib/dpkg/lock-frontend", "")
+    assert debian.plan(debian.kernel())[0]["status"] == "change"
+
+
+def test_what_runs_is_told_although_its_package_was_replaced(debian: KernelHost) -> None:
+    assert isinstance(debian.packages, Apt)
+    debian.packages.installed["linux-image-6.1.0-40-amd64"] = "6.1.154-1"
+    row = debian.plan(debian.kernel())[0]
+    assert row["runtime"] == debian.packages.old
+
+
+def test_a_kernel_without_a_signature_is_left_where_secure_boot_is_on(debian: KernelHost) -> None:
+    was = debian.stable()
+    debian.write(SECURE_BOOT[1:], "").write_bytes(b"\6\0\0\0\1")
+    reply = debian.send(request("apply", **debian.change(debian.kernel(), **GRACE)))
+    assert reply["error"]["reason"] == "undone"
+    assert f"/boot/vmlinuz-{NEW} is not signed" in reply["error"]["message"]
+    # It is there by now, and the plan says the same.
+    assert "is not signed" in problem(debian, debian.kernel())
+    (debian.path / f"boot/vmlinuz-{NEW}").write_bytes(image(signed=True))
+    debian.write(SECURE_BOOT[1:], "").write_bytes(b"\6\0\0\0\1")
+    tried_and_kept(debian, debian.kernel())
+    debian.restore()
+    assert debian.stable() == was
+
+
+def image(signed: bool) -> bytes:
+    """A PE32+ image without code."""
+    data = bytearray(1024)
+    data[0x3C:0x40] = struct.pack("<I", 128)
+    data[128:132] = b"PE\0\0"
+    data[152:154] = struct.pack("<H", 0x20B)
+    data[152 + 112 + 36 : 152 + 112 + 40] = struct.pack("<I", 1536 if signed else 0)
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "signed"),
+    [(image(signed=True), True), (image(signed=False), False), (b"", False), (b"MZ" * 99, False)],
+)
+def test_a_signature_is_a_table_of_certificates(data: bytes, signed: bool) -> None:
+    assert is_signed(data) is signed
+
+
+def test_a_package_without_a_kernel_is_refused_as_it_is_installed(debian: KernelHost) -> None:
+    assert isinstance(debian.packages, Apt)
+    debian.packages.offered.add(("linux-image-amd64", "6.1.158-1"))
+    own = debian.kernel(package="linux-image-amd64", version="6.1.158-1")
+    reply = debian.send(request("plan", tuning="t", digest="sha256:1", settings=[own]))
+    row = reply["result"]["settings"][0] if reply["ok"] else reply["error"]
+    assert "holds no kernel: name the package that does" in str(row)
+
+
+def test_a_default_by_rpm_has_to_stay(tmp_path: Path) -> None:
+    with kernel_host(tmp_path / "host", "grub_bls") as host:
+        for text in ("UPDATEDEFAULT=yes\n", "", "UPDATEDEFAULT=no\nUPDATEDEFAULT=yes\n"):
+            host.write("etc/sysconfig/kernel", text)
+            assert "set UPDATEDEFAULT=no" in problem(host, host.kernel())
+            assert host.plan(OFF)[0]["status"] == "change", "a command line installs nothing"
+
+
+def test_a_timer_that_cannot_be_set_leads_back(
+    debian: KernelHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgetune.hosts.agent import unattended
+
+    was = debian.stable()
+    debian.apply(debian.kernel(), **GRACE)
+
+    def fail(*_: Any) -> None:
+        raise Failed("no timer")
+
+    monkeypatch.setattr(unattended, "arm_timer", fail)
+    assert debian.boot_anew()
+    assert (debian.release, debian.asked) == (OLD, 1)
+    assert debian.stable() == was
+
+
+def test_facts_need_no_boot_loader(tmp_path: Path) -> None:
+    with kernel_host(tmp_path / "host") as host:
+        (host.path / "boot/grub/grub.cfg").unlink()
+        assert host.ask("facts")["kernel"] == OLD
+        assert Host(str(host.path)).text("/proc/cmdline")
