@@ -26,6 +26,7 @@ from bench._mutation import MutationError, copy_checkout
 from tests.mutants.agent import AGENT
 from tests.mutants.alerting import ALERTING
 from tests.mutants.judge import JUDGE
+from tests.mutants.kernels import KERNELS
 from tests.mutants.mutation import Mutation
 from tests.mutants.options import OPTIONS
 from tests.mutants.rollout import ROLLOUT
@@ -36,6 +37,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "traffic": TRAFFIC,
     "judge": JUDGE,
     "agent": AGENT,
+    "kernels": KERNELS,
     "alerting": ALERTING,
     "options": OPTIONS,
 }

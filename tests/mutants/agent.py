@@ -271,8 +271,8 @@ AGENT = (
         (
             "no route can cut a host off",
             "kind.py",
-            're.compile("(interface|route) |',
-            're.compile("(interface) |',
+            're.compile(f"(interface|route) |',
+            're.compile(f"(interface) |',
         ),
     ),
 )

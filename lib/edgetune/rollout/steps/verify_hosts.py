@@ -164,7 +164,9 @@ def _not_confirmed(answer: HostResult) -> HostResult | None:
     if answer.failed:
         return None
     told = answer.read(ProvenSettings)
-    return None if told.confirmed else _not_verified(answer, told)
+    if told.confirmed:
+        return None
+    return _not_verified(answer, told)
 
 
 def _not_run(answer: HostResult) -> HostResult | None:

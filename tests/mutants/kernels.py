@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes with kernels: each would leave a host on one that nobody proved, or without any."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import mutations_of
+
+KERNELS = (
+    *mutations_of(
+        "lib/edgetune/hosts/agent",
+        ["lib_agent_kernels", "boot_loader_contract", "lib_agent_grub"],
+        (
+            "a kernel is the default before its confirmation",
+            "kinds/tried_by_boot.py",
+            "        self.loader.boot_once(base, for_first_boot(words))\n",
+            "        self.loader.boot_once(base, for_first_boot(words))\n"
+            "        self.loader.set_default(base.id)\n",
+        ),
+        (
+            "a first boot that panics stays so",
+            "kinds/tried_by_boot.py",
+            "for_first_boot(words)",
+            "words",
+        ),
+        (
+            "a host that fell back waits for its confirmation",
+            "unattended.py",
+            "    if journal.grace_boots == 0 or _fell_back(host, journal):\n",
+            "    if journal.grace_boots == 0:\n",
+        ),
+        (
+            "a kernel that was taken back runs on",
+            "unattended.py",
+            "    if runs_another(host, journal):\n",
+            "    if False:\n",
+        ),
+        (
+            "a kernel is confirmed before it runs",
+            "observe.py",
+            "        return self.tried_by_boot and not (self.problem or self.runtime_differs)\n",
+            "        return self.tried_by_boot and not self.problem\n",
+        ),
+        (
+            "a confirmation keeps no kernel",
+            "verbs/confirm.py",
+            "            commit(host, journal)\n",
+            "",
+        ),
+        (
+            "a kernel is kept although other tunings do not stand on it",
+            "verbs/confirm.py",
+            "            _refuse_drift(host, journal)\n",
+            "",
+        ),
+        (
+            "a kernel is tried that nobody has to confirm",
+            "verbs/apply.py",
+            "    if not (head.confirm_within and head.grace_boots):\n",
+            "    if False:\n",
+        ),
+        (
+            "the kernel that runs is overwritten",
+            "kinds/kernel_package.py",
+            "        if release in kept:\n",
+            "        if False:\n",
+        ),
+        (
+            "a kernel is installed into a full /boot",
+            "kinds/kernel_package.py",
+            "        if free < needed:\n",
+            "        if False:\n",
+        ),
+        (
+            "a kernel without a signature is tried where Secure Boot is on",
+            "kinds/kernel_package.py",
+            "        if secure_boot(self.host) and ",
+            "        if False and ",
+        ),
+        (
+            "the newest kernel passes for the default",
+            "boot_loaders/grub.py",
+            "own.id == TRIAL or _release(own.image) in own.id",
+            "True",
+        ),
+        (
+            "GRUB can write on LVM",
+            "boot_loaders/grub_env.py",
+            '            if self._host.exists(f"{device}/{name}"):\n',
+            "            if False:\n",
+        ),
+        (
+            "GRUB can write on any file system",
+            "boot_loaders/grub_env.py",
+            "        if kind not in WRITABLE:\n",
+            "        if False:\n",
+        ),
+        (
+            "what is in custom.cfg is lost",
+            "boot_loaders/grub.py",
+            "        self._write_custom(self._others() + BEGIN + block + END)\n",
+            "        self._write_custom(BEGIN + block + END)\n",
+        ),
+        (
+            "dnf removes the oldest kernel",
+            "package_managers/rpm.py",
+            '"--setopt=installonly_limit=0", ',
+            "",
+        ),
+        (
+            "apt removes what is in its way",
+            "package_managers/dpkg.py",
+            '"--no-remove", ',
+            "",
+        ),
+        (
+            "a kernel that rpm makes the default is installed",
+            "boot_loaders/grub_bls.py",
+            '        if found[-1:] != ["no"]:\n',
+            "        if False:\n",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/rollout",
+        ["rollout_kernel_steps"],
+        (
+            "a kernel is the default before the service answers",
+            "steps/verify_hosts.py",
+            "        tried = [name for name in tuned if opened.plan.tries_a_boot(name)]\n",
+            "        tried: list[str] = []\n",
+        ),
+        (
+            "a host that will not keep its kernel stays ready",
+            "steps/verify_hosts.py",
+            "for name in left if work.hosts[name].lb_before], ready=False)",
+            "for name in left if False], ready=False)",
+        ),
+        (
+            "a rollback does not wait for the boot of the old kernel",
+            "reverts.py",
+            "    return _MARGIN + (opened.context.config.reboot_deadline if boots else 0)\n",
+            "    return _MARGIN\n",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune",
+        ["rollout_kernel_steps"],
+        (
+            "hosts with different kernels are compared",
+            "groups.py",
+            'if len(like) > 1 else ""',
+            'if False else ""',
+        ),
+    ),
+)
