@@ -19,6 +19,7 @@ from edgetune.hosts.agent.kinds.kernel_package import SECURE_BOOT, is_signed
 from edgetune.hosts.agent.protocol import Failed
 from edgetune.vocabulary.command_line import FIRST_BOOT
 from tests.agent_root import request, sysctl
+from tests.boot_loaders.grub import GrubDouble
 from tests.kernels import GRACE, NEW, OLD, Apt, KernelHost, cmdline, doubles_of, kernel_host
 
 OFF = cmdline("mitigations=off")
@@ -90,6 +91,17 @@ def test_an_upgrade_is_taken_back_and_leaves_its_package(host: KernelHost) -> No
     assert row["runtime"] == row["persistent"] == host.packages.old
     assert not host.restore()["changed"]
     assert not host.exists("boot/grub/custom.cfg")
+
+
+def test_a_kernel_that_is_gone_is_not_gone_back_to(debian: KernelHost) -> None:
+    old = debian.loader.default
+    tried_and_kept(debian, debian.kernel())
+    assert isinstance(debian.loader, GrubDouble)
+    debian.loader.remove(OLD)
+    error = debian.fail("restore", epoch=1, tuning="t")
+    assert f"the boot menu has no entry {old}" in error["message"]
+    assert any(f"no entry {old}" in why for why in debian.boot_anew())
+    assert (debian.release, debian.state(), debian.asked) == (NEW, "restoring", 0)
 
 
 def test_a_command_line_is_tried_and_kept_and_taken_back(host: KernelHost) -> None:

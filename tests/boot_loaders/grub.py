@@ -94,6 +94,11 @@ class GrubDouble(Double):
         self.releases.insert(0, release)
         self.make_menu()
 
+    def remove(self, release: str) -> None:
+        """What it does as it is removed."""
+        self.releases.remove(release)
+        self.make_menu()
+
     def make_menu(self) -> None:
         """As grub-mkconfig does, which has a shell read the defaults."""
         default, own, usual = self.said_to_a_shell() if self.has_shell else self.said()

@@ -111,11 +111,13 @@ class KernelPackage(TriedByBoot):
     def restore(self, target: Target, snapshot: object) -> None:
         self.loader.forget_trial()
         default = texts(snapshot)["default"]
-        # Of a default that is none any more nothing can be said, and it has to go all the same.
+        # Somebody may have removed the old kernel since: the newer one is better than none.
+        self.loader.entry(default)
         try:
             stands = self.loader.default_id() == default
         except Unsupported:
             stands = False
+        # One that is none any more has to go all the same.
         if not stands:
             self.loader.set_default(default)
 
