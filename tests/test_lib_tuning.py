@@ -14,10 +14,19 @@ from edgetune.tuning import Tuning, find_tuning, load_tuning
 from tests.builders import ROOT, write_yaml
 
 
-def _document() -> dict[str, Any]:
+def _document(interface: str = "eth0") -> dict[str, Any]:
+    """A tuning of the catalogue, for one interface where the catalogue says all of them."""
     text = (ROOT / "tunings" / "rps_spread.yaml").read_text(encoding="utf-8")
     document: dict[str, Any] = yaml.safe_load(text)
+    for own in document["settings"]:
+        own["interface"] = interface
     return document
+
+
+def test_no_tuning_of_the_catalogue_names_an_interface() -> None:
+    for file in sorted((ROOT / "tunings").glob("*.yaml")):
+        named = {own.target.get("interface", "*") for own in load_tuning(file).settings}
+        assert named == {"*"}, file.name
 
 
 @pytest.mark.parametrize(
@@ -231,7 +240,7 @@ def test_what_an_expression_comes_to_is_bounded(tmp_path: Path) -> None:
 
 def test_the_digest_covers_every_word(tmp_path: Path) -> None:
     before = load_tuning(ROOT / "tunings" / "rps_spread.yaml").digest
-    document = _document()
+    document = _document("*")
     assert load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document)).digest == before
     document["settings"][0]["why"] += "!"
     assert load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document)).digest != before
