@@ -31,8 +31,12 @@ def arm_timer(host: Host, journal: Journal) -> None:
 def disarm_timer(host: Host, journal: Journal) -> None:
     """Forget the timer; one that fires all the same finds nothing to do."""
     if host.init == "systemd" and journal.confirm_within and host.program("systemctl"):
-        host.attempt("systemctl", "reset-failed", _timer_unit(journal) + ".service")
-        host.attempt("systemctl", "stop", _timer_unit(journal) + ".timer")
+        for suffix, verb in ((".service", "reset-failed"), (".timer", "stop")):
+            unit = _timer_unit(journal) + suffix
+            # systemd complains in its journal of a unit that it does not know.
+            known = host.attempt("systemctl", "show", "-p", "LoadState", unit)[1]
+            if known.strip() == "LoadState=loaded":
+                host.attempt("systemctl", verb, unit)
 
 
 def time_left(host: Host, journal: Optional[Journal]) -> Optional[float]:
