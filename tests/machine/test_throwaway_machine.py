@@ -8,6 +8,7 @@ cards with several queues and two NUMA nodes shows most.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -30,6 +31,7 @@ from tests.agent_root import setting
 MACHINE = shlex.split(os.environ.get("EDGETUNE_MACHINE", ""))
 SERVICE = os.environ.get("EDGETUNE_MACHINE_SERVICE", "nginx")
 BOOT_SECONDS = 300
+LONGEST = 300
 
 pytestmark = [
     pytest.mark.processes,
@@ -58,17 +60,35 @@ ls -A /var/lib/edgetune/tunings 2>/dev/null; ls /var/lib/edgetune/agent.py 2>/de
 """
 
 
+# What ssh(1) ends with where the connection itself fails.
+NOT_CONNECTED = 255
+
+
+class Lost(Exception):
+    """The connection to the machine could not be made, or broke; ssh says why."""
+
+
 def on_machine(command: str, given: bytes = b"") -> bytes:
-    return subprocess.run(
-        [*MACHINE, command], input=given, stdout=subprocess.PIPE, timeout=180
-    ).stdout
+    """What a command says; Lost where it was not seen to end."""
+    try:
+        done = subprocess.run(
+            [*MACHINE, command], input=given, capture_output=True, timeout=LONGEST, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Lost(f"no end within {LONGEST} s: {command[:60]}") from None
+    if done.returncode == NOT_CONNECTED:
+        raise Lost(done.stderr.decode("utf-8", "replace").strip() or "ssh says nothing")
+    return done.stdout
 
 
 def reply_to(verb: str, **fields: Any) -> dict[str, Any]:
-    """One round trip, as the controller has it."""
+    """One round trip, as the controller has it; Lost where there is no answer."""
     source = packed(bundle.make())
     request = json.dumps({"protocol": AGENT_PROTOCOL, "verb": verb, **fields}).encode()
-    reply: dict[str, Any] = json.loads(on_machine(BOOTSTRAP, source + request))
+    told = on_machine(BOOTSTRAP, source + request)
+    if not told.endswith(b"}\n"):
+        raise Lost(f"{verb} was answered in part: {told[-60:]!r}")
+    reply: dict[str, Any] = json.loads(told)
     return reply
 
 
@@ -106,11 +126,13 @@ def wishes(facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def wishes_for_nic(nic: dict[str, str], known: dict[str, Any]) -> Iterator[dict[str, Any]]:
     most = (known["channels"] or {"max": {}})["max"].get("combined", 0)
+    # Of two queues one is left, and one is what the table can name then.
+    left = max(most // 2, 1)
     if most > 1:
-        yield setting("nic.channels", nic, {"combined": most // 2})
+        yield setting("nic.channels", nic, {"combined": left})
     if known["ring_max"]:
         yield setting("nic.ring", nic, {"rx": known["ring_max"]["rx"]})
-    yield setting("nic.rss", nic, {"equal": 2})
+    yield setting("nic.rss", nic, {"equal": left})
     yield setting("nic.features", nic, {"generic-receive-offload": "off"})
     yield setting("nic.coalesce", nic, {"rx-usecs": 40})
     yield setting("nic.irq_affinity", nic, "interleave")
@@ -147,10 +169,11 @@ def reboot() -> None:
     assert ask("reboot", epoch=1, boot_id=boot_id)["rebooting"]
     end = time.monotonic() + BOOT_SECONDS
     while time.monotonic() < end:
-        told = on_machine("cat /proc/sys/kernel/random/boot_id; systemctl is-system-running")
-        now, _, state = told.decode().partition("\n")
-        if now not in ("", boot_id) and state.strip() in ("running", "degraded"):
-            return
+        with contextlib.suppress(Lost):
+            told = on_machine("cat /proc/sys/kernel/random/boot_id; systemctl is-system-running")
+            now, _, state = told.decode().partition("\n")
+            if now not in ("", boot_id) and state.strip() in ("running", "degraded"):
+                return
         time.sleep(2)
     raise AssertionError("the machine did not come back")
 
