@@ -47,6 +47,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "diagnose": {},
     "textfile": {},
     "sockets": {},
+    "congestion": {},
 }
 
 FACTS: dict[str, Any] = {
@@ -127,6 +128,15 @@ RESULTS: dict[str, dict[str, Any]] = {
     },
     "reboot": {"rebooting": True, "boot_id": BOOT_ID},
     "textfile": {"missing": "", "boot_id": BOOT_ID},
+    "congestion": {
+        "boot_id": BOOT_ID,
+        "number": 3,
+        "checksum": "sha256:0123456789abcdef",
+        "prefixes": 2,
+        "seconds_left": 3599.5,
+        "kept": True,
+        "skipped": {},
+    },
     "sockets": {
         "boot_id": BOOT_ID,
         "seen": 3,

@@ -198,3 +198,19 @@ class SocketsAnswer:
     share: float
     cpu_ms: float
     columns: SocketColumns
+
+
+@dataclass(frozen=True)
+class CongestionAnswer:
+    """What stands on a host for prefixes of clients, 0 and "" if nothing does; of ``congestion``.
+
+    ``kept`` says whether a process there moves next hops, and takes it back in ``seconds_left``.
+    ``skipped`` says by prefix why there is no route of ours.
+    """
+
+    number: int
+    checksum: str
+    prefixes: int
+    seconds_left: float
+    kept: bool
+    skipped: dict[str, str]

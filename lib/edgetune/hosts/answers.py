@@ -158,6 +158,14 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
     },
     "reboot": {"rebooting": flag},
     "textfile": {"missing": remark},
+    "congestion": {
+        "number": whole(2**53),
+        "checksum": text(100),
+        "prefixes": _CPUS,
+        "seconds_left": amount,
+        "kept": flag,
+        "skipped": mapping(text(50), remark, MOST_ENTRIES),
+    },
     "sockets": {
         "seen": _LARGE,
         "share": amount,

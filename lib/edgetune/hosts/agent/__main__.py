@@ -25,6 +25,11 @@ def act_unattended(host: Host, arguments: List[str]) -> List[str]:
         attempt(problems, "", lambda: problems.extend(boot(host)))
     elif verb == "late" and not given:
         attempt(problems, "", lambda: problems.extend(late(host)))
+    elif verb == "keep-congestion" and not given:
+        # Most of the agent is not needed for it.
+        from edgetune.hosts.agent.congestion import keep_congestion
+
+        attempt(problems, "", keep_congestion, host)
     elif verb == "revert" and len(given) == 1:
         attempt(problems, given[0], revert, host, given[0])
     elif verb == "restore" and len(given) == 1:

@@ -12,7 +12,7 @@ from edgetune.hosts.agent.host import AGENT, RESERVE, Host
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.textfile import Textfile
-from edgetune.vocabulary.places import INIT_SCRIPT, STATE, UNIT, UNIT_LINK
+from edgetune.vocabulary.places import CONGESTION, INIT_SCRIPT, STATE, UNIT, UNIT_LINK
 
 # There while the rest of a boot is still to be set.
 FOLLOWING = "/run/edgetune-late"
@@ -59,7 +59,8 @@ class BootHook:
     def sync(self) -> str:
         """Be there when a journal or the text file needs it, and be gone without a trace else.
 
-        Our copy on disk stays with the last journal: a person can take a tuning back with it. The
+        Our copy on disk stays with the last journal, since a person can take a tuning back with
+        it, and while it keeps the routes of prefixes. The
         text file is written, too; why it is not there comes back, "" when it is or need not be.
         """
         journals, damaged = Journals(self._host).all(), Journals(self._host).damaged()
@@ -73,7 +74,7 @@ class BootHook:
         else:
             for name in (UNIT_LINK, UNIT, INIT_SCRIPT):
                 self._host.remove(name)
-        if standing or telling:
+        if standing or telling or self._host.exists(CONGESTION):
             self._stay()
         else:
             self._host.remove(AGENT)

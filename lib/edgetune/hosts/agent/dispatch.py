@@ -22,6 +22,7 @@ VERBS = (
     "diagnose",
     "textfile",
     "sockets",
+    "congestion",
 )
 
 
