@@ -198,8 +198,9 @@ def test_many_hosts_are_asked_for_in_groups(server: Api, monkeypatch: pytest.Mon
     by_time_and_host = [*sorted(rows, key=lambda row: (row.time, row.host))]
     assert by_time_and_host == sorted(whole, key=lambda row: (row.time, row.host))
     assert [row.time for row in rows] == sorted(row.time for row in rows)
-    assert max(len({*_HOST.findall(asked["query"])}) for asked in server.asked) == 2
-    assert {host for asked in server.asked for host in _HOST.findall(asked["query"])} == {*"01234"}
+    clock, *series = (_HOST.findall(asked["query"]) for asked in server.asked)
+    assert max(len({*each}) for each in series) == 2
+    assert {host for each in series for host in each} == {*clock} == {*"01234"}
     assert errors(pop(server.url, many=5)) == {}
     assert {*errors(pop(server.url, many=7))} == {"e005", "e006"}
 
@@ -282,11 +283,13 @@ def test_it_is_asked_by_post_for_one_pop_with_one_name_for_all_series(server: Ap
     database.add("node_softnet_dropped_total", [(NOW, 1.0)], instance="10.0.0.0:9100", cpu="0")
     server.answer = database.answer
     window(pop(server.url), 60.0)
-    assert len(server.asked) == 5
-    boots, nic, *added = (asked["query"] for asked in server.asked)
+    assert len(server.asked) == 6
+    clock, boots, nic, *added = (asked["query"] for asked in server.asked)
+    assert clock.startswith('max(timestamp({__name__=~"node_boot_time_seconds",')
     assert "node_boot_time_seconds" in boots and "node_netstat_Tcp_OutSegs" in boots
     assert 'device=~"(en|eth|ib)[^.]*"' in nic and PACKETS in nic
     assert [asked["path"].rpartition("/")[2] for asked in server.asked] == [
+        "query_range",
         *["query"] * 2,
         *["query_range"] * 3,
     ]
@@ -357,7 +360,7 @@ def test_cpus_are_added_up_as_each_scrape_told_them(
 ) -> None:
     """Prometheus adds them; each sum is that of one scrape, to the last digit."""
     monkeypatch.setattr(prometheus_window, "AT_ONCE", at_once)
-    database, times = Database(), [at + phase for at in grid(900.0)]
+    database, times = Database(), [at + phase for at in grid(900.0) if at + phase <= NOW]
     for host in hosts():
         own = {"instance": f"{host.address}:9100"}
         database.add(BOOTED, [(at, NOW - 1000) for at in times], **own)
@@ -664,7 +667,7 @@ def test_a_hundred_thousand_series_are_bounded(server: Api) -> None:
     own = {"__name__": PACKETS, "instance": "10.0.0.0:9100", "filler": "x" * 400}
     pairs = [(NOW - 15, 1234567.0), (NOW, 1234568.0)]
     huge = matrix([({**own, "device": f"eth{number}"}, pairs) for number in range(100_000)])
-    server.answer = lambda asked: huge
+    server.answer = lambda asked: matrix([]) if "step" in asked else huge
     with pytest.raises(SourceError, match="answers more than 48 MiB for .* of 3 hosts"):
         window(pop(server.url))
 
@@ -695,6 +698,22 @@ def test_a_clock_that_differs_is_told_and_refused(server: Api, ahead: int, says:
     near = formatdate(time.time() + ahead / 20, usegmt=True)
     server.answer = lambda asked: Reply(matrix([]).body, headers={"Date": near})
     assert len(window(pop(server.url))) == 0
+
+
+def test_a_clock_that_scrapes_ahead_of_ours_is_told_and_refused(server: Api) -> None:
+    """What answers may have another clock than what scraped: Thanos, or Mimir."""
+    database = filled()
+    server.answer = database.answer
+    own = {"instance": "10.0.0.0:9100", "job": "other"}
+    database.add(BOOTED, [(time.time() + 4, NOW - 1000)], **own)
+    assert source().newest(pop(server.url)) is not None
+    database.series.pop()
+    database.add(BOOTED, [(time.time() + 30, NOW - 1000)], **own)
+    says = r"prometheus of lab1 at .*: clocks differ by (29|30) s or more: a host was scraped in"
+    with pytest.raises(SourceError, match=says):
+        source().newest(pop(server.url))
+    with pytest.raises(SourceError, match=says):
+        window(pop(server.url))
 
 
 # Logging in.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -40,11 +41,13 @@ BOOTED = 2000.0
 
 
 class BothMeasured(Soaking):
-    """What each host counts shows in the store and in a history of Prometheus."""
+    """What each host counts shows in the store and in a history of Prometheus, whose clock is so
+    many seconds ``ahead`` of the action runner's."""
 
     def __init__(self, folder: Path) -> None:
-        self.history: dict[str, list[str]] = {}
+        self.history: dict[str, list[tuple[str, float, float]]] = {}
         self.swept: list[Sample] = []
+        self.ahead = 0.0
         super().__init__(folder)
 
     def count(self, rates: Mapping[str, float], start: float, window: int) -> None:
@@ -75,13 +78,14 @@ class BothMeasured(Soaking):
         }
         for name, value in series.items():
             lines = self.history.setdefault(name.partition("{")[0], [])
-            lines.append(f"{name} {value} {at:.3f}")
+            lines.append((name, value, at))
 
     def text(self) -> str:
         """The history in the OpenMetrics format."""
         parts = []
         for name, lines in self.history.items():
-            parts += [f"# TYPE {name} unknown", *lines]
+            told = (f"{series} {value} {at + self.ahead:.3f}" for series, value, at in lines)
+            parts += [f"# TYPE {name} unknown", *told]
         return "\n".join([*parts, "# EOF", ""])
 
     def measured_by(self, url: str) -> None:
@@ -155,6 +159,50 @@ def test_a_verdict_by_ssh_and_one_by_prometheus_agree(
             assert other.ratio == pytest.approx(one.ratio, rel=0.03)
     facts = by_prometheus.block.facts if by_prometheus.block else None
     assert facts and not facts.flaws and len(facts.samples) == 8
+
+
+@pytest.mark.parametrize("ahead", [-5.0, 5.0])
+@pytest.mark.parametrize(
+    ("test", "verdict", "decision"),
+    [
+        (0.9, Verdict.IMPROVED, Decision.PROMOTE),
+        (9.0, Verdict.DEGRADED, Decision.ROLL_BACK),
+    ],
+)
+def test_a_clock_that_differs_by_five_seconds_changes_no_verdict(
+    world: BothMeasured,
+    served: Any,
+    ahead: float,
+    test: float,
+    verdict: Verdict,
+    decision: Decision,
+) -> None:
+    world.ahead = ahead
+    world.soak(test=test, began=700)
+    served()
+    by_prometheus = world.judged()
+    assert (by_prometheus.verdict, by_prometheus.decision) == (verdict, decision)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "says"),
+    [
+        (130.0, r"clocks differ by \d+ s or more: a host was scraped in the future"),
+        (-60.0, "inconclusive: .*the newest sample is .* old"),
+        (-400.0, "inconclusive: .*the newest sample is .* old"),
+    ],
+)
+def test_a_clock_that_differs_by_more_promotes_nothing(
+    world: BothMeasured, served: Any, ahead: float, says: str
+) -> None:
+    world.soak(test=0.9, began=700)
+    opened = as_owner(world.context, world.rollout)
+    opened.save_baseline(measure(opened)[0])
+    world.ahead = ahead
+    served()
+    found = compare_groups(world.context, world.rollout)
+    assert found["decision"] == "hold"
+    assert re.search(says, found["message"])
 
 
 def test_a_prometheus_that_is_down_promotes_nothing(world: BothMeasured, served: Any) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Union
@@ -24,7 +25,7 @@ from edgetune.metrics.scraped import (
 from edgetune.metrics.source import SOON
 from edgetune.metrics.table import SampleTable
 from edgetune.prometheus.access import Access
-from edgetune.prometheus.client import Client, TooLarge
+from edgetune.prometheus.client import MOST_SKEW, Client, TooLarge
 from edgetune.prometheus.promql import read_host_matcher
 from edgetune.prometheus.wanted import read_wanted
 
@@ -39,6 +40,8 @@ AT_ONCE = 600_000
 """Raw samples that a part should have: their text is some 18 MB. Each part also reads LATE seconds
 before it, which shorter parts of a large group would do nearly as often as they read anything."""
 
+AHEAD = 60.0
+"""Seconds of the time to come in which scrapes are looked for."""
 _SERIES = 20
 """Of a host, about, whose values at some moments are asked for."""
 
@@ -78,9 +81,11 @@ class PrometheusWindow:
         self._last_scrapes = last_scrapes(template.matchers(hosts))
 
     def table(self, start: float, end: float) -> SampleTable:
-        """All scrapes with ``start`` <= time <= ``end``; SourceError where they contradict."""
-        table = SampleTable()
+        """All scrapes with ``start`` <= time <= ``end``; SourceError where they contradict, or were
+        scraped by another clock."""
+        table, now = SampleTable(), time.time()
         with Client(self._access, self.where) as client:
+            self._newest_at(client, now)
             for group in self._groups:
                 self._add(table, client, group, start, end)
         return table if len(self._groups) == 1 else table.at(table.time, {})
@@ -97,8 +102,7 @@ class PrometheusWindow:
     def last_scrape(self, now: float) -> float | None:
         """When any host was scraped last; Prometheus knows that for five minutes."""
         with Client(self._access, self.where, SOON) as client:
-            found = client.steps(f"max({self._last_scrapes})", now, now, 1.0)
-        return found[0].values[-1] if found and found[0].values else None
+            return self._newest_at(client, now)
 
     def newest(self, start: float, end: float) -> Mapping[str, Newest]:
         """The last scrape of each host in a short time."""
@@ -108,6 +112,20 @@ class PrometheusWindow:
                 own = group.read(client, start, end)
                 found.update({host: self._last(host, own, start) for host in group.names})
         return found
+
+    def _newest_at(self, client: Client, now: float) -> float | None:
+        """When any host was scraped last; SourceError for a scrape of the future.
+
+        What answers tells its own clock in each answer. Samples have that of what scraped them,
+        which may be another machine (Thanos, Mimir). One that is ahead shows in no answer about the
+        past, so the time to come is asked for as well.
+        """
+        found = client.steps(f"max({self._last_scrapes})", now, now + AHEAD, AHEAD)
+        newest = max((last for each in found for last in each.values), default=None)
+        if newest is not None and newest > now + MOST_SKEW:
+            told = f"clocks differ by {newest - now:.0f} s or more"
+            raise SourceError(f"{self.where}: {told}: a host was scraped in the future")
+        return newest
 
     def _last(self, host: str, own: Mapping[str, Own], start: float) -> Newest:
         try:
