@@ -37,6 +37,7 @@ from edgetune.prometheus.access import Access
 from edgetune.prometheus.promql import one_of, quoted, read_host_matcher, selector
 from edgetune.prometheus.wanted import read_wanted
 from lab.bmc.certificates import make_certificates
+from tests.builders import ROOT
 from tests.prometheus_api import Api, Database, Reply, api, matrix
 
 NOW = float(int(time.time()))
@@ -126,6 +127,30 @@ def test_a_template_makes_one_matcher_for_all_hosts() -> None:
         ("[10.0.0.1]:9100",): "e001",
     }
     assert selector("a=~1", "", 'b="2"') == '{a=~1,b="2"}'
+
+
+@pytest.mark.parametrize(
+    ("matcher", "address", "labels"),
+    [
+        ('instance="{address}:9100"', "192.0.2.7", 'instance="192.0.2.7:9100"'),
+        ('nodename="{name}"', "192.0.2.7", 'nodename="e01"'),
+        ('instance="{name}.example.org:9100"', "192.0.2.7", 'instance="e01.example.org:9100"'),
+        ('instance="{address}:9100"', "e01.example.org", 'instance="e01.example.org:9100"'),
+        ('instance="{address}:9100"', "2001:db8::7", 'instance="[2001:db8::7]:9100"'),
+        ('instance="{address}"', "2001:db8::7", 'instance="2001:db8::7"'),
+        ('instance="{address}:9100", replica="a"', "192.0.2.7", 'instance="192.0.2.7:9100"'),
+        ('instance="{address}:9100", job="node"', "192.0.2.7", 'instance="192.0.2.7:9100"'),
+    ],
+)
+def test_the_matchers_of_usual_sites_find_a_host(matcher: str, address: str, labels: str) -> None:
+    (host,) = hosts(1)
+    read = read_host_matcher(matcher)
+    found = read.by_labels([replace(host, name="e01", address=address)])
+    label, value = labels.replace('"', "").split("=")
+    assert found == {(value,): "e01"}
+    assert read.own[0][0] == label
+    page = (ROOT / "docs/how-to/prometheus.md").read_text(encoding="utf-8")
+    assert re.search(rf"\| `{re.escape(matcher)}` .*\| `{re.escape(labels)}` \|\n", page)
 
 
 @pytest.mark.parametrize(

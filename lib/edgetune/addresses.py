@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One spelling for each network address, so that two that mean the same compare as equal."""
+"""How addresses are spelled: each in one way, so that two that mean the same compare as equal; and
+in labels, as Prometheus has them."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 _DEFAULT_PORTS = {"https": 443}
@@ -35,3 +37,14 @@ def canonical_url(url: str) -> str:
         return url
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
     return f"{parts.scheme}://{canonical(parts.hostname)}:{port}"
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """The value of a label: a template such as ``{address}:9100`` with the values of a host.
+
+    An IPv6 address before a port gets its brackets, as Prometheus writes an ``instance`` of it.
+    """
+    address = values.get("address", "")
+    if ":" in address:
+        template = template.replace("{address}:", f"[{address}]:")
+    return re.sub(rf"\{{({'|'.join(values)})\}}", lambda found: values[found[1]], template)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from edgetune.addresses import filled
 from edgetune.fields import Fields
 from edgetune.sanitize import Pattern
 
@@ -44,7 +45,7 @@ class Alertmanager:
     def matchers_of(self, pop: str, name: str, address: str) -> dict[str, str]:
         """The labels of the alerts of one host, with their values."""
         values = {"pop": pop, "name": name, "address": address}
-        return {label: _filled(text, values) for label, text in self.matchers.items()}
+        return {label: filled(text, values) for label, text in self.matchers.items()}
 
 
 def read_alertmanager(fields: Fields) -> Alertmanager:
@@ -98,11 +99,3 @@ def _refuse_halves(fields: Fields, read: Alertmanager) -> None:
         raise fields.wrong("certificate_file", "and key_file belong together")
     if read.username and read.bearer_token_file:
         raise fields.wrong("bearer_token_file", "is given beside username: give one of them")
-
-
-def _filled(template: str, values: Mapping[str, str]) -> str:
-    """The template with a host's values; an IPv6 address before a port is in brackets."""
-    address = values.get("address", "")
-    if ":" in address:
-        template = template.replace("{address}:", f"[{address}]:")
-    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from edgetune.addresses import filled
 from edgetune.inventory import Host
 
 LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -48,7 +49,7 @@ class HostMatcher:
         """The name of each host by its values of the labels; ValueError where two have the same."""
         found: dict[tuple[str, ...], str] = {}
         for host in hosts:
-            values = tuple(_filled(template, host) for _, template in self.own)
+            values = tuple(_value(template, host) for _, template in self.own)
             other = found.setdefault(values, host.name)
             if other != host.name:
                 told = ", ".join(f"{label}={quoted(v)}" for (label, _), v in zip(self.own, values))
@@ -58,7 +59,7 @@ class HostMatcher:
     def matchers(self, hosts: Sequence[Host]) -> list[str]:
         """Those of the series of these hosts."""
         own = [
-            one_of(label, [_filled(template, host) for host in hosts])
+            one_of(label, [_value(template, host) for host in hosts])
             for label, template in self.own
         ]
         return [*own, *filter(None, [self.fixed])]
@@ -83,5 +84,5 @@ def read_host_matcher(text: str) -> HostMatcher:
     return HostMatcher(tuple(own), ",".join(fixed))
 
 
-def _filled(template: str, host: Host) -> str:
-    return _PLACE.sub(lambda place: str(getattr(host, place[1])), template)
+def _value(template: str, host: Host) -> str:
+    return filled(template, {"name": host.name, "address": host.address})
