@@ -380,11 +380,8 @@ def test_every_metric_reads_well() -> None:
     for name, metric in METRICS.items():
         assert metric.mass == ("time" in metric.phrase), name
     drops, cpu = METRICS["packet_drops"], METRICS["cpu"]
-    assert drops.titled("rx_packets") == "packets dropped on receive, per million packets"
-    assert (drops.titled("seconds"), cpu.titled("cpu_total_ms")) == (
-        "packets dropped on receive, per s",
-        "CPU time in use, ms, per ms",
-    )
+    assert drops.unit_of("rx_packets").text == "per million packets"
+    assert (drops.unit_of("seconds").text, cpu.unit_of("cpu_total_ms").text) == ("per s", "per ms")
 
 
 def test_windows_that_follow_each_other_are_as_one() -> None:

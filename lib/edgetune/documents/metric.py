@@ -94,7 +94,3 @@ class Metric:
         if exposure in (self.per, self.per_if_known):
             return Unit(self.unit, self.scale)
         return _UNITS.get(exposure, Unit(f"per {exposure}"))
-
-    def titled(self, exposure: str) -> str:
-        """Its title with what it is counted per: "packets received, per s"."""
-        return f"{self.title}, {self.unit_of(exposure).text}"
