@@ -20,6 +20,7 @@ from edgetune.hosts.agent.journal import Journals
 from tests import agent_nic
 from tests.agent_nic import Card, NicHost
 from tests.agent_root import setting, thp
+from tests.kernels import GRACE, kernel_host
 
 NEAR, FAR, GATEWAY = "127.0.0.1", "192.0.2.9", "192.0.2.1"
 CHANNELS = setting("nic.channels", {"interface": "eth0"}, {"combined": 2})
@@ -213,6 +214,17 @@ def test_a_gateway_that_went_with_its_route_is_still_asked(
 def test_what_is_not_of_the_network_asks_nobody(host: NicHost, network: Network) -> None:
     host.apply(thp("never"))
     assert network.asked == [] and host.ask("verify", tuning="t", settings=[thp("never")])
+
+
+def test_another_kernel_has_other_drivers(tmp_path: Path, network: Network) -> None:
+    with kernel_host(tmp_path / "debian") as debian:
+        wanted = debian.kernel()
+        debian.apply(wanted, **GRACE)
+        assert network.asked
+        debian.boot_anew()
+        network.deaf = {GATEWAY: 3}
+        told = debian.confirm(wanted)
+        assert not told["confirmed"] and told["lost_connections"] == {GATEWAY: 3}
 
 
 def test_journals_of_former_versions_name_nobody(

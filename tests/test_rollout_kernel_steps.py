@@ -99,6 +99,15 @@ def test_a_sick_service_leaves_the_old_kernel_as_the_default(world: KernelWorld)
     assert "confirm" not in world.hosts.changing() and name in world.hosts.not_ready
 
 
+def test_a_kernel_with_which_connections_are_lost_is_not_kept(world: KernelWorld) -> None:
+    name = host_of(world)
+    world.roll(0, until=verify_hosts)
+    world.hosts.losing[name] = "9 of 32 connections to 127.0.9.1:80 get no answer"
+    result = world.step(verify_hosts, 0)
+    assert result["failed"] == [name] and world.hosts.losing[name] in result["error"]
+    assert "confirm" not in world.hosts.changing() and name in world.hosts.not_ready
+
+
 def test_a_host_that_fell_back_says_so(world: KernelWorld) -> None:
     name = host_of(world)
     world.roll(0, until=verify_hosts)

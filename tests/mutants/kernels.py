@@ -151,4 +151,14 @@ KERNELS = (
             'if False else ""',
         ),
     ),
+    *mutations_of(
+        "lib/edgetune/vocabulary",
+        ["lib_agent_connections", "rollout_kernel_steps"],
+        (
+            "another kernel is kept though connections are lost",
+            "kind.py",
+            "|{BOOT_ENTRY}$|",
+            "|",
+        ),
+    ),
 )
