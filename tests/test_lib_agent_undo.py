@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 import shutil
 import subprocess
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent import unattended
+from edgetune.hosts.agent import bundle, unattended
 from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
@@ -434,7 +435,11 @@ def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
     assert len([line for line in host.commands if line.startswith("systemd-run")]) == 2
     assert confirm(host, thp("never"))["confirmed"]
     assert host.commands[-1] == "systemctl stop edgetune-revert-t.timer"
+    # What systemd does not know is not named again: it would complain of that in its journal.
+    done = len(host.commands)
     host.restore()
+    asked = [line for line in host.commands[done:] if "edgetune-revert" in line]
+    assert asked and all(line.startswith("systemctl show -p LoadState ") for line in asked)
     host.write("proc/sys/kernel/random/boot_id", "")
     boot_id = "proc/sys/kernel/random/boot_id"
     assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
@@ -586,3 +591,72 @@ def test_another_rollout_takes_nothing_back(host: AgentRoot) -> None:
     answer = host.ask("restore", epoch=1, tuning="t", rollout="somebody-else")
     assert (answer["changed"], answer["nothing_to_restore"]) == (False, True)
     assert host.tree() == applied
+
+
+COMPILED = "var/lib/edgetune/agent.py.compiled"
+
+
+def test_a_boot_finds_the_agent_compiled(host: AgentRoot) -> None:
+    host.apply(thp("never"))
+    kept = (host.path / COMPILED).read_bytes()
+    assert len(kept) > 100_000 and not (host.path / COMPILED).stat().st_mode & 0o077
+    assert host.boot().stderr == "" and host.read(f"{THP}/enabled") == "never\n"
+    assert (host.path / COMPILED).read_bytes() == kept
+    host.apply(rps("0"), tuning="other")
+    assert len((host.path / COMPILED).read_bytes()) > len(kept), "it has another kind, too"
+    host.restore("other")
+    host.restore()
+    assert host.leftovers() == {"epoch"}
+
+
+def test_the_compiled_agent_is_what_a_boot_runs(host: AgentRoot) -> None:
+    host.apply(thp("never"))
+    source = host.read("var/lib/edgetune/agent.py")
+    code = {"edgetune.hosts.agent.__main__": compile("1 / 0", "none of ours", "exec")}
+    _keep(host, code, source)
+    assert "none of ours" in host.run_hook().stderr
+
+
+@pytest.mark.parametrize(
+    "what", ["none", "short", "empty", "another Python", "another text", "bits"]
+)
+def test_a_compiled_agent_that_is_not_whole_is_compiled_anew(host: AgentRoot, what: str) -> None:
+    host.apply(thp("never"))
+    path = host.path / COMPILED
+    kept = path.read_bytes()
+    if what == "none":
+        path.unlink()
+    elif what == "another text":
+        with (host.path / "var/lib/edgetune/agent.py").open("a") as file:
+            file.write("\n")
+    else:
+        damaged = {
+            "short": kept[:-1],
+            "empty": b"",
+            "another Python": b"\0" + kept[1:],
+            "bits": kept[:5000] + bytes([kept[5000] ^ 1]) + kept[5001:],
+        }
+        path.write_bytes(damaged[what])
+    hook = host.boot()
+    assert hook.stderr == "" and host.read(f"{THP}/enabled") == "never\n"
+    host.restore()
+    assert host.leftovers() == {"epoch"}
+
+
+def test_without_room_for_the_compiled_agent_there_is_none(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, code = b"source", {"a": compile("1", "a", "exec")}
+    monkeypatch.setattr(bundle, "received", source)
+    monkeypatch.setattr(bundle, "compiled", code)
+    near = Host(str(host.path))
+    host.apply(thp("never"))
+    before = (host.path / COMPILED).read_bytes()
+    FullDisk(monkeypatch)
+    BootHook(near)._keep_compiled()
+    assert (host.path / COMPILED).read_bytes() == before
+
+
+def _keep(host: AgentRoot, code: dict[str, Any], source: str) -> None:
+    data = marshal.dumps(code)
+    (host.path / COMPILED).write_bytes(bundle._head(source.encode(), data) + data)

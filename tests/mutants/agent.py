@@ -194,6 +194,44 @@ AGENT = (
         ),
     ),
     *mutations_of(
+        FOLDER,
+        ["lib_agent_ethtool"],
+        (
+            "what ethtool told is believed after a change",
+            "kinds/ethtool.py",
+            "    finally:\n        host.answers.pop(interface, None)\n",
+            "    finally:\n        pass\n",
+        ),
+        (
+            "what is proven is not read anew",
+            "change.py",
+            "    host.answers.clear()\n",
+            "    pass\n",
+        ),
+        (
+            "what another agent changed is not read anew",
+            "host.py",
+            "            self.answers.clear()\n",
+            "            pass\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_agent_undo"],
+        (
+            "a compiled agent that is not whole is run",
+            "bundle.py",
+            "marshal.loads(kept[_HEAD:]) if kept[:_HEAD] == head else {}",
+            "marshal.loads(kept[_HEAD:])",
+        ),
+        (
+            "units are stopped that systemd does not know",
+            "revert_timer.py",
+            '            if known.strip() == "LoadState=loaded":\n',
+            "            if True:\n",
+        ),
+    ),
+    *mutations_of(
         "lib/edgetune/hosts",
         ["lib_many_connections"],
         (

@@ -5,7 +5,6 @@ Plans and records leave the host, and the content may be a secret. What is neede
 back is in the host's own journal alone.
 """
 
-import hashlib
 import re
 from typing import Optional, Tuple
 
@@ -17,6 +16,9 @@ FORM = re.compile(
 
 def described(data: bytes, mode: int = -1, uid: int = 0, gid: int = 0) -> str:
     """Such as ``sha256:ab12..., 33 bytes, 3 lines, mode 0644, owner 0:0``."""
+    # A boot describes nothing, and pays for OpenSSL with this.
+    import hashlib
+
     lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
     text = f"sha256:{hashlib.sha256(data).hexdigest()}, {len(data)} bytes, {lines} lines"
     return text if mode < 0 else f"{text}, mode {mode:04o}, owner {uid}:{gid}"

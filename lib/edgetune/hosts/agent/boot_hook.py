@@ -6,9 +6,9 @@ import shlex
 import sys
 from typing import List
 
-from edgetune.hosts.agent.bundle import own_source
+from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.files import Directories
-from edgetune.hosts.agent.host import AGENT, RESERVE, Host
+from edgetune.hosts.agent.host import AGENT, COMPILED, RESERVE, Host, room_or_not
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.textfile import Textfile
@@ -71,8 +71,10 @@ class BootHook:
             self._host.remove(RESERVE)
         if telling or damaged or any(map(_has_work, journals)):
             self.install()
+            if not self._host.booting:
+                self._keep_compiled()
         else:
-            for name in (UNIT_LINK, UNIT, INIT_SCRIPT):
+            for name in (UNIT_LINK, UNIT, INIT_SCRIPT, COMPILED):
                 self._host.remove(name)
         if standing or telling or self._host.exists(CONGESTION):
             self._stay()
@@ -98,7 +100,14 @@ class BootHook:
         self._host.make_directory(STATE, 0o700)
         # A journal that is damaged to us may be one of another version, whose agent can read it.
         if not (self._host.exists(AGENT) and Journals(self._host).damaged()):
-            self._put(AGENT, own_source(), 0o700)
+            self._put(AGENT, bundle.own_source(), 0o700)
+
+    def _keep_compiled(self) -> None:
+        """Spare a boot the compiling, if this disk has room for that."""
+        with room_or_not():
+            code = bundle.compiled_copy(self._host.path(COMPILED))
+            if code:
+                self._host.replace(COMPILED, code, 0o600)
 
     def _put(self, name: str, data: bytes, mode: int) -> None:
         if not self._host.holds(name, data):

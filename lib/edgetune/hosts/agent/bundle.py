@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent as one text, which needs nothing else of edgetune where it runs."""
 
+import marshal
 import os
+from binascii import crc32
 from functools import lru_cache
-from typing import Dict, Iterator, Tuple
+from importlib.util import MAGIC_NUMBER
+from typing import Any, Dict, Iterator, Tuple
 
 PACKAGES = ("edgetune.hosts.agent", "edgetune.vocabulary")
 
@@ -35,23 +38,41 @@ class Sent:
     @staticmethod
     def exec_module(module):
         name = module.__name__
-        exec(compile(MODULES[name], "edgetune-agent/" + name, "exec"), vars(module))
+        if name not in COMPILED:
+            COMPILED[name] = compile(MODULES[name], "edgetune-agent/" + name, "exec")
+        exec(COMPILED[name], vars(module))
 
 
+COMPILED = {{}}
 sys.meta_path.insert(0, Sent)
 
 from edgetune.hosts.agent import bundle
-from edgetune.hosts.agent.__main__ import main
 
 if "source" not in globals():
     with open(__file__, "rb") as file:
         source = file.read()
-bundle.received = source
+    COMPILED.update(bundle.load_compiled(__file__ + bundle.SUFFIX, source))
+bundle.received, bundle.modules_received, bundle.compiled = source, MODULES, COMPILED
+
+from edgetune.hosts.agent.__main__ import main
+
 sys.exit(main(sys.argv[1:]))
 """
 
+SUFFIX = ".compiled"
+"""What the name of the compiled copy ends with, after that of the copy that it is of."""
+
+FOR_BOOTS = ("edgetune.hosts.agent.unattended", "edgetune.hosts.agent.undo")
+"""What only a boot imports, which is to be found compiled there."""
+
 received = b""
-"""The text that this very program was started from; set by that text."""
+"""The text that this very program was started from; set by that text, as are the next two."""
+
+modules_received: Dict[str, str] = {}
+"""The code of each of its modules, by full names."""
+
+compiled: Dict[str, Any] = {}
+"""The same compiled, of those that were imported so far."""
 
 
 def own_source() -> bytes:
@@ -64,6 +85,43 @@ def make() -> bytes:
     """The text, from the modules of `PACKAGES`."""
     listed = "".join(_literal(name, code) for name, code in sorted(modules().items()))
     return TEXT.format(modules=listed).encode()
+
+
+def load_compiled(name: str, source: bytes) -> Dict[str, Any]:
+    """What a text has compiled before, with this Python; nothing where that is not whole."""
+    try:
+        with open(name, "rb") as file:
+            kept = file.read()
+    except OSError:
+        return {}
+    head = _head(source, kept[_HEAD:])
+    found: Dict[str, Any] = marshal.loads(kept[_HEAD:]) if kept[:_HEAD] == head else {}
+    return found
+
+
+def compiled_copy(name: str) -> bytes:
+    """What is to be kept for boots beside what is kept there by now; b"" for nothing new.
+
+    A boot imports some fifty modules, and compiling takes three quarters of that time.
+    """
+    kept = load_compiled(name, received)
+    for module in FOR_BOOTS:
+        if module in modules_received and module not in compiled:
+            text = modules_received[module]
+            compiled[module] = compile(text, f"edgetune-agent/{module}", "exec")
+    if not set(compiled) - set(kept):
+        return b""
+    code = marshal.dumps({**kept, **compiled})
+    return _head(received, code) + code
+
+
+_HEAD = len(MAGIC_NUMBER) + 8
+
+
+def _head(source: bytes, code: bytes) -> bytes:
+    """For which Python and which text it is, and that it is whole."""
+    sums = [crc32(own).to_bytes(4, "big") for own in (source, code)]
+    return b"".join([MAGIC_NUMBER, *sums])
 
 
 def _literal(name: str, code: str) -> str:

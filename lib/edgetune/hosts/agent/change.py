@@ -168,6 +168,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
     # What was good enough, now and after a boot, need not be the same at both.
     changed = [(entry, entry.runtime or entry.stored) for entry in journal.entries]
     settings = [entry.setting if done else entry.asked_for for entry, done in changed]
+    host.answers.clear()
     told = [own for own in settings if HANDLERS[own.kind](host).live or not host.booting]
     rows = observe_all(host, told, journal.tuning)
     wrong = [

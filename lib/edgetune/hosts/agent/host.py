@@ -5,7 +5,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import subprocess
 import time
 from typing import (
@@ -26,6 +25,7 @@ from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.vocabulary.places import NOT_READY, STATE
 
 AGENT = STATE + "/agent.py"
+COMPILED = AGENT + ".compiled"
 EPOCH = STATE + "/epoch"
 RESERVE = STATE + "/reserve"
 RESERVE_BYTES = 512 * 1024
@@ -53,6 +53,8 @@ class Host:
         self.booting = False
         # Whether that goes on late: some services run by now.
         self.late = False
+        # By interface what ethtool told of it, since it was last changed.
+        self.answers: Dict[str, Any] = {}
         self._locked: Sequence[int] = ()
         self._read: Optional[Dict[str, Any]] = None
 
@@ -215,7 +217,8 @@ class Host:
     def program(self, name: str) -> Optional[str]:
         """The path of a program; below a private root none of the machine's is ever found."""
         where = PROGRAMS if self.root == "/" else self.path("/usr/local/sbin")
-        return shutil.which(name, path=where)
+        places = [f"{place}/{name}" for place in where.split(":")]
+        return next((place for place in places if os.access(place, os.X_OK)), None)
 
     def run(self, name: str, *arguments: str) -> str:
         """The output of a program; Failed with its first line of complaint if it fails."""
@@ -283,6 +286,8 @@ class Host:
         descriptor = self._open_lock()
         try:
             _lock_until(descriptor, time.monotonic() + wait)
+            # Whoever had it may have changed everything.
+            self.answers.clear()
             self._locked = (descriptor,)
             yield
         finally:

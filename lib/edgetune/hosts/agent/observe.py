@@ -85,21 +85,28 @@ class Row:
         return "differs" if self.runtime_differs else "would be lost at the next boot"
 
 
-def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] = None) -> Row:
+def observe(
+    host: Host,
+    setting: Setting,
+    tuning: str,
+    running: Optional[Value] = None,
+    stored: bool = True,
+) -> Row:
     """Read one setting, and find out what would have to be done. Touches nothing.
 
-    ``running`` is taken for what is in force where a service has yet to be restarted.
+    ``running`` is taken for what is in force where a service has yet to be restarted. Without
+    ``stored`` nobody asks whether the setting is kept over a boot.
     """
     row = Row(setting)
     handler = HANDLERS[setting.kind](host)
     try:
         row.tried_by_boot = handler.tried_by_boot
-        row.persistent = stored_value(handler, setting)
+        row.persistent = stored_value(handler, setting) if stored else None
         row.runtime = asked(handler, setting) if running is None else running
         rounded = handler.rounded(setting.target, setting.value)
         row.wanted = bounded(setting.only, row.runtime, rounded)
         row.runtime_differs = not reached(handler, setting, row.runtime)
-        row.stored_differs = _must_store(handler, row)
+        row.stored_differs = stored and _must_store(handler, row)
         _probe(host, handler, row, tuning)
     except Unsupported as why:
         row.problem = str(why)

@@ -34,6 +34,7 @@ def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) 
     for entry in changed:
         attempt(refused.setdefault(entry.setting.id, []), entry.setting.id, _restore, host, entry)
     # Only when all is back can it be read back: queues come and go with the channels.
+    host.answers.clear()
     with host.read_cache():
         left = [entry for entry in changed if not _is_as_before(host, entry, refused)]
         for entry in left:

@@ -4,7 +4,7 @@
 import re
 import sys
 import time
-from typing import List, Sequence
+from typing import TYPE_CHECKING, List, Sequence
 
 from edgetune.hosts.agent.boot_hook import FOLLOWING, BootHook, by_hook, follow_up
 from edgetune.hosts.agent.change import in_order, runs_another, set_now, tried
@@ -15,9 +15,10 @@ from edgetune.hosts.agent.observe import in_force, observe
 from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, Unsupported, complaint
 from edgetune.hosts.agent.restore import attempt
 from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline, time_left
-from edgetune.hosts.agent.stack import above
-from edgetune.hosts.agent.undo import take_back
 from edgetune.vocabulary.values import shown
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.undo import Undone
 
 BOOT_WAIT = 10.0
 LATE_WAIT = 300.0
@@ -91,8 +92,17 @@ def _ready(host: Host, entry: Entry) -> bool:
     return HANDLERS[entry.setting.kind](host).ready(entry.setting.target)
 
 
+def take_back(host: Host, journal: Journal) -> "Undone":
+    """As `undo.take_back`, which most boots need not import."""
+    from edgetune.hosts.agent import undo
+
+    return undo.take_back(host, journal)
+
+
 def _end_if_due(host: Host, journal: Journal) -> None:
     if not _survives(host, journal):
+        from edgetune.hosts.agent.stack import above
+
         above_it = [entry for other in above(host, journal) for entry in other.entries]
         _await(host, above_it)
         take_back(host, journal)
@@ -149,7 +159,7 @@ def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
     entries = [entry for entry in kept if _ready(host, entry)]
     _await(host, entries)
     for entry in entries:
-        row = observe(host, entry.setting, journal.tuning)
+        row = observe(host, entry.setting, journal.tuning, stored=False)
         if row.problem:
             problems.append(f"{entry.setting.id}: {row.problem}")
         elif row.runtime_differs:
@@ -158,6 +168,7 @@ def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
 
 def _await(host: Host, entries: Sequence[Entry]) -> None:
     """Drivers may bring their interfaces some time after the boot hook started."""
+    host.answers.clear()
     end = time.monotonic() + BOOT_WAIT
     settings = [entry.setting for entry in entries]
     while time.monotonic() < end:

@@ -4,7 +4,6 @@
 import re
 from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import iter_modules
 from typing import Iterator, List, Mapping
 
 from edgetune.vocabulary.kind import Kind
@@ -45,6 +44,9 @@ def _module_of(name: str) -> str:
 
 
 def _listed() -> List[str]:
+    # The controller alone lists them.
+    from pkgutil import iter_modules
+
     return [module.name.replace("_", ".", 1) for module in iter_modules(__path__)]
 
 

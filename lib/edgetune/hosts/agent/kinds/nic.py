@@ -7,8 +7,9 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.hosts.agent.host import Host, decode
 from edgetune.hosts.agent.kinds.base import held, texts
+from edgetune.hosts.agent.kinds.ethtool import change, show
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
-from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
+from edgetune.hosts.agent.protocol import Json, Unsupported
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target, Value, counts, parts
@@ -139,7 +140,7 @@ class NicParts(NicHandler):
         """Let ethtool change parts, if there are any, in one go; Failed when it complains."""
         words = [str(word) for part in wanted.items() for word in part]
         if words:
-            self.host.run("ethtool", self.change, interface_of(target), *words)
+            change(self.host, self.change, interface_of(target), *words)
 
 
 class Counts(NamedTuple):
@@ -184,14 +185,6 @@ class NicCounts(NicParts):
         if not found.current:
             raise Unsupported(f"ethtool {self.show} {interface} tells no {self.what}")
         return found
-
-
-def show(host: Host, option: str, interface: str, *words: str) -> str:
-    """What ethtool tells of an interface; Unsupported when it does not."""
-    try:
-        return host.run("ethtool", option, interface, *words)
-    except Failed as error:
-        raise Unsupported(str(error)) from None
 
 
 def driver_of(host: Host, interface: str) -> Optional[str]:

@@ -4,7 +4,8 @@
 import re
 from typing import Iterator, Sequence, Tuple, Union
 
-from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
+from edgetune.hosts.agent.kinds.ethtool import show
+from edgetune.hosts.agent.kinds.nic import NicParts, driver_of
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Unsupported

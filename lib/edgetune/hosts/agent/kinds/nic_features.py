@@ -4,7 +4,8 @@
 import re
 from typing import Dict, Optional
 
-from edgetune.hosts.agent.kinds.nic import NicParts, show
+from edgetune.hosts.agent.kinds.ethtool import show
+from edgetune.hosts.agent.kinds.nic import NicParts
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss

@@ -7,7 +7,8 @@ from typing import Dict, List, Optional, Tuple, Union
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.base import held
 from edgetune.hosts.agent.kinds.channels import Channels, queues_planned
-from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
+from edgetune.hosts.agent.kinds.ethtool import change, change_flow, flow_fields, show
+from edgetune.hosts.agent.kinds.nic import NicParts, driver_of
 from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, weights_of
 from edgetune.hosts.agent.kinds.rss_text import Indirection, hashed_fields, indirection_of, read_rss
 from edgetune.hosts.agent.kinds.virtio_rss import DRIVER as VIRTIO
@@ -131,8 +132,17 @@ class NicRss(NicParts):
         found = read_rss(show(self.host, "-x", interface))
         for flow in FLOWS:
             with contextlib.suppress(Unsupported):
-                found[flow] = hashed_fields(show(self.host, "-n", interface, "rx-flow-hash", flow))
+                found[flow] = self._fields(interface, flow)
         return found
+
+    def _fields(self, interface: str, flow: str) -> str:
+        """Those that are hashed of a flow, by their letters; Unsupported where nobody tells."""
+        if self.host.root != "/":
+            return hashed_fields(show(self.host, "-n", interface, "rx-flow-hash", flow))
+        try:
+            return flow_fields(interface, flow)
+        except OSError as error:
+            raise Unsupported(f"{interface}: the hash of {flow}: {error.strerror}") from None
 
     def read_table(self, interface: str) -> Indirection:
         """Its table; Unsupported without one."""
@@ -167,7 +177,7 @@ class NicRss(NicParts):
         try:
             if not can_be_written(self.read_table(interface_of(target)).words):
                 return False
-            self.host.run("ethtool", self.change, interface_of(target), "default")
+            change(self.host, self.change, interface_of(target), "default")
         except (Unsupported, Failed):
             return False
         return True
@@ -191,17 +201,10 @@ class NicRss(NicParts):
             if name in wanted and now.get(name) != wanted[name]:
                 words += [option, str(wanted[name])]
         if words:
-            self.host.run("ethtool", self.change, interface_of(target), *words)
+            change(self.host, self.change, interface_of(target), *words)
         for flow in FLOWS:
             if flow in wanted and now.get(flow) != wanted[flow]:
-                self._hash(interface_of(target), flow, str(wanted[flow]))
-
-    def _hash(self, interface: str, flow: str, letters: str) -> None:
-        words = ("-N", interface, "rx-flow-hash", flow, letters)
-        status, _, complaint = self.host.attempt("ethtool", *words)
-        # ethtool ends with status 0 also when the driver refused.
-        if status or complaint.strip():
-            raise Failed(f"ethtool {' '.join(words)}: {complaint.strip() or status}")
+                change_flow(self.host, interface_of(target), flow, str(wanted[flow]))
 
 
 def makes_table(value: Value) -> bool:
