@@ -81,6 +81,11 @@ def test_a_question_without_an_answer_is_not_asked_again(host: NicHost, card: Ca
         with pytest.raises(Unsupported, match="Operation not supported"):
             ethtool.show(own, "-g", "eth1")
     assert card.calls == ["-g"] and shown_to_rss is ethtool.show
+    with pytest.raises(Failed):
+        ethtool.change(own, "-G", "eth1", "rx", "512")
+    with pytest.raises(Unsupported):
+        ethtool.show(own, "-g", "eth1")
+    assert card.calls.count("-g") == 1, "no driver learns it"
 
 
 def test_whoever_gets_the_lock_asks_anew(host: NicHost, card: Card) -> None:

@@ -199,7 +199,7 @@ AGENT = (
         (
             "what ethtool told is believed after a change",
             "kinds/ethtool.py",
-            "    finally:\n        host.answers.pop(interface, None)\n",
+            "    finally:\n        _doubt(host, interface)\n",
             "    finally:\n        pass\n",
         ),
         (

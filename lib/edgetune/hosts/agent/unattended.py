@@ -25,6 +25,9 @@ LATE_WAIT = 300.0
 """How long interfaces may take to come up after a boot, in seconds."""
 
 
+LOOK_AGAIN, LOOK_SELDOM = 0.2, 2.0
+"""The fewest and the most seconds between two looks at them."""
+
 REVERT_AGAIN = 5.0
 REVERT_SELDOM = 300.0
 """The most seconds between two tries: each may restart services again."""
@@ -61,9 +64,11 @@ def late(host: Host) -> List[str]:
 
 def _late(host: Host) -> List[str]:
     problems: List[str] = []
-    end = time.monotonic() + LATE_WAIT
+    end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
     while _unready(host) and time.monotonic() < end:
-        time.sleep(0.2)
+        # A look at routes is a process; the rest of the boot has more use for the CPU.
+        time.sleep(pause)
+        pause = min(1.5 * pause, LOOK_SELDOM)
     host.booting = host.late = True
     with host.lock(60.0):
         # What stands on them may have been missing when the host began to boot.

@@ -16,6 +16,8 @@ DISCARD = 1 << 31
 FIELDS = {"m": 1 << 1, "v": 1 << 2, "t": 1 << 3, "s": 1 << 4, "d": 1 << 5, "f": 1 << 6, "n": 1 << 7}
 """The letters of ``ethtool -N``, and their bits in ``struct ethtool_rxnfc``."""
 
+UNSUPPORTED = "Operation not supported"
+
 Question = Tuple[str, ...]
 
 
@@ -42,17 +44,27 @@ def change(host: Host, option: str, interface: str, *words: str) -> None:
     try:
         host.run("ethtool", option, interface, *words)
     finally:
-        host.answers.pop(interface, None)
+        _doubt(host, interface)
 
 
 def change_flow(host: Host, interface: str, flow: str, letters: str) -> None:
     """The same for the fields that are hashed of a flow."""
     words = ("-N", interface, "rx-flow-hash", flow, letters)
     status, _, complaint = host.attempt("ethtool", *words)
-    host.answers.pop(interface, None)
+    _doubt(host, interface)
     # ethtool ends with status 0 also when the driver refused.
     if status or complaint.strip():
         raise Failed(f"ethtool {' '.join(words)}: {complaint.strip() or status}")
+
+
+def _doubt(host: Host, interface: str) -> None:
+    """Ask anew from now on; what a driver does not support it will not learn."""
+    known = host.answers.get(interface, {})
+    host.answers[interface] = {
+        question: answer
+        for question, answer in known.items()
+        if isinstance(answer, Failed) and UNSUPPORTED in str(answer)
+    }
 
 
 def flow_fields(interface: str, flow: str) -> str:
