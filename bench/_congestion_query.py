@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One round of a PoP out of many polls of sockets, by ClickHouse's own engine in this process."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from bench._table import BenchError
+from edgetune.congestion.sources import open_source
+from edgetune.documents.congestion import ROUND
+from edgetune.inventory import Host, LoadBalancer, Pop
+from lab.clickhouse import Asked, Chdb, ClickHouse, Table
+
+POLLS = 30
+"""Of each socket in a round: every ten seconds."""
+HOSTS = 50
+PREFIXES = 20_000
+
+_FIRST = 5_880_000
+_TABLE = """
+CREATE TABLE xtcp.xtcp_flat_records (
+    timestamp_ns DateTime64(9, 'UTC'), hostname LowCardinality(String),
+    inet_diag_msg_socket_destination String, inet_diag_msg_socket_source_port UInt32,
+    inet_diag_msg_cookie UInt64, tcp_info_rtt UInt32, tcp_info_min_rtt UInt32,
+    tcp_info_delivery_rate UInt64, tcp_info_delivery_rate_app_limited UInt32,
+    tcp_info_bytes_acked UInt64, tcp_info_bytes_sent UInt64, tcp_info_bytes_retrans UInt64
+) ENGINE = MergeTree ORDER BY (timestamp_ns, hostname)
+"""
+_ROWS = """
+INSERT INTO xtcp.xtcp_flat_records
+WITH number % {sockets:UInt64} AS socket, intDiv(number, {sockets:UInt64}) AS poll
+SELECT fromUnixTimestamp64Nano(({start:Int64} + poll * 10) * 1000000000, 'UTC'),
+    concat('e', leftPad(toString(socket % {hosts:UInt64}), 3, '0')),
+    reverse(reinterpretAsString(toUInt32(
+        3221225472 + (cityHash64(socket) % {prefixes:UInt64}) * 256 + 1 + socket % 200))),
+    443, socket, 40000 + socket % 1000, 30000, 1 + cityHash64(number) % 10000000,
+    cityHash64(number, 1) % 4 = 0, number * 1000, number * 1001, poll
+FROM numbers({rows:UInt64})
+"""
+
+
+@dataclass(frozen=True)
+class QueryCost:
+    """Seconds to read the round, through HTTP; megabytes of the process before and at its most."""
+
+    rows: int
+    prefixes: int
+    wall: float
+    cpu: float
+    megabytes_before: float
+    megabytes: float
+
+
+def query(rows: int) -> QueryCost:
+    """What it takes to read a round of so many rows; BenchError without chdb."""
+    try:
+        engine = Chdb()
+    except ImportError:
+        raise BenchError("chdb is not installed (requirements-chdb.txt)") from None
+    start = _FIRST * ROUND
+    parameters = {"sockets": rows // POLLS, "hosts": HOSTS, "prefixes": PREFIXES, "rows": rows}
+    engine.run("CREATE DATABASE xtcp")
+    engine.run(_TABLE)
+    engine.run(_ROWS, {name: str(own) for name, own in {**parameters, "start": start}.items()})
+    before = _megabytes()
+
+    def answer(_: Table, asked: Asked) -> str:
+        return engine.answer(asked)
+
+    server = ClickHouse(Table([]), answer)
+    now = mock.patch("edgetune.congestion.sources.clickhouse.time.time", lambda: start + 400.0)
+    connections: Any = None
+    try:
+        with now:
+            source = open_source("clickhouse", {"url": server.url}, connections)
+            wall, cpu = time.perf_counter(), time.process_time()
+            found = source.read(_pop(), _FIRST, 3)
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    finally:
+        server.close()
+        engine.close()
+    return QueryCost(rows, len(found), wall, cpu, before, _megabytes())
+
+
+def _pop() -> Pop:
+    names = [f"e{number:03}" for number in range(HOSTS)]
+    return Pop(
+        name="pop1",
+        min_in_service=0.7,
+        health="",
+        ports=(443,),
+        reboot_time=300.0,
+        load_balancer=LoadBalancer("haproxy", {}),
+        hosts=tuple(Host(own, "192.0.2.1", 22, "", "", own) for own in names),
+    )
+
+
+def _megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark of the choice of prefixes, and what its simulation says of the proof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import _congestion_rounds, congestion
+from bench._congestion_simulated import simulate
+
+
+def test_each_round_has_so_many_prefixes_of_which_few_are_new() -> None:
+    told = [*_congestion_rounds.rounds(1000, 3, 1)]
+    assert [len(own) for own in told] == [1000] * 3
+    assert len({*told[0].prefixes} - {*told[1].prefixes}) == 10
+
+
+def test_a_part_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        congestion.main(["nothing"])
+    assert "nothing is none of selection" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_the_selection_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert congestion.main(["selection", "--quick", "--json", str(tmp_path / "f")]) == 0
+    assert "| edgetune |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_hold_out_is_right_where_before_and_after_is_wrong() -> None:
+    """At alpha 0.05: 300 runs are wrong 26 times or more with a probability of 0.4 % at most."""
+    nothing = simulate(300, 1.0)
+    assert nothing.helps < 26 / 300 and nothing.harms < 26 / 300
+    assert nothing.faster_than_before > 0.9
+    much = simulate(40, 2.0)
+    assert much.helps > 0.9 and much.harms == 0
