@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from edgetune.hosts.agent import host as host_module
 from edgetune.hosts.agent.boot_loaders import BOOT_LOADERS
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.kernel_package import SECURE_BOOT, is_signed
-from edgetune.hosts.agent.protocol import Failed
+from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.vocabulary.command_line import FIRST_BOOT
-from tests.agent_root import request, sysctl
+from tests.agent_root import near_root, request, sysctl, until
 from tests.boot_loaders.grub import GrubDouble
 from tests.kernels import GRACE, NEW, OLD, Apt, KernelHost, cmdline, doubles_of, kernel_host
 
@@ -441,3 +442,27 @@ def test_facts_need_no_boot_loader(tmp_path: Path) -> None:
         (host.path / "boot/grub/grub.cfg").unlink()
         assert host.ask("facts")["kernel"] == OLD
         assert Host(str(host.path)).text("/proc/cmdline")
+
+
+@pytest.mark.processes
+def test_an_installation_that_takes_too_long_goes_on_and_keeps_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever kills apt-get leaves dpkg half way, which goes on or asks for a person."""
+    with near_root(tmp_path / "host") as root:
+        done = tmp_path / "done"
+        script = f"#!/bin/sh\necho begun\nsleep 1\necho far too late; echo well > {done}\n"
+        root.write("usr/local/sbin/apt-get", script).chmod(0o755)
+        inside = Host(str(root.path))
+        monkeypatch.setitem(host_module.TO_THE_END, "apt-get", 0.1)
+        with inside.lock():
+            with pytest.raises(Failed, match="apt-get has not ended after 0.1 s, and goes on"):
+                inside.attempt("apt-get", "install")
+            assert not done.exists()
+        with pytest.raises(Refused, match="busy"), Host(str(root.path)).lock(0.0):
+            pass
+        assert until(lambda: done.read_text() == "well\n")
+        with Host(str(root.path)).lock(5.0):
+            pass
+        monkeypatch.setitem(host_module.TO_THE_END, "apt-get", 30)
+        assert inside.attempt("apt-get", "install") == (0, "begun\nfar too late\n", "")

@@ -33,14 +33,14 @@ LOCK = "/run/edgetune.lock"
 PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOCK_WAIT = 10.0
 COMMAND_TIMEOUT = 60.0
-LONGER = {"apt-get": 420.0, "dnf": 420.0, "update-grub": 120.0}
-"""Seconds for programs that install a kernel, or look for all there are."""
+TO_THE_END = {"apt-get": 420.0, "dnf": 420.0, "update-grub": 120.0}
+"""Programs that are never killed half way, with the seconds for which we wait for them."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (*NO_ROOM, errno.EROFS)
 
 
 # What changes the host itself, not by asking a server of its: see Host.attempt.
-CHANGES_ITSELF = ("ethtool", "ip", "mount")
+CHANGES_ITSELF = ("ethtool", "ip", "mount", *TO_THE_END)
 T = TypeVar("T")
 
 
@@ -237,19 +237,49 @@ class Host:
         program = self.program(name)
         if program is None:
             raise Failed(f"there is no program {name}")
+        carry_out = self._run_to_the_end if name in TO_THE_END else self._run
         try:
-            done = subprocess.run(
-                [program, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._environment(),
-                timeout=LONGER.get(name, COMMAND_TIMEOUT),
-                pass_fds=self._locked if name in CHANGES_ITSELF else (),
-            )
+            return carry_out(name, [program, *arguments])
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
+
+    def _run(self, name: str, command: Sequence[str]) -> Tuple[int, str, str]:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment(),
+            timeout=COMMAND_TIMEOUT,
+            pass_fds=self._locked if name in CHANGES_ITSELF else (),
+        )
         return done.returncode, decode(done.stdout), decode(done.stderr)
+
+    def _run_to_the_end(self, name: str, command: Sequence[str]) -> Tuple[int, str, str]:
+        """One that takes too long goes on without us: half an installation helps nobody."""
+        import tempfile
+
+        # Not into pipes: it would die of them once we are gone.
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaint:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=complaint,
+                env=self._environment(),
+                start_new_session=True,
+                pass_fds=self._locked,
+            )
+            try:
+                status = process.wait(TO_THE_END[name])
+            except subprocess.TimeoutExpired:
+                # Else Popen complains of what it leaves behind.
+                process.returncode = 0
+                text = f"{name} has not ended after {TO_THE_END[name]:g} s, and goes on"
+                raise Failed(text) from None
+            for file in (output, complaint):
+                file.seek(0)
+            return status, decode(output.read()), decode(complaint.read())
 
     def detach(self, command: Sequence[str]) -> None:
         """Start a process that outlives this one and the SSH connection."""
