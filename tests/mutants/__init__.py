@@ -27,6 +27,7 @@ from tests.mutants.agent import AGENT
 from tests.mutants.alerting import ALERTING
 from tests.mutants.judge import JUDGE
 from tests.mutants.kernels import KERNELS
+from tests.mutants.metrics import METRICS
 from tests.mutants.mutation import Mutation
 from tests.mutants.options import OPTIONS
 from tests.mutants.rollout import ROLLOUT
@@ -39,6 +40,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "agent": AGENT,
     "kernels": KERNELS,
     "alerting": ALERTING,
+    "metrics": METRICS,
     "options": OPTIONS,
 }
 SECONDS = 900.0  # a mutant that makes its tests hang is killed by that, too
