@@ -22,13 +22,14 @@ from edgetune.metrics.samples import Limit
 from edgetune.report.findings import WIDTH
 from edgetune.rollout import preflight
 from edgetune.rollout.planning import make_for
+from edgetune.rollout.retention import most_bytes, refuse_short_retention
 from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.traffic import Server
 from tests.builders import ROOT, inventory_document, write_yaml
-from tests.world import EmptyWorld, changing
+from tests.world import EmptyWorld, World, changing
 
 URL = "http://127.0.0.1:80/health"
 ALL = "e000..e007"
@@ -309,6 +310,54 @@ def test_the_doctor_says_whether_redis_holds_the_samples(
     )
     assert ("samples" in found["failed"]) == bool(told)
     assert all(re.search(each, _checks(found)["samples"]) for each in told)
+
+
+def _most(world: EmptyWorld) -> int:
+    return most_bytes(world.context, [world.context.inventory.pop("lab1")])
+
+
+def test_a_rollout_that_is_sampled_faster_takes_more_memory(tmp_path: Path) -> None:
+    world = World(tmp_path, interval=60)
+    usual = _most(world)
+    (tmp_path / "other").mkdir()
+    faster = _most(World(tmp_path / "other", interval=10))
+    assert 6.9 < faster / usual < 7.1
+
+
+def test_a_plan_that_is_damaged_hides_no_bound(tmp_path: Path) -> None:
+    world = World(tmp_path, interval=10)
+    faster = _most(world)
+    world.context.store.put(f"edgetune.plan.{world.plan.digest}", "{")
+    assert 0 < _most(world) < faster
+
+
+@pytest.mark.parametrize(
+    ("kept", "options", "needs"),
+    [
+        (86_400, {"baseline": 86_400}, "1d2m"),
+        (3_600, {"baseline": 600, "soak": 14_400, "looks": 2, "warmup": 0}, "2h2m"),
+        (7_320, {"baseline": 600, "soak": 14_400, "looks": 2, "warmup": 0}, ""),
+        (86_520, {"baseline": 86_400}, ""),
+    ],
+)
+def test_a_plan_for_which_samples_are_not_kept_long_enough_is_refused(
+    tmp_path: Path, kept: float, options: dict[str, Any], needs: str
+) -> None:
+    world = EmptyWorld(tmp_path, sample_retention=kept)
+    pop, given = world.context.inventory.pop("lab1"), Options(**options).checked()
+    if not needs:
+        refuse_short_retention(world.context, pop, given)
+        return
+    with pytest.raises(RefusedError, match=f"next need them for {needs}; lengthen"):
+        refuse_short_retention(world.context, pop, given)
+    world.context.samples.stored_series = lambda pop: 0  # type: ignore[method-assign]
+    refuse_short_retention(world.context, pop, given)
+
+
+def test_a_dry_run_says_that_samples_are_not_kept_long_enough(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path, sample_retention=3600)
+    with pytest.raises(RefusedError, match="samples of lab1 are kept for 1h, and the baseline"):
+        plan_rollout(world.context, "lab1", "accept_queue")
 
 
 @pytest.mark.parametrize(

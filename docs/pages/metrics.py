@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Callable
@@ -10,9 +11,12 @@ from typing import Callable
 from docs.pages.entries import entry
 from docs.pages.markdown import code, codes, page, table
 from edgetune.documents.metric import Metric
+from edgetune.durations import DAY
 from edgetune.metrics.catalogue import Catalogue
 from edgetune.metrics.definition import Entry
+from edgetune.metrics.memory import retained_bytes
 from edgetune.metrics.sources import SOURCES, source_class
+from edgetune.rollout.automation import SAMPLED_EVERY
 
 EXAMPLES = "metrics/examples"
 
@@ -29,7 +33,26 @@ def metrics_page(root: Path) -> str:
         readings=_readings(pack),
         example_readings=_readings(examples),
         sources="\n\n".join(map(_source, SOURCES)),
+        memory=_memory(pack),
     )
+
+
+def _memory(metrics: Catalogue) -> str:
+    readings = [*metrics.counters, *metrics.gauges]
+    days = (1, 3, 14)
+    rows = []
+    for pops, count in ((1, 24), (20, 24), (100, 50), (400, 50)):
+        hosts = [f"edge-{number:04}.ams1" for number in range(count)]
+        kept = [pops * retained_bytes(hosts, readings, DAY * day, SAMPLED_EVERY) for day in days]
+        rows.append([f"{pops} of {count} hosts", *map(_size, kept)])
+    return table(f"PoPs, {', '.join(f'kept for {day}d' for day in days)}", rows)
+
+
+def _size(number: int) -> str:
+    """Rounded up to two digits."""
+    unit, name = (1e9, "GB") if number >= 1e9 else (1e6, "MB")
+    step = 10.0 ** (math.floor(math.log10(number / unit)) - 1)
+    return f"{math.ceil(number / unit / step) * step:g} {name}"
 
 
 def _source(name: str) -> str:

@@ -22,6 +22,7 @@ from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.chosen import chosen_hosts
 from edgetune.rollout.context import Context
 from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
+from edgetune.rollout.retention import refuse_short_retention
 from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.rollout.untold import refuse_untold
 from edgetune.tuning import Tuning
@@ -58,6 +59,7 @@ def plan_and_notes(
     pop = context.inventory.pop(pop_name)
     tuning = context.tuning(tuning_name)
     refuse_untold(pop, tuning, options.without_packets, context.catalogue)
+    refuse_short_retention(context, pop, options)
     hosts = chosen_hosts(pop, options)
     refuse_unreadable(context, pop.name)
     subject = Subject(context, pop, hosts)

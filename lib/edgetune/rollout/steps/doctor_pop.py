@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, TypedDict
@@ -14,12 +13,10 @@ from edgetune.documents.reading import encoded
 from edgetune.durations import duration
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.result import HostResult
-from edgetune.inventory import Pop
-from edgetune.metrics.memory import retained_bytes
 from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
 from edgetune.report.findings import doctor_text, grouped
-from edgetune.rollout.automation import ALWAYS, SAMPLED_EVERY, SOAKING, what_is_off
+from edgetune.rollout.automation import ALWAYS, SOAKING, what_is_off
 from edgetune.rollout.context import Context
 from edgetune.rollout.nodes import differences, this_node
 from edgetune.rollout.preflight import (
@@ -37,6 +34,7 @@ from edgetune.rollout.preflight import (
     check_machines,
     check_permission,
 )
+from edgetune.rollout.retention import megabytes, memory_text, most_bytes
 from edgetune.rollout.unreadable import unreadable_rollouts
 from edgetune.sanitize import command
 from edgetune.tuning import Tuning
@@ -85,7 +83,7 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("automation", "rules and sensor are on, as rollouts need them", check_automation)
     alike = "hold the same keys, inventory, tunings and pack"
     yield _Named("nodes", f"those that ran actions in the last hour {alike}", check_nodes)
-    yield _Named("samples", samples_text(subject.context, subject.pop), check_samples)
+    yield _Named("samples", memory_text(subject.context, subject.pop), check_samples)
     yield _Named("permission", "nothing is stopped, paused or frozen", check_permission)
     in_service = f"obeys, and has all {count} hosts in service"
     yield _Named("load balancer", in_service, check_load_balancer)
@@ -147,14 +145,6 @@ def check_nodes(subject: Subject) -> Iterable[Finding]:
         yield Finding(text, "make the nodes alike", refuses=False)
 
 
-def samples_text(context: Context, pop: Pop) -> str:
-    """How much memory samples may take."""
-    fleet = [context.inventory.pop(name) for name in context.inventory.pop_names()]
-    kept = duration(context.config.sample_retention)
-    own, all_pops = (_megabytes(most_bytes(context, pops)) for pops in ([pop], fleet))
-    return f"{kept} of them take at most {own}, and of all PoPs {all_pops}"
-
-
 def check_samples(subject: Subject) -> Iterable[Finding]:
     """The source that remembers samples answers. Redis has room for the samples of all PoPs, and
     drops nothing of ours when it is full."""
@@ -169,30 +159,12 @@ def check_samples(subject: Subject) -> Iterable[Finding]:
     )
     if most > limit.most:
         kept = duration(context.config.sample_retention)
-        what = f"Redis holds {_megabytes(limit.most)} (maxmemory); {kept} of samples of all PoPs"
-        what = f"{what} may take {_megabytes(most)}"
+        what = f"Redis holds {megabytes(limit.most)} (maxmemory); {kept} of samples of all PoPs"
+        what = f"{what} may take {megabytes(most)}"
         yield Finding(what, "raise maxmemory, or shorten sample_retention", refuses=False)
     if limit.policy != "noeviction":
         what = f"Redis drops keys when it is full ({limit.policy}), and with them claims of PoPs"
         yield Finding(what, "set maxmemory-policy noeviction", refuses=False)
-
-
-def most_bytes(context: Context, pops: Iterable[Pop]) -> int:
-    """Bytes of the samples of PoPs that have rollouts under way all the time.
-
-    What a source remembers itself is not stored.
-    """
-    kept = context.config.sample_retention
-    readings = [*context.catalogue.counters, *context.catalogue.gauges]
-    return sum(
-        context.samples.stored_series(pop.name)
-        * retained_bytes([host.name for host in pop.hosts], readings, kept, SAMPLED_EVERY)
-        for pop in pops
-    )
-
-
-def _megabytes(number: int) -> str:
-    return f"{math.ceil(number / 1e6):,} MB"
 
 
 def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:
