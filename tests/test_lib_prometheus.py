@@ -346,6 +346,35 @@ def test_two_replicas_are_refused_with_both_named(server: Api) -> None:
     assert len({row.host for row in window(chosen).rows()}) == 3
 
 
+def test_a_pair_behind_one_address_makes_no_reset(server: Api) -> None:
+    """Each question may be answered by the other one, which scrapes at moments of its own."""
+    pair = (Database(), Database())
+    for database, phase in zip(pair, (0.0, 7.0)):
+        for host in hosts():
+            own, times = {"instance": f"{host.address}:9100"}, [at - phase for at in grid(1200.0)]
+            database.add(BOOTED, [(at, NOW - 2000) for at in times], **own)
+            pairs = [(at, 10 * (at - NOW + 2000)) for at in times]
+            database.add(PACKETS, pairs, **own, device="eth0")
+            for cpu in range(2):
+                pairs = [(at, 5 * (at - NOW + 2000)) for at in times]
+                database.add("node_softnet_dropped_total", pairs, **own, cpu=str(cpu))
+    turn = iter(range(1000))
+    server.answer = lambda asked: pair[next(turn) % 2].answer(asked)
+    for begin in (0, 1):
+        turn = iter(range(begin, 1000))
+        rows = [*window(pop(server.url), 900.0).rows()]
+        for host in hosts():
+            for name in ("rx_packets", "backlog_dropped"):
+                told = [
+                    (row.counters[name], row.uptime)
+                    for row in rows
+                    if row.host == host.name and name in row.counters
+                ]
+                assert len(told) > 50 and told == sorted(told)
+                # What it tells is of another scrape at most, of the same host.
+                assert all(abs(value - 10 * uptime) <= 10 * STEP for value, uptime in told)
+
+
 def test_a_reading_is_the_sum_of_its_devices_where_all_are_known(server: Api) -> None:
     database, own = filled(many=1), {"instance": "10.0.0.0:9100", "job": "node"}
     database.add(PACKETS, [(at, 5.0) for at in grid() if at != NOW - 30], **own, device="eth1")

@@ -6,11 +6,11 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
@@ -20,6 +20,7 @@ from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import SourceError
 from edgetune.inventory import Metrics
 from edgetune.metrics.sources.prometheus import Prometheus
+from edgetune.prometheus.client import Client
 from edgetune.rollout.baseline import measure
 from edgetune.rollout.guard.stale import stale_samples
 from edgetune.rollout.guard.watched import Watched
@@ -27,6 +28,7 @@ from edgetune.rollout.lease import as_owner
 from edgetune.rollout.overview import Overview
 from edgetune.rollout.seen import Seen
 from edgetune.rollout.soak import Soak
+from edgetune.rollout.steps import report_rollout
 from edgetune.rollout.steps.compare_groups import compare_groups
 from tests.builders import as_samples
 from tests.real_prometheus import RealPrometheus, needs_prometheus, write_history
@@ -203,6 +205,75 @@ def test_a_clock_that_differs_by_more_promotes_nothing(
     found = compare_groups(world.context, world.rollout)
     assert found["decision"] == "hold"
     assert re.search(says, found["message"])
+
+
+def _keeps_silent(world: BothMeasured, hosts: Sequence[str]) -> None:
+    """No scrape of these in the soak."""
+    for name, lines in world.history.items():
+        world.history[name] = [
+            (series, value, at)
+            for series, value, at in lines
+            if at < world.now - 750 or not any(f'"{host}"' in series for host in hosts)
+        ]
+
+
+def _has_replica(world: BothMeasured, hosts: Sequence[str]) -> None:
+    """Another Prometheus has scraped these as well, and writes to the same place."""
+    for name, lines in world.history.items():
+        world.history[name] += [
+            (series.replace("{", '{replica="b",'), value, at + 2)
+            for series, value, at in lines
+            if any(f'"{host}"' in series for host in hosts)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (_keeps_silent, "no data from e00[0-7], .* in the soak: 0 of 60 samples"),
+        (_has_replica, r"two series tell the same: .*replica=\"\"\} and .*replica=\"b\""),
+    ],
+)
+def test_half_of_the_hosts_that_are_told_wrong_promote_nothing(
+    world: BothMeasured, served: Any, fault: Callable[..., None], says: str
+) -> None:
+    world.soak(test=0.9, began=700)
+    opened = as_owner(world.context, world.rollout)
+    opened.save_baseline(measure(opened)[0])
+    fault(world, [f"e00{number}" for number in range(0, 8, 2)])
+    served()
+    found = compare_groups(world.context, world.rollout)
+    assert found["decision"] == "hold"
+    assert re.search(says, found["message"]), found["message"]
+
+
+def test_a_report_asks_prometheus_few_questions_and_shows_what_hosts_counted(
+    world: BothMeasured, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(world.context.config, report_dir=str(tmp_path / "reports"))
+    monkeypatch.setattr(world.context, "config", config)
+    world.soak(test=0.9, began=700)
+    opened = as_owner(world.context, world.rollout)
+    opened.save_baseline(measure(opened)[0])
+    compare_groups(world.context, world.rollout)
+    monkeypatch.setattr(report_rollout, "_SLOTS", 20)
+    by_store = _pictures(report_rollout.report_rollout(world.context, world.rollout))
+    served()
+    asked: list[str] = []
+    posted = Client._posted
+    monkeypatch.setattr(
+        Client, "_posted", lambda self, what, given: asked.append(what) or posted(self, what, given)
+    )
+    by_prometheus = _pictures(report_rollout.report_rollout(world.context, world.rollout))
+    assert 0 < len(asked) <= 10
+    assert len(by_prometheus) == len(by_store) > 0
+    assert 'class="slots' in "".join(by_prometheus)
+
+
+def _pictures(result: Mapping[str, Any]) -> list[str]:
+    page = Path(result["path"]).read_text(encoding="utf-8")
+    assert "samples are not known" not in page
+    return re.findall(r'class="slots[^>]*>', page)
 
 
 def test_a_prometheus_that_is_down_promotes_nothing(world: BothMeasured, served: Any) -> None:
