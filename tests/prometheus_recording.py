@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records what Thanos and Mimir answer to the questions of the source, from the programs.
+"""Records what Thanos answers to the questions of the source, from the program.
 
-    EDGETUNE_PROMETHEUS=... EDGETUNE_THANOS=... EDGETUNE_MIMIR=... \\
-        .venv/bin/python -m tests.prometheus_recording
+    EDGETUNE_PROMETHEUS=... EDGETUNE_THANOS=... .venv/bin/python -m tests.prometheus_recording
 
-writes ``tests/fixtures/prometheus/thanos.json`` and ``mimir.json``, of those that are named;
-EDGETUNE_VERSION says what a program cannot say of itself. Two Prometheus scrape the same hosts, at
-moments of their own, and each of them is away for a while.
+writes ``tests/fixtures/prometheus/thanos.json``; EDGETUNE_VERSION says what the program cannot say
+of itself. Two Prometheus scrape the same hosts, at moments of their own, and each of them is away
+for a while.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from unittest import mock
 
 import requests
@@ -33,7 +31,6 @@ from tests.real_prometheus import Exported, Exporter, RealPrometheus
 from tests.scraped import free_port
 
 SCRAPED = 1.0
-TENANT = "edge"
 
 # Hosts, and what scrapes them.
 
@@ -83,16 +80,15 @@ def series_of(booted: float, now: float) -> dict[str, float]:
 class _Replica(RealPrometheus):
     """One of the two, which says so in its external labels."""
 
-    def __init__(self, folder: Path, hosts: _Counting, labels: Mapping[str, str], **more: Any):
+    def __init__(self, folder: Path, hosts: _Counting, name: str) -> None:
         folder.mkdir()
-        self._labels, self._also = labels, more
-        super().__init__(folder, hosts.targets(), ["--storage.tsdb.min-block-duration=2h"])
+        self._name = name
+        super().__init__(folder, hosts.targets())
 
     def start(self) -> None:
         file = self._folder / "prometheus.yml"
-        config = {**json.loads(file.read_text()), **self._also}
-        config["global"] = {"external_labels": dict(self._labels)}
-        file.write_text(json.dumps(config))
+        labels = {"global": {"external_labels": {"replica": self._name}}}
+        file.write_text(json.dumps({**json.loads(file.read_text()), **labels}))
         super().start()
 
 
@@ -116,15 +112,13 @@ class _Program:
         self.process.wait()
 
 
-def _with_replicas(
-    stack: ExitStack, folder: Path, labels: Sequence[Mapping[str, str]], **more: Any
-) -> tuple[list[_Replica], float, float]:
-    """Both, and the first and last moment of which they know: the second one is away in between."""
+def _with_replicas(stack: ExitStack, folder: Path) -> tuple[list[_Replica], float, float]:
+    """Both, and the first and last moment of which they know: each is away for a while."""
     stack.enter_context(mock.patch("tests.real_prometheus.SCRAPED_EVERY", SCRAPED))
     hosts = stack.enter_context(closing(_Counting()))
     found = []
-    for number, own in enumerate(labels):
-        found.append(_Replica(folder / f"prometheus{number}", hosts, own, **more))
+    for number, name in enumerate("ab"):
+        found.append(_Replica(folder / f"prometheus{number}", hosts, name))
         stack.callback(found[-1].kill)
         time.sleep(0.4)
     time.sleep(8)
@@ -142,15 +136,10 @@ def _with_replicas(
     return found, start, time.time() - 2
 
 
-# Thanos.
-
-
 def _thanos(program: str, folder: Path) -> None:
-    version = _version(program)
-    recorder = Recorder(version)
+    recorder = Recorder(_version(program))
     with ExitStack() as stack:
-        labels = [{"replica": "a"}, {"replica": "b"}]
-        replicas, start, end = _with_replicas(stack, folder, labels)
+        replicas, start, end = _with_replicas(stack, folder)
         sidecars = []
         for number, own in enumerate(replicas):
             sidecars.append(_sidecar(program, folder, own.url, number))
@@ -311,83 +300,15 @@ def _write_bucket(folder: Path, bucket: Path) -> None:
         shutil.copytree(block, bucket / block.name)
 
 
-# Mimir.
-
-
-def _mimir(program: str, folder: Path) -> None:
-    recorder = Recorder(_version(program))
-    with ExitStack() as stack:
-        http, grpc = free_port(), free_port()
-        command = _mimir_command(program, folder, http, grpc)
-        mimir = stack.enter_context(
-            closing(_Program(folder, command, f"http://127.0.0.1:{http}/ready"))
-        )
-        assert mimir.process.poll() is None
-        write = {
-            "url": f"http://127.0.0.1:{http}/api/v1/push",
-            "headers": {"X-Scope-OrgID": TENANT},
-            "queue_config": {"batch_send_deadline": "500ms"},
-        }
-        labels = [{"cluster": "lab1", "__replica__": name} for name in "ab"]
-        _, start, end = _with_replicas(stack, folder, labels, remote_write=[write])
-        time.sleep(3)
-        url = f"http://127.0.0.1:{http}/prometheus"
-        recorder.ask("two replicas", url, start, end, tenant=TENANT)
-        recorder.ask("two replicas in a picture", url, start, end, "thinned", tenant=TENANT)
-        recorder.ask("the newest scrape", url, start, end, "newest", tenant=TENANT)
-        recorder.ask("no tenant", url, start, end)
-        recorder.ask("another tenant", url, start, end, tenant="other")
-        recorder.ask("a tenant that is none", url, start, end, tenant="a/b")
-        recorder.ask("more samples than it reads", url, start, end, tenant="small")
-        recorder.ask(
-            "a window before its limit", url, start - 2 * DAY, end - 2 * DAY, tenant="short"
-        )
-    recorder.write(FOLDER / "mimir.json")
-
-
-def _mimir_command(program: str, folder: Path, http: int, grpc: int) -> list[str]:
-    overrides = {"overrides": {"short": {"max_query_lookback": "1h"}, "small": {}}}
-    (folder / "overrides.yml").write_text(yaml.safe_dump(overrides))
-    return [
-        program,
-        "-target=all",
-        "-server.http-listen-address=127.0.0.1",
-        f"-server.http-listen-port={http}",
-        "-server.grpc-listen-address=127.0.0.1",
-        f"-server.grpc-listen-port={grpc}",
-        "-auth.multitenancy-enabled=true",
-        "-common.storage.backend=filesystem",
-        f"-common.storage.filesystem.dir={folder}/mimir",
-        "-blocks-storage.storage-prefix=blocks",
-        f"-blocks-storage.tsdb.dir={folder}/tsdb",
-        f"-blocks-storage.bucket-store.sync-dir={folder}/sync",
-        f"-compactor.data-dir={folder}/compactor",
-        f"-runtime-config.file={folder}/overrides.yml",
-        "-ingester.ring.replication-factor=1",
-        "-ingester.ring.instance-addr=127.0.0.1",
-        "-memberlist.bind-addr=127.0.0.1",
-        f"-memberlist.bind-port={free_port()}",
-        "-distributor.ha-tracker.enable=true",
-        "-distributor.ha-tracker.enable-for-all-users=true",
-        "-distributor.ha-tracker.store=inmemory",
-        "-distributor.ha-tracker.failover-timeout=4s",
-        "-distributor.ha-tracker.update-timeout=1s",
-        "-distributor.ha-tracker.update-timeout-jitter-max=0s",
-        "-usage-stats.enabled=false",
-    ]
-
-
 def _version(program: str) -> str:
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     return os.environ.get("EDGETUNE_VERSION") or (told.stdout or told.stderr).splitlines()[0]
 
 
 def main() -> None:
-    """Record those that are named."""
-    for name, record in {"EDGETUNE_THANOS": _thanos, "EDGETUNE_MIMIR": _mimir}.items():
-        if program := os.environ.get(name, ""):
-            with TemporaryDirectory() as folder:
-                record(program, Path(folder))
+    """Record what Thanos answers."""
+    with TemporaryDirectory() as folder:
+        _thanos(os.environ["EDGETUNE_THANOS"], Path(folder))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.documents.sample import Sample
 from edgetune.errors import InputError, SourceError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host, Pop
@@ -143,6 +144,14 @@ class Trial:
         """Of the first PoP; None of a source that remembers nothing."""
         source = self._source
         return source.newest(self.pops[0]) if isinstance(source, RememberingSource) else None
+
+    def thinned_and_window(self) -> tuple[list[Sample], list[Sample]]:
+        """Of the last seconds of the first PoP; nothing of a source that remembers nothing."""
+        source, now = self._source, time.time()
+        if not isinstance(source, RememberingSource):
+            return [], []
+        few = [*source.thinned(self.pops[0], now - 2, now, 1.0, 0.6).rows()]
+        return few, [*source.window(self.pops[0], now - 400, time.time()).rows()]
 
     def sample(self, pops: Sequence[Pop] = ()) -> dict[Host, Sampled]:
         """Of the first PoP unless others are given."""
@@ -276,6 +285,18 @@ def test_a_source_that_remembers_knows_when_it_measured_last(trial: Trial) -> No
         trial.measured.go_away(trial.pops[0])
         with pytest.raises(SourceError):
             trial.newest()
+
+
+def test_a_picture_is_made_of_rows_of_the_window(trial: Trial) -> None:
+    trial.sample()
+    few, window = trial.thinned_and_window()
+    if trial.remembers:
+        known = {(row.host, row.time): row for row in window}
+        assert {row.host for row in few} == {host.name for host in trial.pops[0].hosts}
+        for row in few:
+            other = known[row.host, row.time]
+            assert row.uptime == pytest.approx(other.uptime, abs=1.0)
+            assert row.counters == other.counters
 
 
 def test_drift_is_told_or_left_out(trial: Trial) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Thanos and Mimir answered, as the source reads it. ``tests/prometheus_recording.py``
+"""What Thanos answered, as the source reads it. ``tests/prometheus_recording.py``
 records it."""
 
 from __future__ import annotations
