@@ -87,11 +87,11 @@ def test_it_gives_raw_samples_for_an_instant_query(url: str) -> None:
 
 
 def test_it_tells_a_picture_by_steps(url: str) -> None:
-    times = grid(3600.0)
+    times = grid(990.0)
     put(url, 3, times)
-    borders = [NOW - 3000 + 200 * number for number in range(15)]
+    borders = [NOW - 900 + 100 * number for number in range(9)]
     last = [max(at for at in times if at <= border) for border in borders]
-    found = source().thinned(pop(url), NOW - 3000, NOW - 100, 200.0, 50.0)
+    found = source().thinned(pop(url), NOW - 900, NOW - 100, 100.0, 25.0)
     for host in hosts():
         own = [row for row in found.rows() if row.host == host.name]
         assert [row.time for row in own] == last
