@@ -678,6 +678,34 @@ def test_a_server_that_hangs_keeps_no_pop_of_another_one_waiting(
     assert all(error.endswith("was busy with other PoPs, and was not asked") for error in rest)
 
 
+def test_a_sweep_waits_once_for_a_server_that_hangs(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "DEADLINE", 2.0)
+    server.answer = filled().answer
+    ended = threading.Event()
+    with api() as hanging:
+        hanging.answer = lambda asked: Reply(b"", pause=lambda: ended.wait(20.0), length=10)
+        far = [replace(pop(hanging.url), name=f"far{number}") for number in range(30)]
+        near = replace(pop(server.url), name="near")
+        hosts_of = {replace(host, rack=each.name): each for each in far for host in each.hosts}
+        asked = {**hosts_of, **dict.fromkeys(near.hosts, near)}
+        clock = SimpleNamespace(time=lambda: NOW + 1)
+        with mock.patch("edgetune.metrics.sources.prometheus.time", clock):
+            began = time.monotonic()
+            parts = source().sample(asked, 0)
+            first = next(parts)
+            took_first = time.monotonic() - began
+            told = {host: own for part in parts for host, own in part.items()}
+        took = time.monotonic() - began
+        ended.set()
+    assert {*first} == {*near.hosts} and not any(own.error for own in first.values())
+    assert took_first < 2.0 <= took < 5.5
+    assert len(told) == len(hosts_of)
+    assert all("does not answer" in own.error for own in told.values())
+    assert len(hanging.asked) == 8
+
+
 def test_a_secret_that_cannot_be_read_hides_no_other_pop(server: Api, tmp_path: Path) -> None:
     server.answer = filled().answer
     locked = pop(server.url, bearer_token_file=str(tmp_path / "none"))

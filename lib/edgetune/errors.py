@@ -99,6 +99,11 @@ class SourceError(EdgetuneError):
     It concerns the PoPs of this source alone, and says nothing about a tuning.
     """
 
+    @property
+    def reason(self) -> str:
+        """The same for each kind of it."""
+        return "source"
+
 
 class DrainError(EdgetuneError):
     """The load balancer failed, or does not know the server."""

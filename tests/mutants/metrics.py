@@ -107,6 +107,18 @@ METRICS = (
             'url = ""',
         ),
         (
+            "a sweep waits for a server that hangs with each of its PoPs",
+            "sources/prometheus.py",
+            "            if url in silent:\n",
+            "            if False:\n",
+        ),
+        (
+            "a server that hangs has all threads of a sweep",
+            "sources/prometheus.py",
+            "                if url not in threads:\n",
+            '                url = ""\n                if url not in threads:\n',
+        ),
+        (
             "a server that hangs is asked for each of its PoPs",
             "pop_samples.py",
             "        if time.monotonic() > ends:\n",

@@ -37,6 +37,10 @@ class TooLarge(SourceError):
     a shorter time has fewer."""
 
 
+class SilentError(SourceError):
+    """No answer came, or not in time."""
+
+
 class Client:
     """One Prometheus; ``where`` names it, and the PoP that it is asked for, in errors.
 
@@ -105,7 +109,7 @@ class Client:
                 self._check_clock(answer.headers.get("Date", ""), sent)
                 return self._body(answer, ends, MOST_BYTES)
         except (requests.RequestException, OSError) as error:
-            raise self._wrong(_reason(error)) from None
+            raise SilentError(f"{self._where}: {_reason(error)}") from None
 
     def _body(self, answer: Any, end: float, most: int) -> bytes:
         parts, size = [], 0
@@ -115,7 +119,8 @@ class Client:
             if size > most:
                 raise TooLarge(f"{self._where}: answers more than {most >> 20} MiB")
             if time.monotonic() > end:
-                raise self._wrong(f"did not end its answer within {self._deadline:.0f} s")
+                told = f"did not end its answer within {self._deadline:.0f} s"
+                raise SilentError(f"{self._where}: {told}")
         return b"".join(parts)
 
     def _refused(self, answer: Any) -> SourceError:

@@ -56,11 +56,6 @@ _SETTINGS: Mapping[str, object] = {
 class SilentError(SourceError):
     """No answer came, or not in time."""
 
-    @property
-    def reason(self) -> str:
-        """A source that is away, like any other."""
-        return "source"
-
 
 @dataclass(frozen=True)
 class Server:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.errors import SourceError
@@ -23,6 +24,7 @@ FRESH = 60.0
 """Seconds for which the newest scrape of a host is news."""
 
 _POPS_AT_ONCE = 8
+"""Of one server."""
 
 
 def _known_matcher(text: str) -> str:
@@ -84,11 +86,17 @@ class Prometheus(RememberingSource):
         of_pop: dict[str, list[Host]] = {}
         for host, pop in hosts.items():
             of_pop.setdefault(pop.name, []).append(host)
-        with ThreadPoolExecutor(_POPS_AT_ONCE) as threads:
-            asked = [
-                threads.submit(self._newest, hosts[own[0]], own, time.time())
-                for own in of_pop.values()
-            ]
+        threads: dict[str, ThreadPoolExecutor] = {}
+        silent: set[str] = set()
+        with ExitStack() as stack:
+            asked = []
+            for own in of_pop.values():
+                pop = hosts[own[0]]
+                url = str(pop.metrics.fields["url"])
+                if url not in threads:
+                    # One that hangs takes the threads of no other.
+                    threads[url] = stack.enter_context(ThreadPoolExecutor(_POPS_AT_ONCE))
+                asked.append(threads[url].submit(self._newest, pop, own, silent))
             for each in as_completed(asked):
                 yield each.result()
 
@@ -103,13 +111,20 @@ class Prometheus(RememberingSource):
     def newest(self, pop: Pop) -> float | None:
         return self._asked(pop, pop.hosts).last_scrape(time.time())
 
-    def _newest(self, pop: Pop, hosts: Sequence[Host], now: float) -> Mapping[Host, Sampled]:
+    def _newest(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> Mapping[Host, Sampled]:
+        """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
         from edgetune.documents.sample import Sample
+        from edgetune.prometheus.client import SilentError
 
+        now, url = time.time(), str(pop.metrics.fields["url"])
         try:
             asked = self._asked(pop, hosts)
+            if url in silent:
+                raise SourceError(f"{asked.where}: does not answer for other PoPs either")
             found = asked.newest(now - FRESH, now)
         except SourceError as error:
+            if isinstance(error, SilentError):
+                silent.add(url)
             return {host: Sampled(error=str(error)) for host in hosts}
         return {
             host: Sampled(Sample(host.name, now, *own))
