@@ -33,6 +33,7 @@ ECMP = (
     "unicast 203.0.0.0/16 proto bird scope global metric 32 \\\tnexthop via 192.0.2.1 dev eth0 "
     "weight 1 \\\tnexthop via 192.0.2.2 dev eth1 weight 3 "
 )
+DEAD = "unicast default via 192.0.2.9 dev eth9 scope global dead linkdown "
 CONNECTED = "unicast 198.51.100.0/22 dev eth0 proto kernel scope link src 198.51.100.1"
 V6 = (
     "unicast default via fe80::1 dev eth0 proto ra scope global metric 1024 expires 1795sec "
@@ -75,6 +76,7 @@ def planned(lines: Sequence[str], prefix: str, initcwnd: int = 0) -> Route | str
         ),
         ([DEFAULT, DEFAULT.replace("metric 100", "metric 5")], "203.0.113.0/24", "metric 5"),
         ([DEFAULT.replace(" metric 100", ""), DEFAULT], "203.0.113.0/24", ""),
+        ([DEAD, DEFAULT], "203.0.113.0/24", "via 192.0.2.1"),
         (["unicast default via 192.0.2.9 dev e tos 0x10 scope global"], "203.0.113.0/24", None),
     ],
 )
@@ -154,6 +156,7 @@ def edge(tmp_path: Path) -> Iterator[AgentRoot]:
     program = f'#!/bin/sh\nexec {shutil.which("ip")} "$@"\n'
     host.write("usr/local/sbin/ip", program).chmod(0o755)
     host.write("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic bbr\n")
+    host.write("proc/net/if_inet6", "")
     here, there = network.new_namespace(), network.new_namespace()
     try:
         with network.inside(there):
@@ -353,6 +356,26 @@ def test_routes_of_our_protocol_that_are_not_ours_are_not_lost(edge: AgentRoot) 
     ip(f"route add 10.99.0.0/24 via 10.1.0.2 proto {OURS}")
     assert "would lose them" in refusal(edge, configuration())
     assert len(ours()) == 1
+
+
+@pytest.mark.processes
+@needs_namespace
+def test_a_kernel_without_ipv6_is_told_so(edge: AgentRoot) -> None:
+    (edge.path / "proc/net/if_inet6").unlink()
+    assert tell(edge)["skipped"] == {V6_CLIENTS: "this host has no IPv6"}
+    assert [route.destination for route in ours()] == [V4_CLIENTS]
+
+
+@pytest.mark.processes
+@needs_namespace
+def test_a_person_at_the_console_ends_it(edge: AgentRoot) -> None:
+    before = others()
+    tell(edge)
+    (edge.path / CONGESTION[1:]).unlink()
+    for family in ("-4", "-6"):
+        ip(f"{family} route flush proto {OURS}")
+    assert until(lambda: not Congestion(Host(str(edge.path))).is_kept, 20)
+    assert ours() == [] and others() == before
 
 
 @pytest.mark.processes

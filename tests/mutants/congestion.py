@@ -276,6 +276,18 @@ CONGESTION = (
             "own",
         ),
         (
+            "what a person flushed comes back",
+            "congestion.py",
+            "            if not self._host.exists(CONGESTION):\n",
+            "            if False:\n",
+        ),
+        (
+            "a dead route is the best one",
+            "prefix_routes.py",
+            '"tos" in words or is_dead:',
+            '"tos" in words:',
+        ),
+        (
             "a host that another program tunes is tuned twice",
             "congestion.py",
             "in TUNERS:",

@@ -60,7 +60,9 @@ class PrefixRows:
         return len(self.prefixes)
 
     def only(self, chosen: Array) -> PrefixRows:
-        """Those rows alone; ``chosen`` is bool, shape (rows,)."""
+        """Those rows alone; ``chosen`` is bool, shape (rows,), or places."""
+        if chosen.dtype == bool and chosen.all():
+            return self
         own = {name: values[chosen] for name, values in self.measures.items()}
         return PrefixRows(self.round, self.prefixes[chosen], own)
 

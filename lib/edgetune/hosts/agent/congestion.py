@@ -12,12 +12,18 @@ import hashlib
 import json
 import os
 import time
-from typing import Dict, Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgetune.hosts.agent.boot_hook import BootHook, agent_command
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Deadline
-from edgetune.hosts.agent.prefix_routes import Wanted, flush_routes, has_routes, set_routes
+from edgetune.hosts.agent.prefix_routes import (
+    Wanted,
+    flush_routes,
+    has_routes,
+    set_routes,
+    table_text,
+)
 from edgetune.hosts.agent.protocol import Failed, Json, Refused, complaint
 from edgetune.vocabulary.places import CONGESTION
 
@@ -63,6 +69,8 @@ class Congestion:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        # What the keeper has seen to, and the main table as it was then.
+        self._seen: Tuple[Optional[Configuration], str] = (None, "")
 
     def load(self) -> Optional[Standing]:
         """What was told last; None if nothing, Failed if the file makes no sense."""
@@ -145,7 +153,15 @@ class Congestion:
             if standing is None:
                 return 0.0
             own = standing.configuration
-            set_routes(self._host, own.algorithm, own.prefixes)
+            # Read before: what changes meanwhile is seen next time.
+            seen = own, table_text(self._host)
+            if self._seen != seen:
+                set_routes(self._host, own.algorithm, own.prefixes)
+                self._seen = seen
+            if not self._host.exists(CONGESTION):
+                # A person removed it, and all routes, before we set ours.
+                flush_routes(self._host)
+                return 0.0
             return min(self.seconds_left(standing), REFRESH) or REFRESH
 
     @property

@@ -6,7 +6,8 @@ Nothing is ever done to a route of another protocol.
 """
 
 import ipaddress
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+import re
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.route_text import Route
@@ -18,7 +19,7 @@ OURS = "219"
 MOST_ROUTES = 20000
 """Of the main table: more are those of a whole BGP table, which we would read time and again."""
 
-_FAMILIES = ("-4", "-6")
+_EXPIRES = re.compile(r" expires \d+sec")
 _USUAL_TABLES = frozenset(("local", "main", "default"))
 _BITS = {4: 32, 6: 128}
 
@@ -49,9 +50,13 @@ def set_routes(host: Host, algorithm: str, wanted: Iterable[Wanted]) -> Dict[str
     routes that are there in the end are others.
     """
     skipped: Dict[str, str] = {}
-    by_family: Dict[str, List[Wanted]] = {family: [] for family in _FAMILIES}
+    by_family: Dict[str, List[Wanted]] = {family: [] for family in families(host)}
     for own in wanted:
-        by_family["-6" if ":" in own.prefix else "-4"].append(own)
+        family = "-6" if ":" in own.prefix else "-4"
+        if family in by_family:
+            by_family[family].append(own)
+        else:
+            skipped[own.prefix] = "this host has no IPv6"
     for family, own_wanted in by_family.items():
         table = read_table(host, family)
         if own_wanted:
@@ -65,7 +70,7 @@ def set_routes(host: Host, algorithm: str, wanted: Iterable[Wanted]) -> Dict[str
 
 def flush_routes(host: Host) -> None:
     """Remove all of ours; Failed when some are left."""
-    for family in _FAMILIES:
+    for family in families(host):
         host.run("ip", family, "route", "flush", "table", "main", "proto", OURS)
         left = read_table(host, family).ours
         if left:
@@ -74,13 +79,27 @@ def flush_routes(host: Host) -> None:
 
 def has_routes(host: Host) -> bool:
     """Whether there is any route of our protocol."""
-    return any(read_table(host, family).ours for family in _FAMILIES)
+    return any(read_table(host, family).ours for family in families(host))
+
+
+def families(host: Host) -> Sequence[str]:
+    """Those of IP that the kernel speaks, as ip(8) has them."""
+    return ("-4", "-6") if host.exists("/proc/net/if_inet6") else ("-4",)
+
+
+def table_text(host: Host) -> str:
+    """What changes whenever a route of the main table does, and costs little to read."""
+    texts = (_shown(host, family) for family in families(host))
+    return _EXPIRES.sub("", "\n".join(texts))
+
+
+def _shown(host: Host, family: str) -> str:
+    return host.run("ip", family, "-d", "-o", "route", "show", "table", "main")
 
 
 def read_table(host: Host, family: str) -> Table:
     """Refused for a table that is too large to be read again and again."""
-    text = host.run("ip", family, "-d", "-o", "route", "show", "table", "main")
-    lines = text.splitlines()
+    lines = _shown(host, family).splitlines()
     if len(lines) > MOST_ROUTES:
         raise Refused(f"the main table has {len(lines)} routes, more than {MOST_ROUTES}")
     others, ours = [], {}  # type: Tuple[List[str], Dict[str, List[Route]]]
@@ -115,15 +134,17 @@ def _index(lines: Iterable[str]) -> Index:
     found: Index = {}
     for line in lines:
         words = line.split()
-        if len(words) < 2 or "tos" in words:
+        # The kernel passes over those whose interface is down.
+        is_dead = "dead" in words and "nexthop" not in words
+        if len(words) < 2 or "tos" in words or is_dead:
             continue
-        length, number = _place(words[1], ":" in line.split("dev")[0])
+        length, number = _place(words[1])
         metric = int(words[words.index("metric") + 1]) if "metric" in words else 0
         found.setdefault((length, number), []).append((metric, line))
     return found
 
 
-def _place(destination: str, is_v6: bool) -> Tuple[int, int]:
+def _place(destination: str) -> Tuple[int, int]:
     if destination == "default":
         return 0, 0
     network = ipaddress.ip_network(destination)
