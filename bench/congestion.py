@@ -5,7 +5,8 @@ Selection: 72 rounds of 200,000 prefixes, of which a hundredth is replaced from 
 rounds themselves are made outside of what is timed. pandas does the last round alone, without
 hysteresis and caps. Query: one round out of 20 million polls of sockets, by chdb, through HTTP.
 Sockets: what it costs a host to read a sample of 50,000 connections, and all of them by ss.
-Verdicts: simulated PoPs, in which the treatment does nothing, helps, or harms.
+Path: what clients load over 10 Mbit/s, 40 ms and 2 % of lost packets, with a route of ours and
+without. Verdicts: simulated PoPs, in which the treatment does nothing, helps, or harms.
 
 Each part has a process of its own.
 """
@@ -21,12 +22,18 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any, Callable, TypeVar
 
-from bench import _congestion_query, _congestion_rounds, _congestion_simulated, _congestion_sockets
+from bench import (
+    _congestion_path,
+    _congestion_query,
+    _congestion_rounds,
+    _congestion_simulated,
+    _congestion_sockets,
+)
 from bench._table import BenchError, carry_out, options, print_left_out, print_table
 
 Found = TypeVar("Found")
 
-PARTS = ("selection", "query", "sockets", "verdicts")
+PARTS = ("selection", "query", "sockets", "path", "verdicts")
 _ROUNDS = 72
 _READINGS = 5
 
@@ -92,6 +99,10 @@ def _read_sockets(number: int) -> dict[str, Any]:
     return found
 
 
+def _path(quick: bool) -> dict[str, Any]:
+    return asdict(_alone(_congestion_path.goodput, *((1, 2.0) if quick else (5, 10.0))))
+
+
 def _medians(readings: Sequence[_congestion_sockets.Reading]) -> dict[str, float]:
     return {
         "cpu_ms": median(own.cpu_ms for own in readings),
@@ -110,6 +121,7 @@ _PARTS: Mapping[str, Callable[[bool], Any]] = {
     "selection": _selection,
     "query": _query,
     "sockets": _sockets,
+    "path": _path,
     "verdicts": _verdicts,
 }
 
@@ -166,6 +178,18 @@ def _show_sockets(found: Mapping[str, Any]) -> None:
     )
 
 
+def _show_path(found: Mapping[str, Any]) -> None:
+    told = zip(("chosen", "other"), found["algorithms"])
+    print(f"medians of {found['turns']}")
+    print_table(
+        ["client", "congestion control", "Mbit/s", "ratio"],
+        [
+            [who, own, f"{8e-6 * found[who]:.2f}", f"{found[who] / found['other']:.2f}"]
+            for who, own in told
+        ],
+    )
+
+
 def _show_verdicts(found: Sequence[Mapping[str, Any]]) -> None:
     print_table(
         ["treatment", "runs", "it helps", "it harms", "faster than before (t-test)"],
@@ -184,6 +208,7 @@ _SHOWN: Mapping[str, Callable[[Any], None]] = {
     "selection": _show_selection,
     "query": _show_query,
     "sockets": _show_sockets,
+    "path": _show_path,
     "verdicts": _show_verdicts,
 }
 
