@@ -72,10 +72,13 @@ def query(rows: int) -> QueryCost:
         return engine.answer(asked)
 
     server = ClickHouse(Table([]), answer)
-    now = mock.patch("edgetune.congestion.sources.clickhouse.time.time", lambda: start + 400.0)
+    module = "edgetune.congestion.sources.clickhouse"
+    now = mock.patch(f"{module}.time.time", lambda: start + 400.0)
+    # A busy machine is to be measured, too.
+    patient = mock.patch(f"{module}._DEADLINE", 900.0)
     connections: Any = None
     try:
-        with now:
+        with now, patient:
             source = open_source("clickhouse", {"url": server.url}, connections)
             wall, cpu = time.perf_counter(), time.process_time()
             found = source.read(_pop(), _FIRST, 3)

@@ -9,7 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from socket import AF_INET, SOCK_STREAM, socket
 
@@ -17,8 +17,8 @@ from bench._table import BenchError
 from edgetune.hosts.agent import bundle
 from lab.pop import network
 
-_SERVER = "10.7.0.1"
-_PORTS_OF_A_CLIENT = 20_000
+_OF_A_PROCESS = 5_000
+"""Connections, both ends of each: more descriptors are seldom allowed."""
 _SENT = b"x" * 20_000
 
 
@@ -35,34 +35,59 @@ def connections(number: int) -> Iterator[None]:
     """So many that are served here, in a network namespace of their own; the body runs there."""
     if os.geteuid() != 0:
         raise BenchError("the sockets are in a namespace: run it as root")
-    most = 2 * number + 1000
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, max(most, limits[1])))
     namespace = network.new_namespace()
     with ExitStack() as stack:
         stack.callback(os.close, namespace)
         stack.enter_context(network.inside(namespace))
-        for words in (
-            # Else a segment holds all of it, and the application limits its rate.
-            "link set lo mtu 1500 up",
-            f"address add {_SERVER}/32 dev lo",
-            "address add 10.8.0.0/16 dev lo",
-            "route add local 10.8.0.0/16 dev lo",
-        ):
-            subprocess.run(["ip", *words.split()], check=False, stderr=subprocess.DEVNULL)
-        listening = stack.enter_context(socket(AF_INET, SOCK_STREAM))
-        listening.bind((_SERVER, 443))
-        listening.listen(1000)
-        for each in range(number):
-            client = stack.enter_context(socket(AF_INET, SOCK_STREAM))
-            client.bind((f"10.8.{each // _PORTS_OF_A_CLIENT}.1", 0))
-            client.connect((_SERVER, 443))
-            accepted = stack.enter_context(listening.accept()[0])
-            accepted.sendall(_SENT)
-            left = len(_SENT)
-            while left:
-                left -= len(client.recv(left))
+        # Else a segment holds all that is sent, and the application limits the rate.
+        for words in ("link set lo mtu 1500 up", "route add local 10.0.0.0/8 dev lo"):
+            subprocess.run(["ip", *words.split()], check=True)
+        for first in range(0, number, _OF_A_PROCESS):
+            stack.enter_context(_holding(first, min(_OF_A_PROCESS, number - first)))
         yield
+
+
+@contextmanager
+def _holding(first: int, number: int) -> Iterator[None]:
+    """A process that holds so many, until the body ends."""
+    ready, told = os.pipe()
+    waits, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(end)
+        with ExitStack() as stack, suppress(OSError):
+            _connect(stack, first, number)
+            os.write(told, b"x")
+            os.read(waits, 1)
+        os._exit(0)
+    os.close(told)
+    os.close(waits)
+    try:
+        if not os.read(ready, 1):
+            raise BenchError(f"{number} connections could not be made (ulimit -n?)")
+        yield
+    finally:
+        os.close(end)
+        os.close(ready)
+        os.waitpid(child, 0)
+
+
+def _connect(stack: ExitStack, first: int, number: int) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    own = first // _OF_A_PROCESS
+    listening = stack.enter_context(socket(AF_INET, SOCK_STREAM))
+    listening.bind((f"10.7.{own}.1", 443))
+    listening.listen(1000)
+    for _ in range(number):
+        client = stack.enter_context(socket(AF_INET, SOCK_STREAM))
+        client.bind((f"10.8.{own}.1", 0))
+        client.connect((f"10.7.{own}.1", 443))
+        accepted = stack.enter_context(listening.accept()[0])
+        accepted.sendall(_SENT)
+        left = len(_SENT)
+        while left:
+            left -= len(client.recv(left))
 
 
 def by_agent(most: int, seed: int) -> Reading:

@@ -28,12 +28,6 @@ CONGESTION = (
             "self._slow[row] = False",
         ),
         (
-            "rounds before a long gap stay in the window",
-            "history.py",
-            "if number - self.newest >= self.window:",
-            "if number - self.newest >= 1000 * self.window:",
-        ),
-        (
             "a prefix that comes back is what it was long ago",
             "history.py",
             "(at >= 0) & (self._counts[0, at] == 0)",
