@@ -10,6 +10,7 @@ import math
 import tracemalloc
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ FIRST = 5_877_000
 NOBODY = Excluded([])
 WINDOW = 6
 FEW = Thresholds(window=WINDOW, slowest=0.2, sockets=3, stay=4, warmup=1)
+LONGER = replace(FEW, stay=8)
 USUAL: Mapping[str, float] = {
     "sockets": 10,
     "delivery_rate": 1e6,
@@ -134,6 +136,16 @@ def test_what_was_chosen_stays_for_a_while_though_it_got_fast() -> None:
     # Chosen in round 2; four rounds later its duty cycle is 2/6.
     assert ends == [True] * 3 + [False] * 6
     assert not found.gone, "it went in an earlier round"
+
+
+def test_the_least_stay_is_longer_than_the_window_of_its_duty_cycle() -> None:
+    """Where the treatment helps, nobody else would ever see for how long."""
+    slow, fast = {**others(4), **SLOW}, {**others(4), "203.0.113.0/24": 5e6}
+    found, ends = after([slow] * 3, LONGER), []
+    for number in range(FIRST + 3, FIRST + 14):
+        found = advance(found, rows(number, fast), LONGER, NOBODY)
+        ends.append(is_chosen(found))
+    assert ends == [True] * 7 + [False] * 4
 
 
 def test_what_is_not_measured_for_a_window_goes_at_once() -> None:
