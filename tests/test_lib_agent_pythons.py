@@ -11,6 +11,8 @@ import pytest
 
 from edgetune.hosts.agent import bundle
 from tests.agent_root import agent_root, channels, nginx, rps, sysctl, thp
+from tests.boot_loaders.grub import GrubDouble
+from tests.kernels import GRACE, cmdline
 
 pytestmark = pytest.mark.processes
 
@@ -69,3 +71,25 @@ def test_from_plan_over_a_boot_to_restore(version: str, tmp_path: Path) -> None:
         host.write("proc/sys/kernel/random/boot_id", "x")
         boot_id = "proc/sys/kernel/random/boot_id"
         assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_command_line_is_tried_and_forgotten(version: str, tmp_path: Path) -> None:
+    """With programs of its own process, which write GRUB's environment as GRUB has it."""
+    python = interpreter(version)
+    with agent_root(tmp_path / "host", init="systemd", python=python) as host:
+        double = GrubDouble(host)
+        host.write("proc/cmdline", double.boot()[1])
+        env = str(host.path / "boot/grub/grubenv")
+        saved = f"saved_entry={double.default}"
+        for name, line in (("grub-reboot", 'next_entry="$1"'), ("grub-editenv", "")):
+            text = f"#!/bin/sh\nprintf '%s\\n' '# GRUB' '{saved}' {line} > {env}\n"
+            host.write(f"usr/local/sbin/{name}", text).chmod(0o755)
+        before = host.plan(cmdline("mitigations=off"))
+        assert before[0]["runtime"] == before[0]["persistent"] == "mitigations=auto"
+        assert host.apply(cmdline("mitigations=off"), **GRACE)["changed"]
+        assert "mitigations=off" in double.boot()[1].split()
+        host.write("boot/grub/grubenv", f"# GRUB\n{saved}\nnext_entry=edgetune-trial\n")
+        host.restore()
+        assert host.plan(cmdline("mitigations=off")) == before
+        assert not host.exists("boot/grub/custom.cfg") and not double.once
