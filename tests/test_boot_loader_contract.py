@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +92,33 @@ def test_an_entry_is_booted_once_and_never_again(double: Double) -> None:
     assert loader.default().release == OLD and double.default == double.id_of(OLD)
     assert booted(double, "panic=10", "dyndbg=file ec.c +p")
     assert not booted(double) and loader.next().release == OLD and loader.trial() is None
+
+
+def test_entries_on_fat_keep_the_mode_of_its_mount(
+    double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition of EFI takes no other mode, and has no owners."""
+    entries = double.root.path / "boot/loader/entries"
+    if not entries.exists():
+        return
+    double.add(NEW)
+    for file in entries.iterdir():
+        file.chmod(0o700)
+    real = os.fchmod
+
+    def change(descriptor: int, mode: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").resolve().parent == entries and mode != 0o700:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        real(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", change)
+    loader = loader_of(double)
+    base = loader.entry_of(NEW)
+    loader.boot_once(base, [*base.words, "panic=10"])
+    kept = loader.kept("quiet")
+    loader.keep("quiet", [])
+    loader.unkeep("quiet", kept)
+    assert booted(double, "panic=10")
 
 
 def test_an_entry_is_tried_before_a_kernel_is_the_default(double: Double) -> None:

@@ -3,6 +3,7 @@
 
 import os
 import re
+import stat
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgetune.hosts.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
@@ -43,10 +44,11 @@ class Bls(BootLoader):
         return TRIAL if id == self.id_of(TRIAL) else id
 
     def write_trial(self, base: BootEntry, words: Sequence[str]) -> None:
-        text = self._with_options(self._text(self._file(base.id)), words)
+        file = self._file(base.id)
+        text = self._with_options(self._text(file), words)
         title = f"title edgetune: first boot of {base.release}"
         text = re.sub(r"(?m)^title\s.*$", title, text)
-        self.host.write(f"{self.directory}/{TRIAL}.conf", text.encode())
+        self._write(f"{self.directory}/{TRIAL}.conf", text, like=file)
 
     def remove_trial(self) -> None:
         self.host.remove(f"{self.directory}/{TRIAL}.conf")
@@ -62,7 +64,7 @@ class Bls(BootLoader):
         file = self._file(default.id)
         if words_of(default.words, parameter) != list(words):
             own = with_words(default.words, parameter, words)
-            self.host.write(file, self._with_options(self._text(file), own).encode())
+            self._write(file, self._with_options(self._text(file), own), like=file)
         self._put_later(parameter, words)
 
     def unkeep(self, parameter: str, kept: object) -> None:
@@ -86,7 +88,12 @@ class Bls(BootLoader):
             own = with_words(entry.words, parameter, words_of(before, parameter))
             text = self._with_options(self._text(file), own)
         if self._text(file) != text:
-            self.host.write(file, text.encode())
+            self._write(file, text, like=file)
+
+    def _write(self, file: str, text: str, like: str) -> None:
+        """A file with the mode of another one: FAT takes none but that of its mount."""
+        mode = stat.S_IMODE(os.stat(self.host.real(like)).st_mode)
+        self.host.write(file, text.encode(), mode)
 
     def _put_later(self, parameter: str, words: Sequence[str]) -> None:
         self._write_later(with_words(self._later(), parameter, words))
