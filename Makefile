@@ -9,13 +9,14 @@ SLOWEST := --durations=10 --durations-min=5
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup client peers packages demo check test mutants lint docs bench clean
+.PHONY: help setup client peers packages demo check test test-machines mutants lint docs bench clean
 
 help:
 	@echo "make setup    build $(VENV); a line for each step"
 	@echo "make packages name the system packages that the lab needs, and offer to install them"
 	@echo "make check    lint, and the tests that are quick: before each commit, two minutes"
 	@echo "make test     lint, and all tests, with the namespaced lab when root: a quarter of an hour"
+	@echo "make test-machines  the tests that boot virtual machines: ten minutes, more on a busy machine"
 	@echo "make lint     ruff, mypy, the import rule, generated pages"
 	@echo "make docs     write docs/reference and the YAML that code says"
 	@echo "make mutants  make mistakes on purpose, one at a time, and see whether a test fails"
@@ -49,11 +50,17 @@ demo: setup packages
 
 check: setup lint
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -q --hypothesis-profile=quick \
-	  -m "not (lab or processes or slow or quiet)"
+	  -m "not (lab or machines or processes or slow or quiet)"
 
 test: setup client packages lint
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) -m "not quiet"
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
+	  -m "not (machines or quiet)"
 	@$(BIN)/python -m pytest -q -m quiet
+	@echo "tests that boot virtual machines: not run; make test-machines runs them"
+
+test-machines: setup
+	@./lab/setup.sh packages machines
+	@$(BIN)/python -m pytest -v --durations=0 --durations-min=5 -m machines tests/machine
 
 mutants: setup packages
 	@$(BIN)/python -m tests.mutants

@@ -6,11 +6,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from lab.pop.layout import PROMETHEUS, REFUSED, shared
+from lab.pop.layout import FAILED, PROMETHEUS, REFUSED, shared
 from lab.runner.ending import command
 from lab.usage import UsageError, home
 
@@ -21,6 +22,7 @@ _QUERY = f"edgetune lab exec promtool query instant http://{PROMETHEUS} up"
 _WATCHED = f"{_UP} --prometheus"
 # Fewer cannot be split in as many ways as the usual alphas ask for.
 _FEWEST = 6
+_MACHINES = f"{_UP} --hosts 4 --machines 2"
 
 
 def add_lab_commands(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +42,16 @@ def add_lab_commands(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with Prometheus, Alertmanager, and node_exporter on each host",
     )
+    up.add_argument(
+        "--machines",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the hosts are virtual machines, with a boot loader, systemd and network cards",
+    )
     up.set_defaults(command=_lab_up)
+    image = commands.add_parser("image", help="build the disk of machines, and say where it is")
+    image.set_defaults(command=_lab_image)
     commands.add_parser("down", help="take it down").set_defaults(command=_lab_down)
     commands.add_parser("status", help="show it").set_defaults(command=_lab_status)
     execute = commands.add_parser("exec", help="run a command where the PoP can be reached")
@@ -105,11 +116,15 @@ def _lab_up(options: argparse.Namespace) -> int:
     given["stays"] = True
     if options.simulated and options.prometheus:
         raise UsageError("simulated hosts have no kernel to export, Linux hosts have", _WATCHED)
+    if options.simulated and options.machines:
+        raise UsageError("machines stand beside Linux hosts, not simulated ones", _MACHINES)
     if options.simulated:
         print(_greeting(_lab("simulated", "up", **given), options))
         return 0
-    given["prometheus"] = options.prometheus
-    missing = import_module("lab.pop").missing_requirements(options.prometheus)
+    given.update(prometheus=options.prometheus, machines=options.machines, tell=_tell)
+    missing = import_module("lab.pop").missing_requirements(
+        options.prometheus, options.machines > 0
+    )
     if missing:
         needs = f"a lab of namespaces needs {', '.join(missing)}"
         raise UsageError(f"{needs}; simulated hosts do not", f"{_UP} --simulated", REFUSED)
@@ -122,6 +137,7 @@ def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
     hosts = [host["name"] for host in state["hosts"]]
     pops = list(shared(hosts, options.pops))
     kind = "simulated" if state["kind"] == "simulated" else "Linux"
+    virtual = f"{options.machines} virtual, " if options.machines else ""
     load = "with no load" if options.no_load else "under load"
     load += ", and Prometheus" if options.prometheus else ""
     up = "are up" if len(pops) > 1 else "is up"
@@ -131,7 +147,7 @@ def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
     plan = command("rollout_pop", pop=pops[0], tuning="accept_queue")
     return "\n".join(
         [
-            f"{_span(pops)} {up}: {len(hosts)} {kind} {noun}, {_span(hosts)}, {load}",
+            f"{_span(pops)} {up}: {len(hosts)} {kind} {noun}, {_span(hosts)}, {virtual}{load}",
             "Until `edgetune lab down` takes the lab away, try:",
             f"  {which:54}  # what would help",
             f"  {plan:54}  # {dry_run}",
@@ -144,6 +160,19 @@ def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
 def _span(names: Sequence[str]) -> str:
     """One or two names, or the first and the last of several."""
     return " and ".join(names) if len(names) <= 2 else f"{names[0]} to {names[-1]}"
+
+
+def _tell(text: str) -> None:
+    print(f"lab: {text}", file=sys.stderr, flush=True)
+
+
+def _lab_image(options: argparse.Namespace) -> int:
+    """The path alone on standard output."""
+    try:
+        print(import_module("lab.machines").Image().build(_tell))
+    except OSError as error:
+        raise UsageError(str(error), "edgetune lab image", FAILED) from error
+    return 0
 
 
 def _lab_down(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 #   lab/setup.sh venv PYTHON DIRECTORY
 #   lab/setup.sh client PYTHON DIRECTORY     StackStorm's client, whose parser tests ask
 #   lab/setup.sh peers DIRECTORY     what benchmarks compare with, into that virtualenv
-#   lab/setup.sh packages        installs with YES=1 or CI set, asks otherwise
+#   lab/setup.sh packages [machines]   installs with YES=1 or CI set, asks otherwise; machines: theirs, too
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -74,8 +74,9 @@ install_packages() {
 }
 
 offer_packages() {
-  local missing answer
-  missing=$(.venv/bin/python -c "from lab.pop import missing_packages; print(*missing_packages(prometheus=True))")
+  local missing answer machines=False
+  [ "${1:-}" != machines ] || machines=True
+  missing=$(.venv/bin/python -c "from lab.pop import missing_packages; print(*missing_packages(True, $machines))")
   PATH=$PATH:/usr/sbin command -v redis-server >/dev/null || missing="$missing redis-server" # for the tests
   [ -n "$missing" ] || return 0
   echo "The lab of real Linux hosts needs these packages: $missing"
@@ -99,6 +100,6 @@ case ${1:-} in
   venv) build_venv "$2" "$3" ;;
   client) build_client "$2" "$3" ;;
   peers) install_requirements "$2" requirements-bench.txt ;;
-  packages) offer_packages ;;
-  *) echo "usage: lab/setup.sh venv PYTHON DIRECTORY | client PYTHON DIRECTORY | peers DIRECTORY | packages" >&2; exit 2 ;;
+  packages) offer_packages "${2:-}" ;;
+  *) echo "usage: lab/setup.sh venv PYTHON DIRECTORY | client PYTHON DIRECTORY | peers DIRECTORY | packages [machines]" >&2; exit 2 ;;
 esac

@@ -47,8 +47,8 @@ needs_lab = [
 class Practice:
     """A running lab and the `edgetune` command on it."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, patience: float = 400.0) -> None:
+        self.home, self.patience = home, patience
         self.config = yaml.safe_load((home / "edgetune.yaml").read_text(encoding="utf-8"))
         self.inventory = yaml.safe_load((home / "lab/inventory.yaml").read_text(encoding="utf-8"))
         pops = self.inventory["pops"].values()
@@ -80,7 +80,7 @@ class Practice:
 
     def edgetune(self, *words: str, config: Path | None = None) -> tuple[int, str, str]:
         process = self.start(*words, config=config)
-        out, err = process.communicate(timeout=400)
+        out, err = process.communicate(timeout=self.patience)
         return process.returncode, out, err
 
     def run(self, action: str, *words: str) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Practice:
         return done
 
     def wait_until_all_serve(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + max(60.0, self.patience / 10)
         while self.serving() != set(self.hosts):
             assert time.monotonic() < deadline, self.serving()
             time.sleep(0.2)
@@ -138,10 +138,19 @@ def practising(
     pops: int = 1,
     load: bool = True,
     prometheus: bool = False,
+    machines: int = 0,
 ) -> Iterator[Practice]:
     """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
-    lab.up(home, hosts=hosts, drops=drops, pops=pops, load=load, prometheus=prometheus)
-    practice = Practice(home)
+    lab.up(
+        home,
+        hosts=hosts,
+        drops=drops,
+        pops=pops,
+        load=load,
+        prometheus=prometheus,
+        machines=machines,
+    )
+    practice = Practice(home, patience=3600.0 if machines else 400.0)
     try:
         yield practice
     finally:

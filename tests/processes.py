@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-MARKS = ("lab", "processes")
+MARKS = ("lab", "machines", "processes")
 """The marks of tests that may start processes."""
 
 STARTS = frozenset(

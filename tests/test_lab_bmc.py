@@ -267,7 +267,7 @@ def test_resets_are_those_that_the_action_names(files: Certificates, personality
         else:
             allowed = action["ResetType@Redfish.AllowableValues"]
         assert ("GracefulRestart" in allowed) == (personality in ("dell", "lenovo"))
-        assert bmc.reset("Nmi").status_code == 400
+        assert bmc.reset("PowerCycle").status_code == 400
         assert bmc.reset("ForceOff").ok
         assert bmc.get("system")["PowerState"] == "Off"
         assert bmc.reset("ForceRestart").status_code in (400, 409)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -415,11 +416,15 @@ class TestLab:
             pops: int = 1,
             stays: bool = False,
             prometheus: bool = False,
+            machines: int = 0,
+            tell: Callable[[str], None] = print,
         ) -> dict[str, Any]:
+            if machines:
+                tell("e001: booting for 15 s")
             (home / "lab").mkdir(exist_ok=True)
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
             pop.calls.append(("up", hosts, pops, load, post_seconds, stays))
-            pop.scraped = prometheus
+            pop.scraped, pop.machines = prometheus, machines
             pop.state = {"kind": pop.kind, "hosts": [{"name": f"e{n:03}"} for n in range(hosts)]}
             return dict(pop.state)
 
@@ -430,8 +435,10 @@ class TestLab:
         pop.kind = "namespaces"
         pop.up, pop.down = up, down
         pop.status = lambda home: pop.state
-        pop.missing_requirements = lambda prometheus: (
-            pop.missing + ["prometheus"] * (prometheus and not pop.packaged)
+        pop.missing_requirements = lambda prometheus, machines: (
+            pop.missing
+            + ["prometheus"] * (prometheus and not pop.packaged)
+            + ["qemu-utils"] * (machines and not pop.packaged)
         )
         pop.enter_controller = lambda home: pop.calls.append(("enter",))
         monkeypatch.setitem(sys.modules, "lab.pop", pop)
@@ -520,6 +527,26 @@ class TestLab:
             "edgetune: simulated hosts have no kernel to export, Linux hosts have",
             "  next:       edgetune lab up --prometheus",
         ]
+        assert pop.calls == []
+
+    def test_machines_tell_what_their_boot_waits_for(
+        self, pop: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert exit_code("lab", "up", "--hosts", "4", "--machines", "2") == 0
+        assert pop.machines == 2
+        out, err = capsys.readouterr()
+        assert out.splitlines()[0] == (
+            "lab1 is up: 4 Linux hosts, e000 to e003, 2 virtual, under load"
+        )
+        assert err == "lab: e001: booting for 15 s\n"
+
+    def test_machines_need_their_packages_and_real_hosts_beside_them(
+        self, pop: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        pop.packaged = False
+        assert exit_code("lab", "up", "--machines", "1") == 1
+        assert "a lab of namespaces needs qemu-utils;" in capsys.readouterr().err
+        assert exit_code("lab", "up", "--simulated", "--machines", "1") == 2
         assert pop.calls == []
 
     @pytest.mark.parametrize(("reason", "status"), [("refused", 1), ("input", 2), ("failed", 3)])

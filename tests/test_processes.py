@@ -46,7 +46,7 @@ def test_each_way_to_start_a_process_fails_and_names_test_and_mark(tmp_path: Pat
     assert last.startswith(f"{len(STARTS)} failed in "), said
     for number in range(len(STARTS)):
         assert f"test_it.py::test_{number} starts a process (" in said
-    assert "mark it with one of pytest.mark.lab, pytest.mark.processes" in said
+    assert "mark it with one of pytest.mark.lab, pytest.mark.machines, pytest.mark.proc" in said
 
 
 def test_a_refusal_that_is_swallowed_fails_the_test_too(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Machine:
     def end_post(self) -> bool:
         """POST is through: what was pending is current. False for a machine that stays down."""
         if "stays_down" in self.faults:
-            self._note("Critical", "Uncorrectable memory error detected during POST.")
+            self.note("Critical", "Uncorrectable memory error detected during POST.")
             return False
         self.phase = "os"
         if "reverts" in self.faults:
@@ -139,7 +139,7 @@ class Machine:
         self._reverting = {}
         if self.pending and (self._open_jobs() or not self.personality.jobs):
             self._apply()
-        self._note("OK", "System boot completed.")
+        self.note("OK", "System boot completed.")
         return True
 
     def power(self, on: bool) -> None:
@@ -206,7 +206,7 @@ class Machine:
         if (self.phase == "off") != (effect == "on"):
             raise Refused("power_state")
         if self.phase == "post" and effect == "restart":
-            self._note("Critical", "The system was reset during POST.")
+            self.note("Critical", "The system was reset during POST.")
         if "ignores" not in self.faults:
             self._carry_out(kind, effect)
 
@@ -242,7 +242,7 @@ class Machine:
         self.applied = now(), messages or [("success", [])]
         for job in self._open_jobs():
             job.state = "Failed" if messages else "Completed"
-        self._note(*_outcome(messages))
+        self.note(*_outcome(messages))
 
     def _apply_one(self, name: str, value: Any) -> None:
         if "job_fails" in self.faults:
@@ -251,7 +251,8 @@ class Machine:
         if "forgets" not in self.faults:
             self.current[name] = value
 
-    def _note(self, severity: str, text: str) -> None:
+    def note(self, severity: str, text: str) -> None:
+        """Write into the event log."""
         self.events.append(Event(now(), severity, text))
 
 

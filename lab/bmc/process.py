@@ -14,6 +14,7 @@ of standard input, {"ok": true, ...} or {"ok": false, "error": "one line"}:
     {"do": "end_post", "host": ...}       ... and boots: {"snoop_mode": "home", "up": true}; not up
                                           is a machine that shall stay down
     {"do": "power", "host": ..., "on": false}
+    {"do": "note", "host": ..., "message": "..."}                 what a BMC sees of its host
     {"do": "fault", "host": ..., "fault": "busy", "answers": 5}   (answers: of busy only)
     {"do": "heal", "host": ..., "fault": "busy"}                  (without fault: all)
     {"do": "slow", "host": ..., "seconds": 1.5, "in_turn": false} each answer takes so long
@@ -128,6 +129,11 @@ def _power(machine: Machine, on: bool) -> Reply:
     return {}
 
 
+def _note(machine: Machine, message: str) -> Reply:
+    machine.note("Critical", message)
+    return {}
+
+
 def _fault(machine: Machine, fault: str, answers: int = 3) -> Reply:
     if fault not in FAULTS:
         raise LookupError(f"no such fault: {fault} (there are {', '.join(FAULTS)})")
@@ -172,6 +178,7 @@ _VERBS = {
     "power": _power,
     "fault": _fault,
     "heal": _heal,
+    "note": _note,
     "slow": _slow,
     "stage": _stage,
     "status": _status,

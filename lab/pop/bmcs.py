@@ -88,6 +88,10 @@ class Bmcs:
     def switch_off(self, host: str) -> None:
         self._tell("power", host, on=False)
 
+    def note(self, host: str, message: str) -> None:
+        """Write into its event log what happened to its host."""
+        self._tell("note", host, message=message)
+
     def set_fault(self, host: str, fault: str, on: bool) -> None:
         """LabError for one that there is not."""
         self._ask("fault" if on else "heal", host, fault=fault)

@@ -15,14 +15,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from lab import lifeline
+from lab import lifeline, unix
+from lab.machines import Image
 
-from . import kernel, unix
+from . import kernel
 from .drops import has_drops
 from .files import prepare_home, write_bmc_secrets
 from .layout import INPUT, MAX_HOSTS, REFUSED, LabError, Layout, addresses, sites
@@ -43,6 +44,8 @@ def up(
     pops: int = 1,
     stays: bool = False,
     prometheus: bool = False,
+    machines: int = 0,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
 
@@ -50,13 +53,18 @@ def up(
     this call early, Ctrl-C included, takes everything down again.
     `post_seconds` is the time that the firmware takes in each reboot. Not `drops`: hosts receive
     all that comes, whatever their snoop mode. `prometheus`: it scrapes the hosts, and Alertmanager
-    takes its alerts.
+    takes its alerts. The last `machines` of the hosts are virtual machines; `tell` is told what
+    that waits for.
     """
-    missing = missing_requirements(prometheus)
+    missing = missing_requirements(prometheus, machines > 0)
     if missing:
         raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}", REFUSED)
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}", INPUT)
+    if not 0 <= machines <= hosts:
+        raise LabError(f"of {hosts} hosts {machines} cannot be machines", INPUT)
+    if machines and prometheus:
+        raise LabError("machines have no exporter for Prometheus", INPUT)
     sites(addresses(hosts), pops)
     layout = Layout(home.absolute())
     options = {"home": str(layout.home), "hosts": hosts, "pops": pops, "load": load}
@@ -65,9 +73,11 @@ def up(
         nic_queue=has_nic_queue(),
         drops=drops and has_drops(),
         prometheus=prometheus,
+        machines=machines,
     )
     try:
-        return _bring_up(layout, options, stays)
+        options["image"] = str(Image().build(tell)) if machines else ""
+        return _bring_up(layout, options, stays, tell)
     except OSError as error:
         raise LabError(f"the lab did not come up: {error}") from error
 
@@ -140,7 +150,9 @@ def request(home: Path, verb: str, **arguments: Any) -> tuple[Any, list[int]]:
         raise LabError(f"the lab in {home} does not answer: {error}") from None
 
 
-def _bring_up(layout: Layout, options: dict[str, Any], stays: bool) -> dict[str, Any]:
+def _bring_up(
+    layout: Layout, options: dict[str, Any], stays: bool, tell: Callable[[str], None]
+) -> dict[str, Any]:
     with _lock(layout) as lock:
         if lock is None:
             raise LabError(f"a lab is already running in {layout.home}", REFUSED)
@@ -153,7 +165,7 @@ def _bring_up(layout: Layout, options: dict[str, Any], stays: bool) -> dict[str,
         process = _start(layout, {**options, "lock": lock}, stays)
     try:
         with process:
-            state = _wait_until_ready(process, layout)
+            state = _wait_until_ready(process, layout, tell)
         if options["prometheus"]:
             _tell_boots(layout, options["hosts"], options["pops"])
         return state
@@ -200,9 +212,13 @@ def _stop(layout: Layout) -> bool:
         time.sleep(0.02)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], layout: Layout) -> dict[str, Any]:
+def _wait_until_ready(
+    process: subprocess.Popen[bytes], layout: Layout, tell: Callable[[str], None]
+) -> dict[str, Any]:
     for line in process.stdout or ():
         message = json.loads(line)
+        if "progress" in message:
+            tell(message["progress"])
         if "ready" in message:
             state: dict[str, Any] = message["ready"]
             return state

@@ -16,13 +16,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab.machines.console import run as run_on_machine
+from lab.machines.machine import AGENT
+
 from .control import power, request, set_load, status
 from .host import DROPPED_CAPABILITIES, ENVIRONMENT, NAMESPACES
-from .layout import INPUT, REFUSED, LabError
+from .layout import INPUT, REFUSED, LabError, Layout
 from .processes import PROGRAMS
 from .requirements import SYSTEM_PATH
 
 GRACE_SECONDS = 5.0
+# On a machine, by a shell. An allocation takes most of the disk at once, and zeros take the rest.
+FILL = """fallocate --length $(($(stat -fc %a /) * $(stat -fc %S /) * 9 / 10)) /var/lab-full-1
+dd if=/dev/zero of=/var/lab-full-2 bs=1M status=none 2>/dev/null
+sync; dd if=/dev/zero of=/var/lab-full-3 bs=512 status=none 2>/dev/null; :"""
+EMPTY = "rm -f /var/lab-full-*"
+BUSY = "systemd-run --quiet --unit lab-busy /usr/local/lib/lab/keep_busy"
+IDLE = "systemctl stop lab-busy || :"
+AGENTS = r"--full '^[^ ]*python3[^ ]* (-I -S -c|.*agent\.py)'"
 
 
 def console(
@@ -34,9 +45,40 @@ def console(
     in `timeout` seconds (it is killed) and when it fails, with its last line. A command that takes
     the host down, such as `reboot`, may be ended by that before it returns: LabError too.
     """
+    if _is_machine(home, host):
+        done = _on_machine(home, host, command, stdin, timeout)
+    else:
+        done = _in_namespaces(home, host, command, stdin, timeout)
+    if done.returncode != 0:
+        raise LabError(f"{host}: {command[0]}: {_why(done, timeout)}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _is_machine(home: Path, host: str) -> bool:
+    machines = Layout(home.absolute()).machines
+    return machines.is_dir() and host in {path.name for path in machines.iterdir()}
+
+
+def _on_machine(
+    home: Path, host: str, command: Sequence[str], stdin: bytes, timeout: float
+) -> subprocess.CompletedProcess[bytes]:
+    agent = Layout(home.absolute()).machines / host / AGENT
+    try:
+        return run_on_machine(agent, command, stdin, timeout)
+    except (FileNotFoundError, ConnectionError):
+        raise LabError(f"host {host} is off", REFUSED) from None
+    except TimeoutError:
+        raise LabError(f"host {host} boots or hangs: its console does not answer") from None
+    except OSError as error:
+        raise LabError(f"{host}: {error}") from None
+
+
+def _in_namespaces(
+    home: Path, host: str, command: Sequence[str], stdin: bytes, timeout: float
+) -> subprocess.CompletedProcess[bytes]:
     namespaces = request(home, "namespaces", host=host)[1]
     try:
-        done = subprocess.run(
+        return subprocess.run(
             _enter(namespaces, timeout) + list(command),
             input=stdin,
             capture_output=True,
@@ -50,9 +92,6 @@ def console(
     finally:
         for descriptor in namespaces:
             os.close(descriptor)
-    if done.returncode != 0:
-        raise LabError(f"{host}: {command[0]}: {_why(done, timeout)}")
-    return done.stdout.decode("utf-8", "replace")
 
 
 def _enter(namespaces: Sequence[int], timeout: float) -> list[str]:
@@ -131,6 +170,8 @@ def fill_disk(home: Path, host: str, full: bool) -> None:
     As on other file systems an empty file can still be made.
     """
     request(home, "fill_disk", host=host, full=full)
+    if _is_machine(home, host):
+        console(home, host, ["sh", "-c", FILL if full else EMPTY], timeout=120)
 
 
 def keep_busy(home: Path, host: str, on: bool) -> None:
@@ -140,6 +181,8 @@ def keep_busy(home: Path, host: str, on: bool) -> None:
     It loses no request where the accept queue holds those that wait, as with accept_queue.
     """
     request(home, "keep_busy", name=host, on=on)
+    if _is_machine(home, host):
+        console(home, host, ["sh", "-c", BUSY if on else IDLE])
 
 
 def kill(home: Path, host: str, program: str) -> int:
@@ -148,8 +191,18 @@ def kill(home: Path, host: str, program: str) -> int:
 
     sshd and nginx are started again by the host's init.
     """
+    if _is_machine(home, host):
+        return _kill_on_machine(home, host, program)
     killed: int = request(home, "kill", host=host, program=program)[0]
     return killed
+
+
+def _kill_on_machine(home: Path, host: str, program: str) -> int:
+    if program not in PROGRAMS:
+        raise LabError(f"what can be killed is {', '.join(PROGRAMS)}, not {program}", INPUT)
+    which = AGENTS if program == "agent" else f"--exact {program}"
+    # pkill fails where there is none, which is no failure here.
+    return int(console(home, host, ["sh", "-c", f"pkill --signal KILL --count {which} || :"]))
 
 
 def set_monitoring(home: Path, name: str, on: bool) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,28 @@ METRICS = f"""
         devices: eth0
       - source: hosts"""
 
-# One kind of hardware, so all hosts are one stratum.
+# Hosts in namespaces are one stratum, and machines are another.
 HOST = (
-    "      {0.name}: {{address: {0.ip}, port: 22, rack: {0.rack}, hardware: lab, server: {0.name},"
+    "      {0.name}: {{address: {0.ip}, port: 22, rack: {0.rack}, hardware: {0.hardware},"
+    " server: {0.name},"
     ' bmc: {{address: "https://{0.bmc}", machine: {1}}}}}'
 )
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of a configuration, in seconds."""
+
+    ssh: int = 10
+    claim: int = 120
+    owner: int = 20
+    reset: int = 20
+    boot: int = 60
+    health: int = 30
+
+
+# A machine boots in one to three minutes, and starts the agent in some seconds.
+MACHINE_TIMES = Times(ssh=60, claim=1200, owner=240, reset=120, boot=600, health=180)
 
 CONFIGURATION = """---
 # Written by `edgetune lab up`.
@@ -58,20 +76,20 @@ campaigns: [{campaigns}]
 ssh_user: root
 ssh_key_file: {key}
 ssh_known_hosts: {known_hosts}
-ssh_timeout: 10
+ssh_timeout: {times.ssh}
 ssh_threads: 8
 bmc_ca_file: {authority}
 bmc_credentials_file: {credentials}
 bmc_timeout: 10
 records: {database}
 coordination: {database}
-claim_ttl: 120
+claim_ttl: {times.claim}
 claim_grace: 0
-owner_timeout: 20
+owner_timeout: {times.owner}
 drain_deadline: 30
-reset_after: 20
+reset_after: {times.reset}
 reboot_deadline: {reboot_deadline}
-health_deadline: 30
+health_deadline: {times.health}
 # What a baseline of seconds says of the power is told, and refuses nothing.
 detectable_effect: 0
 sample_retention: 86400
@@ -128,12 +146,14 @@ def write_known_hosts(layout: Layout, hosts: Sequence[Address], keys: Mapping[st
 
 
 def write_configuration(
-    layout: Layout, post_seconds: float = 0.0, prometheus: bool = False
+    layout: Layout, post_seconds: float = 0.0, prometheus: bool = False, machines: bool = False
 ) -> None:
     """The pack's configuration; a JSON string is a YAML string, whatever the path contains.
 
     `prometheus`: hosts tell it their boots, and alerts of those that are out are silenced.
+    `machines`: some hosts are, and take their time.
     """
+    times = MACHINE_TIMES if machines else Times()
     tunings = [CHECKOUT / "tunings", CHECKOUT / "lab" / "tunings"]
     text = CONFIGURATION.format(
         inventory=json.dumps(str(layout.inventory)),
@@ -143,7 +163,8 @@ def write_configuration(
         known_hosts=json.dumps(str(layout.known_hosts)),
         authority=json.dumps(str(layout.bmc_ca)),
         credentials=json.dumps(str(layout.bmc_credentials)),
-        reboot_deadline=60 + round(post_seconds),
+        reboot_deadline=times.boot + round(post_seconds),
+        times=times,
         reports=json.dumps(str(layout.home / "reports")),
         database=json.dumps(f"sqlite:///{layout.home / 'edgetune.sqlite'}"),
     )

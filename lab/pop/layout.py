@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,13 @@ PROMETHEUS = "127.0.0.1:9090"  # where the controller is
 ALERTMANAGER = "127.0.0.1:9093"
 EXPORT = "127.0.0.1:9464"  # of `edgetune serve --metrics 9464`
 EXPORTER_PORT = 9100  # on each host
+BACK_CONTROLLER = "10.78.0.2"  # in the second network, which only machines have
 # As Debian's node_exporter has it; the same in image/usr/local/lib/lab/run_exporter.
 TEXTFILES = "/var/lib/prometheus/node-exporter"
 MAX_HOSTS = 1000
 MAX_POPS = 9
 PERSONALITIES = ("dell", "hpe", "lenovo", "ami")  # of lab.bmc
+NAMESPACED, VIRTUAL = "lab", "qemu"  # hardware, in the inventory: what a host is made of
 
 
 _Host = TypeVar("_Host")
@@ -45,7 +48,9 @@ class LabError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """Where one host is found; the MAC stays the same over its reboots. `bmc` is an IP, too."""
+    """Where one host is found; the MAC stays the same over its reboots. `bmc` is an IP, too, and so
+    is `back`, which a machine has at its second card. `hardware` is NAMESPACED or VIRTUAL.
+    """
 
     name: str
     ip: str
@@ -53,11 +58,29 @@ class Address:
     rack: str
     bmc: str
     personality: str
+    hardware: str = NAMESPACED
+
+    @property
+    def is_machine(self) -> bool:
+        return self.hardware == VIRTUAL
+
+    @property
+    def back(self) -> str:
+        return self.ip.replace("10.77.", "10.78.", 1)
+
+    @property
+    def back_mac(self) -> str:
+        return self.mac.replace("02:77:", "02:78:", 1)
+
+    @property
+    def wire_mac(self) -> str:
+        """Of the cable's end where a machine's cards are plugged in."""
+        return self.mac.replace("02:77:", "02:79:", 1)
 
 
-def addresses(count: int) -> list[Address]:
+def addresses(count: int, machines: int = 0) -> list[Address]:
     """e000 is 10.77.1.1, e001 10.77.1.2 and so on, 250 to a /24, their BMCs 10.77.129.1 and so on;
-    racks r1 and r2 take turns, and so do the vendors of BMCs.
+    racks r1 and r2 take turns, and so do the vendors of BMCs. The last ones are the `machines`.
     """
     return [
         Address(
@@ -67,6 +90,7 @@ def addresses(count: int) -> list[Address]:
             rack=f"r{1 + index % 2}",
             bmc=f"10.77.{129 + index // 250}.{1 + index % 250}",
             personality=PERSONALITIES[index % len(PERSONALITIES)],
+            hardware=NAMESPACED if index < count - machines else VIRTUAL,
         )
         for index in range(count)
     ]
@@ -127,6 +151,11 @@ class Layout:
         return self.lab / "disks"
 
     @property
+    def machines(self) -> Path:
+        """A directory for each machine, with its disk and its keys."""
+        return self.lab / "machines"
+
+    @property
     def log(self) -> Path:
         return self.lab / "supervisor.log"
 
@@ -171,6 +200,7 @@ class Layout:
         """Remove what says that a lab is there, and the keys to it."""
         for path in (self.state, self.socket, *self.secrets):
             path.unlink(missing_ok=True)
+        shutil.rmtree(self.machines, ignore_errors=True)
 
     @property
     def inventory(self) -> Path:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import network, unix
+from lab import unix
+
+from . import network
 from .layout import INPUT, LOAD_BALANCER, LabError, Layout, Site
 
 CONFIGURATION = Path(__file__).with_name("haproxy.cfg")

@@ -57,6 +57,17 @@ def connect(port: str, namespace: int, mac: str, up: bool = True) -> None:
     )
 
 
+def plug_in(namespace: int, several: str, one: str) -> None:
+    """Two taps at the cable of `namespace`: what QEMU plugs its cards into, the first with
+    several queues.
+    """
+    switch = [f"link add {BRIDGE} type bridge", f"link set {BRIDGE} up"]
+    taps = [f"tuntap add dev {several} mode tap multi_queue", f"tuntap add dev {one} mode tap"]
+    ends = [f"link set {end} master {BRIDGE} up" for end in ("eth0", several, one)]
+    with inside(namespace):
+        _ip([*switch, *taps, *ends])
+
+
 def set_link(port: str, up: bool) -> None:
     """Plug the cable of a port of the bridge in, or cut it: the other end loses its carrier."""
     _ip([f"link set {port} {'up' if up else 'down'}"])

@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from . import disk, files, host, image, network, processes, readiness, services
 from .bmcs import Bmcs
 from .drops import Drops
 from .layout import (
+    BACK_CONTROLLER,
     BMC,
     CLIENT,
     CONTROLLER,
@@ -28,6 +31,7 @@ from .layout import (
     sites,
 )
 from .load_balancer import Balancer
+from .machines import Machines
 from .monitoring import Monitoring
 
 # busybox init takes SIGUSR2 for "power off", SIGTERM for "reboot"; process 1 of a PID namespace
@@ -37,6 +41,7 @@ POWER_SIGNALS = {
     "cut": signal.SIGKILL,
     "restart": signal.SIGTERM,
     "reset": signal.SIGKILL,
+    "nmi": signal.SIGKILL,
 }
 # What a reset that a BMC was asked for does to the host; any other one is a "reset".
 RESETS = {
@@ -45,7 +50,14 @@ RESETS = {
     "ForceOff": "cut",
     "GracefulShutdown": "off",
     "GracefulRestart": "restart",
+    "Nmi": "nmi",
 }
+# What a BMC writes into its log about a host that is a machine.
+NOTES = {
+    "panic": "The operating system stopped: kernel panic.",
+    "watchdog": "The watchdog timer expired, and reset the system.",
+}
+HEAR_SECONDS = 0.5
 
 FAULTS = ("cut", "slow", "full", "busy")
 
@@ -86,10 +98,13 @@ class PoP:
         post_seconds: float,
         drops: bool,
         prometheus: bool = False,
+        machines: int = 0,
+        image: str = "",
     ) -> None:
         self.layout = layout
-        self.sites = sites(addresses(hosts), pops)
-        self.hosts = {item.name: Host(item) for item in addresses(hosts)}
+        self.sites = sites(addresses(hosts, machines), pops)
+        self.hosts = {item.name: Host(item) for item in addresses(hosts, machines)}
+        self.machines = Machines(layout, Path(image))
         self.post_seconds = post_seconds
         self.prometheus = prometheus
         self.load = False
@@ -98,14 +113,16 @@ class PoP:
         self.cut: set[str] = set()
         self.slow: set[str] = set()
         self.full: set[str] = set()
-        self.busy: dict[str, subprocess.Popen[bytes]] = {}
+        self.busy: dict[str, subprocess.Popen[bytes] | None] = {}  # a machine has it in itself
         self.drops = Drops(layout.disks, drops)
         self.balancer: Balancer | None = None
         self.client: subprocess.Popen[bytes] | None = None
         self.monitoring: Monitoring | None = None
 
-    def bring_up(self, nic_queue: bool) -> None:
-        """All of it, until it answers; LabError or OSError says what did not work."""
+    def bring_up(self, nic_queue: bool, tell: Callable[[str], None]) -> None:
+        """All of it, until it answers; LabError or OSError says what did not work. `tell` is told
+        what takes long.
+        """
         self._make_disks(nic_queue)
         network.make_bridge()
         self._join_others()
@@ -113,7 +130,7 @@ class PoP:
         for item in self.hosts.values():
             self._boot(item)
         with network.inside(self.namespaces["controller"]):
-            readiness.wait_for_ssh(self.addresses)
+            readiness.wait_for_ssh(self.addresses, tell)
         self.balancer = Balancer(self.namespaces["balancer"], self.sites, self.layout)
         if self.prometheus:
             controller = self.namespaces["controller"]
@@ -141,6 +158,7 @@ class PoP:
                     "address": item.address.ip,
                     "state": "on" if item.pid else "off" if item.boot_at is None else "rebooting",
                     "boots": item.boots,
+                    "hardware": item.address.hardware,
                     "bmc": self.bmcs.describe(item.address),
                 }
                 for item in self.hosts.values()
@@ -178,8 +196,17 @@ class PoP:
         elif action == "on":
             item.returns = item.leaving
         else:
-            item.leaving, item.returns = True, action in ("restart", "reset")
+            item.leaving, item.returns = True, action in ("restart", "reset", "nmi")
+            self._press(item, action)
+
+    def _press(self, item: Host, action: str) -> None:
+        if not item.address.is_machine:
             os.kill(item.pid, POWER_SIGNALS[action])
+            return
+        try:
+            self.machines.power(item.address.name, action)
+        except OSError:  # QEMU ended just now, or heeds its monitor no more
+            os.kill(item.pid, signal.SIGKILL)
 
     def _power_without_system(self, item: Host, action: str) -> None:
         if action in ("off", "cut"):
@@ -194,6 +221,8 @@ class PoP:
 
     def enter(self, name: str) -> list[int]:
         """Descriptors of a running host's namespaces, in the order of host.NAMESPACES."""
+        if self._host(name).address.is_machine:
+            raise LabError(f"host {name} is a machine, and has no namespaces of its own", INPUT)
         try:
             return host.open_namespaces(self._running(name))
         except FileNotFoundError:  # it has just ended
@@ -231,7 +260,10 @@ class PoP:
             self._put_queues(port)
 
     def fill_disk(self, host: str, full: bool) -> None:
-        """See `faults.fill_disk`."""
+        """See `faults.fill_disk`, which fills that of a machine itself."""
+        if self._host(host).address.is_machine:
+            _note(self.full, host, full)
+            return
         own = self.layout.disks / self._host(host).address.name / "own"
         if full:
             disk.fill(own)
@@ -240,13 +272,14 @@ class PoP:
         _note(self.full, host, full)
 
     def keep_busy(self, name: str, on: bool) -> None:
-        """See `faults.keep_busy`."""
+        """See `faults.keep_busy`, which starts it on a machine itself."""
         pid = self._running(name)
         if on and name not in self.busy:
-            self.busy[name] = host.keep_busy(pid)
-        elif not on and name in self.busy:
+            virtual = self._host(name).address.is_machine
+            self.busy[name] = None if virtual else host.keep_busy(pid)
+        elif not on and (process := self.busy.pop(name, None)):
             with suppress(ProcessLookupError):
-                os.killpg(self.busy.pop(name).pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
 
     def kill(self, host: str, program: str) -> int:
         """See `faults.kill`."""
@@ -260,8 +293,7 @@ class PoP:
         """A process of the supervisor ended: a host that asked for a reboot boots again."""
         for item in self.hosts.values():
             if item.pid == pid:
-                rebooted = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGHUP
-                if rebooted or item.returns:
+                if self._rebooted(item, status) or item.returns:
                     self._begin_post(item)
                 else:
                     self.bmcs.switch_off(item.address.name)
@@ -279,9 +311,22 @@ class PoP:
             if item.boot_at is not None and item.boot_at <= now:
                 self._end_post(item)
         self._obey_bmcs()
+        self._note_happened()
         waiting = [item.boot_at for item in self.hosts.values() if item.boot_at is not None]
-        due = [self.drops.show_due(), *(max(0.0, moment - now) for moment in waiting)]
+        hear = HEAR_SECONDS if self.machines.any_on else None
+        due = [hear, self.drops.show_due(), *(max(0.0, moment - now) for moment in waiting)]
         return min((seconds for seconds in due if seconds is not None), default=None)
+
+    def _rebooted(self, item: Host, status: int) -> bool:
+        """Whether a host that ended has asked to be booted again."""
+        if item.address.is_machine:
+            self._note_happened()
+            return self.machines.ended(item.address.name)
+        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGHUP
+
+    def _note_happened(self) -> None:
+        for name, what in self.machines.happened():
+            self.bmcs.note(name, NOTES[what])
 
     def _obey_bmcs(self) -> None:
         while resets := self.bmcs.take_resets():
@@ -300,6 +345,10 @@ class PoP:
     def _boot(self, item: Host) -> None:
         name = item.address.name
         item.boots += 1
+        if item.address.is_machine:
+            self._wire(name, item.address.wire_mac)
+            item.pid = self.machines.boot(item.address, self.namespaces[name])
+            return
         self._wire(name, item.address.mac)
         self.drops.begin(name)
         console = self.layout.console(name)
@@ -314,7 +363,7 @@ class PoP:
         """A slow cable lets no burst through that a card could miss."""
         if port in self.slow:
             self._slow_down(port)
-        elif port in self.hosts:
+        elif port in self.hosts and not self.hosts[port].address.is_machine:
             self.drops.put_queue(port, self.bmcs.snoop_mode(port))
 
     def _slow_down(self, port: str) -> None:
@@ -328,11 +377,18 @@ class PoP:
         host.make_key(self.layout.key, "edgetune-lab")
         public_key = self.layout.key.with_suffix(".pub").read_text()
         image.build(disks / "image", public_key, nic_queue, exporter=self.prometheus)
-        keys = {item.name: host.prepare_disk(disks / item.name, item) for item in self.addresses}
+        keys = {item.name: self._make_disk(item) for item in self.addresses}
         files.write_known_hosts(self.layout, self.addresses, keys)
         files.write_inventory(self.layout, self.sites, self.prometheus)
         files.write_campaign(self.layout, len(self.sites))
-        files.write_configuration(self.layout, self.post_seconds, self.prometheus)
+        machines = any(item.is_machine for item in self.addresses)
+        files.write_configuration(self.layout, self.post_seconds, self.prometheus, machines)
+
+    def _make_disk(self, address: Address) -> str:
+        """Its public host key comes back."""
+        if address.is_machine:
+            return self.machines.make(address)
+        return host.prepare_disk(self.layout.disks / address.name, address)
 
     def _join_others(self) -> None:
         macs = {ip: f"02:77:00:01:00:{number:02x}" for ip, number in OTHERS.values()}
@@ -341,6 +397,8 @@ class PoP:
         for port, (ip, _) in OTHERS.items():
             self._wire(port, macs[ip])
             shared = [item.bmc for item in self.addresses] if port == "bmc" else []
+            if port == "controller" and self.machines.any_made:
+                shared = [BACK_CONTROLLER]
             network.set_addresses(self.namespaces[port], [ip, *shared])
             network.know_neighbours(self.namespaces[port], known)
 

@@ -6,23 +6,35 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .layout import Address, LabError
 from .load_balancer import Balancer
 
 SECONDS = 60.0
+# Of virtual machines: some times what they take on two idle cores.
+MACHINE_SECONDS = 600.0
+TELL_SECONDS = 15.0
 
 
-def wait_for_ssh(hosts: Sequence[Address]) -> None:
-    """Until each host shows its SSH banner; call it in the controller's namespace."""
-    end = time.monotonic() + SECONDS
-    for host in hosts:
-        while not _shows_banner(host.ip):
-            if time.monotonic() > end:
-                raise LabError(f"host {host.name} did not answer SSH in {SECONDS:.0f} s")
-            time.sleep(0.02)
+def wait_for_ssh(hosts: Sequence[Address], tell: Callable[[str], None]) -> None:
+    """Until each host shows its SSH banner; call it in the controller's namespace.
+
+    `tell` is told now and then which machines still boot.
+    """
+    began = time.monotonic()
+    told = began + TELL_SECONDS
+    waiting = list(hosts)
+    while waiting := [host for host in waiting if not _shows_banner(host.ip)]:
+        passed = time.monotonic() - began
+        seconds = MACHINE_SECONDS if waiting[0].is_machine else SECONDS
+        if passed > seconds:
+            raise LabError(f"host {waiting[0].name} did not answer SSH in {seconds:.0f} s")
+        if time.monotonic() > told:
+            told += TELL_SECONDS
+            tell(f"{', '.join(host.name for host in waiting)}: booting for {passed:.0f} s")
+        time.sleep(0.02)
 
 
 def _shows_banner(address: str) -> bool:

@@ -32,13 +32,22 @@ MONITORING = {
     "prometheus-node-exporter": "prometheus-node-exporter",
     "prometheus-alertmanager": "prometheus-alertmanager",
 }
+# Of a lab with machines alone.
+MACHINES = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
+    "sfdisk": "fdisk",
+}
+TUN = Path("/dev/net/tun")
 NGINX_ECHO = Path("/usr/lib/nginx/modules/ngx_http_echo_module.so")
 PROBE = ("unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--time", "--fork", "true")
 
 
-def missing_packages(prometheus: bool = False) -> list[str]:
-    """Debian packages to install before a lab can run, one with `prometheus` or without; sorted."""
-    needed = {**PACKAGES, **(MONITORING if prometheus else {})}
+def missing_packages(prometheus: bool = False, machines: bool = False) -> list[str]:
+    """Debian packages to install before a lab can run, with these or without; sorted."""
+    needed = {**PACKAGES, **(MONITORING if prometheus else {}), **(MACHINES if machines else {})}
     found = {command: shutil.which(command, path=SYSTEM_PATH) for command in needed}
     packages = {needed[command] for command, path in found.items() if path is None}
     if not NGINX_ECHO.exists():
@@ -46,16 +55,19 @@ def missing_packages(prometheus: bool = False) -> list[str]:
     return sorted(packages)
 
 
-def missing_requirements(prometheus: bool = False) -> list[str]:
+def missing_requirements(prometheus: bool = False, machines: bool = False) -> list[str]:
     """Reasons and Debian packages that keep the namespaced lab from running here; [] is good.
 
-    `prometheus`: those for a lab with Prometheus.
+    `prometheus`, `machines`: those for a lab with them.
     """
     if not sys.platform.startswith("linux"):
         return ["Linux"]
+    packages = missing_packages(prometheus, machines)
     if os.geteuid() != 0:
-        return ["root", *missing_packages(prometheus)]
-    return missing_packages(prometheus) or _missing_rights()
+        return ["root", *packages]
+    if machines and not TUN.exists():
+        return [*packages, str(TUN)]
+    return packages or _missing_rights()
 
 
 def has_nic_queue() -> bool:

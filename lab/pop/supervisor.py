@@ -2,7 +2,8 @@
 """Process 1 of the lab's own PID namespace: when it ends, the kernel ends everything else.
 
 Started by `control.up`, never by hand. It reports on standard output, one JSON object per line:
-{"pid": its PID outside}, then {"ready": state} or {"error": "one line"}.
+{"pid": its PID outside}, {"progress": "one line"} as often as there is some, then {"ready": state}
+or {"error": "one line"}.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import files, kernel, network, sysview, unix
+from lab import unix
+
+from . import files, kernel, network, sysview
 from .layout import FAILED, INPUT, LabError, Layout
 from .pop import PoP
 
@@ -28,7 +31,7 @@ VERBS = {
     *("set_link", "slow_link", "set_monitoring", "balancer_fault", "balancer_state", "bmc_fault"),
 }
 # Of the options, those that the PoP is made of, in its order.
-PARTS = ("hosts", "pops", "post_seconds", "drops", "prometheus")
+PARTS = ("hosts", "pops", "post_seconds", "drops", "prometheus", "machines", "image")
 
 
 def main() -> None:
@@ -71,7 +74,7 @@ class Supervisor:
         _copy_settings(options["machine"], layout)
         wanted = (options[name] for name in PARTS)
         self.pop = PoP(layout, *wanted)
-        self.pop.bring_up(options["nic_queue"])
+        self.pop.bring_up(options["nic_queue"], lambda text: _report({"progress": text}))
         self.pop.set_load(options["load"])
         self.listener = unix.listen(layout.socket)
         files.write_state(layout, self.state())

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host of the lab that is a virtual machine: its boot, its hardware, its power.
+
+`make test-machines` runs these. Each boot takes half a minute on two idle cores, and the tests come
+one after the other on one machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune import AGENT_PROTOCOL
+from edgetune.hosts.agent import bundle
+from edgetune.hosts.conversation import BOOTSTRAP
+from edgetune.hosts.fleet import packed
+from lab import pop
+from lab.bmc.machine import serial_of, uuid_of
+from tests.agent_root import setting
+from tests.lab_host_bmc import Bmc
+from tests.test_lab_pop import entering, inside, ssh
+
+MISSING = pop.missing_requirements(machines=True)
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.skipif(bool(MISSING), reason=f"machines need {', '.join(MISSING)}"),
+]
+HOST = "e000"
+# Some times what a boot takes on two idle cores.
+BOOT_SECONDS = 600.0
+SOMAXCONN = "/proc/sys/net/core/somaxconn"
+# The node of a virtio card is that of the device of PCI which it is part of.
+CARDS = """
+for card in /sys/class/net/en*; do
+    device=$(readlink -f $card/device)
+    node=$(cat $device/numa_node $device/../numa_node | head -n 1)
+    echo $(basename $(readlink $device/driver)) $node
+done 2>/dev/null
+"""
+HEAD = {"epoch": 1, "rollout": "r1", "tuning": "t", "digest": "sha256:1"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("lab")
+    pop.up(home, hosts=1, machines=1, load=False, tell=lambda text: print(text, file=sys.stderr))
+    try:
+        wait_for_running(home)
+        yield home
+    finally:
+        pop.down(home)
+
+
+@pytest.fixture(scope="module")
+def bmc(home: Path) -> Iterator[Bmc]:
+    with ThreadPoolExecutor(1, initializer=pop.enter_controller, initargs=[home]) as thread:
+
+        def ask(function: Callable[..., Any], *words: Any, **more: Any) -> Any:
+            return thread.submit(function, *words, **more).result(60)
+
+        yield Bmc(home, HOST, ask)
+
+
+def on(home: Path, *command: str, stdin: bytes = b"") -> str:
+    return pop.console(home, HOST, command, stdin, timeout=120).strip()
+
+
+def state_of(home: Path) -> str:
+    """As systemd sees the boot, "" while there is nobody to ask."""
+    try:
+        return on(home, "sh", "-c", "systemctl is-system-running || :")
+    except pop.LabError:
+        return ""
+
+
+def wait_for_running(home: Path, boots: int = 1) -> None:
+    def is_running() -> bool:
+        return pop.boots(home)[HOST] == boots and state_of(home) in ("running", "degraded")
+
+    wait_until(is_running, f"boot {boots}")
+    assert state_of(home) == "running", on(home, "systemctl", "--failed", "--no-legend")
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + BOOT_SECONDS
+    while not holds():
+        assert time.monotonic() < end, f"{what}: not in {BOOT_SECONDS:.0f} s"
+        time.sleep(1)
+
+
+def power_state(home: Path) -> str:
+    found = pop.status(home)
+    assert found is not None
+    return str(found["hosts"][0]["state"])
+
+
+def events(bmc: Bmc) -> list[str]:
+    """The messages of the BMC's event log."""
+    log = bmc("GET", bmc.system["LogServices"]["@odata.id"])["Members"][0]["@odata.id"]
+    entries = bmc("GET", bmc("GET", log)["Entries"]["@odata.id"])["Members"]
+    return [entry["Message"] for entry in entries]
+
+
+def ask(home: Path, verb: str, **fields: Any) -> dict[str, Any]:
+    """The agent's result, over SSH as the controller has it."""
+    request = json.dumps({"protocol": AGENT_PROTOCOL, "verb": verb, **fields}).encode()
+    done = subprocess.run(
+        entering(home, *ssh(home, HOST, BOOTSTRAP, patience=60)),
+        input=packed(bundle.make()) + request,
+        capture_output=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    reply: dict[str, Any] = json.loads(done.stdout)
+    assert reply["ok"], reply
+    result: dict[str, Any] = reply["result"]
+    return result
+
+
+def test_it_boots_debian_by_its_own_boot_loader(home: Path) -> None:
+    line = on(home, "cat", "/proc/cmdline")
+    assert line.startswith("BOOT_IMAGE=/boot/vmlinuz-")
+    assert "root=UUID=" in line
+    assert on(home, "cat", "/proc/1/comm") == "systemd"
+    # Of grubenv a one-shot entry has to be cleared by GRUB itself.
+    on(home, "grub-editenv", "/boot/grub/grubenv", "set", "edgetune_tried=1")
+    assert "edgetune_tried=1" in on(home, "grub-editenv", "/boot/grub/grubenv", "list")
+    assert on(home, "findmnt", "-no", "FSTYPE", "--target", "/boot") == "ext4"
+
+
+def test_ssh_shows_the_key_of_known_hosts(home: Path) -> None:
+    strictly = ("-o", "StrictHostKeyChecking=yes")
+    command, *words = ssh(home, HOST, "hostname", patience=60)
+    assert inside(home, command, *strictly, *words).stdout.strip() == HOST
+    known = home / "lab/known_hosts"
+    right = known.read_text()
+    try:
+        known.write_text(right[:-8] + right[-8:].swapcase())
+        done = inside(home, command, *strictly, *words)
+        assert done.returncode == 255 and "verification failed" in done.stderr
+    finally:
+        known.write_text(right)
+
+
+def test_it_has_an_identity_nodes_and_cards(home: Path) -> None:
+    dmi = "/sys/class/dmi/id"
+    assert on(home, "cat", f"{dmi}/product_uuid").lower() == uuid_of(HOST)
+    assert on(home, "cat", f"{dmi}/product_serial") == serial_of(HOST)
+    assert on(home, "cat", "/sys/devices/system/node/online") == "0-1"
+    assert sorted(on(home, "sh", "-c", CARDS).splitlines()) == ["e1000e 1", "virtio_net 0"]
+    front = on(home, "sh", "-c", "ip -o route get 10.77.0.2 | sed 's/.* dev \\([^ ]*\\).*/\\1/'")
+    assert "Combined:\t4" in on(home, "ethtool", "-l", front)
+    nics = ask(home, "facts")["nics"]
+    assert len(nics) == 2 and nics[front]["channels"]["max"]["combined"] == 4
+
+
+def test_a_setting_is_planned_applied_confirmed_verified_and_restored(home: Path) -> None:
+    own = [setting("sysctl", {"key": "net.core.somaxconn"}, "4096")]
+    (row,) = ask(home, "plan", tuning="t", digest="sha256:1", settings=own)["settings"]
+    assert (row["status"], row["runtime"]) == ("change", "8"), row
+    seen = {row["id"]: {key: row[key] for key in ("runtime", "persistent")}}
+    within = {"confirm_within": 600, "grace_boots": 1}
+    assert ask(home, "apply", settings=own, expect=seen, **HEAD, **within)["state"] == "provisional"
+    try:
+        assert ask(home, "confirm", epoch=1, tuning="t", settings=own)["confirmed"]
+        assert all(row["ok"] for row in ask(home, "verify", tuning="t", settings=own)["settings"])
+        assert on(home, "cat", SOMAXCONN) == "4096"
+    finally:
+        ask(home, "restore", epoch=1, tuning="t")
+    assert on(home, "cat", SOMAXCONN) == "8"
+
+
+def test_a_disk_that_is_full_takes_no_byte_until_it_is_healed(home: Path) -> None:
+    pop.fill_disk(home, HOST, True)
+    with pytest.raises(pop.LabError, match="No space left"):
+        on(home, "sh", "-c", "echo tried >/etc/tried && sync /etc/tried")
+    pop.heal(home)
+    on(home, "sh", "-c", "echo tried >/etc/tried && sync /etc/tried && rm /etc/tried")
+
+
+@pytest.mark.parametrize("program", ["sshd", "nginx"])
+def test_what_is_killed_is_started_again(home: Path, program: str) -> None:
+    assert pop.kill(home, HOST, program) >= 1
+    wait_until(lambda: on(home, "sh", "-c", f"pgrep --exact {program} || :") != "", program)
+    assert pop.kill(home, HOST, "agent") == 0
+
+
+def test_its_bmc_resets_it_and_switches_it_off_and_on(home: Path, bmc: Bmc) -> None:
+    boots = pop.boots(home)[HOST]
+    on(home, "sh", "-c", "echo kept >/var/lib/kept && sync /var/lib/kept")
+    bmc.reset("ForceRestart")
+    wait_for_running(home, boots + 1)
+    bmc.reset("ForceOff")
+    wait_until(lambda: power_state(home) == "off", "off")
+    with pytest.raises(pop.LabError, match="is off"):
+        on(home, "true")
+    bmc.reset("On")
+    wait_for_running(home, boots + 2)
+    assert on(home, "cat", "/var/lib/kept") == "kept"
+
+
+def test_a_graceful_restart_shuts_systemd_down(home: Path, bmc: Bmc) -> None:
+    boots = pop.boots(home)[HOST]
+    unit = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
+    unit += "ExecStop=/bin/sh -c 'echo ended >/var/lib/ended'\n"
+    on(home, "sh", "-c", "cat >/run/systemd/system/tried.service", stdin=unit.encode())
+    on(home, "systemctl", "start", "tried")
+    bmc.reset("GracefulRestart")
+    wait_for_running(home, boots + 1)
+    assert on(home, "cat", "/var/lib/ended") == "ended"
+
+
+def test_an_nmi_panics_it_and_it_comes_back(home: Path, bmc: Bmc) -> None:
+    boots = pop.boots(home)[HOST]
+    bmc.reset("Nmi")
+    wait_for_running(home, boots + 1)
+    assert "The operating system stopped: kernel panic." in events(bmc)
+    console = (home / "lab/console/e000.log").read_text(errors="replace")
+    assert "Kernel panic - not syncing: NMI" in console
+
+
+def test_the_watchdog_resets_one_that_hangs(home: Path, bmc: Bmc) -> None:
+    boots = pop.boots(home)[HOST]
+    # Once opened it waits for its keeper, and the kernel says that it was left alone.
+    on(home, "sh", "-c", "exec 3>/dev/watchdog; echo begun >&3")
+    wait_for_running(home, boots + 1)
+    assert "The watchdog timer expired, and reset the system." in events(bmc)
+
+
+def test_the_lab_leaves_nothing(home: Path) -> None:
+    """The last one, since it takes the lab down."""
+    machines = str(home / "lab/machines")
+    assert machines in "".join(directories_of_processes())
+    assert pop.down(home)
+    assert machines not in "".join(directories_of_processes())
+    assert not (home / "lab/machines").exists()
+
+
+def directories_of_processes() -> Iterator[str]:
+    """Where each process of this machine is: QEMU runs in the directory of its machine."""
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            yield str(path.readlink())
+        except OSError:
+            continue
