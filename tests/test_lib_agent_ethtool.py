@@ -100,17 +100,18 @@ def test_whoever_gets_the_lock_asks_anew(host: NicHost, card: Card) -> None:
 def test_what_is_proven_is_asked_anew(
     host: NicHost, card: Card, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = card.change
+    show = card.show
 
-    def forget_soon(option: str, words: list[str]) -> str:
-        """A card that takes its channels back once they were read."""
-        told = change(option, words)
-        if option == "-G":
+    def forget_soon(option: str, *words: str) -> str:
+        """A card that takes its channels back once they were read after the change."""
+        told = show(option, *words)
+        if option == "-l" and card.changes:
             card.channels["combined"] = 4
         return told
 
-    monkeypatch.setattr(card, "change", forget_soon)
-    error = host.fail("apply", **host.change(*EVERY_PART[:2]))
+    wanted = host.change(EVERY_PART[0])
+    monkeypatch.setattr(card, "show", forget_soon)
+    error = host.fail("apply", **wanted)
     assert error["message"].startswith("nic.channels:eth0: differs now: is {'combined': 4}")
 
 

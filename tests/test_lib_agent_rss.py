@@ -189,6 +189,18 @@ def test_fields_that_a_driver_refuses_are_undone(
     assert state_of(own) == had
 
 
+def test_fields_that_were_none_are_left_to_the_driver(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.mlx5()
+    own.rss.fields = {**own.rss.fields, "udp4": ""}
+    own.install(host, monkeypatch)
+    host.apply(channels(combined=2))
+    own.rss.fields = {**own.rss.fields, "udp4": "sd"}
+    host.restore()
+    assert own.changes == ["-L combined 2", "-L combined 6"]
+
+
 def test_a_key_that_the_driver_keeps_is_undone(
     host: NicHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,7 +203,8 @@ class NicRss(NicParts):
         if words:
             change(self.host, self.change, interface_of(target), *words)
         for flow in FLOWS:
-            if flow in wanted and now.get(flow) != wanted[flow]:
+            # Before a card had RSS it may have hashed none, for which ethtool has no word.
+            if wanted.get(flow) and now.get(flow) != wanted[flow]:
                 change_flow(self.host, interface_of(target), flow, str(wanted[flow]))
 
 
