@@ -434,7 +434,7 @@ def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
     host.boot()
     assert len([line for line in host.commands if line.startswith("systemd-run")]) == 2
     assert confirm(host, thp("never"))["confirmed"]
-    assert host.commands[-1] == "systemctl stop edgetune-revert-t.timer"
+    assert host.commands[-1] == "systemctl --no-block stop edgetune-revert-t.timer"
     # What systemd does not know is not named again: it would complain of that in its journal.
     done = len(host.commands)
     host.restore()

@@ -19,7 +19,8 @@ def arm_timer(host: Host, journal: Journal) -> None:
     """Let a tuning be taken back at its deadline, whatever happens to us."""
     command = agent_command(host.path("/").rstrip("/"), "revert", journal.tuning)
     if host.init == "systemd":
-        disarm_timer(host, journal)
+        # Its name has to be free, so the stop is waited for.
+        _forget_units(host, journal, "stop")
         when = [f"--on-active={journal.confirm_within:g}s", "--timer-property=AccuracySec=1s"]
         # The timer waits for sysinit.target, which at a boot may wait for us.
         unit = ["--no-block", f"--unit={_timer_unit(journal)}"]
@@ -30,13 +31,19 @@ def arm_timer(host: Host, journal: Journal) -> None:
 
 def disarm_timer(host: Host, journal: Journal) -> None:
     """Forget the timer; one that fires all the same finds nothing to do."""
-    if host.init == "systemd" and journal.confirm_within and host.program("systemctl"):
-        for suffix, verb in ((".service", "reset-failed"), (".timer", "stop")):
-            unit = _timer_unit(journal) + suffix
-            # systemd complains in its journal of a unit that it does not know.
-            known = host.attempt("systemctl", "show", "-p", "LoadState", unit)[1]
-            if known.strip() == "LoadState=loaded":
-                host.attempt("systemctl", verb, unit)
+    # After a reload of systemd a stop that is waited for leaves complaints about a missing file.
+    _forget_units(host, journal, "--no-block", "stop")
+
+
+def _forget_units(host: Host, journal: Journal, *stop: str) -> None:
+    if host.init != "systemd" or not journal.confirm_within or not host.program("systemctl"):
+        return
+    for suffix, words in ((".service", ("reset-failed",)), (".timer", stop)):
+        unit = _timer_unit(journal) + suffix
+        # systemd complains in its journal of a unit that it does not know, too.
+        known = host.attempt("systemctl", "show", "-p", "LoadState", unit)[1]
+        if known.strip() == "LoadState=loaded":
+            host.attempt("systemctl", *words, unit)
 
 
 def time_left(host: Host, journal: Optional[Journal]) -> Optional[float]:
