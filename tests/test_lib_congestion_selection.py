@@ -169,9 +169,27 @@ def test_a_round_that_is_told_twice_or_late_changes_nothing() -> None:
     slow = {**others(4), **SLOW}
     found = after([slow] * 3)
     text = found.text()
-    for number in (FIRST + 2, FIRST + 1, FIRST - 50):
+    for number in (FIRST + 2, FIRST + 1, FIRST + 3 - WINDOW):
         again = advance(found, rows(number, others(9, 1.0)), FEW, NOBODY)
         assert again is found and again.text() == text
+
+
+def test_a_clock_that_was_ahead_is_told() -> None:
+    """Else no round would count until that time came."""
+    found = after([others(4)], first=FIRST + 1000)
+    text = found.text()
+    with pytest.raises(RefusedError, match=r"lab1: .* ends 1000 rounds after .* a clock was ahead"):
+        advance(found, rows(FIRST, others(4)), FEW, NOBODY)
+    assert found.text() == text
+
+
+def test_another_window_begins_anew_and_lets_go_of_nobody() -> None:
+    slow = {**others(4), **SLOW}
+    found = after([slow] * 3)
+    other = replace(FEW, window=8)
+    found = advance(found, rows(FIRST + 3, slow), other, NOBODY)
+    assert found.history.window == 8 and is_chosen(found)
+    assert {*found.history.counts(np.arange(5))[0]} == {1}
 
 
 def test_half_a_round_is_refused_and_nothing_is_forgotten() -> None:

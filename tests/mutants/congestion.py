@@ -22,6 +22,12 @@ CONGESTION = (
             "if rows.round < self.newest:",
         ),
         (
+            "no round counts until a wrong clock's time comes",
+            "selection.py",
+            "if history.newest - rows.round >= history.window:",
+            "if False:",
+        ),
+        (
             "a round that is missing is a change",
             "history.py",
             "self._slow[row] = self._slow[before]",

@@ -19,6 +19,7 @@ from edgetune.congestion.initial_window import initial_window
 from edgetune.congestion.rows import PrefixRows
 from edgetune.documents.congestion import METRICS, Chosen, Thresholds, read_chosen
 from edgetune.documents.reading import check_is, encoded, read_document
+from edgetune.errors import RefusedError
 from edgetune.vocabulary.prefixes import LENGTHS, number_of, number_of_bytes, text_of
 
 Array = Any
@@ -104,11 +105,18 @@ def advance(
 ) -> Selection:
     """The selection after one more round; the same one for a round that is not later.
 
-    The history of ``before`` goes on in the new one. RefusedError when the round is not whole;
-    then nothing is changed.
+    The history of ``before`` goes on in the new one, unless it has another window. RefusedError
+    when the round is not whole, or a window older than what is known; then nothing is changed.
     """
-    counted = rows.only(_count(rows, thresholds, excluded))
     history = before.history
+    if history.window != thresholds.window:
+        history = History(thresholds.window)
+    if history.newest - rows.round >= history.window:
+        raise RefusedError(
+            f"{before.pop}: what is stored ends {history.newest - rows.round} rounds after round "
+            f"{rows.round}, so a clock was ahead; remove it to begin anew"
+        )
+    counted = rows.only(_count(rows, thresholds, excluded))
     if not history.add(counted, thresholds):
         return before
     followed = _followed(before.chosen, counted, thresholds)
@@ -123,6 +131,7 @@ def advance(
     ]
     return replace(
         before,
+        history=history,
         chosen=(*kept, *new),
         new=tuple(own.prefix for own in new),
         gone=tuple(own.prefix for own, stay in zip(followed, stays) if not stay),
