@@ -9,12 +9,13 @@ import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from lab.machines import console, image
-from lab.machines.machine import Card, Machine, qemu
+from lab.machines.machine import Card, Machine, Running, qemu
 from lab.machines.monitor import Monitor
 from lab.pop.files import write_configuration, write_inventory
 from lab.pop.layout import LabError, Layout, addresses, sites
@@ -25,11 +26,17 @@ GREETING = (
     b'{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package":'
     b' "Debian 1:7.2+dfsg-7+deb12u18+b3"}, "capabilities": ["oob"]}}\r\n'
 )
-DONE = b'{"return": {}}\r\n'
 SHUTDOWN = (
     b'{"timestamp": {"seconds": 1795646022, "microseconds": 265515}, "event": "SHUTDOWN",'
     b' "data": {"guest": false, "reason": "host-qmp-system-reset"}}\r\n'
 )
+
+
+def done(number: int) -> bytes:
+    return b'{"return": {}, "id": %d}\r\n' % number
+
+
+DONE = done(1)
 
 
 @pytest.fixture
@@ -43,20 +50,28 @@ def test_an_event_before_an_answer_is_kept_and_not_taken_for_it(
     ends: tuple[Monitor, socket.socket],
 ) -> None:
     monitor, qemu = ends
-    qemu.sendall(GREETING + DONE)
-    monitor.greet()
-    qemu.sendall(SHUTDOWN + DONE)
+    qemu.sendall(GREETING + DONE + SHUTDOWN + done(2))
     assert monitor.execute("system_reset") == {}
     (event,) = monitor.take_events()
     assert event["data"]["reason"] == "host-qmp-system-reset"
     assert monitor.take_events() == []
 
 
-def test_what_qemu_told_is_read_after_its_end_too(ends: tuple[Monitor, socket.socket]) -> None:
+def test_an_answer_to_another_question_is_none(
+    ends: tuple[Monitor, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.machines.monitor.ANSWER_SECONDS", 0.05)
     monitor, qemu = ends
     qemu.sendall(GREETING + DONE)
-    monitor.greet()
-    qemu.sendall(SHUTDOWN)
+    with pytest.raises(OSError, match="did not answer system_reset"):
+        monitor.execute("system_reset")
+
+
+def test_what_qemu_told_is_read_after_its_end_too(ends: tuple[Monitor, socket.socket]) -> None:
+    monitor, qemu = ends
+    qemu.sendall(GREETING + DONE + SHUTDOWN)
+    asked = qemu.recv(4096)  # an end that had not read it would take what it told along
+    assert json.loads(asked)["execute"] == "qmp_capabilities"
     qemu.close()
     assert [event["event"] for event in monitor.take_events()] == ["SHUTDOWN"]
     with pytest.raises(OSError):
@@ -65,10 +80,41 @@ def test_what_qemu_told_is_read_after_its_end_too(ends: tuple[Monitor, socket.so
 
 def test_a_refusal_is_an_error_with_its_reason(ends: tuple[Monitor, socket.socket]) -> None:
     monitor, qemu = ends
-    refusal = {"error": {"class": "CommandNotFound", "desc": "The command x has not been found"}}
+    refusal = {
+        "id": 2,
+        "error": {"class": "CommandNotFound", "desc": "The command x has not been found"},
+    }
     qemu.sendall(GREETING + DONE + json.dumps(refusal).encode() + b"\r\n")
     with pytest.raises(OSError, match="QEMU refuses x: The command x has not been found"):
         monitor.execute("x")
+
+
+@pytest.mark.parametrize(
+    ("data", "returns"),
+    [
+        ('{"guest": true, "reason": "guest-reset"}', True),
+        ('{"guest": false, "reason": "host-qmp-system-reset"}', True),
+        ('{"guest": true, "reason": "guest-shutdown"}', False),
+        ('{"guest": false, "reason": "host-qmp-quit"}', False),
+    ],
+)
+def test_why_qemu_ended_says_whether_the_machine_boots_again(
+    ends: tuple[Monitor, socket.socket], data: str, returns: bool
+) -> None:
+    monitor, qemu = ends
+    running = Running(SimpleNamespace(pid=7), monitor)
+    qemu.sendall(GREETING + DONE + b'{"event": "SHUTDOWN", "data": %s}\r\n' % data.encode())
+    assert running.happened() == []
+    assert running.rebooted is returns
+
+
+def test_a_panic_and_a_watchdog_are_told_once_each(ends: tuple[Monitor, socket.socket]) -> None:
+    monitor, qemu = ends
+    running = Running(SimpleNamespace(pid=7), monitor)
+    qemu.sendall(b'{"event": "GUEST_PANICKED", "data": {"action": "run"}}\r\n')
+    assert running.happened() == ["panic"]
+    qemu.sendall(b'{"event": "WATCHDOG", "data": {"action": "reset"}}\r\n{"event": "RTC_')
+    assert (running.happened(), running.happened()) == (["watchdog"], [])
 
 
 class Guest:

@@ -16,7 +16,6 @@ from .monitor import Monitor
 CPUS = 2  # one for each NUMA node; with four, a boot takes twice as long
 QUEUES = 4
 MEMORY_MIB = 1280
-END_SECONDS = 10.0
 # Emulation takes all the CPU time that there is; what stands around the machine comes first.
 GIVE_WAY = ("nice", "-n", "5")
 # Names within the machine's directory, where QEMU runs: an address of a socket has 108 bytes.
@@ -71,7 +70,10 @@ class Machine:
                 archive.addfile(entry, io.BytesIO(text.encode()))
 
     def start(self, log: Path) -> Running:
-        """Switch it on, in the present network namespace, where the taps of its cards are."""
+        """Switch it on, in the present network namespace, where the taps of its cards are.
+
+        Does not wait. `log` gets what QEMU complains of.
+        """
         (self.directory / AGENT).unlink(missing_ok=True)
         own, of_qemu = socket.socketpair()
         with own, of_qemu, log.open("ab") as told:
@@ -83,15 +85,7 @@ class Machine:
                 stderr=told,
                 pass_fds=[of_qemu.fileno()],
             )
-            monitor = Monitor(own.dup())
-        try:
-            monitor.greet()
-        except OSError:
-            monitor.close()
-            process.kill()
-            process.wait(END_SECONDS)
-            raise OSError(f"QEMU did not start: see {log}") from None
-        return Running(process, monitor)
+            return Running(process, Monitor(own.dup()))
 
 
 class Running:
@@ -128,6 +122,10 @@ class Running:
             elif kind == "SHUTDOWN":
                 self.rebooted = data.get("reason") in ("guest-reset", "host-qmp-system-reset")
         return noted
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
 
     def forget(self) -> None:
         """Its process has ended, and somebody else has waited for it."""

@@ -15,24 +15,27 @@ ANSWER_SECONDS = 20.0
 
 
 class Monitor:
-    """Talks over one end of a socket pair; QEMU has the other. OSError once that has ended."""
+    """Talks over one end of a socket pair; QEMU has the other. It may have yet to begin."""
 
     def __init__(self, own: socket.socket) -> None:
         self._socket = own
         self._unread = b""
         self._events: list[dict[str, Any]] = []
-        self._greeted = False
+        self._asked = 0
+        # QEMU tells no event before its client has said which protocol it speaks.
+        self._send("qmp_capabilities", {})
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """Its return value; OSError with QEMU's reason when it refuses."""
-        self.greet()
-        return self._ask(command, arguments)
-
-    def greet(self) -> None:
-        """QEMU tells no event before its client has said which protocol it speaks."""
-        if not self._greeted:
-            self._greeted = True
-            self._ask("qmp_capabilities", {})
+        """Its return value; OSError with QEMU's reason when it refuses, or when it has ended."""
+        self._send(command, arguments)
+        end = time.monotonic() + ANSWER_SECONDS
+        while (answer := self._sort_out()) is None:
+            left = end - time.monotonic()
+            if left <= 0 or not self._read(left):
+                raise OSError(f"QEMU did not answer {command}")
+        if "error" in answer:
+            raise OSError(f"QEMU refuses {command}: {answer['error']['desc']}")
+        return answer["return"]
 
     def take_events(self) -> list[dict[str, Any]]:
         """What happened since the last call, oldest first; also when QEMU has ended since."""
@@ -45,28 +48,22 @@ class Monitor:
     def close(self) -> None:
         self._socket.close()
 
-    def _ask(self, command: str, arguments: dict[str, Any]) -> Any:
-        request = {"execute": command, **({"arguments": arguments} if arguments else {})}
+    def _send(self, command: str, arguments: dict[str, Any]) -> None:
+        self._asked += 1
+        request = {"execute": command, "arguments": arguments, "id": self._asked}
         self._socket.sendall(json.dumps(request).encode() + b"\n")
-        end = time.monotonic() + ANSWER_SECONDS
-        while (answer := self._sort_out()) is None:
-            left = end - time.monotonic()
-            if left <= 0 or not self._read(left):
-                raise OSError(f"QEMU did not answer {command}")
-        if "error" in answer:
-            raise OSError(f"QEMU refuses {command}: {answer['error']['desc']}")
-        return answer["return"]
 
     def _sort_out(self) -> dict[str, Any] | None:
-        """Put events aside; the first answer among the lines that are whole, or None."""
+        """Put events aside; the answer to what was asked last among the lines that are whole."""
+        answer = None
         while b"\n" in self._unread:
             line, _, self._unread = self._unread.partition(b"\n")
             message: dict[str, Any] = json.loads(line)
             if "event" in message:
                 self._events.append(message)
-            elif "QMP" not in message:
-                return message
-        return None
+            elif message.get("id") == self._asked:
+                answer = message
+        return answer
 
     def _read(self, seconds: float) -> bool:
         """Whether something came in time."""

@@ -26,10 +26,13 @@ from .processes import PROGRAMS
 from .requirements import SYSTEM_PATH
 
 GRACE_SECONDS = 5.0
-# On a machine, by a shell. An allocation takes most of the disk at once, and zeros take the rest.
-FILL = """fallocate --length $(($(stat -fc %a /) * $(stat -fc %S /) * 9 / 10)) /var/lab-full-1
-dd if=/dev/zero of=/var/lab-full-2 bs=1M status=none 2>/dev/null
-sync; dd if=/dev/zero of=/var/lab-full-3 bs=512 status=none 2>/dev/null; :"""
+# On a machine, by a shell. An allocation takes all but 16 MiB at once, and zeros take the rest.
+FILL = """free=$(($(stat -fc %f /) * $(stat -fc %S /) - (16 << 20)))
+[ $free -le 0 ] || fallocate --length $free /var/lab-full-1
+for size in 256k 512; do
+    dd if=/dev/zero of=/var/lab-full-$size bs=$size status=none 2>/dev/null
+    sync --file-system /var
+done; :"""
 EMPTY = "rm -f /var/lab-full-*"
 BUSY = "systemd-run --quiet --unit lab-busy /usr/local/lib/lab/keep_busy"
 IDLE = "systemctl stop lab-busy || :"

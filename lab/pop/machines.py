@@ -13,7 +13,7 @@ from lab.bmc.machine import serial_of, uuid_of
 from lab.machines.machine import Card, Machine, Running
 
 from . import host, network
-from .layout import CONTROLLER, Address, Layout
+from .layout import CONTROLLER, Address, LabError, Layout
 
 FRONT, BACK = "tap0", "tap1"
 CARD = """[Match]
@@ -68,9 +68,14 @@ class Machines:
         """Switch it on in that namespace, which has the cable; the PID of its QEMU comes back."""
         network.plug_in(namespace, FRONT, BACK)
         with network.inside(namespace):
-            running = self._machine(address).start(self._layout.console(f"{address.name}-qemu"))
+            running = self._machine(address).start(self._log(address.name))
         self._running[address.name] = running
         return running.pid
+
+    def expect_on(self, name: str) -> None:
+        """LabError where its QEMU has ended, before anybody waited for that."""
+        if self._running[name].has_ended:
+            raise LabError(f"{name} went off while it booted: see {self._log(name)}")
 
     def power(self, name: str, action: str) -> None:
         """See `Running.power`."""
@@ -93,6 +98,9 @@ class Machines:
         running = self._running.pop(name)
         running.forget()
         return running.rebooted
+
+    def _log(self, name: str) -> Path:
+        return self._layout.console(f"{name}-qemu")
 
     def _machine(self, address: Address) -> Machine:
         return Machine(

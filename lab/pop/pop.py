@@ -130,7 +130,7 @@ class PoP:
         for item in self.hosts.values():
             self._boot(item)
         with network.inside(self.namespaces["controller"]):
-            readiness.wait_for_ssh(self.addresses, tell)
+            readiness.wait_for_ssh(self.addresses, self.machines, tell)
         self.balancer = Balancer(self.namespaces["balancer"], self.sites, self.layout)
         if self.prometheus:
             controller = self.namespaces["controller"]
@@ -195,14 +195,16 @@ class PoP:
             self._power_without_system(item, action)
         elif action == "on":
             item.returns = item.leaving
+        elif item.address.is_machine:
+            self._press(item, action)
         else:
             item.leaving, item.returns = True, action in ("restart", "reset", "nmi")
-            self._press(item, action)
+            os.kill(item.pid, POWER_SIGNALS[action])
 
     def _press(self, item: Host, action: str) -> None:
-        if not item.address.is_machine:
-            os.kill(item.pid, POWER_SIGNALS[action])
-            return
+        """A button of a machine; whether an NMI takes it down is its own business."""
+        if action != "nmi":
+            item.leaving, item.returns = True, action in ("restart", "reset")
         try:
             self.machines.power(item.address.name, action)
         except OSError:  # QEMU ended just now, or heeds its monitor no more

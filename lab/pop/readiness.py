@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .layout import Address, LabError
 from .load_balancer import Balancer
+from .machines import Machines
 
 SECONDS = 60.0
 # Of virtual machines: some times what they take on two idle cores.
@@ -18,15 +19,18 @@ MACHINE_SECONDS = 600.0
 TELL_SECONDS = 15.0
 
 
-def wait_for_ssh(hosts: Sequence[Address], tell: Callable[[str], None]) -> None:
+def wait_for_ssh(hosts: Sequence[Address], machines: Machines, tell: Callable[[str], None]) -> None:
     """Until each host shows its SSH banner; call it in the controller's namespace.
 
-    `tell` is told now and then which machines still boot.
+    `tell` is told now and then which machines still boot. LabError when one of them goes off.
     """
     began = time.monotonic()
     told = began + TELL_SECONDS
     waiting = list(hosts)
     while waiting := [host for host in waiting if not _shows_banner(host.ip)]:
+        for host in waiting:
+            if host.is_machine:
+                machines.expect_on(host.name)
         passed = time.monotonic() - began
         seconds = MACHINE_SECONDS if waiting[0].is_machine else SECONDS
         if passed > seconds:

@@ -180,10 +180,12 @@ def test_a_setting_is_planned_applied_confirmed_verified_and_restored(home: Path
 
 
 def test_a_disk_that_is_full_takes_no_byte_until_it_is_healed(home: Path) -> None:
-    pop.fill_disk(home, HOST, True)
-    with pytest.raises(pop.LabError, match="No space left"):
-        on(home, "sh", "-c", "echo tried >/etc/tried && sync /etc/tried")
-    pop.heal(home)
+    try:
+        pop.fill_disk(home, HOST, True)
+        with pytest.raises(pop.LabError, match="No space left"):
+            on(home, "sh", "-c", "echo tried >/etc/tried && sync /etc/tried")
+    finally:
+        pop.heal(home)
     on(home, "sh", "-c", "echo tried >/etc/tried && sync /etc/tried && rm /etc/tried")
 
 

@@ -28,6 +28,7 @@ from tests.mutants.alerting import ALERTING
 from tests.mutants.judge import JUDGE
 from tests.mutants.kernels import KERNELS
 from tests.mutants.metrics import METRICS
+from tests.mutants.lab import LAB
 from tests.mutants.mutation import Mutation
 from tests.mutants.options import OPTIONS
 from tests.mutants.rollout import ROLLOUT
@@ -42,6 +43,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "alerting": ALERTING,
     "metrics": METRICS,
     "options": OPTIONS,
+    "lab": LAB,
 }
 SECONDS = 900.0  # a mutant that makes its tests hang is killed by that, too
 PASSED, FAILED = 0, 1  # of pytest
