@@ -102,7 +102,7 @@ def test_killed_at_any_point_of_an_apply_it_can_be_taken_back(host: AgentRoot) -
         assert reply["ok"], (step, reply)
         assert host.tree() == before and host.leftovers() <= {"epoch"}, step
         if not died:
-            assert step > 40
+            assert step > 30
             return
     raise AssertionError("it never came to an end")
 
