@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from edgetune import PACK
 from edgetune.connections import Database
 from edgetune.documents.batch import Batch, HostStep, batch_key
 from edgetune.documents.head import FORWARD, Quarantine, head_key
@@ -25,6 +26,7 @@ from edgetune.export.values import Values
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import Pause, save_pause
+from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.release_record import release_record
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.builders import ROOT
@@ -164,6 +166,16 @@ def test_a_look_that_nobody_takes_was_due(tmp_path: Path) -> None:
     assert 'edgetune_last_look_timestamp_seconds{pop="lab1"}' not in told
 
 
+def test_a_decision_that_nobody_acts_on_was_due_when_it_was_made(tmp_path: Path) -> None:
+    world = Soaking(tmp_path)
+    world.soak(test=3.0, began=700)
+    compare_groups(world.context, world.rollout)
+    told = series(world.context)
+    taken = told['edgetune_last_look_timestamp_seconds{pop="lab1"}']
+    assert told['edgetune_look_due_timestamp_seconds{pop="lab1"}'] == taken
+    assert time.time() - taken < 90
+
+
 def test_a_pop_that_was_never_sampled_has_no_time_of_a_sample(told: Series) -> None:
     assert 'edgetune_last_sample_timestamp_seconds{pop="lab1"}' in told
     assert 'edgetune_last_sample_timestamp_seconds{pop="ams1"}' not in told
@@ -178,6 +190,14 @@ class TestOwner:
         seen = told['edgetune_owner_last_seen_timestamp_seconds{pop="lab1"}']
         assert time.time() - seen < 60
         assert told[self.WITHOUT] == 0
+
+    def test_an_owner_that_made_no_step_since_is_told_so(self, tmp_path: Path) -> None:
+        world = World(tmp_path)
+        claim = as_owner(world.context, world.rollout).lease.claim
+        world.context.claims.renew("lab1", claim, world.context.config.claim_ttl - 300)
+        told = series(world.context)
+        seen = told['edgetune_owner_last_seen_timestamp_seconds{pop="lab1"}']
+        assert 300 <= time.time() - seen < 400
 
     def test_a_claim_that_ran_out_has_no_owner(self, tmp_path: Path) -> None:
         world = World(tmp_path)
@@ -281,6 +301,19 @@ class TestWhatCannotBeRead:
         assert [own for own in told if own.startswith(name)] == [f'{name}{{pop="lab1"}}']
         assert 'edgetune_rollout_created_timestamp_seconds{pop="ams1"}' in told
 
+    def test_a_store_that_goes_away_is_no_record_that_cannot_be_read(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        listed = world.context.store.list
+
+        def away(prefix: str) -> Mapping[str, str]:
+            if prefix.startswith(f"{PACK}.batch."):
+                raise StoreError("is away")
+            return listed(prefix)
+
+        world.context.store.list = away  # type: ignore[method-assign]
+        with pytest.raises(StoreError):
+            read_state(world.context)
+
     def test_a_store_that_is_away_is_no_empty_fleet(self, tmp_path: Path) -> None:
         world = World(tmp_path)
 
@@ -325,6 +358,30 @@ def test_a_rollout_under_way_and_one_that_left_hosts_in_quarantine_add_up(
     assert told['edgetune_hosts_out_since_timestamp_seconds{pop="ams1"}'] == 50
     assert told['edgetune_sample_interval_seconds{pop="ams1"}'] == 10
     assert told['edgetune_hosts_failed{pop="ams1",step="applying"}'] == 1
+
+
+def test_a_host_stands_where_the_last_batch_left_it_that_began(tmp_path: Path) -> None:
+    world = fleet(tmp_path)
+    number, rollout = len(world.plan.every_batch), f"ams1-{STAMP}"
+    put(world, "ams1", "changing", "rolling_back", first_restore=number, restore_batches=1)
+    host = next(iter(world.plan.batches[2].hosts))
+    planned = Batch(rollout, number, "restore", "", {host: HostStep()})
+    world.context.store.put(batch_key(rollout, number), planned.document())
+    told = series(world.context)
+    assert told['edgetune_hosts_at_step{pop="ams1",step="drained"}'] == 1
+    since = told['edgetune_hosts_out_since_timestamp_seconds{pop="ams1"}']
+    assert time.time() - since == pytest.approx(100, abs=60)
+
+
+def test_how_long_a_host_was_out_is_not_known_of_an_earlier_version(tmp_path: Path) -> None:
+    world = fleet(tmp_path)
+    host = next(iter(world.plan.batches[0].hosts))
+    old = HostStep("done", time.time(), lb_before="ready")
+    batch = Batch(f"ams1-{STAMP}", 0, "change", "test", {host: old}, checked=True)
+    world.context.store.put(batch_key(batch.rollout, 0), batch.document())
+    told = series(world.context)
+    assert [name for name in told if name.startswith("edgetune_host_out_seconds")] == []
+    assert [name for name in told if name.startswith("edgetune_host_boot_seconds")] == []
 
 
 @given(st.text(max_size=30), st.floats(allow_nan=False))

@@ -25,12 +25,14 @@ from pathlib import Path
 from bench._mutation import MutationError, copy_checkout
 from tests.mutants.agent import AGENT
 from tests.mutants.alerting import ALERTING
+from tests.mutants.export import EXPORT
 from tests.mutants.judge import JUDGE
 from tests.mutants.kernels import KERNELS
-from tests.mutants.metrics import METRICS
 from tests.mutants.lab import LAB
+from tests.mutants.metrics import METRICS
 from tests.mutants.mutation import Mutation
 from tests.mutants.options import OPTIONS
+from tests.mutants.prometheus import PROMETHEUS
 from tests.mutants.rollout import ROLLOUT
 from tests.mutants.traffic import TRAFFIC
 
@@ -42,6 +44,8 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "kernels": KERNELS,
     "alerting": ALERTING,
     "metrics": METRICS,
+    "prometheus": PROMETHEUS,
+    "export": EXPORT,
     "options": OPTIONS,
     "lab": LAB,
 }

@@ -177,7 +177,7 @@ AGENT = (
         (
             "connections that are lost later are no matter",
             "verbs/verify.py",
-            "running and not lost and all(",
+            "running and not self.lost and all(",
             "running and all(",
         ),
         (
@@ -227,8 +227,8 @@ AGENT = (
         (
             "units are stopped that systemd does not know",
             "revert_timer.py",
-            '            if known.strip() == "LoadState=loaded":\n',
-            "            if True:\n",
+            'if known.strip() == "LoadState=loaded":',
+            "if True:",
         ),
     ),
     *mutations_of(
