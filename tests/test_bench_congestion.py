@@ -7,25 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from bench import _congestion_rounds, congestion
-from bench._congestion_simulated import simulate
+from bench.congestion import __main__ as program
+from bench.congestion import rounds
+from bench.congestion.simulated import simulate
 
 
 def test_each_round_has_so_many_prefixes_of_which_few_are_new() -> None:
-    told = [*_congestion_rounds.rounds(1000, 3, 1)]
+    told = [*rounds.rounds(1000, 3, 1)]
     assert [len(own) for own in told] == [1000] * 3
     assert len({*told[0].prefixes} - {*told[1].prefixes}) == 10
 
 
 def test_a_part_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        congestion.main(["nothing"])
+        program.main(["nothing"])
     assert "nothing is none of selection" in capsys.readouterr().err
 
 
 @pytest.mark.processes
 def test_the_selection_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert congestion.main(["selection", "--quick", "--json", str(tmp_path / "f")]) == 0
+    assert program.main(["selection", "--quick", "--json", str(tmp_path / "f")]) == 0
     assert "| edgetune |" in capsys.readouterr().out
 
 

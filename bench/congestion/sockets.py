@@ -8,14 +8,18 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from socket import AF_INET, SOCK_STREAM, socket
+from statistics import median
+from typing import Any
 
 from bench._table import BenchError
 from edgetune.hosts.agent import bundle
 from lab.pop import network
+
+READINGS = 5
 
 _OF_A_PROCESS = 5_000
 """Connections, both ends of each: more descriptors are seldom allowed."""
@@ -88,6 +92,24 @@ def _connect(stack: ExitStack, first: int, number: int) -> None:
         left = len(_SENT)
         while left:
             left -= len(client.recv(left))
+
+
+def read(number: int) -> dict[str, Any]:
+    """Medians of what it takes with so many connections."""
+    found: dict[str, Any] = {"connections": number}
+    with connections(number):
+        for most in (500, 5000):
+            readings = [by_agent(most, seed) for seed in range(READINGS)]
+            found[f"agent, at most {most}"] = _medians(readings)
+        found["ss, all"] = _medians([by_ss() for _ in range(READINGS)])
+    return found
+
+
+def _medians(readings: Sequence[Reading]) -> dict[str, float]:
+    return {
+        "cpu_ms": median(own.cpu_ms for own in readings),
+        "told": median(own.told for own in readings),
+    }
 
 
 def by_agent(most: int, seed: int) -> Reading:

@@ -19,23 +19,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
-from statistics import median
 from typing import Any, Callable, TypeVar
 
-from bench import (
-    _congestion_path,
-    _congestion_query,
-    _congestion_rounds,
-    _congestion_simulated,
-    _congestion_sockets,
-)
 from bench._table import BenchError, carry_out, options, print_left_out, print_table
+from bench.congestion import path, query, rounds, simulated, sockets
 
 Found = TypeVar("Found")
 
 PARTS = ("selection", "query", "sockets", "path", "verdicts")
 _ROUNDS = 72
-_READINGS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parts: Sequence[str], quick: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"left_out": {}}
+    found: dict[str, Any] = {"benchmark": "congestion", "left_out": {}}
     for part in parts:
         try:
             found[part] = _PARTS[part](quick)
@@ -72,49 +64,31 @@ def _alone(work: Callable[..., Found], *given: object) -> Found:
 
 def _selection(quick: bool) -> dict[str, Any]:
     prefixes = 5_000 if quick else 200_000
-    own = _alone(_congestion_rounds.choose, prefixes, _ROUNDS, 1)
+    own = _alone(rounds.choose, prefixes, _ROUNDS, 1)
     found = {"prefixes": prefixes, "rounds": _ROUNDS, "edgetune": asdict(own)}
     if find_spec("pandas") is not None:
-        peer = _alone(_congestion_rounds.choose_by_pandas, prefixes, _ROUNDS, 1)
+        peer = _alone(rounds.choose_by_pandas, prefixes, _ROUNDS, 1)
         found["pandas"] = asdict(peer)
     return found
 
 
 def _query(quick: bool) -> dict[str, Any]:
-    return asdict(_alone(_congestion_query.query, 300_000 if quick else 20_000_000))
+    return asdict(_alone(query.query, 300_000 if quick else 20_000_000))
 
 
 def _sockets(quick: bool) -> dict[str, Any]:
-    return _alone(_read_sockets, 2_000 if quick else 50_000)
-
-
-def _read_sockets(number: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"connections": number}
-    with _congestion_sockets.connections(number):
-        for most in (500, 5000):
-            found[f"agent, at most {most}"] = _medians(
-                [_congestion_sockets.by_agent(most, seed) for seed in range(_READINGS)]
-            )
-        found["ss, all"] = _medians([_congestion_sockets.by_ss() for _ in range(_READINGS)])
-    return found
+    return _alone(sockets.read, 2_000 if quick else 50_000)
 
 
 def _path(quick: bool) -> dict[str, Any]:
-    return asdict(_alone(_congestion_path.goodput, *((1, 2.0) if quick else (5, 10.0))))
-
-
-def _medians(readings: Sequence[_congestion_sockets.Reading]) -> dict[str, float]:
-    return {
-        "cpu_ms": median(own.cpu_ms for own in readings),
-        "told": median(own.told for own in readings),
-    }
+    return asdict(_alone(path.goodput, *((1, 2.0) if quick else (5, 10.0))))
 
 
 def _verdicts(quick: bool) -> list[dict[str, Any]]:
     runs = 20 if quick else 1000
     # A share that is to be small needs many.
     every = [(1.0, runs), (1.3, runs // 5), (0.8, runs // 5)]
-    return [asdict(_congestion_simulated.simulate(many, ratio)) for ratio, many in every]
+    return [asdict(simulated.simulate(many, ratio)) for ratio, many in every]
 
 
 _PARTS: Mapping[str, Callable[[bool], Any]] = {
@@ -171,7 +145,7 @@ def _show_query(found: Mapping[str, Any]) -> None:
 
 def _show_sockets(found: Mapping[str, Any]) -> None:
     readings = {name: own for name, own in found.items() if name != "connections"}
-    print(f"{found['connections']} connections; medians of {_READINGS}")
+    print(f"{found['connections']} connections; medians of {sockets.READINGS}")
     print_table(
         ["", "CPU ms", "connections told"],
         [[name, f"{own['cpu_ms']:.0f}", f"{own['told']:.0f}"] for name, own in readings.items()],
