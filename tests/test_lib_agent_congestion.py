@@ -495,6 +495,22 @@ def test_an_older_number_and_an_older_epoch_are_refused(edge: AgentRoot) -> None
     assert len(ours()) == 2
 
 
+def test_what_a_person_flushed_meanwhile_is_flushed_again(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, flushed = Host(str(host.path)), []
+    told = congestion.Configuration("lab1", 1, "bbr", 600, [Wanted(V4_CLIENTS, 0)], "")
+    deadline = congestion.Deadline(own.boot_id, time.monotonic() + 600)
+    Congestion(own)._save(congestion.Standing(told, deadline))
+    monkeypatch.setattr(congestion, "table_text", lambda _: "")
+    monkeypatch.setattr(congestion, "set_routes", lambda *_: None)
+    monkeypatch.setattr(congestion, "flush_routes", flushed.append)
+    assert Congestion(own).keep() > 0 and not flushed
+    remove = (host.path / CONGESTION[1:]).unlink
+    monkeypatch.setattr(congestion, "set_routes", lambda *_: remove())
+    assert Congestion(own).keep() == 0 and len(flushed) == 1
+
+
 def test_only_one_process_keeps_the_routes(host: NearRoot) -> None:
     own = Congestion(Host(str(host.path)))
     assert not own.is_kept
