@@ -43,6 +43,40 @@ GOOD = Whole(
 )
 
 
+@dataclass(frozen=True)
+class Plain:
+    name: str = ""
+    many: int = 0
+    seconds: float = 0.0
+    ratio: Number = 0.0
+    done: bool = False
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("name", 7, "must be text, not a number"),
+        ("name", None, "must be text, not nothing"),
+        ("many", "7", "must be a whole number, not text"),
+        ("many", 7.0, "must be a whole number, not a number"),
+        ("many", True, "must be a whole number, not true or false"),
+        ("many", 10**16, "must be a whole number, not a number"),
+        ("seconds", "1", "must be a finite number, not text"),
+        ("seconds", math.nan, "must be a finite number, not a number"),
+        ("seconds", math.inf, "must be a finite number, not a number"),
+        ("ratio", math.nan, "must be a number, not a number"),
+        ("done", 1, "must be true or false, not a number"),
+        ("done", [], "must be true or false, not a list"),
+    ],
+)
+def test_a_plain_field_of_another_type_is_named(name: str, value: object, says: str) -> None:
+    assert decoded("k", Plain, {"ratio": math.inf, "seconds": 1}) == Plain(
+        seconds=1, ratio=math.inf
+    )
+    with pytest.raises(DamagedError, match=f"k is damaged: {name}: {says}"):
+        decoded("k", Plain, {name: value})
+
+
 def test_a_document_comes_back_as_it_was() -> None:
     found = stored(GOOD)
     assert found == GOOD

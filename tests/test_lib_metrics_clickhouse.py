@@ -395,6 +395,10 @@ LIES: dict[str, tuple[Callable[[str], str], str]] = {
         _altered(lambda answer: answer["meta"][0].update(name="x")),
         "its answer has other columns than were asked for: ['x'",
     ),
+    "columns in another order": (
+        _altered(lambda answer: answer["meta"].append(answer["meta"].pop(0))),
+        "its answer has other columns than were asked for: [",
+    ),
     "fewer rows": (
         _altered(lambda answer: answer["data"].pop() and None),
         "rows came, and it counted",

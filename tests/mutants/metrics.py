@@ -34,24 +34,6 @@ METRICS = (
             "            with suppress():\n",
         ),
         (
-            "a metric is made of itself",
-            "catalogue.py",
-            "            if name in self._begun:\n",
-            "            if False:\n",
-        ),
-        (
-            "weights need not add up",
-            "definition.py",
-            "if abs(sum(weights.values()) - 1) > _ROUNDING:",
-            "if False:",
-        ),
-        (
-            "a composite adds what is better lower and what is better higher",
-            "definition.py",
-            "        if others[name].better != better:\n",
-            "        if False:\n",
-        ),
-        (
             "a bound that the histogram has not is taken",
             "definition.py",
             "    if limit not in bounds:\n",
@@ -68,6 +50,28 @@ METRICS = (
             "definition.py",
             "        if name not in SOURCES:\n            raise",
             "        if name not in SOURCES:\n            continue\n            raise",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/metrics",
+        ["lib_judge_composite"],
+        (
+            "a metric is made of itself",
+            "catalogue.py",
+            "            if name in self._begun:\n",
+            "            if False:\n",
+        ),
+        (
+            "weights need not add up",
+            "definition.py",
+            "if abs(sum(weights.values()) - 1) > _ROUNDING:",
+            "if False:",
+        ),
+        (
+            "a composite adds what is better lower and what is better higher",
+            "definition.py",
+            "        if others[name].better != better:\n",
+            "        if False:\n",
         ),
     ),
     *mutations_of(
