@@ -98,7 +98,7 @@ class Image:
 
     def _install_boot_loader(self, root: Path, disk: Path) -> None:
         console = disk.with_name("console")
-        line = "root=/dev/vda1 rw console=ttyS0 panic=-1 init=/usr/local/lib/lab/"
+        line = "root=/dev/vda1 rw console=ttyS0 panic=-1 no_timer_check init=/usr/local/lib/lab/"
         self._run(
             *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot"),
             *("-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024"),
