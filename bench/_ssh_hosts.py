@@ -66,6 +66,8 @@ _FACTS = {
     "nics": {f"eth{i}": _NIC for i in range(2)},
     "thp": {"enabled": "madvise", "defrag": "madvise"},
     "init": "systemd",
+    "boot": {"loader": "grub", "default": "gnulinux-advanced>gnulinux-6.1.0-28-amd64"},
+    "watchdog": {"device": "", "armed": False},
     "kexec_loaded": False,
     "unwritable": [],
     "agent_state": {"epoch": 3, "ready": True, "tunings": {}},

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import boot_hook, unattended
+from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
 from edgetune.hosts.agent.kinds.route_text import Route
@@ -185,7 +185,7 @@ def any_host(path: Path, build: Build) -> Iterator[AnyHost]:
         patch.setattr(Host, "write_attribute", poke_and_tell)
         patch.setattr(Host, "detach", lambda *_: None)
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr(boot_hook, "own_source", lambda: b"# the agent\n")
+        patch.setattr("edgetune.hosts.agent.bundle.own_source", lambda: b"# the agent\n")
         patch.setattr(unattended, "LATE_WAIT", 0.0)
         patch.setattr(memory_watermarks, "PAUSE", 0)
         patch.setattr(nic_irq_affinity, "PATIENCE", 0)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent import boot_hook
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.unattended import revert
 from tests import boot_loaders
@@ -261,7 +260,7 @@ def doubles_of(host: KernelHost) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         instead(patch, host)
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr(boot_hook, "own_source", lambda: b"# the agent\n")
+        patch.setattr("edgetune.hosts.agent.bundle.own_source", lambda: b"# the agent\n")
         yield
 
 

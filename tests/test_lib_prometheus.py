@@ -641,7 +641,10 @@ def known(folder: Path, pops: Mapping[str, Pop]) -> tuple[dict[str, float], dict
     inventory = SimpleNamespace(pop_names=lambda: [*pops], pop=pops.__getitem__)
     stored = SqliteSamples(connections.Database(f"sqlite:///{folder}/state.sqlite"), 100.0)
     samples = PopSamples(stored, lambda: inventory, lambda name: source())  # type: ignore[arg-type, return-value]
-    return samples.newest_known([*pops])
+    # What was scraped when this file was read is news until its last test.
+    clock = SimpleNamespace(time=lambda: NOW + 1)
+    with mock.patch("edgetune.metrics.sources.prometheus.time", clock):
+        return samples.newest_known([*pops])
 
 
 def test_a_server_that_hangs_keeps_no_pop_of_another_one_waiting(

@@ -92,7 +92,7 @@ reboot_deadline: {reboot_deadline}
 health_deadline: {times.health}
 # What a baseline of seconds says of the power is told, and refuses nothing.
 detectable_effect: 0
-sample_retention: 86400
+sample_retention: 172800
 report_dir: {reports}
 """
 

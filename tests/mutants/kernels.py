@@ -137,8 +137,8 @@ KERNELS = (
         (
             "a rollback does not wait for the boot of the old kernel",
             "reverts.py",
-            "    return _MARGIN + (opened.context.config.reboot_deadline if boots else 0)\n",
-            "    return _MARGIN\n",
+            " + (opened.context.config.reboot_deadline if opened.plan.tries_boots else 0)\n",
+            "\n",
         ),
     ),
     *mutations_of(

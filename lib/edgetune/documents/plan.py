@@ -197,10 +197,14 @@ class Plan:
         """Whether hosts are rebooted."""
         return self.disruption == "reboot"
 
+    @property
+    def tries_boots(self) -> bool:
+        """Whether a boot tries something on any host; see ``tries_a_boot``."""
+        return any(map(_tries_a_boot, self.profiles))
+
     def tries_a_boot(self, host: str) -> bool:
         """Whether a boot tries something on a host, and its confirmation makes that last."""
-        settings = self.profile_of(host).settings
-        return any(KINDS[own.kind].is_tried_by_a_boot(own.target) for own in settings)
+        return _tries_a_boot(self.profile_of(host))
 
     def profile_of(self, host: str) -> Profile:
         """The settings of one host and what stood there when the plan was made."""
@@ -271,3 +275,7 @@ def assignments(strata: Strata) -> int:
         test, control = len(stratum.test), len(stratum.control)
         ways = min(ways * math.comb(test + control, test), MOST_WAYS)
     return ways
+
+
+def _tries_a_boot(profile: Profile) -> bool:
+    return any(KINDS[own.kind].is_tried_by_a_boot(own.target) for own in profile.settings)

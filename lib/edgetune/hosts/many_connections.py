@@ -13,8 +13,8 @@ from edgetune.inventory import Host
 LOGINS = 16
 # OpenSSH turns some away where more than 10 have yet to log in (MaxStartups 10:30:100).
 _LOGINS_AT_ONCE = 8
-# The kernel sends again after 1, 3 and 7 s what is lost on the way.
-_SECONDS = 10.0
+# The kernel sends again after 1, 3, 7 and 15 s what is lost on the way.
+_SECONDS = 17.0
 
 
 def lost_connections(login: Login, host: Host, ports: Sequence[int]) -> str:

@@ -76,7 +76,7 @@ def _kept_to(plan: Plan) -> list[str]:
 
 def _falls_back(plan: Plan) -> list[str]:
     """What becomes of a host whose new kernel, or command line, is no good."""
-    if not any(map(plan.tries_a_boot, plan.groups.hosts)):
+    if not plan.tries_boots:
         return []
     return _row(
         "falls back",

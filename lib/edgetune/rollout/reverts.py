@@ -47,8 +47,7 @@ def apply_timeout(opened: Record) -> int:
 
 def _way_back(opened: Record) -> float:
     """How long a host takes to take its change back: a kernel goes with another boot."""
-    boots = any(map(opened.plan.tries_a_boot, opened.plan.groups.hosts))
-    return _MARGIN + (opened.context.config.reboot_deadline if boots else 0)
+    return _MARGIN + (opened.context.config.reboot_deadline if opened.plan.tries_boots else 0)
 
 
 def confirm_window(opened: Record, hosts: int) -> float:

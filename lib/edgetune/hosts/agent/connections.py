@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many TCP connections at once, each from a port of its own: which of them get an answer.
+"""Many TCP connections within a second, each from a port of its own: which of them get an answer.
 
 A card chooses the queue of a packet by addresses and ports, so one connection proves one queue.
 """
@@ -17,6 +17,8 @@ CONNECTIONS = 32
 _ANSWERS = (0, errno.ECONNREFUSED, errno.ECONNRESET)
 _UNDER_WAY = (*_ANSWERS, errno.EINPROGRESS)
 _AGAIN = 0.2
+# A burst of them would fill a short accept queue, and a full queue is no deaf one.
+_APART = 0.03
 
 Place = Tuple[str, int]
 """An address, or a name, and a port."""
@@ -30,7 +32,7 @@ def unanswered(places: Sequence[Place], seconds: float) -> Dict[Place, int]:
     """
     end = time.monotonic() + seconds
     peers = {place: _resolve(place) for place in places}
-    left = [place for place in peers for _ in range(CONNECTIONS)]
+    left = [place for _ in range(CONNECTIONS) for place in peers]
     while left:
         left = _without_answer(left, peers, end)
         if time.monotonic() + _AGAIN > end:
@@ -54,7 +56,9 @@ def _without_answer(
     lost = list(places)
     with selectors.DefaultSelector() as selector:
         try:
-            for place in places:
+            for number, place in enumerate(places):
+                if number and number % len(peers) == 0:
+                    time.sleep(_APART)
                 family, address = peers[place]
                 connection = socket.socket(family, socket.SOCK_STREAM)
                 opened.append(connection)
