@@ -32,7 +32,8 @@ from tests.builders import write_yaml
 from tests.practice import FOUR, Practice, practising
 from tests.test_lab_prometheus import asked, needs_lab
 
-pytestmark = needs_lab
+# Its soak lasts seconds: a machine that stands still as long leaves it without samples.
+pytestmark = [*needs_lab, pytest.mark.quiet]
 
 # The two sources cut bursts at the ends of a baseline otherwise, which shows in a short one.
 WORDS = [word for word in FOUR if not word.startswith("baseline=")] + ["baseline=20"]
