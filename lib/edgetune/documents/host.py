@@ -132,19 +132,6 @@ class SeenSettings:
 
 
 @dataclass(frozen=True)
-class ProvenSettings:
-    """What a host says of each setting to ``confirm``, and in which ``state`` its journal is.
-
-    ``lost_connections`` says by peer how many the peer answers no more since the change.
-    """
-
-    confirmed: bool
-    state: str
-    settings: list[ProofRow]
-    lost_connections: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class VerifiedSettings:
     """What a host says of each setting to ``verify``, and in which ``state`` its journal is.
 
@@ -155,6 +142,13 @@ class VerifiedSettings:
     state: str
     settings: list[ProofRow]
     lost_connections: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProvenSettings(VerifiedSettings):
+    """The same of ``confirm``, and whether the change is kept now."""
+
+    confirmed: bool = False
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def _not_run(answer: HostResult) -> HostResult | None:
     return replace(found, error=f"{back}{found.error}")
 
 
-def _not_verified(answer: HostResult, told: ProvenSettings | VerifiedSettings) -> HostResult:
+def _not_verified(answer: HostResult, told: VerifiedSettings) -> HostResult:
     wrong = [
         f"{row.id} is {row.runtime}, stored {row.persistent}: {row.reason}"
         for row in told.settings
