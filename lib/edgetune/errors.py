@@ -40,6 +40,7 @@ class InputError(EdgetuneError):
         super().__init__(": ".join(part for part in parts if part))
         self.where = where
         self.field = field
+        self.problem = message
 
 
 class UnconfiguredError(InputError):

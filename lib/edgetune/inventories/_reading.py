@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Callable
+from typing import Any, Callable
 from urllib.parse import urlsplit
 
 from edgetune.addresses import canonical, canonical_url
@@ -33,16 +33,27 @@ _HTTPS = Pattern(r"https://[A-Za-z0-9.:\[\]-]+", "write it like https://10.0.0.7
 _VISIBLE = Pattern(r"[!-~]+", "characters of ASCII, without spaces")
 _ADDRESS = Pattern(r"[A-Za-z0-9:][A-Za-z0-9.:-]*", "an IP address or a name of a host")
 
+Place = Callable[[str, str], "tuple[str, str]"]
+"""Gives the source and the field where those of an entry were written."""
+
 
 class WholeInventory(Inventory):
     """An inventory of which all PoPs have been read; ``where`` names its source in errors."""
 
-    def __init__(self, where: str, pops: object) -> None:
-        """``pops`` is a mapping of entries by the name of the PoP, as in the YAML file."""
-        named = Fields(pops, where, "pops").named(NAME)
-        self._where = where
-        self._pops = {name: _read_pop(name, fields) for name, fields in named}
-        _refuse_shared(where, list(self._pops.values()))
+    def __init__(self, where: str, pops: object, place: Place | None = None) -> None:
+        """``pops`` is a mapping of entries by the name of the PoP, as in the YAML file.
+
+        ``place`` says where a field of one was written, if it was not there.
+        """
+        self._where, self._entries = where, pops
+        try:
+            top = Fields(pops, where, "pops")
+            self._pops = {name: _read_pop(name, fields) for name, fields in top.named(NAME)}
+            _refuse_shared(where, list(self._pops.values()))
+        except InputError as error:
+            if place is None or error.field is None:
+                raise
+            raise InputError(*place(error.where, error.field), error.problem) from None
 
     def pop_names(self) -> list[str]:
         return list(self._pops)
@@ -52,6 +63,16 @@ class WholeInventory(Inventory):
             known = ", ".join(sorted(self._pops)) or "none"
             raise InputError(self._where, "pop", f"there is no PoP {name!r}; known: {known}")
         return self._pops[name]
+
+    def entry(self, name: str) -> Mapping[str, object]:
+        self.pop(name)
+        entries: Any = self._entries
+        return dict(entries[name])
+
+
+def read_pop(where: str, name: str, entry: object) -> Pop:
+    """A PoP of its entry; InputError names ``where`` that was, and the field."""
+    return _read_pop(name, Fields(entry, where))
 
 
 def _read_pop(name: str, fields: Fields) -> Pop:

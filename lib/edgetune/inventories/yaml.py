@@ -7,17 +7,19 @@ from pathlib import Path
 
 from edgetune.fields import Fields
 from edgetune.files import load_yaml
+from edgetune.inventories._layers import Layers
 from edgetune.inventories._reading import WholeInventory
 
 
 class YamlInventory(WholeInventory):
-    """The mapping ``pops`` of one YAML file."""
+    """``pops`` of one YAML file, with the ``defaults`` and ``groups`` that they share."""
 
     def __init__(self, path: Path) -> None:
         top = Fields(load_yaml(path), str(path))
-        pops = top.raw("pops")
+        top.raw("pops")
+        layers = Layers(top, str(path))
         top.done()
-        super().__init__(str(path), pops)
+        super().__init__(str(path), layers.entries, layers.place)
 
 
 INVENTORY = YamlInventory
