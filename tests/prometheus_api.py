@@ -56,8 +56,17 @@ class Api:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 text = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                asked = {name: values[0] for name, values in parse_qs(text).items()}
-                api.asked.append({**asked, "path": self.path})
+                as_json = self.headers.get("Content-Type", "") == "application/json"
+                told = {name: values[0] for name, values in parse_qs(text).items()}
+                self._answer(json.loads(text) if as_json else told)
+
+            def do_GET(self) -> None:
+                self.path, _, text = self.path.partition("?")
+                self._answer({name: ",".join(own) for name, own in parse_qs(text).items()})
+
+            def _answer(self, asked: Mapping[str, str]) -> None:
+                asked = {**asked, "path": self.path}
+                api.asked.append(asked)
                 api.headers.append(dict(self.headers))
                 reply = api.answer(asked)
                 self.send_response_only(reply.status)

@@ -8,7 +8,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from edgetune.errors import InputError
 from edgetune.sanitize import Pattern
@@ -148,6 +148,10 @@ class Inventory(Protocol):
     No two PoPs and no two hosts are one in another spelling.
     """
 
+    is_kept: ClassVar[bool] = False
+    """Whether reading it is too much for each step of a rollout: it is read for plans, and what it
+    told is kept in the records."""
+
     @abstractmethod
     def pop_names(self) -> list[str]:
         """Names of all PoPs, in their order."""
@@ -155,3 +159,7 @@ class Inventory(Protocol):
     @abstractmethod
     def pop(self, name: str) -> Pop:
         """One PoP; InputError names those there are."""
+
+    @abstractmethod
+    def entry(self, name: str) -> Mapping[str, object]:
+        """What that PoP was read from: its fields, as in a YAML file; InputError as ``pop``."""

@@ -13,7 +13,10 @@ from typing import Any
 
 from edgetune.config import Config
 from edgetune.fields import Fields
+from edgetune.inventories._reading import read_pop
 from edgetune.inventory import Inventory
+
+__all__ = ["INVENTORIES", "inventory_class", "open_inventory", "read_pop", "source_of"]
 
 INVENTORIES = tuple(sorted(file.stem for file in Path(__file__).parent.glob("[!_]*.py")))
 """The names of all sources."""
@@ -25,10 +28,15 @@ def inventory_class(name: str) -> type[Inventory]:
     return found
 
 
-def open_inventory(config: Config) -> Inventory:
-    """The inventory of a configuration; InputError names the option, or its source and field."""
+def source_of(config: Config) -> type[Inventory]:
+    """The class that the option ``inventory_source`` names; InputError where it is none."""
     option = "inventory_source"
     chosen = Fields({option: config.inventory_source}, "configuration")
-    made: Any = inventory_class(chosen.text(option, choices=INVENTORIES))
+    return inventory_class(chosen.text(option, choices=INVENTORIES))
+
+
+def open_inventory(config: Config) -> Inventory:
+    """The inventory of a configuration; InputError names the option, or its source and field."""
+    made: Any = source_of(config)
     inventory: Inventory = made(config.inventory)
     return inventory

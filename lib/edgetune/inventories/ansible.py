@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An inventory of Ansible, as ``ansible-inventory --list`` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from edgetune.errors import InputError
+from edgetune.fields import Fields
+from edgetune.files import MOST_BYTES, load_json, load_yaml, read_file
+from edgetune.inventories._layers import Layers
+from edgetune.inventories._reading import WholeInventory
+from edgetune.inventories._told import HostFields, Record
+
+_MOST_BYTES = 4 * MOST_BYTES
+_NAME, _POP, _ADDRESS = "inventory_hostname", "edgetune_pop", "ansible_host"
+_UNSAFE = "__ansible_unsafe"
+_USUAL = {
+    "name": _NAME,
+    "pop": _POP,
+    "address": _ADDRESS,
+    "port": "ansible_port",
+    "rack": "edgetune_rack",
+    "hardware": "edgetune_hardware",
+    "server": "edgetune_server",
+    "bmc.address": "edgetune_bmc",
+}
+
+
+class AnsibleInventory(WholeInventory):
+    """Hosts of the JSON that ``ansible-inventory --list`` prints, with their variables.
+
+    The PoP of a host is its variable ``edgetune_pop``, or the rest of the name of its group that
+    begins with ``source.pop_prefix``. No code of Ansible runs: its plugins are programs.
+    """
+
+    is_kept: ClassVar[bool] = True
+
+    def __init__(self, path: Path) -> None:
+        top = Fields(load_yaml(path), str(path))
+        source = top.inside("source")
+        listed = _Listed(Path(source.text("file")))
+        limit = source.text("limit", "all")
+        prefix = source.text("pop_prefix", "")
+        fields = HostFields(source, _USUAL)
+        source.done()
+        if prefix and fields.paths["pop"] != _POP:
+            raise source.wrong("pop_prefix", "is given beside fields.pop")
+        told = fields.pops(listed.where, listed.hosts(limit, prefix))
+        layers = Layers(top, str(path), told, listed.where)
+        top.done()
+        super().__init__(listed.where, layers.entries, layers.place)
+
+
+class _Listed:
+    """Groups and variables of hosts in one file; InputError where it does not hold all of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.where = str(path)
+        try:
+            self._groups = load_json(read_file(path, _MOST_BYTES).decode("utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(self.where, None, f"cannot be read: {error}") from None
+        if not isinstance(self._groups, dict):
+            raise InputError(self.where, None, "must be a mapping of groups")
+        meta = self._groups.pop("_meta", None)
+        variables = meta.get("hostvars") if isinstance(meta, Mapping) else None
+        if not isinstance(variables, Mapping):
+            told = "is missing: have ansible-inventory --list print the file"
+            raise InputError(self.where, "_meta.hostvars", told)
+        self._variables = variables
+
+    def hosts(self, limit: str, prefix: str) -> Iterator[tuple[str, Record]]:
+        """The record of each host of a group, and what names it."""
+        pop_of = self._pops_by_host(prefix) if prefix else {}
+        for name in self._members(limit):
+            own = self._variables.get(name, {})
+            if not isinstance(own, Mapping):
+                raise InputError(self.where, f"_meta.hostvars.{name}", "must be a mapping")
+            pop = {_POP: pop_of[name]} if name in pop_of else {}
+            plain = {variable: _plain(value) for variable, value in own.items()}
+            yield name, {_ADDRESS: name, **plain, **pop, _NAME: name}
+
+    def _pops_by_host(self, prefix: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for group in self._groups:
+            for name in self._members(group) if group.startswith(prefix) else ():
+                pop = group[len(prefix) :]
+                if found.setdefault(name, pop) != pop:
+                    told = f"is in {prefix}{found[name]} and in {group}: pop_prefix names one PoP"
+                    raise InputError(self.where, name, told)
+        return found
+
+    def _members(self, group: str) -> dict[str, None]:
+        """Names of the hosts of a group and of those below it, each once, in their order."""
+        found: dict[str, None] = {}
+        seen, left = {group}, [group]
+        while left:
+            name = left.pop(0)
+            # Where a group has nothing, Ansible may list it as a child only.
+            own = self._groups.get(name, {} if name != group else None)
+            if not isinstance(own, Mapping):
+                raise InputError(self.where, name, "there is no group of that name")
+            found.update(dict.fromkeys(_texts(self.where, f"{name}.hosts", own.get("hosts"))))
+            below = _texts(self.where, f"{name}.children", own.get("children"))
+            left += [child for child in below if child not in seen]
+            seen.update(below)
+        if group == "all":
+            found.update(dict.fromkeys(map(str, self._variables)))
+        return found
+
+
+def _plain(value: Any) -> Any:
+    """A value that Ansible marks as one that it does not evaluate, without the mark."""
+    marked = isinstance(value, Mapping) and [*value] == [_UNSAFE]
+    return value[_UNSAFE] if marked else value
+
+
+def _texts(where: str, field: str, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(own, str) for own in value):
+        raise InputError(where, field, "must be a list of texts")
+    return value
+
+
+INVENTORY = AnsibleInventory

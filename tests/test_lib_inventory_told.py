@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inventories that other tools keep: NetBox, Ansible, and what Prometheus discovers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import InputError
+from edgetune.inventories.ansible import AnsibleInventory
+from edgetune.inventories.netbox import NetboxInventory
+from edgetune.inventories.prometheus_sd import PrometheusSdInventory
+from edgetune.inventory import Inventory, Pop
+from tests.builders import ROOT, write_yaml
+from tests.inventories.netbox import TOKEN, Answers, device, said
+from tests.prometheus_api import Api, Reply, api
+
+BALANCER = {"driver": "haproxy", "address": "tcp://127.0.0.1:9", "backend": "edges"}
+DEFAULTS = {"load_balancer": BALANCER, "bmc": {"credentials": "all"}}
+PRINTED = ROOT / "tests/fixtures/ansible/list.json"
+
+
+def opened(made: Any, folder: Path, source: Mapping[str, Any], **more: Any) -> Inventory:
+    document = {"source": source, "defaults": DEFAULTS, **more}
+    found: Inventory = made(write_yaml(folder / "inventory.yaml", document))
+    return found
+
+
+def addresses(pop: Pop) -> dict[str, str]:
+    return {host.name: host.address for host in pop.hosts}
+
+
+class TestAnsible:
+    def test_what_ansible_inventory_prints_is_read(self, tmp_path: Path) -> None:
+        source = {"file": str(PRINTED), "limit": "edge", "pop_prefix": "pop_"}
+        found = opened(AnsibleInventory, tmp_path, source)
+        assert found.pop_names() == ["ams1", "fra1"]
+        ams1 = found.pop("ams1")
+        assert addresses(ams1) == {
+            "ams1-e01": "10.20.1.1",
+            "ams1-e02": "10.20.1.2",
+            "ams1-e03": "ams1-e03",
+            "ams1-e04": "ams1-e04",
+        }
+        first, second, third, _ = ams1.hosts
+        assert (first.rack, first.hardware, first.server) == ("r1", "r630", "e01")
+        assert (second.port, third.hardware) == (2222, "r640")
+        assert found.pop("fra1").host("fra1-e01").address == "2001:db8::1"
+
+    def test_a_host_without_a_pop_is_refused_with_its_name(self, tmp_path: Path) -> None:
+        source = {"file": str(PRINTED), "pop_prefix": "pop_"}
+        with pytest.raises(InputError, match=r"list.json: db1: edgetune_pop: is missing"):
+            opened(AnsibleInventory, tmp_path, source)
+
+    def test_a_variable_may_name_the_pop(self, tmp_path: Path) -> None:
+        mark = {"__ansible_unsafe": "10.0.0.{{ 7 }}"}
+        hosts = {"e1": {"dc": {"name": "ams1"}}, "e2": {"dc": {"name": "ams1"}, "ip": mark}}
+        printed = tmp_path / "list.json"
+        printed.write_text(json.dumps({"_meta": {"hostvars": hosts}, "all": {}}))
+        source = {"file": str(printed), "fields": {"pop": "dc.name", "server": "ip"}}
+        with pytest.raises(InputError, match=r"pops\.ams1") as caught:
+            found = opened(AnsibleInventory, tmp_path, source)
+            found.pop("ams1")
+        assert "hosts.e2.server: '10.0.0.{{ 7 }}' does not match" in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("source", "says"),
+        [
+            ({"limit": "egde"}, "egde: there is no group of that name"),
+            ({"pop_prefix": "pop_", "fields": {"pop": "x"}}, "pop_prefix: is given beside fields"),
+            ({"fields": {"nmae": "x"}}, "source.fields.nmae: is not known here (did you mean name"),
+            ({"fields": {"rack": "a..b"}}, "source.fields.rack: 'a..b' does not match"),
+        ],
+    )
+    def test_wrong_input_is_named(self, tmp_path: Path, source: Any, says: str) -> None:
+        with pytest.raises(InputError) as caught:
+            opened(AnsibleInventory, tmp_path, {"file": str(PRINTED), **source})
+        assert says in str(caught.value)
+
+
+class TestPrometheus:
+    def test_files_are_found_by_a_pattern(self, tmp_path: Path) -> None:
+        for name in ("ams1", "fra1"):
+            labels = {"pop": name, "host": f"{name}-e1", "__meta_x": "1", "rack": "r1"}
+            row = {"targets": ["[2001:db8::1]:9100" if name == "ams1" else "10.0.0.1:9100"]}
+            (tmp_path / f"sd-{name}.json").write_text(json.dumps([{**row, "labels": labels}]))
+        source = {"files": [str(tmp_path / "sd-*.json")]}
+        found = opened(PrometheusSdInventory, tmp_path, source)
+        assert addresses(found.pop("ams1")) == {"ams1-e1": "2001:db8::1"}
+        assert found.pop("fra1").host("fra1-e1").rack == "r1"
+
+    def test_a_host_with_two_exporters_is_one(self, tmp_path: Path) -> None:
+        labels = {"pop": "ams1", "host": "e1"}
+        rows = [{"targets": ["10.0.0.1:9100", "10.0.0.1:9113"], "labels": labels}]
+        assert addresses(self._opened(tmp_path, rows).pop("ams1")) == {"e1": "10.0.0.1"}
+
+    def test_a_name_with_two_addresses_is_refused(self, tmp_path: Path) -> None:
+        labels = {"pop": "ams1", "host": "e1"}
+        rows = [{"targets": ["10.0.0.1:9100", "10.0.0.2:9100"], "labels": labels}]
+        with pytest.raises(InputError, match=r"pops\.ams1\.hosts\.e1: ams1 has two hosts of that"):
+            self._opened(tmp_path, rows)
+
+    @pytest.mark.parametrize(
+        ("rows", "says"),
+        [
+            ([{"targets": ["10.0.0.1:9100"], "labels": {"host": "e1"}}], "labels.pop: is missing"),
+            ([{"targets": ["10.0.0.1:9100"]}], "10.0.0.1:9100: labels.host: is missing"),
+            ([{"labels": {"host": "e1"}}], r"[0].targets: is missing"),
+            ({"status": "success"}, "must be a list of targets"),
+        ],
+    )
+    def test_wrong_targets_are_named(self, tmp_path: Path, rows: Any, says: str) -> None:
+        with pytest.raises(InputError) as caught:
+            self._opened(tmp_path, rows)
+        assert says in str(caught.value)
+
+    @pytest.mark.parametrize("source", [{}, {"url": "http://a/", "files": ["/b"]}, {"files": []}])
+    def test_it_is_either_files_or_a_url(self, tmp_path: Path, source: Any) -> None:
+        with pytest.raises(InputError, match=r"source\.url: is (needed|given)"):
+            opened(PrometheusSdInventory, tmp_path, source)
+
+    def _opened(self, folder: Path, rows: Any) -> Inventory:
+        (folder / "sd.json").write_text(json.dumps(rows))
+        return opened(PrometheusSdInventory, folder, {"files": [str(folder / "sd.json")]})
+
+
+@pytest.fixture
+def server() -> Iterator[Api]:
+    with api() as made:
+        yield made
+
+
+class TestNetbox:
+    """Against what answers in pages of two."""
+
+    @pytest.fixture(autouse=True)
+    def _netbox(self, server: Api, tmp_path: Path) -> None:
+        self.server, self.folder = server, tmp_path
+        self.answers = Answers(server)
+        self.answers.sites = [{"id": 1, "slug": "ams1", "region": {"slug": "eu"}}]
+        self.answers.devices = [
+            device(number, "ams1", f"e{number}", {"address": f"10.0.0.{number}", "rack": "r1"})
+            for number in range(1, 6)
+        ]
+        (tmp_path / "token").write_text(TOKEN)
+        (tmp_path / "token").chmod(0o600)
+
+    def opened(self, **source: Any) -> Inventory:
+        told = {
+            "url": self.server.url,
+            "token_file": str(self.folder / "token"),
+            "query": {"role": "edge", "status": ["active", "failed"]},
+        }
+        return opened(NetboxInventory, self.folder, {**told, **source})
+
+    def test_all_pages_are_read_and_the_host_of_next_is_never_asked(self) -> None:
+        ams1 = self.opened().pop("ams1")
+        assert addresses(ams1) == {f"e{n}": f"10.0.0.{n}" for n in range(1, 6)}
+        assert ams1.region == "eu"
+        asked = [each for each in self.server.asked if "devices" in each["path"]]
+        assert [each.get("offset") for each in asked] == [None, "2", "4"]
+        assert asked[0]["role"] == "edge" and asked[0]["status"] == "active,failed"
+
+    def test_a_list_that_changes_between_its_pages_is_read_once_more(self) -> None:
+        taken = []
+
+        def answer(asked: Mapping[str, str]) -> Reply:
+            if asked.get("offset") == "2" and not taken:
+                taken.append(self.answers.devices.pop(0))
+            return self.answers.answer(asked)
+
+        self.server.answer = answer
+        assert sorted(addresses(self.opened().pop("ams1"))) == ["e2", "e3", "e4", "e5"]
+
+    def test_a_list_that_changes_all_the_time_is_refused(self) -> None:
+        def answer(asked: Mapping[str, str]) -> Reply:
+            if asked.get("offset"):
+                self.answers.devices.pop(0)
+            return self.answers.answer(asked)
+
+        self.answers.devices *= 4
+        self.server.answer = answer
+        with pytest.raises(InputError, match=r"devices/ counts \d+ .* and lists .*, on each of 2"):
+            self.opened()
+
+    def test_a_device_that_is_listed_twice_does_not_hide_one_that_is_not(self) -> None:
+        self.answers.devices[4] = self.answers.devices[0]
+        with pytest.raises(InputError, match="counts 5 and lists 5, 4 of them apart"):
+            self.opened()
+
+    def test_a_token_of_version_2_is_sent_as_one(self) -> None:
+        (self.folder / "token").write_text("nbt_abc.def")
+        with pytest.raises(InputError, match="answers 403: Invalid token"):
+            self.opened()
+        assert self.server.headers[-1]["Authorization"] == "Bearer nbt_abc.def"
+
+    def test_another_place_is_not_asked(self) -> None:
+        self.server.answer = lambda asked: Reply(b"", 301, {"Location": "http://10.0.0.1/"})
+        with pytest.raises(InputError, match="answers 301: it sends to another place"):
+            self.opened()
+
+    def test_no_error_shows_the_token(self) -> None:
+        self.server.answer = lambda asked: said({"detail": TOKEN}, 403)
+        with pytest.raises(InputError) as caught:
+            self.opened()
+        assert TOKEN not in str(caught.value)
+
+    def test_a_device_without_a_name_is_refused_with_its_id(self) -> None:
+        self.answers.devices[2]["name"] = None
+        with pytest.raises(InputError, match="device 3: name: is missing"):
+            self.opened()
+
+    def test_fields_are_found_where_the_file_says(self) -> None:
+        for own in self.answers.devices:
+            own["custom_fields"]["lb_server"] = f"srv-{own['id']}"
+            own["oob_ip"] = {"address": "2001:db8::7/64"} if own["id"] == 1 else None
+        fields = {"server": "custom_fields.lb_server", "bmc.credentials": "custom_fields.login"}
+        found = opened(
+            NetboxInventory,
+            self.folder,
+            {
+                "url": self.server.url,
+                "token_file": str(self.folder / "token"),
+                "query": {"role": "edge"},
+                "fields": fields,
+            },
+            pops={"ams1": {"bmc": {"credentials": "ams1"}}},
+        )
+        first, second, *_ = found.pop("ams1").hosts
+        assert (first.server, second.server) == ("srv-1", "srv-2")
+        assert first.bmc is not None and first.bmc.address == "https://[2001:db8::7]"
+        assert second.bmc is None
+
+    def test_an_entry_of_the_overlay_wins(self) -> None:
+        pops = {"ams1": {"region": "europe", "hosts": {"e2": {"address": "10.9.9.9"}}}}
+        source = {"url": self.server.url, "token_file": str(self.folder / "token")}
+        source["query"] = {"role": "edge"}
+        found = opened(NetboxInventory, self.folder, source, pops=pops).pop("ams1")
+        assert (found.region, found.host("e2").address) == ("europe", "10.9.9.9")
+
+    @pytest.mark.parametrize(
+        ("source", "says"),
+        [
+            ({"query": {}}, "source.query: is empty: say which devices are hosts"),
+            ({"query": {"limit": 5}}, "source.query.limit: is for edgetune to say"),
+            ({"query": {"role": {"a": 1}}}, "source.query.role: must be a text, a number, or a"),
+            ({"url": "netbox"}, "source.url: 'netbox' does not match"),
+            ({"token_file": None}, "source.token_file: is missing"),
+            ({"fields": {"pop": "location.slug"}, "site_fields": {"region": "x"}}, "site_fields:"),
+        ],
+    )
+    def test_wrong_input_is_named(self, source: Any, says: str) -> None:
+        with pytest.raises(InputError) as caught:
+            self.opened(**source)
+        assert says in str(caught.value)
