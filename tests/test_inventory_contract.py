@@ -137,7 +137,7 @@ def test_every_pop_is_known_and_no_other(trial: Trial) -> None:
         ("lab1/hosts", {}, "pops.lab1.hosts: is empty"),
         ("lab1/hosts/e001/address", None, "pops.lab1.hosts.e001.address: is missing"),
         ("lab1/hosts/e001/address", "10.0.0.01", "pops.lab1.hosts.e001.address: '10.0.0.01' is"),
-        ("lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of hap"),
+        ("lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of com"),
         ("lab1/metrics", {"source": "snmp"}, "pops.lab1.metrics.source: 'snmp' is none of"),
     ],
 )

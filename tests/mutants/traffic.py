@@ -87,3 +87,43 @@ TRAFFIC = mutations_of(
         "return self.up",
     ),
 )
+HOOKS = mutations_of(
+    "lib/edgetune/traffic",
+    ["lib_traffic_hooks"],
+    (
+        "a hook that does nothing and says yes is believed",
+        "hook.py",
+        "            if now and (bool(how) if wanted is None else how == wanted):\n",
+        "            if now and not problem:\n",
+    ),
+    (
+        "a server whose hook does not tell its sessions carries none",
+        "hook.py",
+        '    if "sessions" not in fields.names():\n',
+        "    if False:\n",
+    ),
+    (
+        "a server whose hook does not say whether it is up is down, and not an error",
+        "hook.py",
+        '    if "up" not in fields.names():\n',
+        "    if False:\n",
+    ),
+    (
+        "what a lost answer had done is taken for failed",
+        "hook.py",
+        '            problem = f" ({error})"\n',
+        "            raise\n",
+    ),
+    (
+        "what a hanging program started changes a server later",
+        "drivers/command.py",
+        "                os.killpg(process.pid, signal.SIGKILL)\n",
+        "                process.kill()\n",
+    ),
+    (
+        "a failing program is believed",
+        "drivers/command.py",
+        "        if process.returncode:\n",
+        "        if False:\n",
+    ),
+)
