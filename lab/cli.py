@@ -50,6 +50,11 @@ from lab.usage import UsageError, home, pack
 
 __all__ = ["main"]
 
+_OF_INVENTORY = {
+    "diff": "say how PoPs differ from what was read for the last plan",
+    "accept": "take PoPs as the inventory has them now, whatever is gone",
+}
+
 
 class Parser(argparse.ArgumentParser):
     """Complains as everything else here does."""
@@ -129,7 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="say what speaks against a rollout on a PoP")
     doctor.add_argument("pop", metavar="POP", help="its name in the inventory")
     _add_run_options(doctor)
-    doctor.set_defaults(action="doctor_pop", command=_doctor)
+    doctor.set_defaults(action="doctor_pop", command=_about_pop)
+    _add_inventory_commands(commands.add_parser("inventory", help="compare it with the last plan"))
     _add_serve_commands(commands)
     add_lab_commands(commands.add_parser("lab", help="a PoP to practise on"))
     complete = commands.add_parser("completion", help="print what completes words in a shell")
@@ -312,9 +318,19 @@ def _request(
     return 128 + signals.first if execution.status == "canceled" else exit_status(execution)
 
 
-def _doctor(options: argparse.Namespace) -> int:
-    named = options.pop if _is_assignment(options.pop) else f"pop={options.pop}"
-    options.words.insert(0, named)
+def _add_inventory_commands(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, means in _OF_INVENTORY.items():
+        command = commands.add_parser(name, help=means)
+        command.add_argument("pop", metavar="POP", nargs="?", help="one PoP; without it all")
+        _add_run_options(command)
+        command.set_defaults(action=f"{name}_inventory", command=_about_pop)
+
+
+def _about_pop(options: argparse.Namespace) -> int:
+    if options.pop:
+        named = options.pop if _is_assignment(options.pop) else f"pop={options.pop}"
+        options.words.insert(0, named)
     return _run(options)
 
 

@@ -43,7 +43,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
 def completion(shell: str, pack: Pack, parser: argparse.ArgumentParser) -> str:
     """The script of one of ``SHELLS``."""
     offers = {**dict(_offers(parser)), **_of_pack(pack)}
-    for name in ("status", "doctor"):
+    for name in ("status", "doctor", "inventory diff", "inventory accept"):
         action = _parser_of(parser, name).get_default("action")
         offers[name] = [*offers[name], *offers[f"run {action}"]]
     # The first pattern that fits is taken, so the longest stands first.
@@ -74,10 +74,11 @@ def _offers(parser: argparse.ArgumentParser, typed: str = "") -> Iterator[tuple[
 
 
 def _parser_of(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
-    """That of a command."""
-    (below,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    found: argparse.ArgumentParser = below.choices[name]
-    return found
+    """That of a command, such as ``status`` or ``inventory diff``."""
+    for word in name.split():
+        (below,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parser = below.choices[word]
+    return parser
 
 
 def _case(typed: str, words: list[str]) -> str:

@@ -18,7 +18,7 @@ class DoctorPopTestCase(EdgetuneActionTestCase):
 
     def test_a_pop_that_is_well_succeeds_and_is_left_alone(self) -> None:
         result = self.assert_succeeds(pop="lab1")
-        self.assertEqual(result["message"], "lab1: all 12 checks are well")
+        self.assertEqual(result["message"], "lab1: all 13 checks are well")
         self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), ([], []))
 
     def test_a_check_that_fails_is_a_failure_with_all_of_the_text(self) -> None:

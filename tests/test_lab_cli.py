@@ -589,3 +589,13 @@ def test_doctor_takes_the_name_of_a_pop(monkeypatch: pytest.MonkeyPatch, word: s
     monkeypatch.setattr(cli, "_run", lambda given: asked.append((given.action, given.words)) or 1)
     assert cli.main(["doctor", word, "tuning=accept_queue"]) == 1
     assert asked == [("doctor_pop", ["pop=lab1", "tuning=accept_queue"])]
+
+
+@pytest.mark.parametrize(("words", "given"), [(["lab1"], ["pop=lab1"]), ([], [])])
+def test_the_inventory_of_one_pop_or_all_is_compared(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], given: list[str]
+) -> None:
+    asked: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(cli, "_run", lambda given: asked.append((given.action, given.words)) or 1)
+    assert cli.main(["inventory", "diff", *words]) == 1
+    assert asked == [("diff_inventory", given)]

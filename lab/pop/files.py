@@ -92,6 +92,8 @@ reboot_deadline: {reboot_deadline}
 health_deadline: {times.health}
 # What a baseline of seconds says of the power is told, and refuses nothing.
 detectable_effect: 0
+# The next lab may have fewer hosts and PoPs.
+inventory_shrink: 1
 sample_retention: 172800
 report_dir: {reports}
 """

@@ -41,6 +41,21 @@ class Config:
     inventory_source: str = option(
         "What the inventory is kept in: the name of a file in lib/edgetune/inventories.", "yaml"
     )
+    inventory_max_age: float = option(
+        "How old what was read of an inventory in NetBox, Ansible or Prometheus may be for a plan; "
+        "an older one is read anew. A YAML file is read for each plan.",
+        900,
+        is_time=True,
+        least=0,
+    )
+    inventory_shrink: float = option(
+        "Largest share of a PoP's hosts that may be gone from the inventory since the last plan; "
+        "one host may be in any case. With more gone, and for campaigns with a PoP gone, plans are "
+        "refused until accept_inventory. With 1 none is refused.",
+        0.1,
+        least=0,
+        most=1,
+    )
     tunings: tuple[Path, ...] = option(
         "Directories with tunings of your own, looked at before the pack's catalogue.", ()
     )

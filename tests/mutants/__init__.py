@@ -26,6 +26,7 @@ from bench._mutation import MutationError, copy_checkout
 from tests.mutants.agent import AGENT
 from tests.mutants.alerting import ALERTING
 from tests.mutants.export import EXPORT
+from tests.mutants.inventories import INVENTORIES
 from tests.mutants.judge import JUDGE
 from tests.mutants.kernels import KERNELS
 from tests.mutants.lab import LAB
@@ -34,11 +35,12 @@ from tests.mutants.mutation import Mutation
 from tests.mutants.options import OPTIONS
 from tests.mutants.prometheus import PROMETHEUS
 from tests.mutants.rollout import ROLLOUT
-from tests.mutants.traffic import TRAFFIC
+from tests.mutants.traffic import HOOKS, TRAFFIC
 
 MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "rollout": ROLLOUT,
-    "traffic": TRAFFIC,
+    "traffic": (*TRAFFIC, *HOOKS),
+    "inventories": INVENTORIES,
     "judge": JUDGE,
     "agent": AGENT,
     "kernels": KERNELS,

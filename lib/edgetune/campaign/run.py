@@ -23,6 +23,7 @@ from edgetune.campaign.record import (
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError, StoreError
 from edgetune.report.campaign import definition_text
 from edgetune.rollout.context import Context
+from edgetune.rollout.kept_inventory import whole_inventory
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.planning import make_for
@@ -64,7 +65,7 @@ def run_campaign(
     """
     definition = find_campaign(campaign, context.config.campaigns)
     tuning = context.tuning(definition.tuning)
-    rings = pops_by_ring(definition, context.inventory)
+    rings = pops_by_ring(definition, whole_inventory(context))
     if dry_run:
         refused = {
             pop: why

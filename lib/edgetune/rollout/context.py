@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from edgetune.config import read_config
 from edgetune.errors import EdgetuneError
-from edgetune.inventories import open_inventory
 from edgetune.inventory import Inventory, Pop
 from edgetune.metrics.catalogue import Catalogue
 from edgetune.rollout.claims import Claims, open_claims
@@ -39,8 +38,10 @@ class Context:
 
     @cached_property
     def inventory(self) -> Inventory:
-        """The inventory the configuration names."""
-        return open_inventory(self.config)
+        """The inventory, for all but plans: as its source tells it, or as it is kept."""
+        from edgetune.rollout.stored_inventory import known_inventory
+
+        return known_inventory(self.config, self.store)
 
     @cached_property
     def store(self) -> Store:

@@ -21,6 +21,7 @@ from edgetune.rendering import misfits, render
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.chosen import chosen_hosts
 from edgetune.rollout.context import Context
+from edgetune.rollout.kept_inventory import pop_for_plan
 from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
 from edgetune.rollout.retention import refuse_short_retention
 from edgetune.rollout.unreadable import refuse_unreadable
@@ -56,7 +57,7 @@ def plan_and_notes(
     """
     if not pop_name or not tuning_name:
         raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
-    pop = context.inventory.pop(pop_name)
+    pop = pop_for_plan(context, pop_name)
     tuning = context.tuning(tuning_name)
     refuse_untold(pop, tuning, options.without_packets, context.catalogue)
     refuse_short_retention(context, pop, options)

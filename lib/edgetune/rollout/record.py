@@ -32,6 +32,7 @@ from edgetune.inventory import NAME, Host, Pop
 from edgetune.plan import settings_by_bmc
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import read_heads
+from edgetune.rollout.kept_inventory import pop_of_rollout
 from edgetune.rollout.unreadable import is_released
 
 
@@ -66,8 +67,8 @@ class Record:
 
     @cached_property
     def pop(self) -> Pop:
-        """The PoP as the inventory has it now."""
-        return self.context.inventory.pop(self.head.pop)
+        """The PoP as the inventory has it now, with the hosts that it had for the plan."""
+        return pop_of_rollout(self.context, self.head.plan, self.head.pop)
 
     @cached_property
     def sets_bios(self) -> bool:

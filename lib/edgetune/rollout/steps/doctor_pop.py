@@ -18,6 +18,7 @@ from edgetune.rendering import misfits, render
 from edgetune.report.findings import doctor_text, grouped
 from edgetune.rollout.automation import ALWAYS, SOAKING, what_is_off
 from edgetune.rollout.context import Context
+from edgetune.rollout.kept_inventory import compared
 from edgetune.rollout.nodes import differences, this_node
 from edgetune.rollout.preflight import (
     CLOCKS_APART,
@@ -35,6 +36,7 @@ from edgetune.rollout.preflight import (
     check_permission,
 )
 from edgetune.rollout.retention import megabytes, memory_text, most_bytes
+from edgetune.rollout.stored_inventory import kept_inventory
 from edgetune.rollout.unreadable import unreadable_rollouts
 from edgetune.sanitize import command
 from edgetune.tuning import Tuning
@@ -83,6 +85,9 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("automation", "rules and sensor are on, as rollouts need them", check_automation)
     alike = "hold the same keys, inventory, tunings and pack"
     yield _Named("nodes", f"those that ran actions in the last hour {alike}", check_nodes)
+    yield _Named(
+        "inventory", "its source tells the PoP as it was for the last plan", check_inventory
+    )
     yield _Named("samples", memory_text(subject.context, subject.pop), check_samples)
     yield _Named("permission", "nothing is stopped, paused or frozen", check_permission)
     in_service = f"obeys, and has all {count} hosts in service"
@@ -143,6 +148,17 @@ def check_nodes(subject: Subject) -> Iterable[Finding]:
     others = [node for node in context.nodes.all() if node.name != this.name]
     for text in differences([this, *others]):
         yield Finding(text, "make the nodes alike", refuses=False)
+
+
+def check_inventory(subject: Subject) -> Iterable[Finding]:
+    """The source of the inventory answers, and tells what it told for the last plan."""
+    context, name = subject.context, subject.pop.name
+    if kept_inventory(context.store) is None:
+        return
+    for change in compared(context, name)[1]:
+        for host in change.removed:
+            advice = f"see {command('diff_inventory', pop=name)}"
+            yield Finding("it is gone from the inventory since the last plan", advice, host, False)
 
 
 def check_samples(subject: Subject) -> Iterable[Finding]:

@@ -17,6 +17,7 @@ from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.freeze import freezes_ahead
+from edgetune.rollout.kept_inventory import keep_entry
 from edgetune.rollout.planning import plan_and_notes
 from edgetune.rollout.preflight import Finding
 from edgetune.rollout.record import load_plan, save_plan
@@ -58,6 +59,7 @@ def plan_rollout(
         seed = chosen.seed or secrets.randbits(31)
         made, notes = plan_and_notes(context, pop, tuning, replace(chosen, seed=seed))
     save_plan(context, made)
+    keep_entry(context, made.digest, made.pop)
     split = made.groups
     counts = f"{len(split.test)} test and {len(split.control)} control hosts"
     return {

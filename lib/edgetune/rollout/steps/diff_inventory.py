@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say how the inventory differs from what was read for the last plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TypedDict
+
+from edgetune.documents.inventory import PopChange
+from edgetune.documents.reading import encoded
+from edgetune.durations import duration
+from edgetune.inventory import Inventory
+from edgetune.report.inventory import changes_text
+from edgetune.rollout.context import Context
+from edgetune.rollout.kept_inventory import compared
+from edgetune.rollout.stored_inventory import kept_inventory
+
+
+class InventoryResult(TypedDict):
+    """How PoPs differ, each as ``documents.inventory.PopChange``."""
+
+    pops: list[dict[str, object]]
+    message: str
+    text: str
+
+
+def diff_inventory(context: Context, pop: str = "") -> InventoryResult:
+    """How a PoP, or all, differ from what was kept when a plan was made last; keeps nothing.
+
+    InputError where the source does not tell.
+    """
+    found, changes = compared(context, pop)
+    kept = kept_inventory(context.store)
+    if kept is None:
+        return told(context, found, changes, "nothing was kept yet")
+    differing = counted(changes) or "nothing differs"
+    age = duration(round(time.time() - kept.read))
+    return told(context, found, changes, f"{differing} from what was kept {age} ago")
+
+
+def counted(changes: Sequence[PopChange]) -> str:
+    """Such as ``2 PoPs differ``, or nothing."""
+    number = len(changes)
+    return f"{number} PoP{' differs' if number == 1 else 's differ'}" if number else ""
+
+
+def told(
+    context: Context, found: Inventory, changes: Sequence[PopChange], what: str
+) -> InventoryResult:
+    """The result about an inventory that was just read."""
+    pops = found.pop_names()
+    hosts = sum(len(found.pop(name).hosts) for name in pops)
+    many = f"{len(pops)} PoP{'' if len(pops) == 1 else 's'}, {hosts} hosts"
+    message = f"{context.config.inventory_source}: {many}; {what}"
+    return {
+        "pops": encoded([*changes]),
+        "message": message,
+        "text": "\n".join(filter(None, [message, changes_text(changes)])),
+    }

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes about the inventory."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import mutations_of
+
+READ = mutations_of(
+    "lib/edgetune/inventories",
+    ["lib_inventory_told", "lib_inventory_layers", "inventory_contract"],
+    (
+        "a list of devices that is shorter than it counts is taken for whole",
+        "netbox.py",
+        "            if {apart, *counts} == {len(found)}:\n",
+        "            if True:\n",
+    ),
+    (
+        "a device that is listed twice hides one that is not",
+        "netbox.py",
+        "            if {apart, *counts} == {len(found)}:\n",
+        "            if {*counts} == {len(found)}:\n",
+    ),
+    (
+        "the first page is taken for all",
+        "netbox.py",
+        '            if page.get("next") is None:\n',
+        "            if True:\n",
+    ),
+    (
+        "a host without a PoP is left out",
+        "ansible.py",
+        "        for name in self._members(limit):\n",
+        "        for name in (pop_of or self._members(limit)):\n",
+    ),
+    (
+        "of two hosts of one name the last one counts",
+        "_told.py",
+        "            if hosts.setdefault(name, host) != host:\n",
+        "            hosts[name] = host\n            if False:\n",
+    ),
+    (
+        "a group that is not there is left out",
+        "_layers.py",
+        "            if group not in self._groups:\n",
+        "            if group not in self._groups and self._groups.setdefault(group, {}):\n",
+    ),
+    (
+        "defaults win over what a PoP says",
+        "_layers.py",
+        "    for layer in layers:\n",
+        "    for layer in reversed(layers):\n",
+    ),
+)
+ASKED = mutations_of(
+    "lib/edgetune",
+    ["lib_inventory_told", "lib_traffic_hooks"],
+    (
+        "a token follows a redirect to another place",
+        "json_service.py",
+        "allow_redirects=False",
+        "allow_redirects=True",
+    ),
+    (
+        "an error shows the token",
+        "json_service.py",
+        "        for secret in self._secrets:\n",
+        "        for secret in ():\n",
+    ),
+)
+KEPT = mutations_of(
+    "lib/edgetune/rollout",
+    ["rollout_inventory_steps"],
+    (
+        "an inventory that shrinks is planned",
+        "kept_inventory.py",
+        "        if gone:\n",
+        "        if False:\n",
+    ),
+    (
+        "what shrinks is kept all the same",
+        "kept_inventory.py",
+        "        if before and _too_many_gone(context, before, found.pop(name)):\n",
+        "        if False:\n",
+    ),
+    (
+        "a rollout loses the hosts that the inventory lost",
+        "kept_inventory.py",
+        "    return replace(now, hosts=(*now.hosts, *gone)) if gone else now\n",
+        "    return now\n",
+    ),
+    (
+        "a rollout stops where the inventory does not tell of its PoP",
+        "kept_inventory.py",
+        "        if planned is None:\n",
+        "        if True:\n",
+    ),
+    (
+        "a campaign goes on without a PoP that is gone",
+        "kept_inventory.py",
+        "    if gone and context.config.inventory_shrink < 1:\n",
+        "    if False:\n",
+    ),
+    (
+        "what was kept in the future is new for ever",
+        "kept_inventory.py",
+        "        if 0 <= age < context.config.inventory_max_age:\n",
+        "        if age < context.config.inventory_max_age:\n",
+    ),
+    (
+        "a service is asked by every step",
+        "stored_inventory.py",
+        "    kept = kept_inventory(store) if source.is_kept else None\n",
+        "    kept = None\n",
+    ),
+)
+INVENTORIES = (*READ, *ASKED, *KEPT)
