@@ -10,6 +10,7 @@ from typing import Any
 from edgetune.campaign.record import Record, put_record
 from edgetune.documents.batch import Batch, HostStep, batch_key
 from edgetune.documents.head import Entry, Head, Quarantine, head_key
+from edgetune.documents.steps import StepsTaken, StepTaken, steps_key
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
@@ -32,6 +33,12 @@ def put(world: EmptyWorld, pop: str, *states: str, stamp: str = STAMP, **more: A
     return rollout
 
 
+def put_steps(world: EmptyWorld, rollout: str, **steps: StepTaken) -> None:
+    """What the tasks of a rollout counted of its steps."""
+    kept = StepsTaken(rollout, 1, steps)
+    world.context.store.put(steps_key(rollout), kept.document())
+
+
 class Sampled(Soaking):
     """It has no samples of the future."""
 
@@ -50,6 +57,7 @@ def fleet(folder: Path) -> Soaking:
     changes = put(world, "ams1", "claimed", "baseline", "changing")
     world.context.claims.take("ams1", changes, world.context.config.claim_ttl)
     _put_batches(world, changes)
+    put_steps(world, changes, drain_hosts=StepTaken(4, 10.0, {"drain": 1, "failed": 2}))
     put(world, "b1", "soaking", "held", verdict=concluded("hold", "inconclusive", "few events"))
     world.context.claims.take("b1", f"b1-{STAMP}", world.context.config.claim_ttl)
     stuck = {"e000": Quarantine("gone", out_of_service=True), "e001": Quarantine("serves")}

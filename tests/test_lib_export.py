@@ -19,6 +19,7 @@ from edgetune import PACK
 from edgetune.connections import Database
 from edgetune.documents.batch import Batch, HostStep, batch_key
 from edgetune.documents.head import FORWARD, Quarantine, head_key
+from edgetune.documents.steps import REASONS, STEPS, StepTaken, steps_key
 from edgetune.errors import StoreError
 from edgetune.export.families import FAMILIES
 from edgetune.export.state import read_state
@@ -30,7 +31,7 @@ from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.release_record import release_record
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.builders import ROOT
-from tests.exported import STAMP, fleet, put
+from tests.exported import STAMP, fleet, put, put_steps
 from tests.soaking import Soaking
 from tests.world import EmptyWorld, World
 
@@ -79,7 +80,8 @@ def test_no_label_but_that_of_one_family_has_the_id_of_a_rollout() -> None:
     assert [family.name for family in FAMILIES if "rollout" in family.labels] == [
         "edgetune_rollout_info"
     ]
-    known = {"pop", "tuning", "state", "verdict", "decision", "step", "cause", "version"}
+    known = {"pop", "tuning", "state", "verdict", "decision", "cause", "version"}
+    known |= {"step", "reason"}
     assert {label for family in FAMILIES for label in family.labels} == {*known, "rollout"}
 
 
@@ -149,6 +151,51 @@ def test_steps_of_batches_make_durations_and_failures(told: Series) -> None:
     assert told['edgetune_host_out_seconds_sum{pop="ams1"}'] == pytest.approx(90)
     assert told['edgetune_host_boot_seconds_sum{pop="ams1"}'] == 42
     assert told['edgetune_host_boot_seconds_count{pop="ams1"}'] == 1
+
+
+class TestSteps:
+    FAILED = 'edgetune_step_failures_total{{reason="{}",step="{}"}}'
+    TOOK = 'edgetune_step_seconds_{}{{step="drain_hosts",tuning="nic_ring"}}'
+
+    def test_their_number_time_and_failures_are_told(self, told: Series) -> None:
+        assert (told[self.TOOK.format("count")], told[self.TOOK.format("sum")]) == (4, 10)
+        assert told[self.FAILED.format("drain", "drain_hosts")] == 1
+        assert told[self.FAILED.format("failed", "drain_hosts")] == 2
+
+    def test_those_of_all_rollouts_add_up_also_when_they_are_over(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        put_steps(world, f"d1-{STAMP}", drain_hosts=StepTaken(2, 5.0, {"failed": 1}))
+        told = series(world.context)
+        assert (told[self.TOOK.format("count")], told[self.TOOK.format("sum")]) == (6, 15)
+        assert told[self.FAILED.format("failed", "drain_hosts")] == 3
+
+    def test_the_first_failure_of_a_step_grows_from_zero(self, told: Series) -> None:
+        failures = {name for name in told if name.startswith("edgetune_step_failures_total")}
+        every = {self.FAILED.format(reason, step) for reason in REASONS for step in STEPS}
+        assert failures == every
+        assert told[self.FAILED.format("host", "apply_tuning")] == 0
+
+    def test_rollouts_of_versions_that_counted_none_tell_none(self, tmp_path: Path) -> None:
+        told = series(World(tmp_path).context)
+        assert [name for name in told if name.startswith("edgetune_step_")] == []
+
+    @pytest.mark.parametrize(
+        "text", ["{", '{"schema": 4, "rollout": "x"}', '{"schema": 99, "rollout": "x"}']
+    )
+    def test_what_cannot_be_read_is_left_out_alone(self, tmp_path: Path, text: str) -> None:
+        world = fleet(tmp_path)
+        world.context.store.put(steps_key(f"d1-{STAMP}"), text)
+        told = series(world.context)
+        assert told[self.TOOK.format("count")] == 4
+        assert told['edgetune_hosts_out_of_service{pop="d1"}'] == 0
+
+    def test_what_another_version_counted_makes_no_label(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        put_steps(world, f"d1-{STAMP}", dance=StepTaken(1, 1.0, {"failed": 1}))
+        put_steps(world, f"b1-{STAMP}", drain_hosts=StepTaken(1, 1.0, {"tired": 1}))
+        told = series(world.context)
+        assert [name for name in told if "dance" in name or "tired" in name] == []
+        assert told[self.FAILED.format("other", "drain_hosts")] == 1
 
 
 def test_a_look_that_was_taken_and_the_one_that_is_due_are_told(told: Series) -> None:

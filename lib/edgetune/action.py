@@ -18,6 +18,7 @@ from edgetune.files import load_yaml
 from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import heartbeat_of
 from edgetune.rollout.order import AT_ONCE
+from edgetune.rollout.step_times import StepTimes, counted
 from edgetune.sanitize import one_line, printable, shortened
 
 Result = tuple[bool, dict[str, object]]
@@ -54,8 +55,8 @@ def run_step(
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
         context = Context(config or {})
-        with own_clock(step.__name__), _signs_of_life(context):
-            result = _steps(context, (step, *then), given)
+        with own_clock(step.__name__), _signs_of_life(context), counted(context, given) as times:
+            result = _steps(context, (step, *then), given, times)
     except UnconfiguredError as error:
         told = safe_text(str(error))
         idle = {**_nothing_done(step.__name__), "message": told}
@@ -76,7 +77,7 @@ def _show(line: str) -> None:
 
 
 def _steps(
-    context: Context, steps: Sequence[Step], given: Mapping[str, object]
+    context: Context, steps: Sequence[Step], given: Mapping[str, object], times: StepTimes
 ) -> Mapping[str, object]:
     """Take a step, and each that the result before it names as ``next`` while nothing failed.
 
@@ -84,14 +85,14 @@ def _steps(
     each told, also of a host that is quarantined while the others go on.
     """
     began = time.monotonic()
-    result = steps[0](context, **given)
+    result = times.take(steps[0], context, given)
     messages = [str(result.get("message", ""))]
     following = {step.__name__: step for step in steps[1:]}
     while following and not result["failed"] and time.monotonic() - began <= AT_ONCE:
         step = following.pop(str(result["next"]), None)
         if step is None:
             break
-        told = step(context, **given)
+        told = times.take(step, context, given)
         messages.append(str(told["message"]))
         kept = {name: told[name] for name in result if name in told}
         failed = told.get("error")

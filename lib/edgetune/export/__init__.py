@@ -4,6 +4,7 @@
 families         what is exported: name, type, help and labels of each
 values           values by family and labels, and the text that Prometheus reads
 histories        counters of all rollouts, from the heads of their records
+steps            how long steps took and how they failed, from what tasks added to records
 under_way        rollouts that have not ended, or left hosts in quarantine
 state            all of it, read at one moment
 textfile         a file for node_exporter's textfile collector

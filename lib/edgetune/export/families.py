@@ -45,6 +45,18 @@ FAMILIES = (
     ),
     Family("edgetune_looks_total", "counter", "Looks taken at soaks.", ("tuning",)),
     Family(
+        "edgetune_step_seconds",
+        "summary",
+        "Time that steps of rollouts took, by action; a drain and a reboot until they were over.",
+        ("tuning", "step"),
+    ),
+    Family(
+        "edgetune_step_failures_total",
+        "counter",
+        "Steps of rollouts that failed, by action and the reason of the error.",
+        ("step", "reason"),
+    ),
+    Family(
         "edgetune_rollout_info",
         "gauge",
         "1 for each rollout that has not ended, left hosts in quarantine, or is unreadable.",

@@ -11,6 +11,7 @@ from edgetune import __version__
 from edgetune.campaign.record import readable_records
 from edgetune.errors import DamagedError
 from edgetune.export.histories import count_rollout
+from edgetune.export.steps import count_steps
 from edgetune.export.under_way import read_open
 from edgetune.export.values import Values
 from edgetune.inventory import NAME
@@ -32,6 +33,7 @@ def read_state(context: Context) -> Values:
     )
     for head in heads:
         count_rollout(values, head, seen.now)
+    count_steps(values, context, heads)
     read_open(values, seen)
     _read_campaigns(values, context, len(seen.damaged))
     _read_switches(values, seen)

@@ -18,8 +18,8 @@ _FAMILIES = {family.name: family for family in FAMILIES}
 class Values:
     """Of each family, by the values of its labels in their order.
 
-    A summary is the list of what was observed. KeyError for a family that there is not, ValueError
-    for labels that are not those of the family.
+    A summary is how much was observed, and its sum. KeyError for a family that there is not,
+    ValueError for labels that are not those of the family.
     """
 
     def __init__(self) -> None:
@@ -37,12 +37,14 @@ class Values:
         """The value, unless an earlier one is smaller."""
         self.put(name, min([value, *self._of(name, labels)]), *labels)
 
-    def observe(self, name: str, value: float, *labels: str) -> None:
-        """One more observation of a summary."""
-        self._of(name, labels).append(value)
+    def observe(self, name: str, value: float, *labels: str, count: int = 1) -> None:
+        """One more observation of a summary, or the sum of so many."""
+        own = self._of(name, labels)
+        before, total = own or (0.0, 0.0)
+        own[:] = [before + count, total + value]
 
     def sum(self, name: str, *labels: str) -> float:
-        """What stands there; of a summary the sum, and 0 of nothing."""
+        """What stands there, 0 of nothing."""
         return sum(self._found.get(name, {}).get(labels, []))
 
     def rows(self, family: Family) -> Iterator[tuple[tuple[str, ...], list[float]]]:
@@ -70,8 +72,7 @@ class Values:
         for family in FAMILIES:
             made = classes[family.type](family.name, family.help, labels=family.labels)
             for labels, observed in self.rows(family):
-                whole = [float(len(observed))] if family.type == "summary" else []
-                made.add_metric(labels, *whole, sum(observed))
+                made.add_metric(labels, *observed)
             if made.samples:
                 yield made
 
