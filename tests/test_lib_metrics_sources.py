@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgetune.documents.sample import Sample
@@ -100,6 +100,50 @@ def test_samples_remain_without_gauges_once_a_source_stops() -> None:
     silent = [own.time for own in found if not own.gauges]
     assert silent == [60.0 * n for n in range(10, 20) if 60.0 * n > 540 + NEAR]
     assert len(found) == 10 + len(silent)
+
+
+@pytest.mark.parametrize("phase", [0.0, 5.0, 25.0, 35.0, 55.0])
+@pytest.mark.parametrize("hole", [(600.0, 1200.0), (600.0, 720.0), (0.0, 600.0)])
+def test_after_a_hole_each_gauge_is_attached_to_what_was_scraped_then(
+    hole: tuple[float, float], phase: float
+) -> None:
+    """Sweeps of the hole would take the first scrape behind it, and push all that follow on."""
+    begin, end = hole
+    times = [60.0 * n + phase for n in range(40)]
+    scraped = SampleTable([row(at, rx_packets=at) for at in times if not begin < at < end])
+    swept = SampleTable([row(60.0 * n, drifted=n) for n in range(40)])
+    found = [*attached(scraped, swept).rows()]
+    far = [(own.time, own.counters) for own in found if abs(own.time - (own.uptime or 0.0)) > 35]
+    assert far == []
+    behind = {own.time: own.uptime for own in found if own.time > end + 60 and own.gauges}
+    assert len(behind) == len([at for at in swept.time if at > end + 60 and at < times[-1] + 35])
+    grown = [own.counters["rx_packets"] for own in found]
+    assert grown == sorted(grown)
+
+
+def test_a_hole_in_scrapes_is_told_as_one() -> None:
+    times = [15.0 * n for n in range(100) if not 300 < 15 * n < 1200]
+    scraped = SampleTable([row(at, rx_packets=at) for at in times])
+    swept = SampleTable([row(60.0 * n + 5, drifted=n) for n in range(25)])
+    found = attached(scraped, swept)
+    assert [at for at in found.time if 310 < at < 1195] == []
+    assert [at for at in swept.time if not 310 < at < 1195] == [
+        own.time for own in found.rows() if own.gauges
+    ]
+
+
+@given(st.lists(st.integers(0, 999), max_size=40), st.lists(st.integers(0, 999), max_size=40))
+@example([0, 10, 20], [10, 11, 12])
+@example([0, 10, 20], [8, 9, 10])
+def test_samples_stay_in_the_order_in_which_they_were_measured(
+    scrapes: list[int], sweeps: list[int]
+) -> None:
+    """A counter that comes before a smaller one of the same boot is taken for a reset."""
+    scraped = SampleTable([row(float(at), rx_packets=at) for at in sorted(scrapes)])
+    swept = SampleTable([row(float(at), drifted=at) for at in sorted({*sweeps})])
+    given_to = [own for own in attached(scraped, swept).rows() if own.gauges]
+    counted = [own.counters["rx_packets"] for own in given_to]
+    assert counted == sorted(counted)
 
 
 @given(st.lists(st.integers(0, 2000), max_size=30), st.lists(st.integers(0, 2000), max_size=30))

@@ -199,6 +199,28 @@ METRICS = (
     ),
     *mutations_of(
         "lib/edgetune/metrics",
+        ["lib_metrics_sources"],
+        (
+            "what was scraped after a hole is told as of a time in it",
+            "attached.py",
+            "min(near, _LATE * _spacing(times))",
+            "near",
+        ),
+        (
+            "a sweep takes the sample that another one is nearer to",
+            "attached.py",
+            "self._apart(number, place) < self._apart(other, place)",
+            "number < other",
+        ),
+        (
+            "samples change places",
+            "attached.py",
+            "        if any(between in self._place",
+            "        if False and any(between in self._place",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/metrics",
         ["metric_source_contract"],
         (
             "hosts of one PoP have the time of another one",

@@ -9,12 +9,18 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import compress
+from operator import sub
+from statistics import median
 
 from edgetune.metrics.table import SampleTable, countable
 
 NEAR = 150.0
 """Seconds between samples of two sources that are told as one: half of the longest time between two
 scrapes for which Prometheus still knows a value."""
+
+_LATE = 1.5
+"""A sample is told as of another time by so many times their spacing at most: in a hole of scrapes
+nothing was counted."""
 
 _Rows = tuple[list[float], list[int]]
 
@@ -23,11 +29,15 @@ def attached(samples: SampleTable, more: SampleTable, near: float = NEAR) -> Sam
     """The samples, oldest first, with the gauges of ``more`` that they lack.
 
     Each sample of ``more`` gives its gauges to the nearest one of the same host, or to the one
-    beside that, where another gave it its own: sweeps that follow each other soon are told, too.
-    That one is told as of the time of the sweep: all hosts have one time then, and as many samples
-    in a slot. Samples beside one that was given some are left out: so each has all gauges, and none
-    is told twice. Where a source stops to tell, samples without its gauges remain. Samples that
-    are farther apart than ``near`` seconds have nothing to do with each other.
+    beside that where another is nearer: sweeps that follow each other soon are told, too. That one
+    is told as of the time of the sweep: hosts have one time then, and as many samples in a slot.
+    No sample takes what is the nearest of another one, and the order of both stays. So a sweep in a
+    hole of the samples is left out, and moves none of those behind it.
+
+    Samples beside one that was given some are left out: so each has all gauges, and none is told
+    twice. Where a source stops to tell, samples without its gauges remain. Samples that are farther
+    apart than ``near`` seconds, or than a host's own are from each other, have nothing to do with
+    each other.
     """
     rows = _by_host(samples)
     given = _given(rows, more, near)
@@ -66,16 +76,64 @@ def _by_host(samples: SampleTable) -> Mapping[str, _Rows]:
 
 def _given(rows: Mapping[str, _Rows], more: SampleTable, near: float) -> dict[int, int]:
     """By row that is given gauges, the row of ``more`` that gives them."""
-    hosts, found = more.hosts, dict[int, int]()
-    for number, (host, time) in enumerate(zip(more.host, more.time)):
-        if hosts[host] in rows and countable(time):
-            times, own = rows[hosts[host]]
-            nearest = _nearest(times, time)
-            beside = [nearest, *(at for at in (nearest + 1, nearest - 1) if 0 <= at < len(own))]
-            free = [at for at in beside if own[at] not in found] or [nearest]
-            if abs(times[free[0]] - time) <= near:
-                found[own[free[0]]] = number
+    found = dict[int, int]()
+    for host, (swept, their_rows) in _by_host(more).items():
+        times, own = rows.get(host, ([], []))
+        places = _Places(times, swept, min(near, _LATE * _spacing(times)))
+        found.update((own[place], their_rows[number]) for place, number in places.holder.items())
     return found
+
+
+def _spacing(times: Sequence[float]) -> float:
+    """How far apart times are, mostly."""
+    return median(map(sub, times[1:], times)) if len(times) > 1 else math.inf
+
+
+class _Places:
+    """Which place among ``times`` each of ``swept`` has, both sorted; ``holder`` has it by place.
+
+    None is farther than ``reach`` from its place.
+    """
+
+    def __init__(self, times: Sequence[float], swept: Sequence[float], reach: float) -> None:
+        self._times, self._swept, self._reach = times, swept, reach
+        self.holder: dict[int, int] = {}
+        nearest = [_nearest(times, time) for time in swept] if times else []
+        for number, place in enumerate(nearest):
+            other = self.holder.get(place)
+            if self._reaches(number, place) and (
+                other is None or self._apart(number, place) < self._apart(other, place)
+            ):
+                self.holder[place] = number
+        self._place = {number: place for place, number in self.holder.items()}
+        for number, place in enumerate(nearest):
+            if number not in self._place and place in self.holder:
+                self._squeeze_in(number, place)
+
+    def _squeeze_in(self, number: int, place: int) -> None:
+        """Take a free place beside the nearest one, or let its holder go there."""
+        holder = self.holder[place]
+        side = -1 if number < holder else 1
+        if any(between in self._place for between in range(number - side, holder, -side)):
+            return
+        if self._is_free(number, place + side):
+            self._put(number, place + side)
+        elif self._reaches(number, place) and self._is_free(holder, place - side):
+            self._put(holder, place - side)
+            self._put(number, place)
+
+    def _put(self, number: int, place: int) -> None:
+        self.holder[place], self._place[number] = number, place
+
+    def _is_free(self, number: int, place: int) -> bool:
+        inside = 0 <= place < len(self._times)
+        return inside and place not in self.holder and self._reaches(number, place)
+
+    def _reaches(self, number: int, place: int) -> bool:
+        return self._apart(number, place) <= self._reach
+
+    def _apart(self, number: int, place: int) -> float:
+        return abs(self._times[place] - self._swept[number])
 
 
 def _times_of(rows: Mapping[str, _Rows], given: Mapping[int, int]) -> dict[str, list[float]]:
