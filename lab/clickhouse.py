@@ -12,6 +12,7 @@ import email
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ def stand_in(table: Table, asked: Asked) -> str:
     if "system.columns" in asked.sql:
         there = (given["database"], given["table"]) == ("edge", "hosts")
         return _answer({"name": "String"}, [[name] for name in table.columns if there])
-    names = re.findall(r"AS (edgetune_\w+)", asked.sql)
+    names = re.findall(r"AS (edgetune_\w+)", asked.sql[asked.sql.index("SELECT") :])
     listed = "".join(text for name, text in given.items() if name.startswith("hosts"))
     quoted = re.findall(r"'((?:[^'\\]|\\.)*)'", listed)
     hosts = {re.sub(r"\\(.)", r"\1", text) for text in quoted}
@@ -83,6 +84,11 @@ def stand_in(table: Table, asked: Asked) -> str:
         + [row.get(given[f"reading{number}"]) for number in range(len(names) - 4)]
         for row in _within(table, given, hosts)
     ]
+    limit = re.search(r"LIMIT (\d+) BY", asked.sql)
+    if limit:
+        spans = (int(given[name]) for name in ("start", "step", "before", "moments"))
+        found = _last(found, int(limit[1]), *spans)
+        return _answer(dict.fromkeys(names, ""), found)
     return _answer(dict.fromkeys(names, ""), sorted(found, key=lambda row: row[1]))
 
 
@@ -93,6 +99,19 @@ def _within(
     for row in table.rows:
         if row[given["host"]] in hosts and first <= _micros(row[given["time"]]) < until:
             yield row
+
+
+def _last(
+    rows: list[Any], most: int, start: int, step: int, before: int, moments: int
+) -> list[Any]:
+    """As LIMIT BY has it: the last rows of each host before each moment."""
+    found, taken = [], Counter[tuple[Any, int]]()
+    for row in sorted(rows, key=lambda row: -row[1]):
+        moment = max(0, min(moments, -((start - row[1]) // step)))
+        if moment == moments or start + moment * step - row[1] <= before:
+            taken[row[0], moment] += 1
+            found += [row] if taken[row[0], moment] <= most else []
+    return found
 
 
 def _newest(table: Table, given: Mapping[str, str], hosts: Collection[str]) -> int:

@@ -78,6 +78,7 @@ def questions(folder: Path, engine: Engine) -> dict[str, list[tuple[Asked, Any]]
             hosts = pop_of(folder, {"url": server.url}).hosts
             with suppress(SourceError):
                 list(table.read(hosts, NOON, NOON + 60))
+                list(table.read_last(hosts, [NOON, NOON + 15, NOON + 30], 10, NOON + 60))
                 table.newest(hosts, NOON, NOON + 60)
                 table.newest(hosts, NOON + 60, NOON + 120)
     return found

@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import math
 import ssl
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
@@ -28,10 +29,12 @@ from edgetune.metrics.series import read_window
 from edgetune.metrics.source import RememberingSource, Sampled
 from edgetune.metrics.sources import open_source
 from edgetune.metrics.table import SampleTable
+from edgetune.metrics.thinned import thinned
 from lab.bmc.certificates import make_certificates
-from lab.clickhouse import ClickHouse, Table, serving
+from lab.clickhouse import Asked, ClickHouse, Table, serving, stand_in
 from tests.builders import as_samples, samples
 from tests.clickhouse_recorded import NOON, pop_of
+from tests.examples import examples
 
 COLUMNS = ("host", "time", "boot_id", "boot_time", "up", "rx_packets", "listen_drops")
 PASSWORD = "s3cret-word"
@@ -93,6 +96,12 @@ def sample(hosts: dict[Host, Pop]) -> dict[Host, Sampled]:
 def site(tmp_path: Path) -> Iterator[Site]:
     with serving(Table(COLUMNS)) as server:
         yield Site(tmp_path, server)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Pop:
+    """A PoP of three hosts whose server nobody asks."""
+    return pop_of(tmp_path_factory.mktemp("three"), {"url": "http://127.0.0.1:1", "uptime": "up"})
 
 
 def test_a_window_has_all_rows_in_it_and_both_of_its_ends(site: Site) -> None:
@@ -330,10 +339,25 @@ def test_a_server_that_is_down_is_waited_for_once(site: Site) -> None:
     site.server.close()
     pops = [replace(site.pop(), name=f"p{number}") for number in range(3)]
     hosts = {replace(pop.hosts[0], name=f"of {pop.name}"): pop for pop in pops}
-    with mock.patch("edgetune.metrics.sources.clickhouse._AT_ONCE", 1):
+    with mock.patch("edgetune.metrics.sources.clickhouse._POPS_AT_ONCE", 1):
         errors = sorted(own.error for own in sample(hosts).values())
     assert "Connection refused" in errors[0]
     assert all("does not answer other PoPs either" in text for text in errors[1:])
+
+
+def test_a_server_that_hangs_has_the_threads_of_no_other(site: Site, tmp_path: Path) -> None:
+    pops = [replace(site.pop(), name=f"p{number}") for number in range(3)]
+    goes_on = threading.Event()
+    with serving(Table(COLUMNS)) as hanging:
+        hanging.serve = lambda handler, asked: goes_on.wait(60)  # type: ignore[method-assign]
+        slow = [replace(pop_of(tmp_path, {"url": hanging.url}), name=f"q{n}") for n in range(3)]
+        hosts = {replace(pop.hosts[0], name=pop.name): pop for pop in [*slow, *pops]}
+        with mock.patch("edgetune.metrics.sources.clickhouse._POPS_AT_ONCE", 1):
+            told = source().sample(hosts, 3)
+            first = [host.name for _ in pops for host in next(told)]
+            goes_on.set()
+            rest = [host.name for part in told for host in part]
+    assert (sorted(first), sorted(rest)) == (["p0", "p1", "p2"], ["q0", "q1", "q2"])
 
 
 def _late(handler: Any, asked: Any) -> None:
@@ -523,6 +547,62 @@ def test_a_long_window_is_asked_for_in_parts(site: Site) -> None:
     asked = [(int(own.parameters["first"]), int(own.parameters["until"])) for own in _own(site)]
     assert len(asked) == 7 and asked[0][0] == NOON * 1e6 and asked[-1][1] == NOON * 1e6 + 600e6 + 1
     assert all(one[1] == other[0] for one, other in zip(asked, asked[1:]))
+
+
+def last_rows(found: SampleTable, moments: Sequence[float], before: float) -> set[Any]:
+    """The last row of each host in so many seconds before each moment."""
+    rows = [(own.host, own.time, own.uptime, str(own.counters)) for own in found.rows()]
+    near = {
+        (at, row[0]): row for at in moments for row in sorted(rows) if at - before <= row[1] <= at
+    }
+    return {*near.items()}
+
+
+@examples(60)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 700)), max_size=40, unique=True),
+    st.sampled_from([(60.0, 20.0), (7.5, 20.0), (100.0, 100.0), (1000.0, 5.0)]),
+    st.integers(20, 600),
+    st.sampled_from([24, 10_000]),
+)
+def test_a_picture_needs_one_question_and_tells_what_many_do(
+    three: Pop, rows: list[tuple[int, int]], spans: tuple[float, float], seconds: int, most: int
+) -> None:
+    start, end, (step, before) = NOON + 50, NOON + 50 + seconds, spans
+    moments = [start + step * n for n in range(math.floor(seconds / step) + 1)]
+    table = Table(COLUMNS, [row(f"e00{host}", NOON + at, at) for host, at in rows])
+    asked: list[str] = []
+
+    def query(_: object, text: str, given: Mapping[str, str], *more: object) -> Any:
+        asked.append(text)
+        return json.loads(stand_in(table, Asked("POST", {}, {}, text, given)))["data"]
+
+    read = source().window
+    with mock.patch.object(http.Server, "query", query), mock.patch.object(sql, "MOST_ROWS", most):
+        many = thinned(lambda *own: read(three, *own), start, end, step, before)
+        asked.clear()
+        few = source().thinned(three, start, end, step, before)
+    assert len(asked) == 1 + (1 if most > 24 else math.ceil(len(moments) / 3))
+    assert last_rows(few, moments, before) == last_rows(many, moments, before)
+    assert {own.time for own in few.rows()} <= {own.time for own in many.rows()}
+    assert [*few.time] == sorted(few.time)
+    assert len({(own.host, own.time) for own in few.rows()}) == len(few)
+
+
+def test_a_picture_shows_no_rows_that_contradict_each_other(site: Site) -> None:
+    site.rows += [row("e000", NOON + at) for at in (0, 10, 20)]
+    assert len(source().thinned(site.pop(), NOON, NOON + 60, 20, 15)) == 3
+    site.rows.append(row("e000", NOON + 20, 6.0))
+    with pytest.raises(SourceError, match="there are two, with rx_packets"):
+        source().thinned(site.pop(), NOON, NOON + 60, 20, 15)
+
+
+def test_a_picture_of_the_present_shows_no_clock_that_is_ahead(site: Site) -> None:
+    now = time.time()
+    site.rows += [row("e000", now - 30), row("e001", now + 30)]
+    with pytest.raises(SourceError, match="s in the future"):
+        source().thinned(site.pop(), now - 300, now, 60, 40)
+    assert len(source().thinned(site.pop(), now - 900, now - 600, 60, 40)) == 0
 
 
 def _own(site: Site) -> Sequence[Any]:

@@ -78,6 +78,30 @@ METRICS = (
         "lib/edgetune/metrics",
         ["lib_metrics_clickhouse"],
         (
+            "a picture shows rows of which another one says otherwise",
+            "clickhouse/table.py",
+            "_LAST = 2",
+            "_LAST = 1",
+        ),
+        (
+            "a picture has rows twice",
+            "clickhouse/table.py",
+            "begin = max(begin, micros[number - 1] + 1) if number else begin",
+            "pass",
+        ),
+        (
+            "a picture shows what a clock that is ahead has written",
+            "sources/clickhouse.py",
+            "ahead = _ahead(moments[-1], now)",
+            "ahead = moments[-1]",
+        ),
+        (
+            "a ClickHouse that hangs has all threads of a sweep",
+            "sources/clickhouse.py",
+            "                if url not in threads:\n",
+            '                url = ""\n                if url not in threads:\n',
+        ),
+        (
             "a row that is there twice counts twice",
             "clickhouse/rows.py",
             "            elif row != last:\n",

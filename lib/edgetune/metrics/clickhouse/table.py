@@ -19,12 +19,20 @@ DEADLINE = 30.0
 HOST_SECONDS = 2 * MOST_ROWS
 """Of one query, hosts times seconds: a host may have a row each two seconds."""
 
+_LAST = 2
+"""Rows of a host before a moment: where the last one is there twice, both have to be the same."""
+
 _OWN = ("host", "time", "boot", "uptime")
 _COLUMNS = (
     "SELECT name FROM system.columns WHERE database = {database:String} AND table = {table:String}"
 )
 _TIME = "toUnixTimestamp64Micro(toDateTime64({time:Identifier}, 6))"
 _UPTIME = "toFloat64({uptime:Identifier})"
+_MOMENT = (
+    f"greatest(0, least({{moments:Int64}}, intDiv({_TIME} - {{start:Int64}} + {{step:Int64}} - 1,"
+    " {step:Int64})))"
+)
+"""The number of the next moment, as it is for what is later than the last one."""
 _SINCE_BOOT = f"({_TIME} - toUnixTimestamp64Micro(toDateTime64({{boot:Identifier}}, 6))) / 1e6"
 
 
@@ -92,6 +100,30 @@ class SiteTable:
         for first in range(begin, until, step):
             yield self._rows(by_value, readings, first, min(first + step, until))
 
+    def read_last(
+        self, hosts: Sequence[Host], moments: Sequence[float], before: float, ahead: float
+    ) -> Iterator[Rows]:
+        """The last rows of each host in the ``before`` seconds until each of some moments, and
+        between the last moment and ``ahead``; all in epoch seconds, the oldest first.
+
+        ``moments`` have the same time between each other, and what comes before one of them stands
+        in no part a second time.
+        """
+        by_value, readings = self._by_value(hosts), self._readings()
+        micros = [round(moment * 1e6) for moment in moments]
+        step = max(1, micros[1] - micros[0]) if len(micros) > 1 else 1
+        many = max(1, MOST_ROWS // (_LAST * len(hosts)) - 1)
+        for number in range(0, len(micros), many):
+            part = micros[number : number + many]
+            begin = part[0] - round(before * 1e6)
+            # What is older was told by the part before.
+            begin = max(begin, micros[number - 1] + 1) if number else begin
+            until = part[-1] if part[-1] < micros[-1] else round(ahead * 1e6)
+            named = {"start": part[0], "step": step, "moments": len(part)}
+            yield self._rows(
+                by_value, readings, begin, until + 1, {**named, "before": round(before * 1e6)}
+            )
+
     def newest(self, hosts: Sequence[Host], start: float, end: float) -> float | None:
         """The time of the last row of hosts with ``start`` <= time <= ``end``; None without one."""
         fields = parameters_of([*self._by_value(hosts)])
@@ -104,14 +136,23 @@ class SiteTable:
         return told[0][0] / 1e6 or None
 
     def _rows(
-        self, hosts: Mapping[str, str], readings: Mapping[str, str], first: int, until: int
+        self,
+        hosts: Mapping[str, str],
+        readings: Mapping[str, str],
+        first: int,
+        until: int,
+        moments: Mapping[str, int] | None = None,
     ) -> Rows:
+        """All, or the last ones before ``moments``."""
         fields = parameters_of([*hosts])
         named = {f"reading{number}": own for number, own in enumerate(readings.values())}
         span = {"first": str(first), "until": str(until)}
-        parameters = {**self._names(), **named, **fields, **span}
+        before_moments = {name: str(value) for name, value in (moments or {}).items()}
+        parameters = {**self._names(), **named, **fields, **span, **before_moments}
         columns = [f"edgetune_{name}" for name in (*_OWN, *named)]
-        rows = self._query(self._select([*named], [*fields]), parameters, columns)
+        sql = self._select([*named], [*fields])
+        rows = self._query(_last_of(sql) if moments else _in_order(sql), parameters, columns)
+        rows = rows[::-1] if moments else rows
         before = first
         for row in rows:
             if row[0] not in hosts or type(row[1]) is not int or not before <= row[1] < until:
@@ -134,7 +175,7 @@ class SiteTable:
             f"{_UPTIME if self._fields.uptime else _SINCE_BOOT} AS edgetune_uptime",
             *(f"toFloat64({{{own}:Identifier}}) AS edgetune_{own}" for own in readings),
         ]
-        return f"SELECT {', '.join(told)} {_of(fields)} ORDER BY edgetune_time"
+        return f"SELECT {', '.join(told)} {_of(fields)}"
 
     def _names(self, *columns: str) -> dict[str, str]:
         told = {name: self._fields.column(name) for name in columns or _OWN}
@@ -166,6 +207,21 @@ class SiteTable:
     def _by_value(self, hosts: Sequence[Host]) -> dict[str, str]:
         """The name of each host by what the table has for it."""
         return by_value(hosts, self._fields.host_value, self.server.where)
+
+
+def _in_order(sql: str) -> str:
+    """All rows, the oldest first."""
+    return f"{sql} ORDER BY edgetune_time"
+
+
+def _last_of(sql: str) -> str:
+    """The last rows of each host before each moment, the newest first."""
+    near = "{start:Int64} + edgetune_moment * {step:Int64} - edgetune_time <= {before:Int64}"
+    return (
+        f"WITH {_MOMENT} AS edgetune_moment {sql}"
+        f" AND (edgetune_moment = {{moments:Int64}} OR {near})"
+        f" ORDER BY edgetune_time DESC LIMIT {_LAST} BY edgetune_host, edgetune_moment"
+    )
 
 
 def _of(fields: Sequence[str]) -> str:

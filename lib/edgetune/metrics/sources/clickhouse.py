@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,7 +19,7 @@ from edgetune.metrics.source import RECENT, SOON, Connections, RememberingSource
 if TYPE_CHECKING:
     from edgetune.documents.sample import Sample
     from edgetune.metrics.clickhouse.rows import Reader
-    from edgetune.metrics.clickhouse.table import SiteTable
+    from edgetune.metrics.clickhouse.table import Rows, SiteTable
     from edgetune.metrics.table import SampleTable
 
 OLDEST = 60.0
@@ -26,8 +27,9 @@ OLDEST = 60.0
 
 _COLUMN = "[A-Za-z_][A-Za-z0-9_]{0,99}"
 _FILE = "/[!-~]+"
-# PoPs that are asked at once.
-_AT_ONCE = 8
+_POPS_AT_ONCE = 8
+"""Of one server."""
+
 # Seconds: rows of a clock that is ahead are looked for so far in the future.
 _FUTURE = 600.0
 
@@ -103,24 +105,33 @@ class ClickHouse(RememberingSource):
         of_pop: dict[str, list[Host]] = {name: [] for name in pops}
         for host, pop in hosts.items():
             of_pop[pop.name].append(host)
+        threads: dict[str, ThreadPoolExecutor] = {}
         silent: set[str] = set()
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            asked = [
-                threads.submit(self._told, pops[name], own, silent) for name, own in of_pop.items()
-            ]
+        with ExitStack() as stack:
+            asked = []
+            for name, own in of_pop.items():
+                url = str(pops[name].metrics.fields["url"])
+                if url not in threads:
+                    # One that hangs takes the threads of no other.
+                    threads[url] = stack.enter_context(ThreadPoolExecutor(_POPS_AT_ONCE))
+                asked.append(threads[url].submit(self._told, pops[name], own, silent))
             for each in as_completed(asked):
                 yield each.result()
 
     def window(self, pop: Pop, start: float, end: float) -> SampleTable:
-        from edgetune.metrics.table import SampleTable
-
-        now, found = time.time(), SampleTable()
+        now = time.time()
         table, reader = self._opened(pop, now)
-        for part in table.read(pop.hosts, start, now + _FUTURE if end > now - OLDEST else end):
-            found.add_rows([own for own in reader.samples(part) if own.time <= end])
-            for host, problem in reader.odd.items():
-                raise table.server.wrong(f"{host}: {problem}")
-        return found
+        return _until(end, table, reader, table.read(pop.hosts, start, _ahead(end, now)))
+
+    def thinned(
+        self, pop: Pop, start: float, end: float, step: float, before: float
+    ) -> SampleTable:
+        now = time.time()
+        table, reader = self._opened(pop, now)
+        moments = [start + step * n for n in range(math.floor((end - start) / step) + 1)]
+        ahead = _ahead(moments[-1], now)
+        rows = table.read_last(pop.hosts, moments, before, ahead)
+        return _until(moments[-1], table, reader, rows)
 
     def newest(self, pop: Pop) -> float | None:
         from edgetune.metrics.clickhouse.table import SiteTable
@@ -172,6 +183,23 @@ class ClickHouse(RememberingSource):
             for name, own in told.items()
         }
         return SiteTable(pop, columns, ends), Reader(now, metrics.counters)
+
+
+def _ahead(end: float, now: float) -> float:
+    """Until when rows are looked for: near the present also those of a clock that is ahead."""
+    return now + _FUTURE if end > now - OLDEST else end
+
+
+def _until(end: float, table: SiteTable, reader: Reader, parts: Iterator[Rows]) -> SampleTable:
+    """The samples of rows until then; SourceError for a row that is none."""
+    from edgetune.metrics.table import SampleTable
+
+    found = SampleTable()
+    for part in parts:
+        found.add_rows([own for own in reader.samples(part) if own.time <= end])
+        for host, problem in reader.odd.items():
+            raise table.server.wrong(f"{host}: {problem}")
+    return found
 
 
 SOURCE = ClickHouse
