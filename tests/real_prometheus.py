@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,6 +34,8 @@ needs_prometheus = [
 ]
 SCRAPED_EVERY = 0.25
 """Seconds; enough for a test to wait for a scrape."""
+_ALIGNED = 0.01
+"""More seconds than by which a scrape is told to be earlier (`--scrape.timestamp-tolerance`)."""
 
 
 @dataclass
@@ -42,7 +44,6 @@ class Exported:
 
     series: dict[str, float] = field(default_factory=dict)
     silent: bool = False
-    scrapes: int = 0
 
     def text(self) -> str:
         return "".join(f"{name} {value!r}\n" for name, value in self.series.items())
@@ -63,7 +64,6 @@ class Exporter:
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.end_headers()
                 self.wfile.write(text)
-                host.scrapes += 1
 
             def log_message(self, *_: object) -> None: ...
 
@@ -75,15 +75,14 @@ class Exporter:
         self._server.shutdown()
         self._server.server_close()
 
-    def settle(self) -> None:
-        """Until each host was scraped twice: once, the answer may have been written before."""
-        before = {name: host.scrapes for name, host in self.hosts.items()}
-        end = time.monotonic() + 30
-        while any(host.scrapes < before[name] + 2 for name, host in self.hosts.items()):
+    def settle(self, servers: Iterable[RealPrometheus]) -> None:
+        """Until a scrape of each host is known that began after this, and went as it should."""
+        begin, end = time.time() + _ALIGNED, time.monotonic() + 120
+        alive = [own for own in servers if own.process.poll() is None]
+        wanted = {address: not host.silent for address, host in self.hosts.items()}
+        while wanted != {name: up for own in alive for name, up in own.scraped_since(begin)}:
             assert time.monotonic() < end, "Prometheus scrapes no more"
             time.sleep(0.02)
-        # The second one has to be committed, too.
-        time.sleep(0.1)
 
     def target(self, address: str, **labels: str) -> dict[str, object]:
         """As file_sd has it: a host that seems to have its own exporter."""
@@ -132,6 +131,13 @@ class RealPrometheus:
                     return
             except requests.ConnectionError:
                 time.sleep(0.02)
+
+    def scraped_since(self, begin: float) -> Iterator[tuple[str, bool]]:
+        """The hosts whose last scrape began after ``begin``, and whether they answered it."""
+        query = f"up and timestamp(up) > {begin:.3f}"
+        answer = requests.get(f"{self.url}/api/v1/query", params={"query": query}, timeout=30)
+        for own in answer.json()["data"]["result"]:
+            yield own["metric"]["instance"].partition(":")[0], own["value"][1] == "1"
 
     def cpu_seconds(self) -> float:
         """That its process has used."""

@@ -54,7 +54,7 @@ def test_readings_of_one_series_that_differ_in_a_label_are_told_apart(tmp_path: 
             booted = {"node_boot_time_seconds": time.time() - 1000}
             exporter.hosts[host.address] = Exported({**booted, **_TOLD})
         with prometheus_of([exporter.target(host.address) for host in hosts]) as server:
-            exporter.settle()
+            exporter.settle([server])
             fields = {name: own.default or "" for name, own in Prometheus.fields.items()}
             metrics = Metrics("prometheus", {**fields, "url": server.url})
             known = replace(pop(tmp_path), metrics=metrics)

@@ -15,6 +15,7 @@ import pytest
 
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.sources.prometheus import FRESH
 from tests.metric_sources import Begin, TestHosts
 from tests.real_prometheus import (
     PROGRAM,
@@ -25,8 +26,16 @@ from tests.real_prometheus import (
     prometheus_of,
 )
 
-FRESH = 1.25
-"""Seconds for which a scrape is news here."""
+
+class News(float):
+    """In place of FRESH: what was scraped before the moment ``cut`` is news no more."""
+
+    cut = 0.0
+
+    def __rsub__(self, now: float) -> float:
+        return max(float(now) - float(self), self.cut)
+
+
 _BOOTED = "node_boot_time_seconds"
 # In which series a reading shows; a unit of the reading is so many of the series'.
 _SERIES: Mapping[str, tuple[str, float]] = {
@@ -57,9 +66,11 @@ class Scraped(TestHosts):
     counters = sorted(METRICS.told_by("prometheus"))
     apart = 2 * SCRAPED_EVERY
 
-    def __init__(self, exporter: Exporter, servers: Mapping[str, RealPrometheus]) -> None:
+    def __init__(
+        self, exporter: Exporter, servers: Mapping[str, RealPrometheus], news: News
+    ) -> None:
         self.connections = SimpleNamespace(fleet=None, catalogue=METRICS)
-        self._exporter, self._servers = exporter, servers
+        self._exporter, self._servers, self._news = exporter, servers, news
         for number, host in enumerate(exporter.hosts.values()):
             self._boot(host, time.time() - 1000 - number)
             host.series[_SERIES["rx_packets"][0]] = 5.0
@@ -68,7 +79,7 @@ class Scraped(TestHosts):
         return {"url": self._servers[pop].url}
 
     def settle(self) -> None:
-        self._exporter.settle()
+        self._exporter.settle(self._servers.values())
 
     def count(self, host: Host, reading: str, value: float | None) -> None:
         (series, scale), own = _SERIES[reading], self._exporter.hosts[host.address].series
@@ -89,7 +100,7 @@ class Scraped(TestHosts):
 
     def go_silent(self, host: Host) -> None:
         self._exporter.hosts[host.address].silent = True
-        time.sleep(FRESH + SCRAPED_EVERY)
+        self._news.cut = time.time()
 
     def go_away(self, pop: Pop) -> None:
         self._servers[pop.name].kill()
@@ -132,8 +143,7 @@ class Scraped(TestHosts):
             exported.series.update({name: v for name, v in told.items() if v is not None})
             for name in {name for name, value in told.items() if value is None}:
                 exported.series.pop(name, None)
-            # What was told before is news no more.
-            time.sleep(FRESH + SCRAPED_EVERY)
+            self._news.cut = time.time()
 
         return make
 
@@ -158,8 +168,9 @@ def _begin(kind: type[Scraped]) -> Begin:
                 exporter.hosts.update({address: Exported() for address in addresses})
                 targets = [exporter.target(address) for address in addresses]
                 servers[f"lab{pop}"] = stack.enter_context(prometheus_of(targets))
-            stack.enter_context(mock.patch("edgetune.metrics.sources.prometheus.FRESH", FRESH))
-            yield kind(exporter, servers)
+            news = News(FRESH)
+            stack.enter_context(mock.patch("edgetune.metrics.sources.prometheus.FRESH", news))
+            yield kind(exporter, servers, news)
 
     return begin
 
