@@ -40,13 +40,21 @@ _ALIGNED = 0.01
 
 @dataclass
 class Exported:
-    """What one host tells: the value of each series, by its text in the exposition format."""
+    """What one host tells: the value of each series, by its text in the exposition format; each
+    has the label ``run``, if that is not empty."""
 
     series: dict[str, float] = field(default_factory=dict)
     silent: bool = False
+    run: str = ""
 
     def text(self) -> str:
-        return "".join(f"{name} {value!r}\n" for name, value in self.series.items())
+        return "".join(f"{self._named(name)} {value!r}\n" for name, value in self.series.items())
+
+    def _named(self, series: str) -> str:
+        if not self.run:
+            return series
+        name, _, labels = series.partition("{")
+        return f'{name}{{run="{self.run}",{labels or "}"}'
 
 
 class Exporter:

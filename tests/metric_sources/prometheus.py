@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from itertools import count
 from types import SimpleNamespace
 from typing import Callable
 from unittest import mock
@@ -76,7 +77,9 @@ class Scraped(TestHosts):
             host.series[_SERIES["rx_packets"][0]] = 5.0
 
     def fields(self, pop: str) -> Mapping[str, str]:
-        return {"url": self._servers[pop].url}
+        run = next(iter(self._exporter.hosts.values())).run
+        matcher = f'instance="{{address}}:9100", run="{run}"'
+        return {"url": self._servers[pop].url, "matcher": matcher}
 
     def settle(self) -> None:
         self._exporter.settle(self._servers.values())
@@ -155,22 +158,48 @@ class WithoutIds(Scraped):
         return {}
 
 
+class _Running:
+    """The two Prometheus that all tests share: each needs five seconds until it scrapes.
+
+    The series of each test have a label of their own.
+    """
+
+    def __init__(self) -> None:
+        self._stack, self._runs = ExitStack(), count()
+        self._exporter: Exporter | None = None
+        self._servers: dict[str, RealPrometheus] = {}
+
+    def begin(self) -> tuple[Exporter, Mapping[str, RealPrometheus]]:
+        """Hosts that have told nothing yet, and what scrapes them."""
+        if self._exporter is None:
+            self._exporter = self._stack.enter_context(closing(Exporter()))
+        exporter, run = self._exporter, str(next(self._runs))
+        for number in (1, 2):
+            addresses = [f"127.0.{number}.{host}" for host in (1, 2, 3)]
+            exporter.hosts.update({address: Exported(run=run) for address in addresses})
+            pop = f"lab{number}"
+            if pop not in self._servers or self._servers[pop].process.poll() is not None:
+                targets = [exporter.target(address) for address in addresses]
+                self._servers[pop] = self._stack.enter_context(prometheus_of(targets))
+        return exporter, self._servers
+
+    def end(self) -> None:
+        self._stack.close()
+        self._exporter, self._servers = None, {}
+
+
+_RUNNING = _Running()
+end = _RUNNING.end
+
+
 def _begin(kind: type[Scraped]) -> Begin:
     @contextmanager
     def begin() -> Iterator[TestHosts]:
         if not PROGRAM:
             pytest.skip("Prometheus is not installed")
-        with ExitStack() as stack:
-            exporter = stack.enter_context(closing(Exporter()))
-            servers = {}
-            for pop in (1, 2):
-                addresses = [f"127.0.{pop}.{host}" for host in (1, 2, 3)]
-                exporter.hosts.update({address: Exported() for address in addresses})
-                targets = [exporter.target(address) for address in addresses]
-                servers[f"lab{pop}"] = stack.enter_context(prometheus_of(targets))
-            news = News(FRESH)
-            stack.enter_context(mock.patch("edgetune.metrics.sources.prometheus.FRESH", news))
-            yield kind(exporter, servers, news)
+        news = News(FRESH)
+        with mock.patch("edgetune.metrics.sources.prometheus.FRESH", news):
+            yield kind(*_RUNNING.begin(), news)
 
     return begin
 
