@@ -147,6 +147,74 @@ EXPORT = (
         ),
     ),
     *mutations_of(
+        "lib/edgetune",
+        ["rollout_step_times"],
+        (
+            "a step fails since what it took cannot be written",
+            "rollout/step_times.py",
+            "    with suppress(EdgetuneError):\n",
+            "    if True:\n",
+        ),
+        (
+            "a step waits for a store that hangs to count it",
+            "rollout/step_times.py",
+            "writing.join(PATIENCE)",
+            "writing.join()",
+        ),
+        (
+            "an owner of an earlier epoch counts its steps",
+            "rollout/step_times.py",
+            "            if epoch < kept.epoch:\n",
+            "            if False:\n",
+        ),
+        (
+            "a night's pause is a drain",
+            "rollout/step_times.py",
+            'return result.get("next") in ("drain_hosts", "restore_live")',
+            "return False",
+        ),
+        (
+            "the time until somebody took a rollout over is a reboot",
+            "rollout/step_times.py",
+            "kept.epoch, kept.awaited = epoch, {}",
+            "kept.epoch = epoch",
+        ),
+        (
+            "a clock that is set is time that a step took",
+            "rollout/step_times.py",
+            " - steady_clock.shift_since(since)",
+            "",
+        ),
+        (
+            "a step that failed went well",
+            "rollout/step_times.py",
+            "            if own.failed:\n",
+            "            if False:\n",
+        ),
+        (
+            "an id that somebody made up makes a key",
+            "rollout/step_times.py",
+            "if not kept.steps and not has_record(context, rollout):",
+            "if False:",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/export",
+        ["lib_export"],
+        (
+            "the first failure of a step is no increase",
+            "steps.py",
+            '            values.add("edgetune_step_failures_total", 0, step, reason)\n',
+            "            pass\n",
+        ),
+        (
+            "words of a later version are labels without bound",
+            "steps.py",
+            "(step for step in STEPS if step in found.steps)",
+            "found.steps",
+        ),
+    ),
+    *mutations_of(
         "lab/serve",
         ["lab_serve_metrics"],
         (
