@@ -19,7 +19,7 @@ from tests.builders import ROOT, write_yaml
 from tests.inventories.netbox import TOKEN, Answers, device, said
 from tests.prometheus_api import Api, Reply, api
 
-BALANCER = {"driver": "haproxy", "address": "tcp://127.0.0.1:9", "backend": "edges"}
+BALANCER = {"driver": "haproxy", "address": "tcp://lb.{pop}.example.org:9", "backend": "edges"}
 DEFAULTS = {"load_balancer": BALANCER, "bmc": {"credentials": "all"}}
 PRINTED = ROOT / "tests/fixtures/ansible/list.json"
 
@@ -134,6 +134,121 @@ def server() -> Iterator[Api]:
         yield made
 
 
+NETBOX = ROOT / "tests/fixtures/netbox"
+
+
+@pytest.mark.parametrize("version", ["3.6.9", "4.6.8"])
+class TestRecordedNetbox:
+    """By the answers of NetBox itself."""
+
+    @pytest.fixture(autouse=True)
+    def _netbox(self, server: Api, tmp_path: Path, version: str) -> None:
+        self.server, self.folder, self.version = server, tmp_path, version
+        self.left_out: set[Any] = {9, 13}
+        (tmp_path / "token").write_text(TOKEN)
+        (tmp_path / "token").chmod(0o600)
+        server.answer = self.answer
+
+    def answer(self, asked: Mapping[str, str]) -> Reply:
+        if "sites" in asked["path"]:
+            return self.recorded("sites")
+        if "no-such" in asked.get("role", ""):
+            return self.recorded("unknown_value")
+        if "no-such" in asked.get("status", ""):
+            return self.recorded("unknown_status")
+        if "rol" in asked:
+            return self.recorded("unknown_filter")
+        if "brief" in asked:
+            return self.recorded("token_v1_as_token")
+        page = {"": 1, "4": 2, "10": 3}[asked.get("id__gt", "")]
+        return self.recorded(f"devices_by_id_{page}")
+
+    def recorded(self, name: str) -> Reply:
+        told = json.loads((NETBOX / self.version / f"{name}.json").read_text())
+        body = told["body"]
+        if name.startswith("devices"):
+            kept = [own for own in body["results"] if own["id"] not in self.left_out]
+            left = sum(own >= body["results"][0]["id"] for own in self.left_out)
+            body = {**body, "count": body["count"] - left, "results": kept}
+        return said(body, told["status"])
+
+    def opened(self, **source: Any) -> Inventory:
+        told = {
+            "url": self.server.url,
+            "token_file": str(self.folder / "token"),
+            "query": {"role": "edge", "status": "active"},
+            "fields": {"server": "custom_fields.lb_server", "port": "custom_fields.ssh_port"},
+        }
+        edge4 = {"address": "192.0.2.14"}
+        pops = {"ams1": {"hosts": {"edge4.ams1.example.net": edge4}}}
+        return opened(NetboxInventory, self.folder, {**told, **source}, pops=pops)
+
+    def test_devices_are_hosts(self) -> None:
+        found = self.opened()
+        assert sorted(found.pop_names()) == ["ams1", "fra1", "lab1"]
+        ams1 = found.pop("ams1")
+        assert ams1.region == "europe"
+        assert sorted(addresses(ams1)) == [
+            "cache",
+            "edge1.ams1.example.net",
+            "edge2.ams1.example.net",
+            "edge3.ams1.example.net",
+            "edge4.ams1.example.net",
+        ]
+        edge1 = ams1.host("edge1.ams1.example.net")
+        assert (edge1.address, edge1.port) == ("2001:db8:a::11", 2222)
+        assert (edge1.server, edge1.rack, edge1.hardware) == ("edge1", "A01", "PowerEdge R650")
+        assert edge1.bmc is not None and edge1.bmc.address == "https://192.0.2.211"
+        assert ams1.host("edge4.ams1.example.net").address == "192.0.2.14"
+
+    @pytest.mark.parametrize(
+        ("id", "says"),
+        [
+            (9, "device 9: name: is missing"),
+            (13, "lab1 has two hosts of that name, and they differ"),
+        ],
+    )
+    def test_a_device_that_is_no_host_is_named(self, id: int, says: str) -> None:
+        self.left_out.remove(id)
+        with pytest.raises(InputError, match=says):
+            self.opened()
+
+    def test_a_filter_that_netbox_does_not_know_is_refused(self) -> None:
+        says = r"source\.query\.rol: NetBox does not know it, and would tell all of its 17 dev"
+        with pytest.raises(InputError, match=says):
+            self.opened(query={"rol": "edge"})
+
+    @pytest.mark.parametrize(
+        ("name", "says"),
+        [
+            ("token_wrong_v1", "answers 403: Invalid (v1 )?token"),
+            ("token_expired", "answers 403: Token expired"),
+            ("permission_none", "answers 403: You do not have permission"),
+            ("no_slash", "answers 301: it sends to another place"),
+            ("host_unknown", "answers no whole JSON"),
+            ("not_found", "answers 404: Not Found"),
+            ("database_down", "answers 500: "),
+        ],
+    )
+    def test_what_netbox_refuses_is_told(self, name: str, says: str) -> None:
+        recorded = json.loads((NETBOX / self.version / f"{name}.json").read_text())
+        body = recorded["body"]
+        text = body if isinstance(body, str) else json.dumps(body)
+        self.server.answer = lambda asked: Reply(text.encode(), recorded["status"])
+        with pytest.raises(InputError, match=says):
+            self.opened()
+
+    def test_a_site_that_the_token_may_not_see_is_no_answer(self) -> None:
+        def answer(asked: Mapping[str, str]) -> Reply:
+            if "sites" in asked["path"]:
+                return self.recorded("permission_devices_only_sites")
+            return self.answer(asked)
+
+        self.server.answer = answer
+        with pytest.raises(InputError, match="sites/ answers 403"):
+            self.opened()
+
+
 class TestNetbox:
     """Against what answers in pages of two."""
 
@@ -161,35 +276,39 @@ class TestNetbox:
         ams1 = self.opened().pop("ams1")
         assert addresses(ams1) == {f"e{n}": f"10.0.0.{n}" for n in range(1, 6)}
         assert ams1.region == "eu"
-        asked = [each for each in self.server.asked if "devices" in each["path"]]
-        assert [each.get("offset") for each in asked] == [None, "2", "4"]
+        asked = [each for each in self.server.asked if "exclude" in each]
+        assert [each.get("id__gt") for each in asked] == [None, "2", "4"]
         assert asked[0]["role"] == "edge" and asked[0]["status"] == "active,failed"
 
-    def test_a_list_that_changes_between_its_pages_is_read_once_more(self) -> None:
+    def test_a_device_that_goes_between_two_pages_hides_no_other(self) -> None:
         taken = []
 
         def answer(asked: Mapping[str, str]) -> Reply:
-            if asked.get("offset") == "2" and not taken:
+            if asked.get("id__gt") == "2" and not taken:
                 taken.append(self.answers.devices.pop(0))
             return self.answers.answer(asked)
 
         self.server.answer = answer
-        assert sorted(addresses(self.opened().pop("ams1"))) == ["e2", "e3", "e4", "e5"]
+        assert sorted(addresses(self.opened().pop("ams1"))) == ["e1", "e2", "e3", "e4", "e5"]
 
-    def test_a_list_that_changes_all_the_time_is_refused(self) -> None:
-        def answer(asked: Mapping[str, str]) -> Reply:
-            if asked.get("offset"):
-                self.answers.devices.pop(0)
-            return self.answers.answer(asked)
-
-        self.answers.devices *= 4
-        self.server.answer = answer
-        with pytest.raises(InputError, match=r"devices/ counts \d+ .* and lists .*, on each of 2"):
+    @pytest.mark.parametrize("ids", [[1, 1], [2, 1], [1, None], [1, "2"], [0, 1]])
+    def test_ids_that_do_not_grow_are_refused(self, ids: list[Any]) -> None:
+        rows = [{**self.answers.devices[0], "id": own} for own in ids]
+        page = said({"count": len(rows), "next": None, "results": rows})
+        self.server.answer = lambda own: page if "exclude" in own else self.answers.answer(own)
+        with pytest.raises(InputError, match="devices/ is not in the order of ids"):
             self.opened()
 
-    def test_a_device_that_is_listed_twice_does_not_hide_one_that_is_not(self) -> None:
-        self.answers.devices[4] = self.answers.devices[0]
-        with pytest.raises(InputError, match="counts 5 and lists 5, 4 of them apart"):
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_a_page_that_counts_otherwise_is_refused(self, count: int) -> None:
+        def answer(asked: Mapping[str, str]) -> Reply:
+            if "exclude" not in asked:
+                return self.answers.answer(asked)
+            rows = [] if asked.get("id__gt") else self.answers.devices[:2]
+            return said({"count": count, "next": None, "results": rows})
+
+        self.server.answer = answer
+        with pytest.raises(InputError, match=r"devices/ counts \d, and lists \d"):
             self.opened()
 
     def test_a_token_of_version_2_is_sent_as_one(self) -> None:

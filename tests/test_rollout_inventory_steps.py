@@ -18,7 +18,7 @@ from edgetune.rollout.kept_inventory import pop_for_plan, whole_inventory
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.accept_inventory import accept_inventory
 from edgetune.rollout.steps.diff_inventory import diff_inventory
-from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.plan_rollout import PlanResult, plan_rollout
 from tests.builders import inventory_document, write_yaml
 from tests.inventories.netbox import Netbox
 from tests.prometheus_api import api
@@ -50,8 +50,11 @@ class Site:
         return made
 
     def plan(self) -> str:
-        asked = {"pop": "lab1", "tuning": "accept_queue", "soak": "10m", "baseline": "10m"}
-        return plan_rollout(self.later(), **asked, seed=1)["plan"]  # type: ignore[arg-type]
+        return self.planned()["plan"]
+
+    def planned(self) -> PlanResult:
+        asked: Any = {"pop": "lab1", "tuning": "accept_queue", "soak": "10m", "baseline": "10m"}
+        return plan_rollout(self.later(), **asked, seed=1)
 
     def known(self) -> Pop:
         return self.later().inventory.pop("lab1")
@@ -141,6 +144,13 @@ class TestPlans:
         served.plan()
         assert len(served.server.asked) == asked  # type: ignore[attr-defined]
         assert len(served.known().hosts) == 8
+
+    def test_a_plan_says_how_old_its_inventory_is(self, served: Site, site: Site) -> None:
+        lines = served.planned()["text"].splitlines()
+        (line,) = [line for line in lines if line.startswith("  inventory ")]
+        assert "netbox" in line
+        assert "s ago" in " ".join(lines[1:4])
+        assert "  inventory " not in site.planned()["text"]
 
     def test_what_was_read_in_the_future_is_read_anew(
         self, served: Site, monkeypatch: pytest.MonkeyPatch

@@ -52,15 +52,15 @@ class JsonService:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    def get(self, path: str = "", query: Query = ()) -> Any:
-        """The document at a path below the URL."""
-        return self._asked("GET", path, query, None)
+    def get(self, path: str = "", query: Query = (), refusal: int = 200) -> Any:
+        """The document at a path below the URL, also that of status ``refusal``."""
+        return self._asked("GET", path, query, None, refusal)
 
     def post(self, document: object) -> Any:
         """What the URL answers to a document."""
-        return self._asked("POST", "", (), document)
+        return self._asked("POST", "", (), document, 200)
 
-    def _asked(self, method: str, path: str, query: Query, document: object) -> Any:
+    def _asked(self, method: str, path: str, query: Query, document: object, refusal: int) -> Any:
         import requests
 
         left = self._ends - time.monotonic()
@@ -79,7 +79,7 @@ class JsonService:
                 body = self._body(answer)
         except (requests.RequestException, OSError) as error:
             raise self._wrong(f"does not answer: {_reason(error)}") from None
-        if answer.status_code != 200:
+        if answer.status_code not in (200, refusal):
             raise self._wrong(f"{path} answers {answer.status_code}{_told(answer, body)}")
         try:
             return load_json(body.decode("utf-8"))
@@ -106,14 +106,15 @@ class JsonService:
 
 
 def _told(answer: Any, body: bytes) -> str:
-    """What an error says of itself: Django REST framework has it in ``detail``."""
+    """What an error says of itself, in ``detail`` (Django REST framework) or ``error``."""
     if 300 <= answer.status_code < 400:
         return ": it sends to another place; give that as url"
     try:
         told = load_json(body.decode("utf-8"))
     except ValueError:
         return f": {one_line(str(answer.reason))[:_MOST_TOLD]}" if answer.reason else ""
-    detail = told.get("detail", told) if isinstance(told, Mapping) else told
+    names = ("detail", "error") if isinstance(told, Mapping) else ()
+    detail = next((told[name] for name in names if name in told), told)
     return f": {one_line(str(detail))[:_MOST_TOLD]}"
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import parse_qsl, urlsplit
 
 from edgetune.errors import InputError
 from edgetune.fields import Fields
@@ -20,7 +19,7 @@ from edgetune.secret_files import Authorization, read_private
 _URL = r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?"
 _DEVICES, _SITES = "/api/dcim/devices/", "/api/dcim/sites/"
 _PAGE = 1000  # MAX_PAGE_SIZE, unless NetBox is configured otherwise
-_MOST_PAGES, _ATTEMPTS = 1000, 2
+_MOST_PAGES = 1000
 _USUAL = {
     "name": "name",
     "pop": "site.slug",
@@ -30,9 +29,16 @@ _USUAL = {
     "bmc.address": "oob_ip.address",
 }
 _USUAL_OF_SITE = {"region": "region.slug"}
-_OURS = ("limit", "offset", "start", "ordering", "format", "fields", "exclude", "brief")
+_OURS = (
+    *("limit", "offset", "start", "ordering", "id__gt"),
+    *("format", "fields", "exclude", "omit", "brief"),
+)
 # From NetBox 4.5 on tokens of version 2 begin so, and are sent as RFC 6750 has it.
 _VERSION_2 = "nbt_"
+# Called so up to NetBox 4.4, and from 4.5 on; a name that is not known is left out.
+_SHORT = (("exclude", "config_context"), ("omit", "config_context"))
+_NO_VALUE, _BOOLEANS = "edgetune-no-such-value", ("true", "false")
+_NEGATIONS = ("n", "nic", "nie", "niew", "nisw")
 
 
 class NetboxInventory(WholeInventory):
@@ -45,7 +51,7 @@ class NetboxInventory(WholeInventory):
 
     def __init__(self, path: Path) -> None:
         top = Fields(load_yaml(path), str(path))
-        netbox = _Netbox(top.inside("source"))
+        netbox = _Netbox(top.inside("source"), str(path))
         told = netbox.pops()
         layers = Layers(top, str(path), told, netbox.where)
         top.done()
@@ -55,7 +61,8 @@ class NetboxInventory(WholeInventory):
 class _Netbox:
     """What ``source`` of the file says of a NetBox."""
 
-    def __init__(self, source: Fields) -> None:
+    def __init__(self, source: Fields, file: str) -> None:
+        self._file = file
         self._url = source.text("url", pattern=_URL).rstrip("/")
         self.where = f"NetBox at {self._url}"
         self._query = _read_query(source.inside("query"))
@@ -73,7 +80,8 @@ class _Netbox:
     def pops(self) -> dict[str, dict[str, Any]]:
         """Entries by PoP, as far as NetBox knows them; InputError where it did not tell all."""
         with service_of(self._url, self.where, self._login, self._ca_file) as service:
-            devices = self._all(service, _DEVICES, [*self._query, ("exclude", "config_context")])
+            self._refuse_unknown_filters(service)
+            devices = self._all(service, _DEVICES, [*self._query, *_SHORT])
             found = self._hosts.pops(self.where, ((_title(own), own) for own in devices))
             if self._site_paths and found:
                 for site in self._all(service, _SITES, ()):
@@ -82,44 +90,57 @@ class _Netbox:
                     _put(entry, {name: own for name, own in told.items() if own not in (None, "")})
         return found
 
-    def _all(self, service: JsonService, path: str, query: Query) -> list[Record]:
-        """Every object of a list; once more from the first page where it changed meanwhile."""
-        for _ in range(_ATTEMPTS):
-            found, counts = self._pages(service, path, query)
-            apart = len({own.get("id") for own in found})
-            if {apart, *counts} == {len(found)}:
-                return found
-        told = " or ".join(map(str, sorted(counts)))
-        listed = (
-            f"lists {len(found)}, {apart} of them apart" if apart < len(found) else f"lists {apart}"
-        )
-        problem = f"{path} counts {told} and {listed}, on each of {_ATTEMPTS} attempts"
-        raise InputError(self.where, None, problem)
+    def _refuse_unknown_filters(self, service: JsonService) -> None:
+        """NetBox leaves a filter out that it does not know: a misspelt one selects every device."""
+        every = self._count(service, [])
+        for name, value in dict(self._query).items() if every else ():
+            known, _, lookup = name.partition("__")
+            # A lookup such as ``name__n`` is a negation: no device is of that name.
+            asked = known if lookup in _NEGATIONS else name
+            probes = _BOOLEANS if value.lower() in _BOOLEANS else [_NO_VALUE]
+            counts = [self._count(service, [(asked, probe)]) for probe in probes]
+            if all(count == every for count in counts):
+                told = f"NetBox does not know it, and would tell all of its {every} devices"
+                raise InputError(self._file, f"source.query.{name}", told)
 
-    def _pages(
-        self, service: JsonService, path: str, query: Query
-    ) -> tuple[list[Record], set[int]]:
-        """The objects of all pages, and how many there are as each page counts them."""
+    def _count(self, service: JsonService, query: Query) -> int | None:
+        """How many devices a query selects; None where a value of it is refused."""
+        page = service.get(_DEVICES, [*query, ("limit", "1"), ("brief", "1")], refusal=400)
+        count = page.get("count") if isinstance(page, Mapping) else None
+        return count if isinstance(count, int) else None
+
+    def _all(self, service: JsonService, path: str, query: Query) -> list[Record]:
+        """Every object of a list, each page from the last id of the one before.
+
+        By ``offset`` one would be missed where another went away between two pages.
+        """
         found: list[Record] = []
-        counts: set[int] = set()
-        asked: Query = [*query, ("limit", str(_PAGE))]
+        last = 0
         for _ in range(_MOST_PAGES):
-            page = service.get(path, asked)
-            results = page.get("results") if isinstance(page, Mapping) else None
-            if not isinstance(results, list) or not all(
-                isinstance(own, Mapping) for own in results
-            ):
-                raise InputError(self.where, None, f"{path} answers no list of objects")
+            beyond = [("id__gt", str(last))] if last else []
+            asked = [*query, ("ordering", "id"), ("limit", str(_PAGE)), *beyond]
+            results, count = self._page(path, service.get(path, asked))
+            ids = [last, *(own.get("id") for own in results)]
+            if ids != sorted({own for own in ids if isinstance(own, int)}):
+                raise InputError(self.where, None, f"{path} is not in the order of ids")
             found += results
-            counts |= {page["count"]} if isinstance(page.get("count"), int) else set()
-            if page.get("next") is None:
-                return found, counts
-            # Behind a proxy it may name NetBox otherwise than we reach it.
-            following = parse_qsl(urlsplit(str(page["next"])).query)
-            if not results or following == list(asked):
-                break
-            asked = following
+            if len(results) == count:
+                return found
+            if not results or len(results) > count:
+                told = f"{path} counts {count}, and lists {len(results)}"
+                raise InputError(self.where, None, told)
+            last = results[-1]["id"]
         raise InputError(self.where, None, f"{path} has pages without an end")
+
+    def _page(self, path: str, page: Any) -> tuple[list[Record], int]:
+        """The objects of a page, and how many there are from there on."""
+        results = page.get("results") if isinstance(page, Mapping) else None
+        count = page.get("count") if isinstance(page, Mapping) else None
+        if not isinstance(count, int) or not isinstance(results, list):
+            raise InputError(self.where, None, f"{path} answers no list with a count")
+        if not all(isinstance(own, Mapping) for own in results):
+            raise InputError(self.where, None, f"{path} answers no list of objects")
+        return results, count
 
     def _read_site_fields(self, source: Fields) -> dict[str, str]:
         """Where fields of a PoP stand in its site; of PoPs that are no sites none does."""

@@ -27,8 +27,8 @@ def _ways(count: int) -> str:
     return str(count) if count < MOST_WAYS else "10^18 or more"
 
 
-def plan_text(plan: Plan) -> str:
-    """A plan, as it is shown before anything is touched."""
+def plan_text(plan: Plan, inventory: str = "") -> str:
+    """A plan, as it is shown before anything is touched; ``inventory`` says how old that is."""
     tuning, options = plan.tuning, plan.options
     lines = [
         f"Plan {plan.digest}: {tuning.name} {tuning.version} on {plan.pop}",
@@ -43,6 +43,7 @@ def plan_text(plan: Plan) -> str:
         f"smallest possible p = {1 / plan.assignments:.4f}",
     ]
     lines[3:3] = [*_kept_to(plan), *_restarts(plan), *_falls_back(plan)]
+    lines[1:1] = _row("inventory", inventory) if inventory else []
     lines += [f"  identity    {line}" for line in _machines(plan)]
     if options.without_packets:
         lines.append(

@@ -10,8 +10,10 @@ from typing import TypedDict
 
 from edgetune.documents.options import Options
 from edgetune.documents.plan import Plan
+from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
 from edgetune.fields import Fields
+from edgetune.inventories import source_of
 from edgetune.options import read_options
 from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
@@ -21,6 +23,7 @@ from edgetune.rollout.kept_inventory import keep_entry
 from edgetune.rollout.planning import plan_and_notes
 from edgetune.rollout.preflight import Finding
 from edgetune.rollout.record import load_plan, save_plan
+from edgetune.rollout.stored_inventory import kept_inventory
 
 
 class PlanResult(TypedDict):
@@ -72,8 +75,18 @@ def plan_rollout(
         "batches": len(made.every_batch),
         "seconds": made.seconds,
         "message": f"{made.digest}: {counts}, {made.disruption}",
-        "text": preflight_text(plan_text(made), [*notes, *_freezes(context, made)]),
+        "text": preflight_text(
+            plan_text(made, _inventory(context)), [*notes, *_freezes(context, made)]
+        ),
     }
+
+
+def _inventory(context: Context) -> str:
+    """What the plan's hosts were read from, and when; nothing of a file that is read each time."""
+    kept = kept_inventory(context.store) if source_of(context.config).is_kept else None
+    if kept is None:
+        return ""
+    return f"{kept.where}, read {duration(round(time.time() - kept.read))} ago"
 
 
 def _freezes(context: Context, plan: Plan) -> list[Finding]:
