@@ -17,12 +17,12 @@ USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING
 def act_unattended(host: Host, arguments: List[str]) -> List[str]:
     """What the command line says; what went wrong."""
     from edgetune.hosts.agent.restore import attempt
-    from edgetune.hosts.agent.unattended import boot, late, restore_by_hand, revert
+    from edgetune.hosts.agent.unattended import boot_and_rest, late, restore_by_hand, revert
 
     problems: List[str] = []
     verb, given = arguments[0], arguments[1:]
     if verb == "boot" and not given:
-        attempt(problems, "", lambda: problems.extend(boot(host)))
+        attempt(problems, "", lambda: problems.extend(boot_and_rest(host)))
     elif verb == "late" and not given:
         attempt(problems, "", lambda: problems.extend(late(host)))
     elif verb == "keep-congestion" and not given:

@@ -8,7 +8,7 @@ from typing import List
 
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.files import Directories
-from edgetune.hosts.agent.host import AGENT, COMPILED, RESERVE, Host, room_or_not
+from edgetune.hosts.agent.host import AGENT, COMPILED, RESERVE, SOURCE, Host, room_or_not
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.textfile import Textfile
@@ -16,6 +16,8 @@ from edgetune.vocabulary.places import CONGESTION, INIT_SCRIPT, STATE, UNIT, UNI
 
 # There while the rest of a boot is still to be set.
 FOLLOWING = "/run/edgetune-late"
+# The network waits for the first part alone, which ends with a notification. Each part has its
+# own limit of time.
 UNIT_TEXT = """\
 [Unit]
 Description=edgetune: settings that nothing else keeps over a boot
@@ -27,8 +29,9 @@ Before=network-pre.target shutdown.target
 Conflicts=shutdown.target
 
 [Service]
-Type=oneshot
+Type=notify
 TimeoutStartSec=180
+RuntimeMaxSec=900
 ExecStart={command}
 
 [Install]
@@ -80,6 +83,7 @@ class BootHook:
             self._stay()
         else:
             self._host.remove(AGENT)
+            self._host.remove(SOURCE)
         self._directories.prune()
         return textfile.write([*(journal.tuning for journal in journals), *damaged])
 
@@ -100,7 +104,9 @@ class BootHook:
         self._host.make_directory(STATE, 0o700)
         # A journal that is damaged to us may be one of another version, whose agent can read it.
         if not (self._host.exists(AGENT) and Journals(self._host).damaged()):
-            self._put(AGENT, bundle.own_source(), 0o700)
+            # In this order: the agent.py of versions before 0.11 holds its text itself.
+            self._put(SOURCE, bundle.own_source(), 0o600)
+            self._put(AGENT, bundle.copy_runner(), 0o700)
 
     def _keep_compiled(self) -> None:
         """Spare a boot the compiling, if this disk has room for that."""
@@ -131,15 +137,31 @@ def by_hook(entry: Entry) -> bool:
 
 
 def follow_up(host: Host) -> None:
-    """Let our copy on disk set the rest again, once interfaces are up and routes are there."""
+    """Let the rest be set again once interfaces are up and routes are there.
+
+    By this process, where systemd waits for no more than `let_go`, else by one of its own.
+    """
     host.write(FOLLOWING, b"")
-    command = agent_command(host.path("/").rstrip("/"), "late")
+    if host.init == "systemd":
+        return
     try:
-        if host.init == "systemd":
-            host.run("systemd-run", "--no-block", "--unit=edgetune-late", "--", *command)
-        else:
-            host.detach(command)
+        host.detach(agent_command(host.path("/").rstrip("/"), "late"))
     except Exception:
         # Nobody is to wait for what does not come.
         host.remove(FOLLOWING)
         raise
+
+
+def let_go() -> None:
+    """Tell systemd that what waits for the boot hook may begin, as sd_notify(3) does.
+
+    OSError where it cannot be told; nothing without a systemd that waits.
+    """
+    address = os.environ.pop("NOTIFY_SOCKET", "")
+    if address:
+        import socket
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
+            # A name that begins with "@" is in the abstract namespace.
+            notifier.connect(address.replace("@", "\0", 1) if address[0] == "@" else address)
+            notifier.sendall(b"READY=1")

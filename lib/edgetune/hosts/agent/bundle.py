@@ -3,10 +3,11 @@
 
 import marshal
 import os
-from binascii import crc32
 from functools import lru_cache
-from importlib.util import MAGIC_NUMBER
 from typing import Any, Dict, Iterator, Tuple
+
+from edgetune.hosts.agent import kept_copy
+from edgetune.hosts.agent.kept_copy import PROGRAM, head, load_compiled
 
 PACKAGES = ("edgetune.hosts.agent", "edgetune.vocabulary")
 
@@ -20,6 +21,7 @@ from importlib.machinery import ModuleSpec
 
 MODULES = {{
 {modules}}}
+PARENTS = {{name.rpartition(".")[0] for name in MODULES}}
 
 
 class Sent:
@@ -28,8 +30,7 @@ class Sent:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name in MODULES:
-            package = any(other.startswith(name + ".") for other in MODULES)
-            return ModuleSpec(name, Sent, origin="edgetune-agent", is_package=package)
+            return ModuleSpec(name, Sent, origin="edgetune-agent", is_package=name in PARENTS)
 
     @staticmethod
     def create_module(spec):
@@ -43,24 +44,18 @@ class Sent:
         exec(COMPILED[name], vars(module))
 
 
-COMPILED = {{}}
+# What runs the copy on disk has it.
+COMPILED = globals().get("COMPILED", {{}})
 sys.meta_path.insert(0, Sent)
 
 from edgetune.hosts.agent import bundle
 
-if "source" not in globals():
-    with open(__file__, "rb") as file:
-        source = file.read()
-    COMPILED.update(bundle.load_compiled(__file__ + bundle.SUFFIX, source))
 bundle.received, bundle.modules_received, bundle.compiled = source, MODULES, COMPILED
 
 from edgetune.hosts.agent.__main__ import main
 
 sys.exit(main(sys.argv[1:]))
 """
-
-SUFFIX = ".compiled"
-"""What the name of the compiled copy ends with, after that of the copy that it is of."""
 
 FOR_BOOTS = ("edgetune.hosts.agent.unattended", "edgetune.hosts.agent.undo")
 """What only a boot imports, which is to be found compiled there."""
@@ -87,16 +82,12 @@ def make() -> bytes:
     return TEXT.format(modules=listed).encode()
 
 
-def load_compiled(name: str, source: bytes) -> Dict[str, Any]:
-    """What a text has compiled before, with this Python; nothing where that is not whole."""
-    try:
-        with open(name, "rb") as file:
-            kept = file.read()
-    except OSError:
-        return {}
-    head = _head(source, kept[_HEAD:])
-    found: Dict[str, Any] = marshal.loads(kept[_HEAD:]) if kept[:_HEAD] == head else {}
-    return found
+def copy_runner() -> bytes:
+    """The file that runs the text which is kept on this host."""
+    if modules_received:
+        return modules_received[kept_copy.__name__].encode()
+    with open(kept_copy.__file__, "rb") as file:
+        return file.read()
 
 
 def compiled_copy(name: str) -> bytes:
@@ -111,17 +102,9 @@ def compiled_copy(name: str) -> bytes:
             compiled[module] = compile(text, f"edgetune-agent/{module}", "exec")
     if not set(compiled) - set(kept):
         return b""
-    code = marshal.dumps({**kept, **compiled})
-    return _head(received, code) + code
-
-
-_HEAD = len(MAGIC_NUMBER) + 8
-
-
-def _head(source: bytes, code: bytes) -> bytes:
-    """For which Python and which text it is, and that it is whole."""
-    sums = [crc32(own).to_bytes(4, "big") for own in (source, code)]
-    return b"".join([MAGIC_NUMBER, *sums])
+    program = kept.get(PROGRAM) or compile(received, PROGRAM, "exec")
+    code = marshal.dumps({**kept, **compiled, PROGRAM: program})
+    return head(received, code) + code
 
 
 def _literal(name: str, code: str) -> str:

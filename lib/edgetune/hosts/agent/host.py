@@ -20,12 +20,14 @@ from typing import (
     TypeVar,
 )
 
+from edgetune.hosts.agent import kept_copy
 from edgetune.hosts.agent.disk import Directory, opened
 from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.vocabulary.places import NOT_READY, STATE
 
 AGENT = STATE + "/agent.py"
-COMPILED = AGENT + ".compiled"
+SOURCE = AGENT + kept_copy.SOURCE
+COMPILED = AGENT + kept_copy.COMPILED
 EPOCH = STATE + "/epoch"
 RESERVE = STATE + "/reserve"
 RESERVE_BYTES = 512 * 1024

@@ -99,19 +99,20 @@ def observe(
     """
     row = Row(setting)
     handler = HANDLERS[setting.kind](host)
-    try:
-        row.tried_by_boot = handler.tried_by_boot
-        row.persistent = stored_value(handler, setting) if stored else None
-        row.runtime = asked(handler, setting) if running is None else running
-        rounded = handler.rounded(setting.target, setting.value)
-        row.wanted = bounded(setting.only, row.runtime, rounded)
-        row.runtime_differs = not reached(handler, setting, row.runtime)
-        row.stored_differs = stored and _must_store(handler, row)
-        _probe(host, handler, row, tuning)
-    except Unsupported as why:
-        row.problem = str(why)
-    except ValueError as error:
-        row.problem = f"cannot be compared: {error}"
+    with host.read_cache():
+        try:
+            row.tried_by_boot = handler.tried_by_boot
+            row.persistent = stored_value(handler, setting) if stored else None
+            row.runtime = asked(handler, setting) if running is None else running
+            rounded = handler.rounded(setting.target, setting.value)
+            row.wanted = bounded(setting.only, row.runtime, rounded)
+            row.runtime_differs = not reached(handler, setting, row.runtime)
+            row.stored_differs = stored and _must_store(handler, row)
+            _probe(host, handler, row, tuning)
+        except Unsupported as why:
+            row.problem = str(why)
+        except ValueError as error:
+            row.problem = f"cannot be compared: {error}"
     return row
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, List, Sequence
 
-from edgetune.hosts.agent.boot_hook import FOLLOWING, BootHook, by_hook, follow_up
+from edgetune.hosts.agent.boot_hook import FOLLOWING, BootHook, by_hook, follow_up, let_go
 from edgetune.hosts.agent.change import in_order, runs_another, set_now, tried
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals, Reading
@@ -51,6 +51,15 @@ def boot(host: Host) -> List[str]:
         if _unready(host):
             attempt(problems, "", follow_up, host)
     return problems + list(Journals(host).damaged().values())
+
+
+def boot_and_rest(host: Host) -> List[str]:
+    """The same; under systemd the rest, too, for which nothing waits."""
+    problems = boot(host)
+    attempt(problems, "", let_go)
+    if host.init == "systemd" and host.exists(FOLLOWING):
+        attempt(problems, "", lambda: problems.extend(late(host)))
+    return problems
 
 
 def late(host: Host) -> List[str]:
@@ -161,7 +170,8 @@ def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
 
 def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
     kept = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(entry)]
-    entries = [entry for entry in kept if _ready(host, entry)]
+    with host.read_cache():
+        entries = [entry for entry in kept if _ready(host, entry)]
     _await(host, entries)
     for entry in entries:
         row = observe(host, entry.setting, journal.tuning, stored=False)
@@ -177,8 +187,9 @@ def _await(host: Host, entries: Sequence[Entry]) -> None:
     end = time.monotonic() + BOOT_WAIT
     settings = [entry.setting for entry in entries]
     while time.monotonic() < end:
-        if all(HANDLERS[setting.kind](host).present(setting.target) for setting in settings):
-            return
+        with host.read_cache():
+            if all(HANDLERS[setting.kind](host).present(setting.target) for setting in settings):
+                return
         time.sleep(0.1)
 
 

@@ -4,7 +4,7 @@
 import re
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Iterator, List, Mapping
+from typing import Dict, Iterator, List, Mapping
 
 from edgetune.vocabulary.kind import Kind
 
@@ -16,16 +16,23 @@ class Kinds(Mapping[str, Kind]):
     a host the kinds can be asked for by name, and not be listed.
     """
 
+    def __init__(self) -> None:
+        self._known: Dict[str, Kind] = {}
+
     def __getitem__(self, name: str) -> Kind:
-        if name not in self:
-            raise KeyError(name)
-        kind: Kind = import_module(_module_of(name)).KIND
-        return kind
+        if name not in self._known:
+            if name not in self:
+                raise KeyError(name)
+            self._known[name] = import_module(_module_of(name)).KIND
+        return self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)?", name):
+        if not isinstance(name, str):
             return False
-        return find_spec(_module_of(name)) is not None
+        if name in self._known:
+            return True
+        plain = re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)?", name)
+        return bool(plain) and find_spec(_module_of(name)) is not None
 
     def on_hosts(self, name: object) -> bool:
         """Whether there is a kind of that name, and the agent of a host sets it."""

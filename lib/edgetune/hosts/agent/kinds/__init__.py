@@ -2,7 +2,7 @@
 """What this host does for each kind of setting."""
 
 from importlib import import_module
-from typing import Iterator, Mapping, Type, cast
+from typing import Dict, Iterator, Mapping, Type, cast
 
 from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.vocabulary.kinds import KINDS
@@ -14,11 +14,16 @@ class Handlers(Mapping[str, Type[Handler]]):
     A file is imported when its kind is asked for: each round trip pays for what it compiles.
     """
 
+    def __init__(self) -> None:
+        self._known: Dict[str, Type[Handler]] = {}
+
     def __getitem__(self, name: str) -> Type[Handler]:
-        if name not in self:
-            raise KeyError(name)
-        module = import_module(f"{__name__}.{name.replace('.', '_')}")
-        return cast(Type[Handler], getattr(module, class_of(name)))
+        if name not in self._known:
+            if name not in self:
+                raise KeyError(name)
+            module = import_module(f"{__name__}.{name.replace('.', '_')}")
+            self._known[name] = cast(Type[Handler], getattr(module, class_of(name)))
+        return self._known[name]
 
     def __contains__(self, name: object) -> bool:
         return KINDS.on_hosts(name)

@@ -4,6 +4,7 @@
 from typing import Optional
 
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.ethtool_netlink import channels
 from edgetune.hosts.agent.kinds.nic import NicCounts
 from edgetune.vocabulary.kinds.nic_channels import KIND, TYPES
 from edgetune.vocabulary.setting import Setting
@@ -17,6 +18,7 @@ class Channels(NicCounts):
     show = "-l"
     change = "-L"
     what = "channels"
+    of_kernel = staticmethod(channels)
 
     def receive_queues(self, setting: Setting) -> int:
         """How many receive queues there will be."""

@@ -3,7 +3,7 @@
 
 import fcntl
 import struct
-from typing import Dict, Tuple
+from typing import Callable, Dict, Optional, Tuple, TypeVar
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Unsupported
@@ -19,6 +19,25 @@ FIELDS = {"m": 1 << 1, "v": 1 << 2, "t": 1 << 3, "s": 1 << 4, "d": 1 << 5, "f": 
 UNSUPPORTED = "Operation not supported"
 
 Question = Tuple[str, ...]
+T = TypeVar("T")
+
+
+def told_by_kernel(host: Host, option: str, interface: str, ask: Callable[[str], T]) -> Optional[T]:
+    """What the kernel tells where ethtool would be asked with ``option``; None without an answer.
+
+    It is remembered as long as those of `show`. Below a private root there is no kernel to ask.
+    """
+    if host.root != "/":
+        return None
+    known: Dict[Question, object] = host.answers.setdefault(interface, {})
+    question = ("kernel", option)
+    if question not in known:
+        try:
+            known[question] = ask(interface)
+        except OSError:
+            known[question] = None
+    found: Optional[T] = known[question]  # type: ignore[assignment]
+    return found
 
 
 def show(host: Host, option: str, interface: str, *words: str) -> str:

@@ -3,11 +3,11 @@
 
 import contextlib
 import os
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.hosts.agent.host import Host, decode
 from edgetune.hosts.agent.kinds.base import held, texts
-from edgetune.hosts.agent.kinds.ethtool import change, show
+from edgetune.hosts.agent.kinds.ethtool import change, show, told_by_kernel
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.protocol import Json, Unsupported
 from edgetune.vocabulary.setting import Setting
@@ -156,6 +156,8 @@ class NicCounts(NicParts):
     names: Tuple[str, ...] = ()
     show = ""
     what = ""
+    # Of what there can be, and of what there is, by name; OSError without an answer.
+    of_kernel: Callable[[str], Tuple[Dict[str, int], Dict[str, int]]]
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has none of that name, or not so many."""
@@ -173,7 +175,11 @@ class NicCounts(NicParts):
         return {name: count for name, count in found.current.items() if found.max.get(name)}
 
     def read(self, interface: str) -> Counts:
-        """What ethtool tells; Unsupported without an answer."""
+        """What the kernel tells, or ethtool; Unsupported without an answer."""
+        told = told_by_kernel(self.host, self.show, interface, type(self).of_kernel)
+        return Counts(*told) if told and told[1] else self._read_text(interface)
+
+    def _read_text(self, interface: str) -> Counts:
         found = Counts({}, {})
         part = found.max
         for line in show(self.host, self.show, interface).splitlines():

@@ -4,7 +4,8 @@
 import re
 from typing import Iterator, Sequence, Tuple, Union
 
-from edgetune.hosts.agent.kinds.ethtool import show
+from edgetune.hosts.agent.kinds import ethtool_netlink
+from edgetune.hosts.agent.kinds.ethtool import show, told_by_kernel
 from edgetune.hosts.agent.kinds.nic import NicParts, driver_of
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
@@ -53,6 +54,9 @@ class NicCoalesce(NicParts):
         return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(interface_of(target))}
 
     def _known(self, interface: str) -> Parts:
+        found = told_by_kernel(self.host, "-c", interface, ethtool_netlink.coalescing)
+        if found is not None:
+            return found
         names = {*SWITCHES, *NUMBERS}
         pairs = coalescing(show(self.host, "-c", interface))
         return {name: part for name, part in pairs if name in names}

@@ -2,9 +2,10 @@
 """What an interface does by itself."""
 
 import re
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
-from edgetune.hosts.agent.kinds.ethtool import show
+from edgetune.hosts.agent.kinds import ethtool_netlink
+from edgetune.hosts.agent.kinds.ethtool import show, told_by_kernel
 from edgetune.hosts.agent.kinds.nic import NicParts
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
@@ -91,14 +92,50 @@ class NicFeatures(NicParts):
 
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
-        text = show(self.host, "-k", interface_of(target))
-        found: Dict[str, Feature] = {}
-        group = Feature("", "", False)
-        line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"
-        for indent, name, value, fixed, requested in re.findall(line, text, re.MULTILINE):
-            own = found[name] = Feature(value, requested, bool(fixed))
-            if indent:
-                group.members[name] = own
-            else:
-                group = own
-        return found
+        interface = interface_of(target)
+        told = told_by_kernel(self.host, "-k", interface, ethtool_netlink.features)
+        if told is not None:
+            return of_kernel(told)
+        return of_text(show(self.host, "-k", interface))
+
+
+def of_kernel(told: ethtool_netlink.Features) -> Dict[str, Feature]:
+    """As ethtool shows them: several of one group below its name, a single one by that name."""
+    groups: Dict[str, List[str]] = {group: [] for group in ethtool_netlink.GROUPS}
+    found: Dict[str, Feature] = {}
+    for name in told.names:
+        group = ethtool_netlink.group_of(name)
+        if group:
+            groups[group].append(name)
+        else:
+            found[name] = _feature(told, name)
+    for group, names in groups.items():
+        members = {name: _feature(told, name) for name in names}
+        if len(members) == 1:
+            found[group] = members.popitem()[1]
+            continue
+        value = "on" if any(own.value == "on" for own in members.values()) else "off"
+        found[group] = Feature(value, "", False)
+        found[group].members = members
+        found.update(members)
+    return found
+
+
+def _feature(told: ethtool_netlink.Features, name: str) -> Feature:
+    fixed = name not in told.changeable
+    value, wanted = ("on" if name in part else "off" for part in (told.active, told.wanted))
+    return Feature(value, value if fixed else wanted, fixed)
+
+
+def of_text(text: str) -> Dict[str, Feature]:
+    """What ``ethtool -k`` tells."""
+    found: Dict[str, Feature] = {}
+    group = Feature("", "", False)
+    line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"
+    for indent, name, value, fixed, requested in re.findall(line, text, re.MULTILINE):
+        own = found[name] = Feature(value, requested, bool(fixed))
+        if indent:
+            group.members[name] = own
+        else:
+            group = own
+    return found

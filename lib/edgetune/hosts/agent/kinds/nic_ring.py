@@ -3,6 +3,7 @@
 
 from typing import Callable, Dict, Optional
 
+from edgetune.hosts.agent.kinds.ethtool_netlink import rings
 from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
@@ -28,6 +29,7 @@ class NicRing(NicCounts):
     show = "-g"
     change = "-G"
     what = "ring"
+    of_kernel = staticmethod(rings)
     below = (NicFeatures, NicCoalesce, NicRss, NicIrqAffinity)
     # As their set_ringparam() does; every other driver takes a number as it is, or refuses it.
     rounding: Dict[Optional[str], Callable[[int], int]] = {

@@ -16,6 +16,8 @@ DEFAULTS = {"initcwnd": 10, "quickack": 0}
 """What the kernel takes where the route says nothing; of the others it depends."""
 # Others install their routes again, without what we add: at each advertisement, lease or update.
 KEPT = ("", "boot", "static", "kernel")
+TABLES = {"inet": "/proc/net/route", "inet6": "/proc/net/ipv6_route"}
+"""The kernel's own lists of routes."""
 AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 
 
@@ -80,8 +82,12 @@ class RouteMetric(HookKept):
             return False
 
     def ready(self, target: Target) -> bool:
-        """Not before the network is."""
-        return self.present(target)
+        """Not before the network is. While one waits for it, a look is no process each time."""
+        table = self.host.text(TABLES[family_of(target)])
+        known = self.host.answers.setdefault(f"{KIND.id_of(target)} is there", {})
+        if not table or known.get("table") != table:
+            known.update(table=table, there=self.present(target))
+        return bool(known["there"])
 
     def snapshot(self, target: Target) -> List[str]:
         """The text of each route."""
@@ -114,12 +120,15 @@ class RouteMetric(HookKept):
     def _routes(self, target: Target) -> List[Route]:
         """The routes to it in the main table, the one in use first; Unsupported without any."""
         try:
-            text = self._ip(target, "show", ["table", "main", "exact", destination(target)])
+            text = self.host.once(f"routes of {KIND.id_of(target)}", lambda: self._show(target))
         except Failed as error:
             raise Unsupported(str(error)) from None
         if not text.strip():
             raise Unsupported(f"the main table has no {family_of(target)} route {target['route']}")
         return [Route(line) for line in text.splitlines()]
+
+    def _show(self, target: Target) -> str:
+        return self._ip(target, "show", ["table", "main", "exact", destination(target)])
 
     def _ip(self, target: Target, verb: str, words: List[str]) -> str:
         family = {"inet": "-4", "inet6": "-6"}[family_of(target)]
