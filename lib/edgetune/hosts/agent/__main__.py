@@ -2,6 +2,7 @@
 """Answers one request, or does what its command line says."""
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -21,6 +22,9 @@ def act_unattended(host: Host, arguments: List[str]) -> List[str]:
 
     problems: List[str] = []
     verb, given = arguments[0], arguments[1:]
+    if verb in ("revert", "keep-congestion"):
+        # These live long; what runs our copy has switched it off.
+        gc.enable()
     if verb == "boot" and not given:
         attempt(problems, "", lambda: problems.extend(boot_and_rest(host)))
     elif verb == "late" and not given:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Dict, Iterator, Tuple
 
 from edgetune.hosts.agent import kept_copy
-from edgetune.hosts.agent.kept_copy import PROGRAM, head, load_compiled
+from edgetune.hosts.agent.kept_copy import PROGRAM, dump, load
 
 PACKAGES = ("edgetune.hosts.agent", "edgetune.vocabulary")
 
@@ -18,6 +18,7 @@ TEXT = """\
 
 import sys
 from importlib.machinery import ModuleSpec
+from marshal import loads
 
 MODULES = {{
 {modules}}}
@@ -39,13 +40,16 @@ class Sent:
     @staticmethod
     def exec_module(module):
         name = module.__name__
-        if name not in COMPILED:
+        if name in KEPT:
+            COMPILED[name] = loads(KEPT[name])
+        else:
             COMPILED[name] = compile(MODULES[name], "edgetune-agent/" + name, "exec")
         exec(COMPILED[name], vars(module))
 
 
-# What runs the copy on disk has it.
-COMPILED = globals().get("COMPILED", {{}})
+# What runs the copy on disk has what lies compiled there.
+KEPT = globals().get("KEPT", {{}})
+COMPILED = {{}}
 sys.meta_path.insert(0, Sent)
 
 from edgetune.hosts.agent import bundle
@@ -95,16 +99,18 @@ def compiled_copy(name: str) -> bytes:
 
     A boot imports some fifty modules, and compiling takes three quarters of that time.
     """
-    kept = load_compiled(name, received)
+    kept = load(name, received)
     for module in FOR_BOOTS:
         if module in modules_received and module not in compiled:
             text = modules_received[module]
             compiled[module] = compile(text, f"edgetune-agent/{module}", "exec")
     if not set(compiled) - set(kept):
         return b""
-    program = kept.get(PROGRAM) or compile(received, PROGRAM, "exec")
-    code = marshal.dumps({**kept, **compiled, PROGRAM: program})
-    return head(received, code) + code
+    for module in set(compiled) - set(kept):
+        kept[module] = marshal.dumps(compiled[module])
+    if PROGRAM not in kept:
+        kept[PROGRAM] = marshal.dumps(compile(received, PROGRAM, "exec"))
+    return dump(received, kept)
 
 
 def _literal(name: str, code: str) -> str:

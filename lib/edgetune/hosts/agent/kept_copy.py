@@ -5,10 +5,12 @@ The text of the agent lies beside it, and what Python makes of that text. Python
 file that it is told to run: to compile the whole text again takes twice as long as Python itself.
 """
 
+import gc
+import os
 import sys
 from binascii import crc32
 from importlib.util import MAGIC_NUMBER
-from marshal import loads
+from marshal import dumps, loads
 from typing import Any, Dict
 
 SOURCE, COMPILED = ".source", ".compiled"
@@ -26,14 +28,20 @@ def head(source: bytes, code: bytes) -> bytes:
     return b"".join([MAGIC_NUMBER, *sums])
 
 
-def load_compiled(name: str, source: bytes) -> Dict[str, Any]:
-    """What a text has compiled before, with this Python; nothing where that is not whole."""
+def dump(source: bytes, compiled: Dict[str, bytes]) -> bytes:
+    """The file of what a text has compiled: each module marshalled, as a run needs few of them."""
+    code = dumps(compiled)
+    return head(source, code) + code
+
+
+def load(name: str, source: bytes) -> Dict[str, bytes]:
+    """What such a file holds for this Python and this text; nothing where that is not whole."""
     try:
         with open(name, "rb") as file:
             kept = file.read()
     except OSError:
         return {}
-    found: Dict[str, Any] = {}
+    found: Dict[str, bytes] = {}
     if kept[:HEAD] == head(source, kept[HEAD:]):
         found = loads(kept[HEAD:])
     return found
@@ -43,9 +51,18 @@ def run(name: str) -> None:
     """The agent whose text is kept for the file ``name``."""
     with open(name + SOURCE, "rb") as file:
         source = file.read()
-    compiled = load_compiled(name + COMPILED, source)
-    program = compiled.get(PROGRAM) or compile(source, PROGRAM, "exec")
-    exec(program, {"__name__": "__main__", "source": source, "COMPILED": compiled})
+    kept = load(name + COMPILED, source)
+    program = loads(kept[PROGRAM]) if PROGRAM in kept else compile(source, PROGRAM, "exec")
+    own: Dict[str, Any] = {"__name__": "__main__", "source": source, "KEPT": kept}
+    # A boot is over before there is much to be collected.
+    gc.disable()
+    try:
+        exec(program, own)
+    except SystemExit as end:
+        # Python would take everything down piece by piece, which is a tenth of a boot hook.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(end.code or 0))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ same way of an old kernel and of a card that does not have it: only ethtool can 
 import os
 import socket
 import struct
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Dict, Iterator, List, NamedTuple, Set, Tuple, Union
 
@@ -117,7 +116,15 @@ def features(interface: str) -> Features:
 
 def group_of(name: str) -> str:
     """What ethtool calls the group of a feature of the kernel; "" for one of its own."""
-    return next((group for group, like in GROUPS.items() if fnmatchcase(name, like)), "")
+    return next((group for group, like in GROUPS.items() if _is_like(name, like)), "")
+
+
+def _is_like(name: str, like: str) -> bool:
+    first, star, last = like.partition("*")
+    long_enough = len(name) >= len(first) + len(last)
+    return name == like or bool(
+        star and long_enough and name.startswith(first) and name.endswith(last)
+    )
 
 
 def _counted(command: int, interface: str, most: Dict[str, int], now: Dict[str, int]) -> Counted:
