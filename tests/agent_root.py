@@ -330,7 +330,9 @@ class NearRoot(AgentRoot):
 
     def run_copy(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Do in this process what the copy on the disk would do, which has to be whole."""
-        assert self.read("var/lib/edgetune/agent.py") == bundle.make().decode()
+        copy = "var/lib/edgetune/agent.py"
+        assert self.read(copy).encode() == bundle.copy_runner()
+        assert self.read(f"{copy}.source").encode() == bundle.make()
         problems = act_unattended(Host(str(self.path)), list(arguments))
         return subprocess.CompletedProcess(arguments, bool(problems), "", "\n".join(problems))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import socket
 import tempfile
 import time
 from collections import Counter
@@ -28,7 +29,7 @@ from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
-from tests.agent_root import NGINX_DROP_INS, NearRoot, nginx, rps, setting, unit, until
+from tests.agent_root import NGINX_DROP_INS, NearRoot, nginx, rps, setting, thp, unit, until
 from tests.examples import examples
 
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
@@ -425,17 +426,49 @@ def test_a_boot_takes_back_what_nobody_confirmed_before_the_interface_is_up(
 
 
 @pytest.mark.processes
-def test_systemd_runs_what_follows_the_boot_hook(tmp_path: Path) -> None:
+def test_systemd_lets_the_network_begin_before_the_rest_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = CpuHost(tmp_path / "host", init="systemd")
     own = card(host)
-    host.apply(irqs("1-2"))
+    both = (irqs("1-2"), rps("0-1"), thp("never"))
+    host.apply(*both)
     down(host, own)
-    assert host.run_hook().returncode == 0
-    copy = host.path / "var/lib/edgetune/agent.py"
-    ran = [line for line in host.commands if line.startswith("systemd-run")]
-    assert len(ran) == 1
-    assert ran[0].startswith("systemd-run --no-block --unit=edgetune-late -- ")
-    assert ran[0].endswith(f"{copy} late")
+    host.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        def waited(_: float) -> None:
+            if not host.exists("told"):
+                host.write("told", systemd.recv(100).decode())
+                host.write("first", host.read("sys/kernel/mm/transparent_hugepage/enabled"))
+                assert host.exists("run/edgetune-late"), "what verifies has to wait"
+                up(host, own)
+
+        monkeypatch.setattr(unattended.time, "sleep", waited)
+        assert host.run_hook().stderr == ""
+    assert (host.read("told"), host.read("first")) == ("READY=1", "never\n")
+    assert not host.exists("run/edgetune-late")
+    assert host.verified(*both)
+
+
+@pytest.mark.processes
+def test_systemd_is_told_also_of_a_boot_with_nothing_to_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = CpuHost(tmp_path / "host", init="systemd")
+    host.apply(thp("never"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        # In the abstract namespace, as systemd in a container has it.
+        name = f"edgetune-{os.getpid()}"
+        systemd.bind(f"\0{name}")
+        systemd.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+        assert host.run_hook().stderr == ""
+        assert systemd.recv(100) == b"READY=1"
+    assert "NOTIFY_SOCKET" not in os.environ
 
 
 def test_a_change_of_queues_puts_interrupts_back(

@@ -20,6 +20,7 @@ from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.kept_copy import PROGRAM, dump
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Failed
 from edgetune.hosts.agent.unattended import boot, revert
@@ -197,6 +198,7 @@ def test_a_confirmed_change_stays_and_its_timer_ends(host: AgentRoot) -> None:
     assert not host.exists("etc/init.d/S99edgetune"), "nothing needs the boot hook any more"
     assert host.leftovers() == {
         "agent.py",
+        "agent.py.source",
         "directories.json",
         "epoch",
         "reserve",
@@ -298,6 +300,7 @@ def test_what_files_keep_needs_no_hook_once_it_is_done(host: AgentRoot) -> None:
     host.apply(sysctl("4096"))
     assert host.leftovers() == {
         "agent.py",
+        "agent.py.source",
         "directories.json",
         "epoch",
         "reserve",
@@ -593,6 +596,7 @@ def test_another_rollout_takes_nothing_back(host: AgentRoot) -> None:
     assert host.tree() == applied
 
 
+SOURCE = "var/lib/edgetune/agent.py.source"
 COMPILED = "var/lib/edgetune/agent.py.compiled"
 
 
@@ -611,10 +615,16 @@ def test_a_boot_finds_the_agent_compiled(host: AgentRoot) -> None:
 
 def test_the_compiled_agent_is_what_a_boot_runs(host: AgentRoot) -> None:
     host.apply(thp("never"))
-    source = host.read("var/lib/edgetune/agent.py")
+    source = host.read(SOURCE)
     code = {"edgetune.hosts.agent.__main__": compile("1 / 0", "none of ours", "exec")}
     _keep(host, code, source)
     assert "none of ours" in host.run_hook().stderr
+
+
+def test_a_boot_compiles_no_text_that_lies_compiled(host: AgentRoot) -> None:
+    host.apply(thp("never"))
+    _keep(host, {PROGRAM: compile("raise SystemExit(3)", "of ours", "exec")}, host.read(SOURCE))
+    assert host.run_hook().returncode == 3
 
 
 @pytest.mark.parametrize(
@@ -627,7 +637,7 @@ def test_a_compiled_agent_that_is_not_whole_is_compiled_anew(host: AgentRoot, wh
     if what == "none":
         path.unlink()
     elif what == "another text":
-        with (host.path / "var/lib/edgetune/agent.py").open("a") as file:
+        with (host.path / SOURCE).open("a") as file:
             file.write("\n")
     else:
         damaged = {
@@ -658,5 +668,5 @@ def test_without_room_for_the_compiled_agent_there_is_none(
 
 
 def _keep(host: AgentRoot, code: dict[str, Any], source: str) -> None:
-    data = marshal.dumps(code)
-    (host.path / COMPILED).write_bytes(bundle._head(source.encode(), data) + data)
+    modules = {name: marshal.dumps(own) for name, own in code.items()}
+    (host.path / COMPILED).write_bytes(dump(source.encode(), modules))

@@ -34,7 +34,7 @@ def told_by_kernel(host: Host, option: str, interface: str, ask: Callable[[str],
     if question not in known:
         try:
             known[question] = ask(interface)
-        except OSError:
+        except (OSError, KeyError, struct.error):
             known[question] = None
     found: Optional[T] = known[question]  # type: ignore[assignment]
     return found

@@ -2,8 +2,9 @@
 """What the kernel tells of interfaces, asked as ethtool asks it, without a process for each answer.
 
 Linux 5.8 and newer; the numbers are those of include/uapi/linux/ethtool_netlink.h, netlink.h and
-genetlink.h. Every function raises OSError where the kernel has no answer, which it tells in the
-same way of an old kernel and of a card that does not have it: only ethtool can tell them apart.
+genetlink.h. Where the kernel has no answer, or an odd one, there are OSError, struct.error or
+KeyError. It says the same of an old kernel and of a card that lacks something: only ethtool can
+tell them apart.
 """
 
 import os
@@ -189,6 +190,8 @@ def _of(attributes: bytes) -> Iterator[Tuple[int, bytes]]:
     at = 0
     while at < len(attributes):
         size, kind = struct.unpack_from("=HH", attributes, at)
+        if size < 4 or at + size > len(attributes):
+            raise OSError(f"the kernel tells of {size} bytes in {len(attributes) - at}")
         yield kind & KIND, attributes[at + 4 : at + size]
         at += (size + 3) & ~3
 

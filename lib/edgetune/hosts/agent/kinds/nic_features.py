@@ -101,12 +101,12 @@ class NicFeatures(NicParts):
 
 def of_kernel(told: ethtool_netlink.Features) -> Dict[str, Feature]:
     """As ethtool shows them: several of one group below its name, a single one by that name."""
-    groups: Dict[str, List[str]] = {group: [] for group in ethtool_netlink.GROUPS}
+    groups: Dict[str, List[str]] = {}
     found: Dict[str, Feature] = {}
     for name in told.names:
         group = ethtool_netlink.group_of(name)
         if group:
-            groups[group].append(name)
+            groups.setdefault(group, []).append(name)
         else:
             found[name] = _feature(told, name)
     for group, names in groups.items():
