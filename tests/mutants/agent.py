@@ -220,15 +220,99 @@ AGENT = (
         ["lib_agent_undo"],
         (
             "a compiled agent that is not whole is run",
-            "bundle.py",
-            "marshal.loads(kept[_HEAD:]) if kept[:_HEAD] == head else {}",
-            "marshal.loads(kept[_HEAD:])",
+            "kept_copy.py",
+            "    if kept[:HEAD] == head(source, kept[HEAD:]):\n",
+            "    if kept:\n",
         ),
         (
             "units are stopped that systemd does not know",
             "revert_timer.py",
             'if known.strip() == "LoadState=loaded":',
             "if True:",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_agent_cpus"],
+        (
+            "the network begins before the boot hook has set anything",
+            "unattended.py",
+            """    problems = boot(host)
+    attempt(problems, "", let_go)
+""",
+            """    problems: List[str] = []
+    attempt(problems, "", let_go)
+    problems += boot(host)
+""",
+        ),
+        (
+            "the network waits for its own interfaces",
+            "unattended.py",
+            """    attempt(problems, "", let_go)
+    if host.init == "systemd" and host.exists(FOLLOWING):
+        attempt(problems, "", lambda: problems.extend(late(host)))
+""",
+            """    if host.init == "systemd" and host.exists(FOLLOWING):
+        attempt(problems, "", lambda: problems.extend(late(host)))
+    attempt(problems, "", let_go)
+""",
+        ),
+        (
+            "what needs its interface up is never set under systemd",
+            "unattended.py",
+            """    if host.init == "systemd" and host.exists(FOLLOWING):
+""",
+            "    if False:\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_agent_netlink"],
+        (
+            "what the kernel does not tell is taken for nothing",
+            "kinds/nic.py",
+            "Counts(*told) if told and told[1] else self._read_text(interface)",
+            "Counts(*told) if told else Counts({}, {})",
+        ),
+        (
+            "a part of the kernel's answer is taken for the whole",
+            "kinds/ethtool_netlink.py",
+            " or at + size > len(attributes):",
+            ":",
+        ),
+        (
+            "a feature that is never changed can be changed",
+            "kinds/ethtool_netlink.py",
+            " - set(never)",
+            "",
+        ),
+        (
+            "what was asked of a card is taken for what is in force",
+            "kinds/nic_features.py",
+            "for part in (told.active, told.wanted)",
+            "for part in (told.wanted, told.wanted)",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_agent_power"],
+        (
+            "a file is there before its content is on the disk",
+            "disk.py",
+            "        file.flush()\n        os.fsync(descriptor)\n",
+            "        file.flush()\n",
+        ),
+        (
+            "what was renamed is not on the disk when the next thing is done",
+            "disk.py",
+            "            raise\n        self.sync()\n",
+            "            raise\n",
+        ),
+        (
+            "a change begins before its journal is written",
+            "change.py",
+            "    journals.save(journal)\n    BootHook(host).sync()\n",
+            "    BootHook(host).sync()\n",
         ),
     ),
     *mutations_of(
