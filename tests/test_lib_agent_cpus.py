@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import unattended
+from edgetune.hosts.agent import boot_hook, unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
 from edgetune.hosts.agent.kinds.unit import Unit
@@ -29,7 +29,7 @@ from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
-from tests.agent_root import NGINX_DROP_INS, NearRoot, nginx, rps, setting, thp, unit, until
+from tests.agent_root import NGINX_DROP_INS, THP, NearRoot, nginx, rps, setting, thp, unit, until
 from tests.examples import examples
 
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
@@ -434,22 +434,27 @@ def test_systemd_lets_the_network_begin_before_the_rest_is_waited_for(
     both = (irqs("1-2"), rps("0-1"), thp("never"))
     host.apply(*both)
     down(host, own)
-    host.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    host.write(f"{THP}/enabled", "always [madvise] never\n")
+    seen: list[str] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
 
-        def waited(_: float) -> None:
-            if not host.exists("told"):
-                host.write("told", systemd.recv(100).decode())
-                host.write("first", host.read("sys/kernel/mm/transparent_hugepage/enabled"))
+        def let_go() -> None:
+            seen.append(host.read(f"{THP}/enabled"))
+            boot_hook.let_go()
+
+        def wait(_: float) -> None:
+            if len(seen) == 1:
+                seen.append(systemd.recv(100).decode())
                 assert host.exists("run/edgetune-late"), "what verifies has to wait"
                 up(host, own)
 
-        monkeypatch.setattr(unattended.time, "sleep", waited)
+        monkeypatch.setattr(unattended, "let_go", let_go)
+        monkeypatch.setattr(unattended.time, "sleep", wait)
         assert host.run_hook().stderr == ""
-    assert (host.read("told"), host.read("first")) == ("READY=1", "never\n")
+    assert seen == ["never\n", "READY=1"]
     assert not host.exists("run/edgetune-late")
     assert host.verified(*both)
 
