@@ -135,6 +135,11 @@ def test_features_are_named_as_by_ethtool(kernel: dict[int, bytes]) -> None:
     assert "udp-fragmentation-offload" not in seen
 
 
+def test_a_switch_that_is_cut_short_is_neither_on_nor_off(kernel: dict[int, bytes]) -> None:
+    kernel[ethtool_netlink.COALESCE] = numbers({2: 40}) + struct.pack("=HHB", 6, 11, 1)
+    assert told_by_kernel(Host("/"), "-c", "eth0", ethtool_netlink.coalescing) is None
+
+
 @pytest.mark.parametrize(
     "told",
     [
