@@ -203,7 +203,8 @@ class Bmcs:
         if another:
             return another
         kind = request["kind"]
-        if kind == "ForceRestart" and not request["os_answers"]:
+        runs = self.said["boot_progress"] == "OSRunning"
+        if kind == "ForceRestart" and not (request["os_answers"] or runs):
             return HostResult(name, error="may be in POST", reason="refused")
         if kind not in self.resets[name]:
             return HostResult(name, error=f"takes no {kind}", reason="refused")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from edgetune import steady_clock
 from edgetune.documents.plan import Plan
 from edgetune.report.text import plan_text
 from edgetune.rollout.lease import as_owner
@@ -17,6 +18,7 @@ from edgetune.rollout.record import load_plan
 from edgetune.rollout.reverts import INSTALL_TIMEOUT, confirm_window
 from edgetune.rollout.steps import apply_tuning as apply_step
 from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.builders import tuning
@@ -25,6 +27,7 @@ from tests.world import EmptyWorld
 OLD = {"package": "linux-image-6.1.0-39-amd64", "version": "6.1.148-1"}
 NEW = {"package": "linux-image-6.1.0-40-amd64", "version": "6.1.153-1"}
 KERNEL = "kernel.package"
+DEADLINE = 100.0
 
 
 class KernelWorld(EmptyWorld):
@@ -172,6 +175,88 @@ def test_a_plan_says_what_becomes_of_a_bad_kernel(world: KernelWorld) -> None:
     assert "it boots twice" in text
 
 
+class Hang:
+    """A host that was told to boot the new kernel, and from which nobody heard since."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **planned: Any) -> None:
+        self.world = KernelWorld(folder, bmcs=True, reboot_deadline=DEADLINE)
+        self.world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
+        self.world.begin(folder, **planned)
+        for state in ("baseline", "changing"):
+            self.world.mark(state)
+        self.name = host_of(self.world)
+        self.world.bmcs.said["boot_progress"] = "OSRunning"
+        self.world.roll(0, until=check_rebooted)
+        self.world.hosts.unreachable.add(self.name)
+        self._ahead = 0.0
+        real = steady_clock.uptime
+        monkeypatch.setattr(steady_clock, "uptime", lambda: real() + self._ahead)
+
+    def look(self, later: float = DEADLINE + 5) -> tuple[int, list[str]]:
+        """What is found that many seconds later."""
+        self._ahead += later
+        result = self.world.step(check_rebooted, 0)
+        return result["waiting"], result["failed"]
+
+    @property
+    def sent(self) -> list[str]:
+        """The resets that reached its machine."""
+        return self.world.bmcs.sent_to(self.name, "reset")
+
+
+def test_a_kernel_that_hangs_is_reset_by_the_bmc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+    assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
+    assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart"])
+    assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), ["GracefulRestart"])
+    assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart", "ForceRestart"])
+    hang.world.hosts.unreachable.clear()
+    hang.world.hosts.reboot()
+    assert (hang.look(5), hang.world.at(0)) == ((0, []), {hang.name: "rebooted"})
+
+
+def test_one_that_no_reset_brings_back_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+    assert [hang.look() for _ in range(3)] == [(1, []), (1, []), (0, [hang.name])]
+    error = hang.world.batch(0).hosts[hang.name].error or ""
+    assert "though its BMC was asked for GracefulRestart, then ForceRestart" in error
+
+
+def test_a_hang_is_not_forced_where_the_plan_does_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Hang(tmp_path, monkeypatch)
+    assert [hang.look() for _ in range(2)] == [(1, []), (0, [hang.name])]
+    assert hang.sent == ["GracefulRestart"]
+
+
+def test_a_machine_that_may_be_in_post_is_not_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+    hang.world.bmcs.said["boot_progress"] = ""
+    assert [hang.look() for _ in range(2)] == [(1, []), (0, [hang.name])]
+    assert hang.sent == ["GracefulRestart"]
+    error = hang.world.batch(0).hosts[hang.name].error or ""
+    assert "its BMC refused ForceRestart: may be in POST" in error
+
+
+def test_a_bmc_that_is_away_is_waited_for_as_long_as_for_a_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+    hang.world.bmcs.faults[hang.name] = {"unreachable"}
+    assert (hang.look(), hang.sent) == ((1, []), [])
+    hang.world.bmcs.faults[hang.name] = set()
+    assert (hang.look(1), hang.sent) == ((1, []), ["GracefulRestart"])
+    hang.world.bmcs.faults[hang.name] = {"unreachable"}
+    assert [hang.look(), hang.look()] == [(1, []), (0, [hang.name])]
+
+
 @pytest.mark.parametrize("device", ["", "iTCO_wdt"])
 def test_a_host_without_a_watchdog_is_named_beside_the_plan(tmp_path: Path, device: str) -> None:
     world = KernelWorld(tmp_path)
@@ -181,6 +266,27 @@ def test_a_host_without_a_watchdog_is_named_beside_the_plan(tmp_path: Path, devi
     found = [(note.host, note.what, note.refuses) for note in notes if "watchdog" in note.what]
     what = "it has no watchdog: where the new kernel hangs, nothing resets the host"
     assert found == ([] if device else [("e003", what, False)])
+
+
+@pytest.mark.parametrize(
+    ("forced", "bmcs", "advice"),
+    [
+        (False, True, "give force_restart=true: its BMC then resets it"),
+        (True, False, "be ready to reset it: no BMC is known that can force its restart"),
+        (True, True, ""),
+    ],
+)
+def test_beside_the_plan_stands_who_ends_a_hang(
+    tmp_path: Path, forced: bool, bmcs: bool, advice: str
+) -> None:
+    world = KernelWorld(tmp_path, bmcs=bmcs)
+    world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
+    world.facts["e003"] = {"watchdog": {"device": "", "armed": False}}
+    options = world._planned(tmp_path, force_restart=forced).options
+    notes = plan_and_notes(world.context, "lab1", "kernel_upgrade", options)[1]
+    found = [note.advice for note in notes if "watchdog" in note.what]
+    expected = f"load the driver of its watchdog, or {advice}"
+    assert found == ([expected] if advice else [])
 
 
 def test_hosts_with_different_kernels_are_strata_of_their_own(tmp_path: Path) -> None:

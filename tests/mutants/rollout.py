@@ -487,7 +487,7 @@ HOSTS = mutations_of(
 
 RESETS = mutations_of(
     FOLDER,
-    ["rollout_reset_steps", "rollout_bios_steps"],
+    ["rollout_reset_steps", "rollout_bios_steps", "rollout_kernel_steps"],
     (
         "a reset goes to whatever machine its BMC has",
         "restart.py",
@@ -535,6 +535,30 @@ RESETS = mutations_of(
         "restart.py",
         "waited > _POST_BELIEVED * _patience(opened)",
         "False",
+    ),
+    (
+        "a host that is silent for a moment is reset",
+        "restart.py",
+        "        if waited[name] > deadline\n",
+        "",
+    ),
+    (
+        "a silent host is reset whatever its rollout does",
+        "restart.py",
+        ' and opened.plan.tries_a_boot(name)\n        if waited',
+        '\n        if waited',
+    ),
+    (
+        "a host that hangs is given up without a reset",
+        "steps/check_rebooted.py",
+        "    reset += rescue(opened, work, silent)\n",
+        "",
+    ),
+    (
+        "a silent host is told to be past POST",
+        "restart.py",
+        'lambda host: {"os_answers": False}',
+        'lambda host: {"os_answers": True}',
     ),
     (
         "BMCs of hosts that only reboot are not compared with them",

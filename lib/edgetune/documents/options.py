@@ -95,8 +95,9 @@ class Options:
         False,
     )
     force_restart: bool = option(
-        "Let the BMC force a host to restart that still answers from the same boot when no gentler "
-        "way of its machine is left; by default the rollout stops there.",
+        "Let the BMC force a host to restart when no gentler way of its machine is left: one that "
+        "still answers from the same boot, or that hangs in the first boot of a kernel. By default "
+        "the rollout stops there.",
         False,
     )
     without_packets: bool = option(

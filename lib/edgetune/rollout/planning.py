@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edgetune.bmc.identity import is_named, matches, mismatch
-from edgetune.bmc.ladder import ladder
+from edgetune.bmc.ladder import FORCED, ladder
 from edgetune.documents.bmc import BiosPlan, BmcFacts
 from edgetune.documents.host import HostFacts, SeenSettings
 from edgetune.documents.options import Options
@@ -95,26 +95,27 @@ def plan_and_notes(
 
 def _stays_hung(made: Plan, facts: Mapping[str, HostFacts]) -> list[Finding]:
     """Of hosts that boot another kernel, those that nobody resets where it hangs."""
-    without = [
-        name
-        for name in made.groups.hosts
-        if made.tries_a_boot(name) and not facts[name].watchdog.device
-    ]
+    tried = [name for name in made.groups.hosts if made.tries_a_boot(name)]
     return [
         Finding(
             "it has no watchdog: where the new kernel hangs, nothing resets the host",
-            f"load the driver of its watchdog, or be ready to reset it: {_by_hand(made, name)}",
+            f"load the driver of its watchdog, or {_other_help(made, name)}",
             name,
             refuses=False,
         )
-        for name in without
+        for name in tried
+        if not facts[name].watchdog.device and FORCED not in _ways(made, name)
     ]
 
 
-def _by_hand(made: Plan, name: str) -> str:
-    """How a person gets a host back that hangs."""
-    shown = made.restarts.get(name)
-    return f"its BMC takes {', '.join(shown.resets)}" if shown and shown.resets else "it has no BMC"
+def _other_help(made: Plan, name: str) -> str:
+    if made.options.force_restart:
+        return "be ready to reset it: no BMC is known that can force its restart"
+    return "give force_restart=true: its BMC then resets it"
+
+
+def _ways(made: Plan, name: str) -> Sequence[str]:
+    return made.restarts[name].resets if name in made.restarts else ()
 
 
 def _seen_by_agents(

@@ -2,12 +2,15 @@
 """Have BMCs restart hosts that do not reboot themselves, in the ways that the plan shows of each.
 
 Such a host answers from the same boot, so it is in no POST. Where the way was a shutdown, the host
-is turned on once its BMC says that it is off. Each way is written down before it is asked for.
+is turned on once its BMC says that it is off. A host that a boot of another kernel silences answers
+nobody; its BMC then has to say that it is past POST. Each way is written down before it is asked
+for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Callable
 
 from edgetune import steady_clock
 from edgetune.bmc.ladder import ON, SHUTDOWN
@@ -44,9 +47,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     ways = {name: way for name in names for way in _next_way(opened, work, name)}
     if not ways:
         return []
-    opened.lease.permit()
     told_at = {name: work.hosts[name].at for name in ways}
-    asked: set[str] = set()
 
     def request(host: Host) -> dict[str, object]:
         # The others of the batch took their time: it may be in POST by now.
@@ -54,14 +55,64 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
         if answer.failed or is_back(work, answer):
             raise BmcError("busy", "the host is on its way by now")
         waited = steady_clock.now() - told_at[host.name]
-        asked.add(host.name)
         return {
-            "kind": ways[host.name],
             "os_answers": True,
             "disbelieve_post": waited > _POST_BELIEVED * _patience(opened),
             "machine": vars(answer.facts.machine),
+        }
+
+    idle = _send(opened, work, ways, request)
+    refused = [name for name, answer in idle.items() if answer.reason in _NEVER]
+    return [*(name for name in ways if name not in idle), *restart(opened, work, refused)]
+
+
+def rescue(opened: Rollout, work: Batch, silent: Mapping[str, HostResult]) -> list[str]:
+    """Have hosts restarted that hang in the first boot of a kernel, each way once; who has time.
+
+    Their next boot is of the old kernel. Each way has the time of a boot, as the one that hangs
+    had: a host without a network heeds the gentle way. A BMC that is away is waited for as long.
+    """
+    deadline = opened.context.config.reboot_deadline
+    waited = {name: steady_clock.now() - _told_at(opened, work, name) for name in silent}
+    ways = {
+        name: way
+        for name, answer in silent.items()
+        if answer.reason == "unreachable" and opened.plan.tries_a_boot(name)
+        if waited[name] > deadline
+        for way in _untried(opened, work, name)
+    }
+    if not ways:
+        return []
+    idle = _send(opened, work, ways, lambda host: {"os_answers": False})
+    refused = {name: silent[name] for name, answer in idle.items() if answer.reason in _NEVER}
+    away = [name for name, answer in idle.items() if answer.reason in _LATER]
+    waiting = [name for name in away if waited[name] <= 2 * deadline]
+    asked = [name for name in ways if name not in idle]
+    return [*asked, *waiting, *rescue(opened, work, refused)]
+
+
+def _send(
+    opened: Rollout,
+    work: Batch,
+    ways: Mapping[str, str],
+    request: Callable[[Host], Mapping[str, object]],
+) -> dict[str, HostResult]:
+    """Ask BMCs for these resets, which are written down before; the answers that did nothing.
+
+    The hosts of the others have their time from now.
+    """
+    opened.lease.permit()
+    told_at = {name: work.hosts[name].at for name in ways}
+    asked: set[str] = set()
+
+    def full_request(host: Host) -> dict[str, object]:
+        own = request(host)
+        asked.add(host.name)
+        return {
+            "kind": ways[host.name],
             "system": machine_of(opened, host.name),
             "known": _known(opened, host.name),
+            **own,
         }
 
     def leave(names: Iterable[str]) -> None:
@@ -72,9 +123,10 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
 
     for name, way in ways.items():
         work.hosts[name].resets.append(way)
-    opened.move(work, list(ways), "rebooting")
+        work.hosts[name].at = steady_clock.now()
+    opened.save_batch(work)
     try:
-        answers = ask_bmcs(opened, list(ways), "reset", request)
+        answers = ask_bmcs(opened, list(ways), "reset", full_request)
     except EdgetuneError:  # it is no longer permitted
         leave(set(ways) - asked)
         raise
@@ -83,8 +135,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
         if answer.reason not in _LATER:
             _refuse(opened, work.hosts[name], ways[name], answer)
     leave(idle)
-    refused = [name for name, answer in idle.items() if answer.reason in _NEVER]
-    return [*(name for name in ways if name not in idle), *restart(opened, work, refused)]
+    return idle
 
 
 def _refuse(opened: Record, host: HostStep, way: str, answer: HostResult) -> None:
@@ -93,6 +144,11 @@ def _refuse(opened: Record, host: HostStep, way: str, answer: HostResult) -> Non
     untried = shown.resets if shown and answer.reason == "auth" else []
     left = [way, *(other for other in untried if other not in host.resets)]
     host.refused.update(dict.fromkeys(left, str(answer.error)))
+
+
+def _told_at(opened: Record, work: Batch, name: str) -> float:
+    """Who takes a rollout over gives its hosts their time anew."""
+    return max(work.hosts[name].at, opened.head.taken_over)
 
 
 def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
@@ -131,8 +187,13 @@ def _was_shut_down(opened: Record, host: HostStep) -> bool:
 
 def _next_way(opened: Record, work: Batch, name: str) -> list[str]:
     """The way in which it is to be restarted now, if there is one left."""
+    return _untried(opened, work, name) if _heard_us(opened, work.hosts[name]) else []
+
+
+def _untried(opened: Record, work: Batch, name: str) -> list[str]:
+    """The gentlest way that its BMC was not asked for, if there is one left."""
     host = work.hosts[name]
-    if not _heard_us(opened, host) or not opened.pop.host(name).bmc:
+    if not opened.pop.host(name).bmc:
         return []
     # The plan of an earlier version shows nothing.
     shown, tried = opened.plan.restarts.get(name), (*host.resets, *host.refused)

@@ -17,7 +17,7 @@ from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_boot, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
-from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, restart, turn_on
+from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, rescue, restart, turn_on
 from edgetune.rollout.results import WaitingResult
 from edgetune.rollout.reverts import waits_for_revert
 from edgetune.rollout.silencing import open_batch
@@ -50,7 +50,9 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
         else:
             still_out.append(name)
     reset = restart(opened, work, [name for name in still_out if not answers[name].failed])
-    reset += turn_on(opened, work, [name for name in still_out if answers[name].failed])
+    silent = {name: answers[name] for name in still_out if answers[name].failed}
+    reset += turn_on(opened, work, list(silent))
+    reset += rescue(opened, work, silent)
     given_up = [
         name
         for name in still_out
