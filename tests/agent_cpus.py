@@ -138,7 +138,9 @@ class Vectors:
         host = self.host
         if self.driver == "virtio_net":
             self._stand_on_virtio()
-        host.write(f"{self.device}/numa_node", f"{self.numa_node}\n")
+        # A device of virtio has no node of its own, but the one of PCI that it is part of has.
+        part_of = "sys/devices/pci0" if self.driver == "virtio_net" else self.device
+        host.write(f"{part_of}/numa_node", f"{self.numa_node}\n")
         host.write(f"sys/class/net/{self.interface}/statistics/rx_packets", "7\n")
         shutil.rmtree(host.path / "sys/class/net" / self.interface / "queues", True)
         for queue in range(self.queues):

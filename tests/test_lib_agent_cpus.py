@@ -18,18 +18,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune.documents.host import SeenSettings
+from edgetune.documents.options import Options
+from edgetune.documents.reading import encoded, taken
+from edgetune.errors import RefusedError
 from edgetune.hosts.agent import boot_hook, unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
 from edgetune.hosts.agent.kinds.unit import Unit
 from edgetune.hosts.agent.placement import cpus_of_queues
 from edgetune.hosts.agent.protocol import Failed
+from edgetune.plan import make_plan
+from edgetune.rendering import render
 from edgetune.vocabulary.kinds.nic_irq_affinity import POLICIES
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
 from tests.agent_root import NGINX_DROP_INS, THP, NearRoot, nginx, rps, setting, thp, unit, until
+from tests.builders import pop, proofs, tuning
 from tests.examples import examples
 
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
@@ -77,6 +84,59 @@ def test_facts_tell_cpus_and_memory_by_node(host: CpuHost) -> None:
         "smallest_node_kb": 32768000,
     }
     assert facts["nics"]["eth0"]["local_cpus"] == "4-7,12-15"
+
+
+# Debian 12 (Linux 6.1) on QEMU 7.2 with a bus for each NUMA node: links, and what files say.
+PCI = "sys/devices/pci0000:{0}/0000:{0}:00.0/0000:{1}:00.0"
+VIRTIO, E1000E = PCI.format("40", "41"), PCI.format("80", "81")
+RECORDED_LINKS = {
+    "sys/class/net/enp65s0": f"../../../{VIRTIO}/virtio3/net/enp65s0",
+    f"{VIRTIO}/virtio3/net/enp65s0/device": "../../../virtio3",
+    "sys/class/net/enp129s0": f"../../../{E1000E}/net/enp129s0",
+    f"{E1000E}/net/enp129s0/device": "../../../0000:81:00.0",
+}
+RECORDED_FILES = {
+    f"{VIRTIO}/numa_node": "0",
+    f"{VIRTIO}/local_cpulist": "0",
+    f"{VIRTIO}/virtio3/net/enp65s0/statistics/rx_packets": "7",
+    f"{E1000E}/numa_node": "1",
+    f"{E1000E}/local_cpulist": "1",
+    f"{E1000E}/net/enp129s0/statistics/rx_packets": "7",
+    f"{os.path.dirname(E1000E)}/numa_node": "-1",
+    "sys/devices/system/node/node0/cpulist": "0",
+    "sys/devices/system/node/node1/cpulist": "1",
+    "sys/devices/system/cpu/online": "0-1",
+}
+
+
+@pytest.mark.processes
+def test_the_node_of_a_virtio_card_is_that_of_its_pci_device(host: CpuHost) -> None:
+    for name, text in RECORDED_FILES.items():
+        host.write(name, f"{text}\n")
+    for name, target in RECORDED_LINKS.items():
+        link = host.path / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+    nics = host.ask("facts")["nics"]
+    found = {name: (nics[name]["numa_node"], nics[name]["local_cpus"]) for name in nics}
+    assert found["enp65s0"] == (0, "0") and found["enp129s0"] == (1, "1")
+
+
+@pytest.mark.processes
+def test_cpu_scheduling_is_refused_where_nobody_knows_the_node_of_a_card(
+    host: CpuHost, tmp_path: Path
+) -> None:
+    """And not applied in part: what would be left of it is a host without irqbalance."""
+    card(host, queues=2, numa_node=-1)
+    run_nginx(host)
+    what = tuning("cpu_scheduling")
+    own = render(what, host.ask("facts"))
+    asked = host.ask("plan", tuning=what.name, digest=what.digest, settings=encoded(own))
+    rows = taken(SeenSettings, asked).settings
+    place = pop(tmp_path, hosts=8)
+    seen = {each.name: rows for each in place.hosts}
+    with pytest.raises(RefusedError, match="nic.irq_affinity:eth0: nobody knows the NUMA node"):
+        make_plan(place, what, dict.fromkeys(seen, own), seen, Options(), proofs(place), {})
 
 
 @pytest.fixture(autouse=True)

@@ -44,8 +44,19 @@ def node_numbers(host: Host) -> Iterator[int]:
 
 def node_of(host: Host, interface: str) -> Optional[int]:
     """The NUMA node of an interface's card; None where the kernel does not know it (-1)."""
-    text = host.text(f"/sys/class/net/{interface}/device/numa_node")
+    text = told_by_card(host, interface, "numa_node")
     return int(text) if text.isdigit() else None
+
+
+def told_by_card(host: Host, interface: str, file: str) -> str:
+    """What an attribute of a card's device says, "" where it has none.
+
+    A device of virtio has none: it is part of one of PCI, which has
+    (Documentation/driver-api/virtio of Linux).
+    """
+    device = f"/sys/class/net/{interface}/device"
+    # The kernel goes up from where the link leads.
+    return host.text(f"{device}/{file}") or host.text(f"{device}/../{file}")
 
 
 def cpus_in(host: Host, file: str) -> Set[int]:

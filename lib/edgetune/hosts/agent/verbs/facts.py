@@ -17,7 +17,7 @@ from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Failed, Json, Request, Unsupported
 from edgetune.hosts.agent.readings import addresses, first_number, interfaces
-from edgetune.hosts.agent.topology import cpu_facts, memory_of, node_of
+from edgetune.hosts.agent.topology import cpu_facts, memory_of, node_of, told_by_card
 
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
 DOWN = ("down", "lowerlayerdown", "notpresent")
@@ -118,7 +118,7 @@ def _nic(host: Host, name: str) -> Json:
         "up": host.text(f"{directory}/operstate", "up") not in DOWN,
         "speed": _positive(host.text(f"{directory}/speed")),
         "numa_node": node_of(host, name),
-        "local_cpus": host.text(f"{directory}/device/local_cpulist") or None,
+        "local_cpus": told_by_card(host, name, "local_cpulist") or None,
         "queues": {side: len([q for q in queues if q.startswith(side)]) for side in ("rx", "tx")},
         "channels": channels and channels._asdict(),
         "ring": ring and ring._asdict(),
