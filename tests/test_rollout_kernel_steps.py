@@ -298,3 +298,14 @@ def test_hosts_with_different_kernels_are_strata_of_their_own(tmp_path: Path) ->
     old, new = made.strata.values()
     assert sorted([*old.test, *old.control]) == ["e000", "e001", "e002", "e003"]
     assert (len(old.test), len(new.test)) == (2, 2)
+
+
+def test_a_pop_too_small_for_strata_of_kernels_is_split_by_hardware(tmp_path: Path) -> None:
+    """Eight hosts with four kernels can be drawn in 16 ways, and in 70 ways without these."""
+    world = KernelWorld(tmp_path)
+    for number in range(8):
+        world.facts[f"e{number:03d}"] = {"kernel": f"6.1.0-{20 + number // 2}-amd64"}
+    made = world._planned(tmp_path)
+    assert list(made.strata) == ["lab"] and made.assignments == 70
+    made = world._planned(tmp_path, alpha_harm=0.1, alpha_benefit=0.1)
+    assert len(made.strata) == 4 and made.assignments == 16

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from edgetune.documents.options import Options
-from edgetune.documents.plan import Groups
+from edgetune.documents.plan import Groups, assignments
 from edgetune.inventory import Pop
 
 
@@ -17,7 +17,18 @@ def draw_groups(
     """The groups of each stratum, drawn among the ``touched`` hosts by the seed of the options.
 
     A stratum is of one hardware, and of one kernel where ``kernels`` (by host) differ within it.
+    Strata of kernels make a comparison sharper, and a permutation test holds without them. So a PoP
+    that they leave too few ways to be drawn in has those of its hardware.
     """
+    strata = _drawn(pop, touched, options, kernels)
+    if 1 / assignments(strata) <= min(options.alpha_benefit, options.alpha_harm):
+        return strata
+    return _drawn(pop, touched, options, {})
+
+
+def _drawn(
+    pop: Pop, touched: Sequence[str], options: Options, kernels: Mapping[str, str]
+) -> dict[str, Groups]:
     found: dict[str, list[str]] = {}
     for name in touched:
         found.setdefault(_stratum(pop, touched, kernels, name), []).append(name)
