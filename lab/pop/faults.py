@@ -18,6 +18,7 @@ from typing import Any
 
 from lab.machines.console import run as run_on_machine
 from lab.machines.machine import AGENT
+from lab.machines.serial import told
 
 from .control import power, request, set_load, status
 from .host import DROPPED_CAPABILITIES, ENVIRONMENT, NAMESPACES
@@ -65,15 +66,21 @@ def _is_machine(home: Path, host: str) -> bool:
 def _on_machine(
     home: Path, host: str, command: Sequence[str], stdin: bytes, timeout: float
 ) -> subprocess.CompletedProcess[bytes]:
-    agent = Layout(home.absolute()).machines / host / AGENT
+    layout = Layout(home.absolute())
+    agent = layout.machines / host / AGENT
     try:
         return run_on_machine(agent, command, stdin, timeout)
     except (FileNotFoundError, ConnectionError):
         raise LabError(f"host {host} is off", REFUSED) from None
     except TimeoutError:
-        raise LabError(f"host {host} boots or hangs: its console does not answer") from None
+        raise LabError(_silent(host, told(layout.console(host)))) from None
     except OSError as error:
         raise LabError(f"{host}: {error}") from None
+
+
+def _silent(host: str, says: str) -> str:
+    last = f"; its serial port says: {says}" if says else ""
+    return f"host {host} boots or hangs, or somebody else is at its console{last}"
 
 
 def _in_namespaces(

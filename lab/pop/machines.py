@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.bmc.machine import serial_of, uuid_of
+from lab.machines import serial
 from lab.machines.machine import Card, Machine, Running
 
 from . import host, network
@@ -76,6 +77,10 @@ class Machines:
         """LabError where its QEMU has ended, before anybody waited for that."""
         if self._running[name].has_ended:
             raise LabError(f"{name} went off while it booted: see {self._log(name)}")
+
+    def told(self, name: str) -> str:
+        """See `serial.told`."""
+        return serial.told(self._layout.console(name))
 
     def power(self, name: str, action: str) -> None:
         """See `Running.power`."""

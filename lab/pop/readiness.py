@@ -34,7 +34,9 @@ def wait_for_ssh(hosts: Sequence[Address], machines: Machines, tell: Callable[[s
         passed = time.monotonic() - began
         seconds = MACHINE_SECONDS if waiting[0].is_machine else SECONDS
         if passed > seconds:
-            raise LabError(f"host {waiting[0].name} did not answer SSH in {seconds:.0f} s")
+            says = machines.told(waiting[0].name) if waiting[0].is_machine else ""
+            says = f"; its serial port says: {says}" if says else ""
+            raise LabError(f"host {waiting[0].name} did not answer SSH in {seconds:.0f} s{says}")
         if time.monotonic() > told:
             told += TELL_SECONDS
             tell(f"{', '.join(host.name for host in waiting)}: booting for {passed:.0f} s")
