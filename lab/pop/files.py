@@ -65,8 +65,9 @@ class Times:
     health: int = 30
 
 
-# A machine boots in one to three minutes, and starts the agent in some seconds.
-MACHINE_TIMES = Times(ssh=60, claim=1200, owner=240, reset=120, boot=600, health=180)
+# A machine boots in one to three minutes, and starts the agent in some seconds. An owner has to be
+# silent for longer than the action that installs a kernel.
+MACHINE_TIMES = Times(ssh=180, claim=1200, owner=900, reset=120, boot=600, health=180)
 
 CONFIGURATION = """---
 # Written by `edgetune lab up`.
