@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable
 
@@ -11,10 +14,22 @@ import yaml
 
 from edgetune.config import read_config
 from edgetune.inventories.yaml import YamlInventory
+from lab import pop
 
 
 def directly(function: Callable[..., Any], *words: Any, **more: Any) -> Any:
     return function(*words, **more)
+
+
+@contextmanager
+def from_controller(home: Path) -> Iterator[Callable[..., Any]]:
+    """What calls a function where the BMCs of a lab can be reached."""
+    with ThreadPoolExecutor(1, initializer=pop.enter_controller, initargs=(home,)) as thread:
+
+        def ask(function: Callable[..., Any], *words: Any, **more: Any) -> Any:
+            return thread.submit(function, *words, **more).result(60)
+
+        yield ask
 
 
 class Bmc:
@@ -40,6 +55,13 @@ class Bmc:
     def system(self) -> dict[str, Any]:
         members = self("GET", "/redfish/v1/Systems")["Members"]
         return dict(self("GET", members[0]["@odata.id"]))
+
+    @property
+    def events(self) -> list[str]:
+        """The messages of its event log."""
+        log = self("GET", self.system["LogServices"]["@odata.id"])["Members"][0]["@odata.id"]
+        entries = self("GET", self("GET", log)["Entries"]["@odata.id"])["Members"]
+        return [str(entry["Message"]) for entry in entries]
 
     def reset(self, kind: str) -> None:
         self("POST", self.system["Actions"]["#ComputerSystem.Reset"]["target"], {"ResetType": kind})

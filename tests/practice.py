@@ -83,8 +83,8 @@ class Practice:
         out, err = process.communicate(timeout=self.patience)
         return process.returncode, out, err
 
-    def run(self, action: str, *words: str) -> dict[str, Any]:
-        code, out, err = self.edgetune("run", action, *words, "--json")
+    def run(self, action: str, *words: str, config: Path | None = None) -> dict[str, Any]:
+        code, out, err = self.edgetune("run", action, *words, "--json", config=config)
         assert out, err
         result = json.loads(out)["result"]
         found: dict[str, Any] = result.get("output") or result["result"]
@@ -108,7 +108,8 @@ class Practice:
 
     def on(self, host: str, command: str, stdin: bytes = b"") -> str:
         """Run a command at a host's console, without edgetune."""
-        return lab.console(self.home, host, ["sh", "-c", command], stdin, timeout=60)
+        seconds = max(60.0, self.patience / 10)
+        return lab.console(self.home, host, ["sh", "-c", command], stdin, timeout=seconds)
 
     def fingerprints(self) -> dict[str, Any]:
         source = (ROOT / "lab/fingerprint.py").read_bytes()

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from edgetune.hosts.fleet import packed
 from lab import pop
 from lab.bmc.machine import serial_of, uuid_of
 from tests.agent_root import setting
-from tests.lab_host_bmc import Bmc
+from tests.lab_host_bmc import Bmc, from_controller
 from tests.test_lab_pop import entering, inside, ssh
 
 MISSING = pop.missing_requirements(machines=True)
@@ -33,7 +32,7 @@ pytestmark = [
     pytest.mark.machines,
     pytest.mark.skipif(bool(MISSING), reason=f"machines need {', '.join(MISSING)}"),
 ]
-HOST = "e000"
+HOST, ADDRESS = "e000", "10.77.1.1"
 # Some times what a boot takes on two idle cores.
 BOOT_SECONDS = 600.0
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
@@ -53,11 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def bmc(home: Path) -> Iterator[Bmc]:
-    with ThreadPoolExecutor(1, initializer=pop.enter_controller, initargs=[home]) as thread:
-
-        def ask(function: Callable[..., Any], *words: Any, **more: Any) -> Any:
-            return thread.submit(function, *words, **more).result(60)
-
+    with from_controller(home) as ask:
         yield Bmc(home, HOST, ask)
 
 
@@ -92,13 +87,6 @@ def power_state(home: Path) -> str:
     found = pop.status(home)
     assert found is not None
     return str(found["hosts"][0]["state"])
-
-
-def events(bmc: Bmc) -> list[str]:
-    """The messages of the BMC's event log."""
-    log = bmc("GET", bmc.system["LogServices"]["@odata.id"])["Members"][0]["@odata.id"]
-    entries = bmc("GET", bmc("GET", log)["Entries"]["@odata.id"])["Members"]
-    return [entry["Message"] for entry in entries]
 
 
 def ask(home: Path, verb: str, **fields: Any) -> dict[str, Any]:
@@ -189,6 +177,60 @@ def test_what_is_killed_is_started_again(home: Path, program: str) -> None:
     assert pop.kill(home, HOST, "agent") == 0
 
 
+def test_a_cut_cable_lets_nothing_through_until_it_is_healed(home: Path) -> None:
+    assert reached(home)
+    try:
+        pop.inject(home, "cut", HOST)
+        assert not reached(home)
+    finally:
+        pop.heal(home)
+    wait_until(lambda: reached(home), "a cable that is plugged in")
+
+
+def test_a_slow_cable_lets_no_more_through_than_it_has(home: Path) -> None:
+    """1 Mbit/s with a queue of 32 kB: a busy machine makes it slower, and never quicker."""
+    try:
+        pop.inject(home, "slow", HOST)
+        began = time.monotonic()
+        zeros = inside(home, *ssh(home, HOST, "head -c 200000 /dev/zero", patience=60)).stdout
+        lasted = time.monotonic() - began
+    finally:
+        pop.heal(home)
+    assert len(zeros) == 200_000 and lasted > (200_000 - 32_000) * 8 / 1e6
+
+
+def test_a_busy_web_server_is_idle_again_when_it_is_healed(home: Path) -> None:
+    look = ("sh", "-c", "systemctl is-active lab-busy || :")
+    try:
+        pop.inject(home, "busy", HOST)
+        assert on(home, *look) == "active"
+        assert len(on(home, "pgrep", "--full", "keep_busy").splitlines()) >= 1
+    finally:
+        pop.heal(home)
+    assert on(home, *look) == "inactive"
+
+
+def reached(home: Path) -> bool:
+    """Whether its web server answers the controller."""
+    fetch = f"import urllib.request as r; r.urlopen('http://{ADDRESS}/health', timeout=5)"
+    return inside(home, sys.executable, "-c", fetch).returncode == 0
+
+
+def test_one_in_emergency_mode_says_so_on_its_serial_port(home: Path, bmc: Bmc) -> None:
+    boots = pop.boots(home)[HOST]
+    on(home, "systemctl", "--no-block", "emergency")
+    wait_until(lambda: "emergency mode" in why_silent(home), "emergency mode")
+    bmc.reset("ForceRestart")
+    wait_for_running(home, boots + 1)
+
+
+def why_silent(home: Path) -> str:
+    try:
+        return on(home, "true")
+    except pop.LabError as error:
+        return str(error)
+
+
 def test_its_bmc_resets_it_and_switches_it_off_and_on(home: Path, bmc: Bmc) -> None:
     boots = pop.boots(home)[HOST]
     on(home, "sh", "-c", "echo kept >/var/lib/kept && sync /var/lib/kept")
@@ -218,7 +260,7 @@ def test_an_nmi_panics_it_and_it_comes_back(home: Path, bmc: Bmc) -> None:
     boots = pop.boots(home)[HOST]
     bmc.reset("Nmi")
     wait_for_running(home, boots + 1)
-    assert "The operating system stopped: kernel panic." in events(bmc)
+    assert "The operating system stopped: kernel panic." in bmc.events
     console = (home / "lab/console/e000.log").read_text(errors="replace")
     assert "Kernel panic - not syncing: NMI" in console
 
@@ -228,7 +270,7 @@ def test_the_watchdog_resets_one_that_hangs(home: Path, bmc: Bmc) -> None:
     # Once opened it waits for its keeper, and the kernel says that it was left alone.
     on(home, "sh", "-c", "exec 3>/dev/watchdog; echo begun >&3")
     wait_for_running(home, boots + 1)
-    assert "The watchdog timer expired, and reset the system." in events(bmc)
+    assert "The watchdog timer expired, and reset the system." in bmc.events
 
 
 def test_the_lab_leaves_nothing(home: Path) -> None:

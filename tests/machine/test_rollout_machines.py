@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from lab import pop
-from tests.practice import Practice, practising
+from tests.practice import Practice
 
 MISSING = pop.missing_requirements(machines=True)
 pytestmark = [
@@ -24,12 +22,6 @@ TIMES = ("baseline=60", "soak=120", "interval=15", "warmup=5")
 ALPHAS = ("alpha_benefit=0.3", "alpha_harm=0.3")
 MIXED = ("pop=lab1", *TIMES, *ALPHAS)
 REAL = (*MIXED, "dry_run=false", "wait=true")
-
-
-@pytest.fixture(scope="module")
-def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
-    with practising(tmp_path_factory.mktemp("practice"), hosts=4, machines=2) as made:
-        yield made
 
 
 def test_each_kind_of_host_is_a_stratum(practice: Practice) -> None:
