@@ -545,8 +545,8 @@ RESETS = mutations_of(
     (
         "a silent host is reset whatever its rollout does",
         "restart.py",
-        ' and opened.plan.tries_a_boot(name)\n        if waited',
-        '\n        if waited',
+        " and opened.plan.tries_a_boot(name)\n        if waited",
+        "\n        if waited",
     ),
     (
         "a host that hangs is given up without a reset",
