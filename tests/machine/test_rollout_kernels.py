@@ -29,7 +29,7 @@ MACHINES = ("e002", "e003")
 # One machine against one can be drawn in two ways.
 REAL = (
     *("pop=lab1", "tuning=lab_kernel", "only=e002,e003", "alpha_benefit=0.5", "alpha_harm=0.5"),
-    *("baseline=30", "soak=90", "interval=15", "warmup=5"),
+    *("baseline=30", "soak=90", "interval=15", "warmup=5", "batch_size=1"),
     *("dry_run=false", "wait=true", "force_restart=true"),
 )
 # Some times what a boot takes on two idle cores; a hang is awaited for as long.
