@@ -24,8 +24,9 @@ from statistics import median
 from threading import Event, Thread
 
 from bench._table import BenchError
+from edgetune.hosts.agent.appliers.base import Configuration, Wanted
+from edgetune.hosts.agent.appliers.routes import Routes
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.prefix_routes import Wanted, set_routes
 from lab.pop import network
 
 DELAY, LOSS, RATE = 0.02, 0.02, 1.25e6
@@ -69,17 +70,19 @@ def goodput(turns: int, seconds: float) -> Goodput:
         _ip("link set lo up", f"address add {_HOST}/24 dev t0", "link set t0 up")
         _ip(f"route add default via {_ROUTER}")
         _ip(f"route add 10.20.2.0/24 via {_ROUTER} proto static congctl cubic")
-        skipped = set_routes(Host("/"), "bbr", [Wanted("10.20.1.0/24", 0)])
+        wanted = [Wanted("10.20.1.0/24", 0)]
+        told = Configuration("lab", 1, "bbr", 600, wanted, "routes", "")
+        skipped = Routes(Host("/")).set(told)
         if skipped:
             raise BenchError(f"no route: {skipped}")
         stack.enter_context(_carrying(near, far))
         listening = stack.enter_context(socket.create_server((_HOST, 443)))
-        told = {
+        loaded = {
             client: [_load(listening, client, there, seconds) for _ in range(turns)]
             for client in (CHOSEN, OTHER)
         }
-    rates = {client: median(rate for rate, _ in own) for client, own in told.items()}
-    names = told[CHOSEN][0][1], told[OTHER][0][1]
+    rates = {client: median(rate for rate, _ in own) for client, own in loaded.items()}
+    names = loaded[CHOSEN][0][1], loaded[OTHER][0][1]
     return Goodput(turns, rates[CHOSEN], rates[OTHER], names)
 
 

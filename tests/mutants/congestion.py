@@ -283,7 +283,7 @@ CONGESTION = (
         ),
         (
             "a dead route is the best one",
-            "prefix_routes.py",
+            "appliers/routes.py",
             '"tos" in words or is_dead:',
             '"tos" in words:',
         ),
@@ -319,25 +319,25 @@ CONGESTION = (
         ),
         (
             "a route that somebody else has is covered by ours",
-            "prefix_routes.py",
+            "appliers/routes.py",
             "if (network.prefixlen, number) in index:",
             "if False:",
         ),
         (
             "the shortest route is the best",
-            "prefix_routes.py",
+            "appliers/routes.py",
             "range(network.prefixlen - 1, -1, -1)",
             "range(network.prefixlen)",
         ),
         (
             "policy routing is not looked at",
-            "prefix_routes.py",
+            "appliers/routes.py",
             "if table not in _USUAL_TABLES:",
             "if False:",
         ),
         (
             "a route expires with the advertisement that it is a copy of",
-            "prefix_routes.py",
+            "appliers/routes.py",
             ', "expires": ""',
             "",
         ),

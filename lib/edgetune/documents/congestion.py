@@ -105,6 +105,7 @@ class Configuration:
     """What the hosts of a PoP are to have: a congestion control for new connections of prefixes.
 
     Numbers only grow. A host that hears nothing for ``ttl`` seconds takes all of it back itself.
+    ``applier`` says how hosts carry it out (a file of the agent's ``appliers``).
     """
 
     pop: str
@@ -112,6 +113,7 @@ class Configuration:
     algorithm: str
     ttl: int
     prefixes: list[Treated]
+    applier: str = "routes"
     checksum: str = ""
 
     def sealed(self) -> Configuration:

@@ -281,6 +281,40 @@ class Host:
                 file.seek(0)
             return status, decode(output.read()), decode(complaint.read())
 
+    def attempt_within(self, seconds: float, name: str, *arguments: str) -> Tuple[int, str]:
+        """Exit status and all output of a program; Failed if it cannot be run.
+
+        After so many seconds it is ended, with what it started, and that is Failed, too.
+        """
+        import signal
+        import tempfile
+
+        program = self.program(name)
+        if program is None:
+            raise Failed(f"there is no program {name}")
+        # Not a pipe: a daemon that it starts may keep that open.
+        with tempfile.TemporaryFile() as output:
+            try:
+                process = subprocess.Popen(
+                    [program, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=self._environment(),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
+            try:
+                status = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                text = f"{name} {' '.join(arguments)}: has not ended after {seconds:g} s"
+                raise Failed(text) from None
+            output.seek(0)
+            return status, decode(output.read())
+
     def detach(self, command: Sequence[str]) -> None:
         """Start a process that outlives this one and the SSH connection."""
         subprocess.Popen(

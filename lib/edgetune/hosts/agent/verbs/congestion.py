@@ -3,9 +3,10 @@
 
 from typing import List
 
-from edgetune.hosts.agent.congestion import Configuration, Congestion, describe, refuse_unfit
+from edgetune.hosts.agent.appliers import APPLIERS
+from edgetune.hosts.agent.appliers.base import Configuration, Wanted
+from edgetune.hosts.agent.congestion import Congestion, describe, refuse_unfit
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.prefix_routes import Wanted
 from edgetune.hosts.agent.protocol import Json, Refused, Request, read_epoch
 from edgetune.vocabulary.grammar import LINE
 from edgetune.vocabulary.prefixes import number_of
@@ -16,7 +17,7 @@ MOST_PREFIXES = 2000
 def run(host: Host, request: Request) -> Json:
     """Let a ``configuration`` stand for its ``ttl`` seconds; one without prefixes takes all back.
 
-    Telling the same one again renews it. ``skipped`` says why prefixes have no route of ours.
+    Telling the same one again renews it. ``skipped`` says why prefixes are not treated.
     Refused for a number below the one that stands.
     """
     epoch = read_epoch(request)
@@ -56,6 +57,7 @@ def _read(own: Request) -> Configuration:
         algorithm=own.text("algorithm", "[a-z][a-z0-9_-]{0,14}"),
         ttl=own.whole("ttl", 1, 86400),
         prefixes=prefixes,
+        applier=own.text("applier", "|".join(APPLIERS)),
         checksum=own.text("checksum", LINE),
     )
     own.done()
