@@ -493,6 +493,12 @@ def test_an_older_number_and_an_older_epoch_are_refused(edge: AgentRoot) -> None
     assert "configuration 5 of lab1 stands here" in refusal(edge, other, 9)
     assert "epoch 8 is older" in refusal(edge, configuration(number=6), 8)
     assert len(ours()) == 2
+    # Nor is it taken once everything was taken back, which forgets the number.
+    tell(edge, configuration((), 6), epoch=10)
+    assert "epoch 9 is older" in refusal(edge, configuration(number=7), 9)
+    # A rollout has epochs of its own.
+    assert edge.read("var/lib/edgetune/congestion-epoch") == "10\n"
+    assert not edge.exists("var/lib/edgetune/epoch")
 
 
 def test_what_a_person_flushed_meanwhile_is_flushed_again(

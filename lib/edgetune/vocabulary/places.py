@@ -4,6 +4,7 @@
 SYSTEMD = "/etc/systemd/system"
 STATE = "/var/lib/edgetune"
 CONGESTION = "/var/lib/edgetune/congestion.json"
+CONGESTION_EPOCH = "/var/lib/edgetune/congestion-epoch"
 NOT_READY = "/var/lib/edgetune-not-ready"
 INIT_SCRIPT = "/etc/init.d/S99edgetune"
 UNIT = SYSTEMD + "/edgetune.service"

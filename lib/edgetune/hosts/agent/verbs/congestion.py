@@ -8,6 +8,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.prefix_routes import Wanted
 from edgetune.hosts.agent.protocol import Json, Refused, Request, read_epoch
 from edgetune.vocabulary.grammar import LINE
+from edgetune.vocabulary.places import CONGESTION_EPOCH
 from edgetune.vocabulary.prefixes import number_of
 
 MOST_PREFIXES = 2000
@@ -17,14 +18,15 @@ def run(host: Host, request: Request) -> Json:
     """Let a ``configuration`` stand for its ``ttl`` seconds; one without prefixes takes all back.
 
     Telling the same one again renews it. ``skipped`` says why prefixes have no route of ours.
-    Refused for a number below the one that stands.
+    Refused for a number below the one that stands. ``epoch`` is that of the claim on the PoP's
+    congestion control, and not that of a rollout: neither keeps the other from the host.
     """
     epoch = read_epoch(request)
     configuration = _read(request.inside("configuration"))
     request.done()
     refuse_unfit(host, configuration)
     with host.lock():
-        host.fence(epoch)
+        host.fence(epoch, CONGESTION_EPOCH)
         own = Congestion(host)
         standing = own.load()
         if standing and own.seconds_left(standing):
