@@ -118,3 +118,9 @@ def test_an_older_number_and_an_older_epoch_are_refused(double: Double) -> None:
         assert "configuration 5 of lab1 stands here" in double.refusal(own, 9)
     assert "epoch 8 is older" in double.refusal(double.configuration(number=6), 8)
     assert double.treated == BOTH
+    # Nor is it taken once everything was taken back, which forgets the number.
+    double.tell(double.configuration([], 6), epoch=10)
+    assert "epoch 9 is older" in double.refusal(double.configuration(number=7), 9)
+    # A rollout has epochs of its own.
+    assert double.root.read("var/lib/edgetune/congestion-epoch") == "10\n"
+    assert not double.root.exists("var/lib/edgetune/epoch")

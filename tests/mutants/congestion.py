@@ -348,9 +348,15 @@ CONGESTION = (
             "False or",
         ),
         (
+            "a rollout's epoch keeps congestion control from a host",
+            "verbs/congestion.py",
+            "host.fence(epoch, CONGESTION_EPOCH)",
+            "host.fence(epoch)",
+        ),
+        (
             "an older epoch is taken",
             "verbs/congestion.py",
-            "        host.fence(epoch)\n",
+            "        host.fence(epoch, CONGESTION_EPOCH)\n",
             "",
         ),
     ),

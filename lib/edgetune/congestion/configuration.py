@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from edgetune.congestion.selection import Selection
-from edgetune.documents.congestion import Configuration, Treated
+from edgetune.documents.congestion import LONGEST_TTL, SHORTEST_TTL, Configuration, Treated
 from edgetune.errors import RefusedError
 from edgetune.sanitize import shortened
 from edgetune.vocabulary.prefixes import number_of
@@ -24,8 +24,6 @@ NEVER = (
 )
 """Networks in which no client is: unspecified, loopback, link-local and multicast addresses."""
 
-SHORTEST_TTL = 600
-LONGEST_TTL = 86_400
 _SHOWN = 60
 _LARGEST_WINDOW = 100
 

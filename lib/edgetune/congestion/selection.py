@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from ipaddress import IPv6Network, ip_network
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,14 @@ import numpy as np
 from edgetune.congestion.history import History, log_metrics, read_history
 from edgetune.congestion.holdout import has_window, is_held_out
 from edgetune.congestion.initial_window import initial_window
+from edgetune.congestion.networks import span_of_network
 from edgetune.congestion.rows import PrefixRows
 from edgetune.documents.congestion import METRICS, Chosen, Thresholds, read_chosen
 from edgetune.documents.reading import check_is, encoded, read_document
 from edgetune.errors import RefusedError
-from edgetune.vocabulary.prefixes import LENGTHS, number_of, number_of_bytes, text_of
+from edgetune.vocabulary.prefixes import number_of, text_of
 
 Array = Any
-
-_MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Excluded:
 
     def __init__(self, networks: Sequence[str]) -> None:
         """ValueError for a text that is no network."""
-        spans = [_span(network) for network in networks]
+        spans = [span_of_network(network) for network in networks]
         self._first = np.array([first for first, _ in spans], dtype=np.uint64)
         self._last = np.array([last for _, last in spans], dtype=np.uint64)
 
@@ -88,16 +86,6 @@ class Excluded:
         np.add.at(found, np.searchsorted(keys, self._last, side="right"), -1)
         held: Array = np.cumsum(found)[: len(keys)] > 0
         return held
-
-
-def _span(network: str) -> tuple[int, int]:
-    """The first and the last prefix that a network overlaps."""
-    own = ip_network(network)
-    if own.version == 6 and own.overlaps(_MAPPED):
-        raise ValueError(f"{network} holds IPv4 inside IPv6; write networks of IPv4, and others")
-    first = number_of_bytes(own.network_address.packed)
-    longer = own.prefixlen >= LENGTHS[own.version]
-    return first, first if longer else number_of_bytes(own.broadcast_address.packed)
 
 
 def advance(

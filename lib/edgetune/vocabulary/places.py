@@ -4,6 +4,7 @@
 SYSTEMD = "/etc/systemd/system"
 STATE = "/var/lib/edgetune"
 CONGESTION = "/var/lib/edgetune/congestion.json"
+CONGESTION_EPOCH = "/var/lib/edgetune/congestion-epoch"
 PREFIX_FILE_TOLD = "/var/lib/edgetune/prefix_file.json"
 SETUP = "/etc/edgetune"
 """Where a host's own people say something to the agent."""

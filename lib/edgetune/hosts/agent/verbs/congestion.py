@@ -9,6 +9,7 @@ from edgetune.hosts.agent.congestion import Congestion, describe, refuse_unfit
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Json, Refused, Request, read_epoch
 from edgetune.vocabulary.grammar import LINE
+from edgetune.vocabulary.places import CONGESTION_EPOCH
 from edgetune.vocabulary.prefixes import number_of
 
 MOST_PREFIXES = 2000
@@ -18,14 +19,15 @@ def run(host: Host, request: Request) -> Json:
     """Let a ``configuration`` stand for its ``ttl`` seconds; one without prefixes takes all back.
 
     Telling the same one again renews it. ``skipped`` says why prefixes are not treated.
-    Refused for a number below the one that stands.
+    Refused for a number below the one that stands. ``epoch`` is that of the claim on the PoP's
+    congestion control, and not that of a rollout: neither keeps the other from the host.
     """
     epoch = read_epoch(request)
     configuration = _read(request.inside("configuration"))
     request.done()
     refuse_unfit(host, configuration)
     with host.lock():
-        host.fence(epoch)
+        host.fence(epoch, CONGESTION_EPOCH)
         own = Congestion(host)
         standing = own.load()
         if standing and own.seconds_left(standing):
