@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from edgetune.congestion.appliers import APPLIERS as KNOWN
+from edgetune.documents.congestion import Treated
 from edgetune.hosts.agent.appliers import APPLIERS
 from edgetune.hosts.agent.host import Host
 from edgetune.vocabulary.places import CONGESTION, PREFIX_FILE_TOLD
@@ -38,6 +40,15 @@ def test_every_applier_has_a_file_and_a_double() -> None:
     doubles = {file.stem for file in (ROOT / "tests/appliers").glob("*.py")} - {"__init__"}
     assert doubles == {*APPLIERS}
     assert all(name == kind.name for name, kind in APPLIERS.items())
+    assert {*APPLIERS} == {*KNOWN}
+
+
+def test_a_window_is_refused_where_the_controller_says_that_none_is_set(double: Double) -> None:
+    own = double.configuration([Treated(V4_CLIENTS, 33)])
+    if KNOWN[double.name].has_windows:
+        assert double.tell(own)["skipped"] == {}
+    else:
+        assert "sets no initial window" in double.refusal(own) and nothing_is_left(double)
 
 
 def test_what_is_told_is_treated_and_nothing_else_is_changed(double: Double) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from bench._mutation import MutationError, copy_checkout
 from tests.mutants.agent import AGENT
 from tests.mutants.alerting import ALERTING
+from tests.mutants.congestion import CONGESTION
 from tests.mutants.export import EXPORT
 from tests.mutants.judge import JUDGE
 from tests.mutants.kernels import KERNELS
@@ -43,6 +44,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "agent": AGENT,
     "kernels": KERNELS,
     "alerting": ALERTING,
+    "congestion": CONGESTION,
     "metrics": METRICS,
     "prometheus": PROMETHEUS,
     "export": EXPORT,

@@ -89,10 +89,15 @@ class Excluded:
 
 
 def advance(
-    before: Selection, rows: PrefixRows, thresholds: Thresholds, excluded: Excluded
+    before: Selection,
+    rows: PrefixRows,
+    thresholds: Thresholds,
+    excluded: Excluded,
+    windows: bool = True,
 ) -> Selection:
     """The selection after one more round; the same one for a round that is not later.
 
+    ``windows`` says whether hosts can give a prefix an initial window.
     The history of ``before`` goes on in the new one, unless it has another window. RefusedError
     when the round is not whole, or a window older than what is known; then nothing is changed.
     """
@@ -114,7 +119,7 @@ def advance(
     candidates = _candidates(history, places, thresholds)
     room = max(0, min(thresholds.new, thresholds.prefixes - len(kept)))
     new = [
-        _choose(before.salt, candidate, history, counted, thresholds)
+        _choose(before.salt, candidate, history, counted, thresholds, windows)
         for candidate in _worst(candidates, history, room)
     ]
     return replace(
@@ -188,7 +193,12 @@ def _worst(found: _Candidates, history: History, most: int) -> Iterator[_Candida
 
 
 def _choose(
-    salt: str, own: _Candidates, history: History, rows: PrefixRows, thresholds: Thresholds
+    salt: str,
+    own: _Candidates,
+    history: History,
+    rows: PrefixRows,
+    thresholds: Thresholds,
+    windows: bool,
 ) -> Chosen:
     number = history.keys[own.places]
     prefix = text_of(int(number))
@@ -204,7 +214,7 @@ def _choose(
         duty=float(own.duty),
         flaps=float(own.flaps),
         initcwnd=window,
-        has_window=bool(window) and has_window(prefix, salt),
+        has_window=windows and bool(window) and has_window(prefix, salt),
         before=[None if math.isnan(level) else level for level in levels],
     )
 

@@ -73,7 +73,7 @@ class Congestion:
         One without prefixes takes everything back.
         """
         if not configuration.prefixes:
-            self.end()
+            self._take_back()
             return {}
         before = self.settle()
         own = applier(self._host, configuration.applier)
@@ -89,11 +89,31 @@ class Congestion:
             BootHook(self._host).sync()
             skipped = own.set(configuration)
             self._start_keeper()
-        except Exception:
+        except Exception as error:
             # Nothing stays that nobody keeps: what stood before goes on, if it stood.
-            self._fall_back(before)
+            try:
+                self._fall_back(before)
+            except Exception as other:
+                text = (
+                    f"{complaint(error)}; nor did what stood before come back: {complaint(other)}"
+                )
+                raise Failed(text) from None
             raise
         return skipped
+
+    def _take_back(self) -> None:
+        """Take everything back, now or as soon as that is possible."""
+        with contextlib.suppress(Failed):
+            standing = self.load()
+            if standing is not None:
+                # Else the keeper would set again what could not be taken back.
+                self._save(standing._replace(deadline=Deadline(self._host.boot_id, 0.0)))
+        try:
+            self.end()
+        except Exception:
+            with contextlib.suppress(Exception):
+                self._start_keeper()
+            raise
 
     def end(self) -> None:
         """Take everything back; the file last: without it nobody would look for the rest."""
@@ -131,7 +151,7 @@ class Congestion:
 
     def _fall_back(self, before: Optional[Standing]) -> None:
         if before is None:
-            self.end()
+            self._take_back()
             return
         self._save(before)
         applier(self._host, before.configuration.applier).set(before.configuration)

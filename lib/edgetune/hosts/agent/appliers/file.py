@@ -113,9 +113,11 @@ class File(Applier):
         before = was.text if was is not None and was.file == setup.file else HEAD
         try:
             self._tell(setup, text, before)
-        except (AgentError, OSError) as error:
+        except (AgentError, OSError):
+            # What it does not take either is left for the next ``set``, as it is not settled.
             if before != text:
-                self._back(setup, before, complaint(error))
+                with contextlib.suppress(AgentError, OSError):
+                    self._tell(setup, before, before)
             raise
         return {}
 
@@ -152,12 +154,6 @@ class File(Applier):
         if not self.host.holds(setup.file, text.encode()):
             raise Failed(f"{setup.file} is not what was written there")
         self._remember(Told(setup.file, text, True, boot_id))
-
-    def _back(self, setup: Setup, before: str, why: str) -> None:
-        try:
-            self._tell(setup, before, before)
-        except (AgentError, OSError) as error:
-            raise Failed(f"{why}; nor was the file before it taken: {complaint(error)}") from None
 
     def _remember(self, told: Told) -> None:
         self.host.write(TOLD, json.dumps(told._asdict()).encode() + b"\n", 0o600)
