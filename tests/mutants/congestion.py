@@ -314,8 +314,8 @@ CONGESTION = (
         (
             "a failed change leaves its file",
             "congestion.py",
-            "            self._fall_back(before)\n",
-            "",
+            "                self._fall_back(before)\n",
+            "                pass\n",
         ),
         (
             "a route that somebody else has is covered by ours",
@@ -372,14 +372,14 @@ CONGESTION = (
         (
             "what could not be taken back is set again",
             "congestion.py",
-            "                self._save(standing._replace(deadline=Deadline(self._host.boot_id, 0.0)))",
-            "                pass",
+            "deadline=Deadline(self._host.boot_id, 0.0)",
+            "deadline=standing.deadline",
         ),
         (
             "nobody goes on taking back what could not be taken back",
             "congestion.py",
-            "            with contextlib.suppress(Exception):\n                self._start_keeper()\n",
-            "",
+            "            with contextlib.suppress(Exception):\n                self._start_",
+            "            with contextlib.suppress(Exception):\n                False and self._start_",
         ),
         (
             "a boot leaves prefixes in the file",
