@@ -378,8 +378,8 @@ CONGESTION = (
         (
             "nobody goes on taking back what could not be taken back",
             "congestion.py",
-            "            with contextlib.suppress(Exception):\n                self._start_",
-            "            with contextlib.suppress(Exception):\n                False and self._start_",
+            "suppress(Exception):\n                self._start_",
+            "suppress(Exception):\n                False and self._start_",
         ),
         (
             "a boot leaves prefixes in the file",
