@@ -87,6 +87,14 @@ class Excluded:
         held: Array = np.cumsum(found)[: len(keys)] > 0
         return held
 
+    def overlap(self, chosen: Sequence[Chosen]) -> list[bool]:
+        """Which of the chosen ones overlap one of them."""
+        keys = _numbers([own.prefix for own in chosen])
+        order = np.argsort(keys)
+        found = np.zeros(len(keys), dtype=bool)
+        found[order] = self.hold(keys[order])
+        return [bool(own) for own in found]
+
 
 def advance(
     before: Selection,
@@ -115,6 +123,9 @@ def advance(
     followed = _followed(before.chosen, counted, thresholds)
     places = history.find(_numbers([own.prefix for own in followed]))
     stays = _stay(followed, places, history, thresholds)
+    # The inventory may have changed: what it excludes leaves at once, and what is too many.
+    stays = [stay and not out for stay, out in zip(stays, excluded.overlap(followed))]
+    stays = [stay and sum(stays[:at]) < thresholds.prefixes for at, stay in enumerate(stays)]
     kept = [own for own, stay in zip(followed, stays) if stay]
     candidates = _candidates(history, places, thresholds)
     room = max(0, min(thresholds.new, thresholds.prefixes - len(kept)))

@@ -6,7 +6,7 @@ A round is a span of ``ROUND`` seconds; its number is the time of its start divi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from edgetune.documents.reading import (
@@ -23,6 +23,8 @@ from edgetune.vocabulary.prefixes import number_of
 
 ROUND = 300
 """Seconds."""
+
+_SYSCTL = "sysctl:net.ipv4.tcp_congestion_control"
 
 SHORTEST_TTL = 600
 LONGEST_TTL = 86_400
@@ -102,6 +104,13 @@ class Thresholds:
         least=0.0001,
         most=0.5,
     )
+    retransmits: float = option(
+        "How many times the share of bytes sent again of held-out prefixes is harm, once more is "
+        "proven.",
+        2.0,
+        least=1,
+        most=100,
+    )
     looks: int = option(
         "How often in a week treated and held-out prefixes are compared.", 7, least=1, most=168
     )
@@ -173,6 +182,35 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class PrefixEffect:
+    """Of one of METRICS: the ``ratio`` of treated to held-out prefixes, inside the bounds of
+    ``interval`` at ``alpha`` on each side, and the p-values that it got better, and worse.
+
+    The bounds are None where they are infinite, and all is None where too few prefixes of a group
+    were measured.
+    """
+
+    metric: str
+    treated: int
+    held_out: int
+    ratio: Number | None = None
+    interval: tuple[Number | None, Number | None] | None = None
+    p_better: float | None = None
+    p_worse: float | None = None
+    alpha: float = 0.0
+
+    @property
+    def is_better(self) -> bool:
+        """Whether that is proven."""
+        return self.p_better is not None and self.p_better <= self.alpha
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether that is proven."""
+        return self.p_worse is not None and self.p_worse <= self.alpha
+
+
+@dataclass(frozen=True)
 class Treated:
     """A prefix of a configuration; ``initcwnd`` in segments, 0 for the kernel's own."""
 
@@ -211,6 +249,11 @@ class Configuration:
         """As it is stored and sent."""
         found: dict[str, object] = encoded(self)
         return found
+
+
+def sets_congestion(ids: Iterable[str]) -> bool:
+    """Whether one of these settings of a tuning says itself how connections of hosts begin."""
+    return any(own.startswith("route.metric:") or own.replace("/", ".") == _SYSCTL for own in ids)
 
 
 def read_configuration(key: str, text: str) -> Configuration:
