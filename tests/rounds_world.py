@@ -42,7 +42,7 @@ QUICK: Mapping[str, Any] = {
     "alpha": 0.5,
     "looks": 168,
 }
-USUAL = {"sockets": 10.0, "rtt_ms": 40.0, "min_rtt_ms": 30.0, "bytes_acked": 9e5}
+USUAL = {"sockets": 10.0, "goodput": 5e5, "rtt_ms": 40.0, "min_rtt_ms": 30.0, "bytes_acked": 9e5}
 
 
 class CongestionHosts(Hosts):

@@ -233,6 +233,16 @@ CONGESTION = (
         ),
     ),
     *mutations_of(
+        "lib/edgetune/congestion",
+        ["lib_congestion_configuration"],
+        (
+            "windows are told where nobody sets them",
+            "configuration.py",
+            "own.has_window and windows else",
+            "own.has_window else",
+        ),
+    ),
+    *mutations_of(
         "lib/edgetune/hosts/agent",
         ["lib_congestion_hosts"],
         (
@@ -252,6 +262,12 @@ CONGESTION = (
             "verbs/sockets.py",
             "        if limited:\n            return None\n",
             "",
+        ),
+        (
+            "an application that pauses makes its goodput smaller",
+            "verbs/sockets.py",
+            'if "bytes_acked" in found and found.get("busy"):',
+            'if "bytes_acked" in found and found.setdefault("busy", 1e6):',
         ),
         (
             "all ports are sampled alike each time",

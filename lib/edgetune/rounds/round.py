@@ -11,6 +11,7 @@ import hashlib
 import time
 from dataclasses import replace
 
+from edgetune.congestion.appliers import APPLIERS
 from edgetune.congestion.configuration import Limits, make_configuration, refuse_configuration
 from edgetune.congestion.effect import compare, compare_windows, harm
 from edgetune.congestion.levels import levels_of
@@ -103,7 +104,8 @@ class Round:
         """While nothing may be changed nothing is chosen: it would count as treated, and is not."""
         most = self.entry.thresholds
         most = replace(most, new=0) if self.waits else most
-        return advance(before, rows, most, Excluded(self._exclude))
+        windows = APPLIERS[self.entry.applier].has_windows
+        return advance(before, rows, most, Excluded(self._exclude), windows)
 
     def _could_not(self, problem: str) -> None:
         self.work.rounds.problem = shortened(problem, _MOST_PROBLEM)
@@ -160,7 +162,7 @@ class Round:
         if decisions.windows_off:
             without = tuple(replace(own, has_window=False) for own in selection.chosen)
             selection = replace(selection, chosen=without)
-        made = make_configuration(selection, before, terms.algorithm, terms.ttl)
+        made = make_configuration(selection, before, terms.algorithm, terms.ttl, self.entry.applier)
         if made != before:
             # A number that a host may have heard is never given to another content.
             number = max(decisions.number, before.number if before else 0) + 1
