@@ -141,7 +141,7 @@ class RoundsWorld(EmptyWorld):
 
     def __init__(self, folder: Path, hosts: int = 4, **entry: Any) -> None:
         super().__init__(folder)
-        self._folder, self._hosts = folder, hosts
+        self.folder, self._hosts = folder, hosts
         self.hosts = CongestionHosts(self.moments)
         self.context.fleet = self.hosts  # type: ignore[assignment]
         self.write_entry({"thresholds": {**QUICK}, "canary": "e002", **entry})
@@ -159,7 +159,7 @@ class RoundsWorld(EmptyWorld):
         document = inventory_document(hosts=self._hosts)
         if entry is not None:
             document["pops"]["lab1"]["congestion"] = {**entry}
-        write_yaml(self._folder / "inventory.yaml", document)
+        write_yaml(self.folder / "inventory.yaml", document)
         self.context.__dict__.pop("inventory", None)
 
     @contextmanager

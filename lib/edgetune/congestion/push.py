@@ -65,7 +65,7 @@ def renew(
     epoch: int,
     permit: Callable[[], None],
 ) -> Pushed:
-    """Tell all hosts at once what the first one has had; one that is away keeps no other from it."""
+    """Tell all hosts at once what the first one has: one that is away holds up no other."""
     permit()
     return _tell(fleet, hosts, configuration, epoch)
 

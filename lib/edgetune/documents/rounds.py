@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents.congestion import Configuration, PrefixEffect
 from edgetune.documents.reading import Number, check_is, decoded, encoded, read_document
+from edgetune.errors import DamagedError
 
 TUNING = "tuning"
 ROLLED_BACK = "rolled_back"
 STATES = (TUNING, ROLLED_BACK)
 
-MOST_LOOKS = 60
+MOST_LOOKS = 14
 MOST_ENTRIES = 100
 MOST_ROWS = 576
 """Rounds that are shown: two days."""
@@ -159,6 +160,15 @@ class Rounds:
 def decisions_key(pop: str) -> str:
     """The key of a PoP's decisions; of "" what all of them begin with."""
     return f"{PACK}.congestion.{pop}"
+
+
+def epoch_of(text: str) -> int:
+    """Under which stored decisions were written last, 0 where they do not tell."""
+    try:
+        epoch = read_document("", text).get("epoch")
+    except DamagedError:
+        return 0
+    return epoch if type(epoch) is int else 0
 
 
 def read_decisions(pop: str, text: str) -> Decisions:
