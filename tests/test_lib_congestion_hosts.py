@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -143,7 +144,14 @@ def test_a_part_of_what_ss_tells_is_no_answer(host: AgentRoot, ending: str, says
 @pytest.mark.processes
 def test_a_program_that_burns_cpu_is_ended(host: AgentRoot) -> None:
     ss(host, SS, "while :; do :; done")
+    before = _cpu_of_children()
     assert host.fail("sockets", **{**REQUEST, "cpu": 1})["message"].endswith("1 s of CPU")
+    assert _cpu_of_children() - before < 5
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_requests_are_read_strictly(host: AgentRoot) -> None:

@@ -255,7 +255,7 @@ CONGESTION = (
             "ss may take all the CPU it likes",
             "verbs/sockets.py",
             "(cpu, cpu))",
-            "(1000, 1000))",
+            "(20 * cpu, 20 * cpu))",
         ),
         (
             "a rate that the application limits counts",
