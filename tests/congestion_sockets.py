@@ -41,7 +41,7 @@ CREATE TABLE xtcp.xtcp_flat_records (
     hostname LowCardinality(String),
     inet_diag_msg_socket_destination String,
     inet_diag_msg_socket_source_port UInt32,
-    inet_diag_msg_cookie UInt64,
+    inet_diag_msg_socket_cookie UInt64,
     tcp_info_rtt UInt32,
     tcp_info_min_rtt UInt32,
     tcp_info_delivery_rate UInt64,

@@ -25,7 +25,7 @@ _TABLE = """
 CREATE TABLE xtcp.xtcp_flat_records (
     timestamp_ns DateTime64(9, 'UTC'), hostname LowCardinality(String),
     inet_diag_msg_socket_destination String, inet_diag_msg_socket_source_port UInt32,
-    inet_diag_msg_cookie UInt64, tcp_info_rtt UInt32, tcp_info_min_rtt UInt32,
+    inet_diag_msg_socket_cookie UInt64, tcp_info_rtt UInt32, tcp_info_min_rtt UInt32,
     tcp_info_delivery_rate UInt64, tcp_info_delivery_rate_app_limited UInt32,
     tcp_info_busy_time UInt64, tcp_info_bytes_acked UInt64, tcp_info_bytes_sent UInt64,
     tcp_info_bytes_retrans UInt64

@@ -32,7 +32,7 @@ _COLUMNS = {
     "time": ("the time of the poll, a DateTime or DateTime64", "timestamp_ns"),
     "cookie": (
         "the socket's cookie, which no other socket of its host has",
-        "inet_diag_msg_cookie",
+        "inet_diag_msg_socket_cookie",
     ),
     "client": ("the address of the client", "inet_diag_msg_socket_destination"),
     "port": ("the port of the host", "inet_diag_msg_socket_source_port"),
