@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from edgetune.connections import Database
-from edgetune.documents.congestion import ROUND
+from edgetune.documents.congestion import ROUND, sets_congestion
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
@@ -334,6 +335,48 @@ class TestWaits:
         told = world.round()
         assert set(names(world.hosts.heard)) == set(world.hosts.boot) - {taken}
         assert told["number"] == 1 and "is held by rollout lab1-" in world.kept.waits
+
+
+class TestTwoWays:
+    """A rollout that sets the congestion control of a PoP itself, and rounds there."""
+
+    def test_such_a_plan_is_refused_while_the_pop_is_tuned(self, world: RoundsWorld) -> None:
+        plan = {"pop": "lab1", "tuning": "initial_cwnd", "without_packets": True}
+        says = "initial_cwnd sets how connections of lab1 begin.*roll_back_congestion pop=lab1 ends"
+        with pytest.raises(RefusedError, match=says):
+            plan_rollout(world.context, **plan)
+        world.do(roll_back_congestion, requested_by="ana")
+        with pytest.raises(RefusedError) as other:
+            plan_rollout(world.context, **plan)
+        assert "roll_back_congestion" not in str(other.value)
+
+    def test_nothing_is_read_or_told_beside_such_a_rollout(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = treating(tmp_path, hosts=8)
+        world.begin(tmp_path)
+        # What the plan of the world sets.
+        monkeypatch.setattr("edgetune.documents.congestion._SYSCTL", "sysctl:net.core.somaxconn")
+        world.hosts.heard.clear()
+        told = world.round()
+        assert "nothing is read or told: rollout lab1-" in told["message"]
+        assert "sets the congestion control of lab1 itself" in world.kept.waits
+        assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
+
+    def test_a_rollout_that_cannot_be_read_keeps_its_hosts(self, tmp_path: Path) -> None:
+        world = treating(tmp_path, hosts=8)
+        world.begin(tmp_path)
+        world.context.store.put(f"edgetune.plan.{world.plan.digest}", "{}")
+        world.hosts.heard.clear()
+        world.round()
+        assert world.hosts.heard == [] and "the stored plan is not" in world.kept.waits
+
+
+def test_what_sets_the_congestion_control_itself() -> None:
+    assert sets_congestion(["sysctl:net.ipv4.tcp_congestion_control"])
+    assert sets_congestion(["sysctl:net/ipv4/tcp_congestion_control"])
+    assert sets_congestion(["sysctl:net.core.somaxconn", "route.metric:inet.default"])
+    assert not sets_congestion(["sysctl:net.core.somaxconn", "nic.ring:eth0"])
 
 
 def test_two_rounds_at_once_are_one(world: RoundsWorld) -> None:

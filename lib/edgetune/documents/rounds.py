@@ -125,7 +125,8 @@ class Rounds:
 
     ``good`` is when a round last led to a configuration that hosts may be told, 0 before;
     ``problem`` says why the newest did not, ``waits`` why nothing is changed now. ``configuration``
-    is the last one that a host confirmed, ``confirmed`` when one did last (epoch seconds).
+    is the last one that a host confirmed, ``since`` when it was told first, ``confirmed`` when a
+    host confirmed it last (epoch seconds).
     ``wanted`` is what hosts are to be told next. ``skipped`` says by prefix why a host has no route
     for it. ``selection`` is one of ``congestion.selection`` as text, "" before the first round.
     """
@@ -136,6 +137,7 @@ class Rounds:
     problem: str = ""
     waits: str = ""
     configuration: Configuration | None = None
+    since: float = 0.0
     confirmed: float = 0.0
     wanted: Configuration | None = None
     hosts: dict[str, HostHas] = field(default_factory=dict)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -67,10 +68,12 @@ class CongestionMaterial:
         ]
 
     @property
-    def without_it(self) -> list[tuple[str, str]]:
-        """The other hosts, each with what is known of why."""
-        there = set(self.with_it)
-        return [(name, self._why(name)) for name in self.hosts if name not in there]
+    def unwell(self) -> list[tuple[str, str]]:
+        """Hosts that did not confirm it the last time, with the reason."""
+        known = self.rounds.hosts
+        there = {*self.with_it}
+        late = [(name, known[name].error) for name in self.with_it if known[name].error]
+        return [*late, *((n, self._why(n)) for n in self.hosts if n not in there)]
 
     def _why(self, name: str) -> str:
         known = self.rounds.hosts.get(name)
@@ -84,9 +87,10 @@ class CongestionMaterial:
         """How long ago; a clock that was set back makes no span that is negative."""
         return roughly(max(0, round(self.made - at)))
 
-    def span_of(self, own: Chosen) -> str:
-        """Since when a prefix is chosen."""
-        return clock((own.since + 1) * ROUND)
+    def since(self, own: Chosen) -> str:
+        """When a prefix was chosen, to the minute, in UTC."""
+        at = time.gmtime((own.since + 1) * ROUND)
+        return time.strftime("%Y-%m-%d %H:%MZ", at)
 
 
 def state_text(material: CongestionMaterial) -> str:
@@ -111,8 +115,8 @@ def color_of_congestion(material: CongestionMaterial) -> str:
         return ""
     if decisions.state == ROLLED_BACK:
         return "danger"
-    treats_in_part = rounds.is_treating and material.without_it
-    return "warning" if rounds.problem or rounds.waits or treats_in_part else "good"
+    in_part = rounds.is_treating and material.unwell
+    return "warning" if rounds.problem or rounds.waits or in_part else "good"
 
 
 def overview_text(materials: Sequence[CongestionMaterial]) -> str:
@@ -144,8 +148,9 @@ def _facts(material: CongestionMaterial) -> Iterator[tuple[str, str]]:
     rounds, own, newest = material.rounds, material.rounds.configuration, material.newest
     if own is not None:
         yield "has", configuration_text(material, own)
-    for name, why in material.without_it if rounds.is_treating else []:
-        yield "not on", f"{name}: {why}"
+    there = {*material.with_it}
+    for name, why in material.unwell[:SHOWN] if rounds.is_treating else []:
+        yield "has it" if name in there else "not on", f"{name}: {why}"
     if newest is not None:
         yield "round", f"{material.ago((newest.round + 1) * ROUND)} ago: {row_text(newest)}"
     if rounds.problem:
@@ -160,8 +165,9 @@ def _facts(material: CongestionMaterial) -> Iterator[tuple[str, str]]:
 
 def configuration_text(material: CongestionMaterial, own: Configuration) -> str:
     """Its number, checksum and age."""
-    confirmed = f"confirmed {material.ago(material.rounds.confirmed)} ago"
-    return f"configuration {own.number} ({own.checksum}), {own.algorithm}, {confirmed}"
+    rounds = material.rounds
+    age = f"{material.ago(rounds.since)} old, confirmed {material.ago(rounds.confirmed)} ago"
+    return f"configuration {own.number} ({own.checksum}), {own.algorithm}, {age}"
 
 
 def row_text(row: RoundRow) -> str:
@@ -232,10 +238,14 @@ def _prefixes(material: CongestionMaterial) -> list[str]:
     if not chosen:
         return ["No prefix is chosen."]
     treated = sum(not own.held_out for own in chosen)
-    lines = [f"{treated} prefixes treated, {len(chosen) - treated} held out, the newest first:"]
+    lines = [
+        f"{treated} prefixes treated, {len(chosen) - treated} held out, the newest first:",
+        f"  {'prefix':<23} {'chosen':<17}  duty  flap",
+    ]
     for own in chosen[:SHOWN]:
-        shares = f"duty {own.duty:4.0%}  flap {own.flaps:4.0%}"
-        lines.append(f"  {own.prefix:<22} {material.span_of(own)}  {shares}  {how_treated(own)}")
+        since = material.since(own)
+        shares = f"{own.duty:5.0%} {own.flaps:5.0%}"
+        lines.append(f"  {own.prefix:<23} {since:<17} {shares}  {how_treated(own)}")
     more = len(chosen) - SHOWN
     return [*lines, f"  ... and {more} more, on the page"] if more > 0 else lines
 

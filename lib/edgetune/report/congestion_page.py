@@ -39,7 +39,7 @@ def congestion_page(material: CongestionMaterial) -> str:
     """The whole page."""
     decisions = material.decisions
     tone = "" if decisions is None else "degraded" if decisions.state == ROLLED_BACK else "improved"
-    newest = material.newest
+    newest, there, unwell = material.newest, {*material.with_it}, dict(material.unwell)
     return render(
         "congestion.html",
         material.made,
@@ -57,8 +57,8 @@ def congestion_page(material: CongestionMaterial) -> str:
             (TITLES.get(name, name), rates(own.treated), rates(own.held_out))
             for name, own in (newest.levels.items() if newest else ())
         ],
-        prefixes=[(own, material.span_of(own), how_treated(own)) for own in newest_first(material)],
-        hosts=[(name, "") for name in material.with_it] + material.without_it,
+        prefixes=[(own, material.since(own), how_treated(own)) for own in newest_first(material)],
+        hosts=[(name, name in there, unwell.get(name, "")) for name in material.hosts],
         pictures=new_prefixes(material.rounds.rows),
     )
 

@@ -28,7 +28,7 @@ def change(work: Work, pop: Pop, wanted: Configuration, but: Collection[str]) ->
     fleet, epoch = work.context.fleet, work.claim.epoch
     told = push(fleet, hosts, wanted, epoch, work.permit)
     if told.done:
-        work.rounds.configuration = wanted
+        work.rounds.configuration, work.rounds.since = wanted, time.time()
         work.rounds.skipped = {**told.skipped}
     _note(work, wanted, told)
     before = work.rounds.configuration
