@@ -378,7 +378,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/hosts/agent",
-        ["applier_contract", "lib_agent_prefix_file"],
+        ["lib_agent_prefix_file", "applier_contract"],
         (
             "what one applier set stays when another one is told",
             "congestion.py",
