@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from edgetune.connections import Database
 from edgetune.documents.congestion import ROUND, sets_congestion
 from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.freezes import DAYS, Freeze
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.resume_pop import resume_pop
@@ -540,3 +543,20 @@ def test_the_right_to_a_round_is_given_back_when_it_fails(world: RoundsWorld) ->
     with world.at_work(), pytest.raises(ZeroDivisionError), seized(world.context, "lab1"):
         raise ZeroDivisionError
     assert len(world.round()["done"]) == 4
+
+
+def test_a_freeze_lets_nothing_be_changed(tmp_path: Path) -> None:
+    world = RoundsWorld(tmp_path)
+    freeze = Freeze("finals", DAYS, 0, 0, timezone.utc)
+    frozen = replace(world.context.config, freezes=(freeze,))
+    world.context.config = frozen
+    world.rounds(5)
+    assert world.hosts.heard == [] and world.chosen == {}
+    assert "lab1 is frozen by finals" in world.kept.waits
+
+
+def test_fewer_prefixes_than_are_chosen_may_stay(world: RoundsWorld) -> None:
+    world.write_entry({"thresholds": {**QUICK, "prefixes": 6}, "canary": "e002", "most_leave": 1})
+    world.round()
+    assert len(world.chosen) == 6
+    assert_as_selected(world)
