@@ -76,9 +76,10 @@ def test_a_web_server_that_takes_nothing_any_more_is_told_again_later(web: FileD
         "web reload: exit status 7"
     )
     assert web.root.read(FILE).count("bbr") == 2
-    (web.root.path / "stub/down").unlink()
     # Nobody knows what the web server has now, though the file is the right one.
-    calls = len(web.calls)
+    with Host(str(web.root.path)).lock():
+        (web.root.path / "stub/down").unlink()
+        calls = len(web.calls)
     web.tell()
     assert web.calls[calls:] == ["check", "reload"]
 
@@ -126,9 +127,11 @@ def test_an_agent_that_was_killed_before_the_reload_is_made_up_for(
     told = json.loads(web.root.read(PREFIX_FILE_TOLD[1:]))
     assert told["settled"] is True
     change = {"settled": settled, "text": told["text"] if settled else HEAD}
-    web.root.write(PREFIX_FILE_TOLD[1:], json.dumps({**told, **change}))
-    web.root.write("stub/loaded", "")
-    calls = len(web.calls)
+    # Its keeper looks at any moment, and would do the same.
+    with Host(str(web.root.path)).lock():
+        web.root.write(PREFIX_FILE_TOLD[1:], json.dumps({**told, **change}))
+        web.root.write("stub/loaded", "")
+        calls = len(web.calls)
     web.tell()
     assert len(web.calls) - calls == (0 if settled else 2)
     assert bool(web.treated) is not settled
