@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -174,6 +176,42 @@ def test_next_hops_follow_those_of_the_main_table(edge: RoutesDouble) -> None:
     ip("route add default via 10.2.0.2")
     assert until(lambda: len(edge.ours) == 2, 20)
     assert edge.others == moved
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("client", "default"), [("10.20.1.7", "via 10.2.0.2"), ("fd00:20:0:100::7", "via fd00:2::2")]
+)
+def test_a_connection_goes_on_over_next_hops_that_moved(
+    edge: RoutesDouble, client: str, default: str
+) -> None:
+    edge.tell()
+    with edge.connected(client) as (accepted, peer):
+        carried(accepted, peer)
+        before = sent_by("w2")
+        ip(f"{'-6 ' if ':' in client else ''}route replace default {default}")
+        assert until(lambda: "w2" in {route.option("dev") for route in edge.ours}, 20)
+        # The client still answers over the first way.
+        carried(accepted, peer)
+        assert sent_by("w2") - before > MUCH
+        name = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert name.startswith(b"bbr")
+
+
+MUCH = 200_000
+
+
+def carried(accepted: socket.socket, peer: socket.socket) -> None:
+    accepted.sendall(b"x" * MUCH)
+    left = MUCH
+    while left:
+        left -= len(peer.recv(left))
+
+
+def sent_by(interface: str) -> int:
+    """Bytes."""
+    told = json.loads(ip(f"-s -j link show {interface}"))
+    return int(told[0]["stats64"]["tx"]["bytes"])
 
 
 @pytest.mark.processes

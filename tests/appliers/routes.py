@@ -77,6 +77,22 @@ class RoutesDouble(Double):
         return [self._algorithm(client) for client in clients]
 
     def _algorithm(self, client: str) -> str:
+        with self.connected(client) as (accepted, _):
+            name = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+            found = name.split(b"\0")[0].decode()
+            port = accepted.getsockname()[1]
+            seen = subprocess.run(
+                ["ss", "-tinH", "sport", "=", f":{port}"],
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+            ).stdout
+            assert f"\t {found} " in seen
+            return found
+
+    @contextmanager
+    def connected(self, client: str) -> Iterator[tuple[socket.socket, socket.socket]]:
+        """A connection from a client: the host's side, and the client's."""
         family = socket.AF_INET6 if ":" in client else socket.AF_INET
         own = "fd00:1::1" if ":" in client else "10.1.0.1"
         with socket.socket(family) as listening:
@@ -90,17 +106,7 @@ class RoutesDouble(Double):
                 peer.connect(listening.getsockname()[:2])
                 accepted, _ = listening.accept()
                 with accepted:
-                    name = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-                    found = name.split(b"\0")[0].decode()
-                    port = listening.getsockname()[1]
-                    seen = subprocess.run(
-                        ["ss", "-tinH", "sport", "=", f":{port}"],
-                        check=True,
-                        stdout=subprocess.PIPE,
-                        text=True,
-                    ).stdout
-                    assert f"\t {found} " in seen
-                    return found
+                    yield accepted, peer
 
 
 @contextmanager
