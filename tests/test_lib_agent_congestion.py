@@ -349,6 +349,42 @@ def test_what_a_person_flushed_meanwhile_is_flushed_again(
     assert Congestion(own).keep() == 0 and len(flushed) == 1
 
 
+def test_what_is_told_while_the_keeper_ends_is_kept(
+    host: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, looks = Host(str(host.root.path)), []  # type: ignore[var-annotated]
+
+    def keep(_: Congestion) -> float:
+        looks.append(own.exists(CONGESTION))
+        if len(looks) == 1:
+            host.root.write(CONGESTION[1:], "told meanwhile")
+        else:
+            own.remove(CONGESTION)
+        return 0.0
+
+    monkeypatch.setattr(Congestion, "keep", keep)
+    congestion.keep_congestion(own)
+    assert looks == [False, True]
+
+
+def test_a_look_that_fails_is_taken_again_after_ever_longer_pauses(
+    host: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, pauses = Host(str(host.root.path)), []  # type: ignore[var-annotated]
+    told = iter([*[congestion.Failed("no")] * 7, 2.0, congestion.Failed("no"), 0.0])
+
+    def keep(_: Congestion) -> float:
+        found = next(told)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(Congestion, "keep", keep)
+    monkeypatch.setattr(congestion.time, "sleep", pauses.append)
+    congestion.keep_congestion(own)
+    assert pauses == [2, 4, 8, 16, 30, 30, 30, 2, 2, 0]
+
+
 def test_only_one_process_keeps_the_routes(host: Double) -> None:
     own = Congestion(Host(str(host.root.path)))
     assert not own.is_kept

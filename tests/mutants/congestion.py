@@ -286,6 +286,12 @@ CONGESTION = (
             "if standing is not None:",
         ),
         (
+            "what is told while the keeper ends is kept by nobody",
+            "congestion.py",
+            "while _keep(own) and host.exists(CONGESTION):",
+            "while _keep(own) and False:",
+        ),
+        (
             "next hops stay where they were",
             "congestion.py",
             "                own.set(told)\n",

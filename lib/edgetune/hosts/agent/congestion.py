@@ -229,7 +229,15 @@ def keep_congestion(host: Host) -> None:
 
     What fails is tried again, after ever longer pauses: nobody else does it.
     """
-    own, pause, failures = Congestion(host), REFRESH, 0
+    own = Congestion(host)
+    # What was told while we were about to end took us for its keeper.
+    while _keep(own) and host.exists(CONGESTION):
+        pass
+
+
+def _keep(own: Congestion) -> bool:
+    """Until there is nothing to keep; False where another keeper runs."""
+    pause, failures = REFRESH, 0
     with own.kept() as alone:
         while alone and pause:
             try:
@@ -238,6 +246,7 @@ def keep_congestion(host: Host) -> None:
                 print(f"edgetune: {complaint(error)}", flush=True)
                 pause, failures = min(REFRESH * 2**failures, SELDOM), failures + 1
             time.sleep(pause)
+    return alone
 
 
 def refuse_unfit(host: Host, configuration: Configuration) -> None:
