@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from edgetune.documents.congestion import Treated
+from edgetune.hosts.agent.appliers import APPLIERS
 from edgetune.hosts.agent.appliers.file import HEAD, MOST_SECONDS
 from edgetune.hosts.agent.congestion import Congestion
 from edgetune.hosts.agent.host import Host
@@ -145,6 +146,15 @@ def test_a_file_that_is_moved_is_cleared_where_it_was(web: FileDouble) -> None:
     assert web.file == HEAD and len(treated_in(web.root.read("etc/web/moved.conf"))) == 2
     web.tell(web.configuration([], 2))
     assert web.root.read("etc/web/moved.conf") == HEAD
+
+
+def test_a_file_that_somebody_removed_is_there_again_for_the_web_server(web: FileDouble) -> None:
+    web.root.write("stub/check", "[ -e etc/web/prefixes.conf ] || exit 4\n")
+    web.tell()
+    with Host(str(web.root.path)).lock():
+        (web.root.path / FILE).unlink()
+        APPLIERS["file"](Host(str(web.root.path))).flush()
+        assert web.file == HEAD and not web.treated
 
 
 def test_one_that_says_nothing_of_its_web_server_any_more_is_told_so(web: FileDouble) -> None:

@@ -127,6 +127,9 @@ class File(Applier):
         with contextlib.suppress(Refused):
             files.add(read_setup(self.host).file)
         cleared = [file for file in files if self._clear(file)]
+        if was is not None and not self.host.exists(was.file):
+            # The web server goes on to include it, and takes nothing without.
+            self.host.write(was.file, HEAD.encode(), 0o644)
         # Before its services start, nobody has read what the boot before left.
         starts = self.host.booting and (was is None or was.boot_id != self.host.boot_id)
         if not starts and (cleared or not self._has_none(was)):
