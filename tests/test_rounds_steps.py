@@ -132,7 +132,7 @@ def test_a_stop_is_read_before_anything(world: RoundsWorld) -> None:
     stop_all(world.context, "ana", "smoke")
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.round()
-    assert world.hosts.heard == []
+    assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
 
 
 def test_a_stop_between_select_and_push_is_read(world: RoundsWorld) -> None:

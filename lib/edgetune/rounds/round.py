@@ -18,7 +18,7 @@ from edgetune.congestion.rows import PrefixRows
 from edgetune.congestion.selection import Excluded, Selection, advance
 from edgetune.congestion.sources import open_source
 from edgetune.documents.congestion import ROUND, Configuration, Thresholds
-from edgetune.documents.rounds import ROLLED_BACK, LookTaken, RoundRow
+from edgetune.documents.rounds import ROLLED_BACK, LookTaken, RoundRow, prefixes_text
 from edgetune.durations import DAY, duration
 from edgetune.errors import FencedError, InputError, RefusedError, SourceError
 from edgetune.inventory import Pop
@@ -91,7 +91,7 @@ class Round:
             self._could_not(str(error))
             return before
         self.told.append(
-            f"round {number}: {len(after.chosen)} prefixes chosen, {len(after.new)} new, "
+            f"round {number}: {prefixes_text(len(after.chosen))} chosen, {len(after.new)} new, "
             f"{len(after.gone)} let go"
         )
         levels = levels_of(after.chosen, rows, entry.thresholds)
