@@ -405,7 +405,7 @@ class TestRollback:
         assert world.hosts.treated() == {}
         world.hosts.heard.clear()
         assert "rolled back by ana: calls from customers" in world.round()["message"]
-        assert world.hosts.heard == []
+        assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
         # Again, and each is visited again.
         assert set(world.do(roll_back_congestion)["done"]) == EVERY
         assert (world.decided.by, world.decided.reason) == ("ana", "calls from customers")
