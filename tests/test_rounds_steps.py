@@ -244,6 +244,16 @@ class TestHarm:
             world.sockets.rates[prefix] = 3e3 * (1 + number / 100)
         return world
 
+    def test_it_is_news_for_chat(self, harmed: RoundsWorld) -> None:
+        harmed.context.config = replace(harmed.context.config, chat_channel="edge")
+        told = []
+        for _ in range(12):
+            harmed.now += ROUND
+            told.append(harmed.do(select_prefixes))
+            harmed.do(push_configuration)
+        news = [own["message"] for own in told if own["channel"] == "edge"]
+        assert len(news) == 1 and "taken back: delivery_rate is 0." in news[0]
+
     def test_it_is_taken_back_from_every_host(self, harmed: RoundsWorld) -> None:
         last: Any = {}
         for _ in range(12):

@@ -33,12 +33,13 @@ _LOOKS_BY = "the comparison with held-out prefixes"
 
 
 class Round:
-    """A round at work; ``told`` is what it says in the end."""
+    """A round at work; ``told`` is what it says in the end, and ``is_news`` whether chat is told."""
 
     def __init__(self, work: Work, pop: Pop, permission: Permission) -> None:
         self.work, self.pop, self.entry = work, pop, entry_of(pop)
         self.waits = permission.waits
         self.told: list[str] = []
+        self.is_news = False
         self._exclude = [*self.entry.terms.exclude, *_own_networks(pop)]
 
     def take(self) -> None:
@@ -119,7 +120,7 @@ class Round:
         effects = compare(selection.chosen, thresholds, seed)
         windows = compare_windows(selection.chosen, thresholds, seed)
         decisions.looked(LookTaken(newest, time.time(), effects, windows))
-        worse = harm(effects, thresholds)
+        worse, told = harm(effects, thresholds), len(self.told)
         if worse:
             decisions.become(ROLLED_BACK, worse, _LOOKS_BY)
             decisions.pending = [host.name for host in self.pop.hosts]
@@ -128,6 +129,7 @@ class Round:
             decisions.windows_off = harm(windows, thresholds)
             decisions.note(f"no more initial windows: {decisions.windows_off}", _LOOKS_BY)
             self.told.append(f"no more initial windows: {decisions.windows_off}")
+        self.is_news = len(self.told) > told
 
     def _is_due(self, selection: Selection, thresholds: Thresholds) -> bool:
         """A week has at most so many looks as share alpha; the first one has as much to see."""
