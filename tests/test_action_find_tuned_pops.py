@@ -12,7 +12,7 @@ class FindTunedPopsTestCase(CongestionActionTestCase):
 
     def test_pops_with_an_entry_are_found(self) -> None:
         result = self.assert_succeeds()
-        self.assertEqual(result, {"pops": ["lab1"], "message": "1 PoPs are tuned"})
+        self.assertEqual(result, {"pops": ["lab1"], "message": "PoPs that are tuned: 1"})
         self.world.write_entry(None)
         result = self.assert_succeeds()
         self.assertEqual(result["message"], "no PoP has congestion: in the inventory")

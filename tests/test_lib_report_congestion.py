@@ -90,7 +90,7 @@ def test_a_pop_is_told_in_full() -> None:
     # The newest first.
     assert rows[0] == [
         "2001:db8:1234:5600::/56",
-        *("2025-11-24", "15:55Z", "90%", "5%", "treated,", "window", "24"),
+        *("2025-11-24", "15:50Z", "90%", "5%", "treated,", "window", "24"),
     ]
     assert rows[-1][-2:] in (["held", "out"], ["5%", "treated"])
     assert max(map(len, text.splitlines())) < 80
@@ -133,8 +133,8 @@ def test_a_rollback_tells_by_whom_why_and_what_is_left() -> None:
 def test_the_page_shows_what_the_text_does_and_every_host() -> None:
     text = said(congestion_page(material()))
     for told in (
-        "203.0.113.0/24 2025-11-24 15:50Z 90 % 5 % treated",
-        "198.51.100.0/24 2025-11-24 15:50Z 90 % 5 % held out",
+        "203.0.113.0/24 2025-11-24 15:45Z 90 % 5 % treated",
+        "198.51.100.0/24 2025-11-24 15:45Z 90 % 5 % held out",
         "delivery rate 0.8 and 1.6 0.4 and 0.48",
         "e000 yes",
         "e002 no timed out",

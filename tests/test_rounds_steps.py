@@ -132,7 +132,7 @@ def test_a_stop_is_read_before_anything(world: RoundsWorld) -> None:
     stop_all(world.context, "ana", "smoke")
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.round()
-    assert world.hosts.heard == []
+    assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
 
 
 def test_a_stop_between_select_and_push_is_read(world: RoundsWorld) -> None:
@@ -243,6 +243,16 @@ class TestHarm:
         for number, prefix in enumerate(sorted(set(world.chosen) - held_out(world))):
             world.sockets.rates[prefix] = 3e3 * (1 + number / 100)
         return world
+
+    def test_it_is_news_for_chat(self, harmed: RoundsWorld) -> None:
+        harmed.context.config = replace(harmed.context.config, chat_channel="edge")
+        told = []
+        for _ in range(12):
+            harmed.now += ROUND
+            told.append(harmed.do(select_prefixes))
+            harmed.do(push_configuration)
+        news = [own["message"] for own in told if own["channel"] == "edge"]
+        assert len(news) == 1 and "taken back: delivery_rate is 0." in news[0]
 
     def test_it_is_taken_back_from_every_host(self, harmed: RoundsWorld) -> None:
         last: Any = {}
@@ -405,7 +415,7 @@ class TestRollback:
         assert world.hosts.treated() == {}
         world.hosts.heard.clear()
         assert "rolled back by ana: calls from customers" in world.round()["message"]
-        assert world.hosts.heard == []
+        assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
         # Again, and each is visited again.
         assert set(world.do(roll_back_congestion)["done"]) == EVERY
         assert (world.decided.by, world.decided.reason) == ("ana", "calls from customers")

@@ -583,9 +583,9 @@ CONGESTION = (
         ),
         (
             "what was taken back by itself goes on",
-            "round.py",
-            "if work.decisions.state != ROLLED_BACK:",
-            "if True:",
+            "steps/push_configuration.py",
+            "if work.decisions.state == ROLLED_BACK:",
+            "if False:",
         ),
         (
             "what was rolled back is tuned again by the next round",

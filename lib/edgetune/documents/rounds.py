@@ -159,6 +159,11 @@ class Rounds:
         return json.dumps({"schema": CAMPAIGN_SCHEMA, **encoded(self)})
 
 
+def prefixes_text(number: int) -> str:
+    """Such as ``1 prefix`` or ``20 prefixes``."""
+    return f"{number} prefix{'' if number == 1 else 'es'}"
+
+
 def decisions_key(pop: str) -> str:
     """The key of a PoP's decisions; of "" what all of them begin with."""
     return f"{PACK}.congestion.{pop}"

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from edgetune.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect
-from edgetune.documents.rounds import ROLLED_BACK, Decisions, LookTaken, RoundRow, Rounds
+from edgetune.documents.rounds import (
+    ROLLED_BACK,
+    Decisions,
+    LookTaken,
+    RoundRow,
+    Rounds,
+    prefixes_text,
+)
 from edgetune.durations import roughly
 from edgetune.report.axes import number
 from edgetune.report.effects import bounds, share
@@ -89,7 +96,7 @@ class CongestionMaterial:
 
     def since(self, own: Chosen) -> str:
         """When a prefix was chosen, to the minute, in UTC."""
-        at = time.gmtime((own.since + 1) * ROUND)
+        at = time.gmtime(own.since * ROUND)
         return time.strftime("%Y-%m-%d %H:%MZ", at)
 
 
@@ -105,7 +112,7 @@ def state_text(material: CongestionMaterial) -> str:
     if own is None or not own.prefixes:
         return "tuning, nothing is treated yet"
     there = f"{len(material.with_it)} of {len(material.hosts)} hosts"
-    return f"tuning, {len(own.prefixes)} prefixes treated on {there}"
+    return f"tuning, {prefixes_text(len(own.prefixes))} treated on {there}"
 
 
 def color_of_congestion(material: CongestionMaterial) -> str:
@@ -172,9 +179,8 @@ def configuration_text(material: CongestionMaterial, own: Configuration) -> str:
 
 def row_text(row: RoundRow) -> str:
     """A round in a few words."""
-    return (
-        f"{row.measured} prefixes measured, {row.chosen} chosen, {row.new} new, {row.gone} let go"
-    )
+    measured = f"{prefixes_text(row.measured)} measured"
+    return f"{measured}, {row.chosen} chosen, {row.new} new, {row.gone} let go"
 
 
 def effect_tables(
@@ -239,7 +245,7 @@ def _prefixes(material: CongestionMaterial) -> list[str]:
         return ["No prefix is chosen."]
     treated = sum(not own.held_out for own in chosen)
     lines = [
-        f"{treated} prefixes treated, {len(chosen) - treated} held out, the newest first:",
+        f"{prefixes_text(treated)} treated, {len(chosen) - treated} held out, the newest first:",
         f"  {'prefix':<23} {'chosen':<17}  duty  flap",
     ]
     for own in chosen[:SHOWN]:

@@ -20,6 +20,12 @@ class RoundResult(TypedDict):
     message: str
 
 
+class SelectedResult(RoundResult):
+    """The same, and the chat channel that is told of it, "" where nothing is news."""
+
+    channel: str
+
+
 def round_result(pop: str, message: str, next: str = "", error: str = "") -> RoundResult:
     """One in which no host was told anything."""
     return {

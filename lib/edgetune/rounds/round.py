@@ -19,7 +19,7 @@ from edgetune.congestion.rows import PrefixRows
 from edgetune.congestion.selection import Excluded, Selection, advance
 from edgetune.congestion.sources import open_source
 from edgetune.documents.congestion import ROUND, Configuration, Thresholds
-from edgetune.documents.rounds import ROLLED_BACK, LookTaken, RoundRow
+from edgetune.documents.rounds import ROLLED_BACK, LookTaken, RoundRow, prefixes_text
 from edgetune.durations import DAY, duration
 from edgetune.errors import FencedError, InputError, RefusedError, SourceError
 from edgetune.inventory import Pop
@@ -34,12 +34,13 @@ _LOOKS_BY = "the comparison with held-out prefixes"
 
 
 class Round:
-    """A round at work; ``told`` is what it says in the end."""
+    """A round at work; ``told`` is what it says in the end, and ``is_news`` whether chat is told."""
 
     def __init__(self, work: Work, pop: Pop, permission: Permission) -> None:
         self.work, self.pop, self.entry = work, pop, entry_of(pop)
         self.waits = permission.waits
         self.told: list[str] = []
+        self.is_news = False
         self._exclude = [*self.entry.terms.exclude, *_own_networks(pop)]
 
     def take(self) -> None:
@@ -92,7 +93,7 @@ class Round:
             self._could_not(str(error))
             return before
         self.told.append(
-            f"round {number}: {len(after.chosen)} prefixes chosen, {len(after.new)} new, "
+            f"round {number}: {prefixes_text(len(after.chosen))} chosen, {len(after.new)} new, "
             f"{len(after.gone)} let go"
         )
         levels = levels_of(after.chosen, rows, entry.thresholds)
@@ -121,7 +122,7 @@ class Round:
         effects = compare(selection.chosen, thresholds, seed)
         windows = compare_windows(selection.chosen, thresholds, seed)
         decisions.looked(LookTaken(newest, time.time(), effects, windows))
-        worse = harm(effects, thresholds)
+        worse, told = harm(effects, thresholds), len(self.told)
         if worse:
             decisions.become(ROLLED_BACK, worse, _LOOKS_BY)
             decisions.pending = [host.name for host in self.pop.hosts]
@@ -130,6 +131,7 @@ class Round:
             decisions.windows_off = harm(windows, thresholds)
             decisions.note(f"no more initial windows: {decisions.windows_off}", _LOOKS_BY)
             self.told.append(f"no more initial windows: {decisions.windows_off}")
+        self.is_news = len(self.told) > told
 
     def _is_due(self, selection: Selection, thresholds: Thresholds) -> bool:
         """A week has at most so many looks as share alpha; the first one has as much to see."""

@@ -42,7 +42,7 @@ def congestion_report(context: Context, pop: str = "") -> CongestionReportResult
     """
     if not pop:
         materials = [_material(context, name) for name in tuned_pops(context)]
-        message = f"{len(materials)} PoPs are tuned"
+        message = f"PoPs that are tuned: {len(materials)}"
         text = overview_text(materials)
         return {
             "pop": "",

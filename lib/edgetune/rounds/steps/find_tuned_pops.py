@@ -33,6 +33,8 @@ def find_tuned_pops(context: Context, pop: str = "") -> FoundResult:
     # An epoch is at least the number of the round in which it was taken.
     last = {name: epoch_of(texts.get(decisions_key(name), "")) for name in pops}
     turn = sorted(pops, key=lambda name: last[name])[:MOST]
-    message = f"{len(pops)} PoPs are tuned" if pops else "no PoP has congestion: in the inventory"
+    message = (
+        f"PoPs that are tuned: {len(pops)}" if pops else "no PoP has congestion: in the inventory"
+    )
     later = f", {len(pops) - MOST} of them the next time" if len(pops) > MOST else ""
     return {"pops": turn, "message": f"{message}{later}"}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from edgetune.congestion.push import Pushed
-from edgetune.documents.rounds import ROLLED_BACK
+from edgetune.documents.rounds import ROLLED_BACK, prefixes_text
 from edgetune.inventory import Pop
 from edgetune.rollout.context import Context
 from edgetune.rounds.permission import permission_on
@@ -69,7 +69,8 @@ def _result(
     errors = [f"{name}: {error}" for name, error in [*told.errors.items()][:_SHOWN]]
     more = len(told.errors) - _SHOWN
     errors += [f"and {more} more"] if more > 0 else []
-    what = f"configuration {number} with {prefixes} prefixes" if prefixes else "nothing is treated"
+    what = f"configuration {number} with {prefixes_text(prefixes)}"
+    what = what if prefixes else "nothing is treated"
     said = [f"{pop.name}: {what} on {len(told.done)} of {len(pop.hosts)} hosts", *errors]
     return {
         "pop": pop.name,
