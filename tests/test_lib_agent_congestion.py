@@ -385,6 +385,29 @@ def test_a_look_that_fails_is_taken_again_after_ever_longer_pauses(
     assert pauses == [2, 4, 8, 16, 30, 30, 30, 2, 2, 0]
 
 
+@pytest.mark.processes
+def test_under_systemd_the_keeper_is_a_service_which_outlives_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd-run(1): a service has the service manager as its parent; a scope has us."""
+    root = NearRoot(tmp_path / "host", init="systemd")
+    told = iter([False, False, True])
+    monkeypatch.setattr(Congestion, "is_kept", property(lambda _: next(told)))
+    Congestion(Host(str(root.path)))._start_keeper()
+    reset, run = root.read("stub/log").splitlines()[-2:]
+    assert reset == "systemctl reset-failed edgetune-congestion.service"
+    options, _, command = run.partition(" -- ")
+    assert options.split() == [
+        "systemd-run",
+        "--no-block",
+        "--unit=edgetune-congestion",
+        "--property=Restart=on-failure",
+    ]
+    assert command.endswith(
+        " -I -S " + str(root.path / "var/lib/edgetune/agent.py keep-congestion")
+    )
+
+
 def test_only_one_process_keeps_the_routes(host: Double) -> None:
     own = Congestion(Host(str(host.root.path)))
     assert not own.is_kept

@@ -286,6 +286,12 @@ CONGESTION = (
             "if standing is not None:",
         ),
         (
+            "the keeper ends with the SSH session",
+            "congestion.py",
+            'unit = ["--no-block", "--unit',
+            'unit = ["--scope", "--unit',
+        ),
+        (
             "what is told while the keeper ends is kept by nobody",
             "congestion.py",
             "while _keep(own) and host.exists(CONGESTION):",
