@@ -148,6 +148,15 @@ def test_a_file_that_is_moved_is_cleared_where_it_was(web: FileDouble) -> None:
     assert web.root.read("etc/web/moved.conf") == HEAD
 
 
+def test_a_file_that_somebody_took_over_is_left_to_them(web: FileDouble) -> None:
+    web.tell()
+    with Host(str(web.root.path)).lock():
+        web.be_somebody_elses()
+        theirs = web.file
+        APPLIERS["file"](Host(str(web.root.path))).flush()
+        assert web.file == theirs and web.treated == {"192.0.2.0/24": "reno"}
+
+
 def test_a_file_that_somebody_removed_is_there_again_for_the_web_server(web: FileDouble) -> None:
     web.root.write("stub/check", "[ -e etc/web/prefixes.conf ] || exit 4\n")
     web.tell()
