@@ -515,7 +515,7 @@ CONGESTION = (
             "a command may hang",
             "host.py",
             "                status = process.wait(seconds)",
-            "                status = process.wait()",
+            "                status = process.wait(60 * seconds)",
         ),
         (
             "what a command started goes on when its time is up",
