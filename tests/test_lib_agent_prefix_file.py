@@ -19,9 +19,12 @@ import pytest
 
 from edgetune.documents.congestion import Treated
 from edgetune.hosts.agent.appliers import APPLIERS
+from edgetune.hosts.agent.appliers.base import Configuration as Told
+from edgetune.hosts.agent.appliers.base import Wanted
 from edgetune.hosts.agent.appliers.file import HEAD, MOST_SECONDS
 from edgetune.hosts.agent.congestion import Congestion
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Failed
 from edgetune.vocabulary.places import CONGESTION, PREFIX_FILE_TOLD
 from tests.agent_root import until
 from tests.appliers import CHOSEN, V4_CLIENTS, V6_CLIENTS
@@ -65,6 +68,21 @@ def test_a_file_that_the_web_server_does_not_take_is_not_left_there(
     assert len(web.treated) == 2
     told = json.loads(web.root.read(CONGESTION[1:]))["configuration"]
     assert told["number"] == 1
+
+
+def test_an_agent_that_is_killed_after_the_refusal_leaves_no_file_that_was_refused(
+    web: FileDouble,
+) -> None:
+    """A web server that is started anew would not start with it."""
+    web.tell()
+    before = web.file
+    web.root.write("stub/check", "grep -q 'number 2' etc/web/prefixes.conf && exit 3\n")
+    host = Host(str(web.root.path))
+    told = Told("lab1", 2, "bbr", 600, [Wanted(V4_CLIENTS, 0)], "file", "sha256:0")
+    with host.lock():
+        with pytest.raises(Failed, match="web check: exit status 3"):
+            APPLIERS["file"](host).set(told)
+        assert web.file == before and len(web.treated) == 2
 
 
 def test_a_web_server_that_takes_nothing_any_more_is_told_again_later(web: FileDouble) -> None:
