@@ -146,6 +146,7 @@ class RoundsWorld(EmptyWorld):
         self.context.fleet = self.hosts  # type: ignore[assignment]
         self.write_entry({"thresholds": {**QUICK}, "canary": "e002", **entry})
         self.sockets = Sockets()
+        self.salt = "salt"
         self.slow = [f"203.0.{i}.0/24" for i in range(20)]
         self.fast = [f"198.51.{i}.0/24" for i in range(20)]
         self.sockets.rates = {
@@ -166,7 +167,7 @@ class RoundsWorld(EmptyWorld):
     def at_work(self) -> Iterator[None]:
         """The clock is that of the world, and the source, too."""
         opened = mock.patch.object(round_module, "open_source", lambda *given: self.sockets)
-        salt = mock.patch.object(work.secrets, "token_hex", lambda size: "salt")
+        salt = mock.patch.object(work.secrets, "token_hex", lambda size: self.salt)
         with opened, salt, mock.patch.object(time, "time", lambda: self.now):
             yield
 

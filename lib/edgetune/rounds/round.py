@@ -34,7 +34,7 @@ _LOOKS_BY = "the comparison with held-out prefixes"
 
 
 class Round:
-    """A round at work; ``told`` is what it says in the end, and ``is_news`` whether chat is told."""
+    """A round at work; ``told`` is what it says in the end, ``is_news`` whether chat is told."""
 
     def __init__(self, work: Work, pop: Pop, permission: Permission) -> None:
         self.work, self.pop, self.entry = work, pop, entry_of(pop)
