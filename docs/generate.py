@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
+from docs.pages.congestion import congestion_page  # noqa: E402
 from docs.pages.drivers import drivers_page  # noqa: E402
 from docs.pages.exported import exported_page  # noqa: E402
 from docs.pages.facts import facts_page  # noqa: E402
@@ -66,6 +67,7 @@ def pages_of(root: Path) -> dict[str, str]:
         "facts": facts_page(),
         "bmc-machines": machines_page(),
         "load-balancers": drivers_page(),
+        "congestion": congestion_page(),
     }
     return {f"docs/reference/{name}.md": text for name, text in texts.items()}
 

@@ -19,7 +19,7 @@ SETTINGS = (
     "sys/class/net/eth0/queues/rx-0/rps_cpus",
 )
 # The epoch is the fence against older owners: it only ever grows.
-KEPT = ("var/lib/edgetune/epoch",)
+KEPT = ("var/lib/edgetune/epoch", "var/lib/edgetune/congestion-epoch")
 
 
 def fingerprint(root: Path) -> dict[str, str]:

@@ -145,6 +145,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "columns": {
             "prefix": [13303921, 72057594037927936],
             "delivery_rate": [1e6, 2e6],
+            "goodput": [5e5, None],
             "rtt_ms": [40.5, None],
             "min_rtt_ms": [30.0, None],
             "bytes_acked": [900.0, None],

@@ -41,11 +41,12 @@ CREATE TABLE xtcp.xtcp_flat_records (
     hostname LowCardinality(String),
     inet_diag_msg_socket_destination String,
     inet_diag_msg_socket_source_port UInt32,
-    inet_diag_msg_cookie UInt64,
+    inet_diag_msg_socket_cookie UInt64,
     tcp_info_rtt UInt32,
     tcp_info_min_rtt UInt32,
     tcp_info_delivery_rate UInt64,
     tcp_info_delivery_rate_app_limited UInt32,
+    tcp_info_busy_time UInt64,
     tcp_info_bytes_acked UInt64,
     tcp_info_bytes_sent UInt64,
     tcp_info_bytes_retrans UInt64
@@ -66,6 +67,7 @@ class Poll:
     limited: int = 0
     rtt: int = 40_000
     min_rtt: int = 30_000
+    busy: int = 1_000_000
     acked: int = 900
     sent: int = 1000
     again: int = 10
@@ -82,8 +84,8 @@ class Poll:
         return (
             f"(fromUnixTimestamp64Nano({int((START + self.at) * 1e9)}, 'UTC'), '{self.host}',"
             f" unhex('{self.address.hex()}'), {self.port}, {self.cookie}, {self.rtt},"
-            f" {self.min_rtt}, {self.rate}, {self.limited}, {self.acked}, {self.sent},"
-            f" {self.again})"
+            f" {self.min_rtt}, {self.rate}, {self.limited}, {self.busy}, {self.acked},"
+            f" {self.sent}, {self.again})"
         )
 
 
@@ -93,8 +95,8 @@ POLLS: Sequence[Poll] = [
     Poll(40, "203.0.113.7", 300, 1, acked=400, sent=500, again=2, rtt=50_000, min_rtt=20_000),
     Poll(70, "203.0.113.7", 999_999, 1, acked=700, sent=800, again=3, limited=1, rtt=60_000),
     # Another one of the prefix: the same cookie on another host.
-    Poll(20, "203.0.113.8", 500, 1, host="e001", rtt=80_000, min_rtt=70_000),
-    Poll(20, "203.0.113.9", 700, 2, min_rtt=4_294_967_295),
+    Poll(20, "203.0.113.8", 500, 1, host="e001", rtt=80_000, min_rtt=70_000, busy=300_000),
+    Poll(20, "203.0.113.9", 700, 2, min_rtt=4_294_967_295, busy=0),
     # Not ours: another port, before and after the round, another host, only limited, no rate.
     Poll(30, "203.0.113.10", 1, 3, port=22),
     Poll(-1, "203.0.113.11", 1, 4),
@@ -106,7 +108,7 @@ POLLS: Sequence[Poll] = [
     Poll(30, "2001:db8:0:1ff::1", 2000, 9),
     Poll(31, "2001:db8:0:100::2", 2000, 10),
     Poll(30, "::ffff:198.51.100.1", 3000, 11, min_rtt=4_294_967_295),
-    Poll(30, "0.0.0.1", 4000, 12),
+    Poll(30, "0.0.0.1", 4000, 12, busy=0),
     Poll(30, "255.255.255.255", 5000, 13),
     Poll(30, "ffff:ffff:ffff:ffff::", 6000, 14),
     Poll(299.999, "::1", 7000, 15),
@@ -136,11 +138,13 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
 """What the inventory has for the source, by what is special about it."""
 
 EXPECTED: Mapping[str, Mapping[str, Any]] = {
-    "0.0.0.0/24": {"sockets": 1, "delivery_rate": 4000.0},
+    "0.0.0.0/24": {"sockets": 1, "delivery_rate": 4000.0, "goodput": None},
     "198.51.100.0/24": {"sockets": 1, "delivery_rate": 3000.0, "min_rtt_ms": None},
     "203.0.113.0/24": {
         "sockets": 3,
         "delivery_rate": 500.0,
+        # Of 700 and 3,000: the third was never busy.
+        "goodput": 3000.0,
         "rtt_ms": 60.0,
         "min_rtt_ms": 30.0,
         "bytes_acked": 700.0 + 900 + 900,

@@ -170,6 +170,43 @@ class RollBackAliasTestCase(AliasCase):
     others = ("edgetune roll back", "edgetune rollback", "edgetune rollbacks lab1-7")
 
 
+class CongestionAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_congestion"
+    understood = {
+        "edgetune congestion": {},
+        "edgetune congestion of lab1": {"pop": "lab1"},
+    }
+    others = ("edgetune congestion lab1", "edgetune congestions of lab1", "congestion of lab1")
+
+
+class CongestionRollBackAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_congestion_roll_back"
+    understood = {
+        "edgetune congestion roll back lab1": {"pop": "lab1", "reason": ""},
+        "edgetune congestion rollback lab1": {"pop": "lab1", "reason": ""},
+        "edgetune congestion roll-back lab1 because of calls": {
+            "pop": "lab1",
+            "reason": "of calls",
+        },
+    }
+    others = ("edgetune congestion roll back", "edgetune congestion rollbacks lab1")
+
+
+class CongestionResumeAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_congestion_resume"
+    understood = {
+        "edgetune congestion resume lab1": {"pop": "lab1", "reason": ""},
+        "edgetune congestion resume lab1 because it is mended": {
+            "pop": "lab1",
+            "reason": "it is mended",
+        },
+    }
+    others = ("edgetune congestion resume",)
+
+
 class RetireAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_retire"

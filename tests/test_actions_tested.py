@@ -18,10 +18,19 @@ ACTIONS = documents(ROOT, "actions")
 WITH_CODE = [name for name, own in ACTIONS.items() if own["runner_type"] == "python-script"]
 WORKFLOWS = [name for name, own in ACTIONS.items() if own["runner_type"] == "orquesta"]
 SOURCES = {name: (ROOT / f"actions/{name}.py").read_text() for name in WITH_CODE}
-ROLLOUT = [name for name, text in SOURCES.items() if "from edgetune.rollout." in text]
+ROOMS = ("rollout", "rounds")
+"""Those of lib that have a file for each action."""
 STEPS = {
-    path.stem for path in (ROOT / "lib/edgetune/rollout/steps").glob("*.py") if path.stem[0] != "_"
+    path.stem: room
+    for room in ROOMS
+    for path in (ROOT / f"lib/edgetune/{room}/steps").glob("*.py")
+    if path.stem[0] != "_"
 }
+OF_ROOMS = [
+    name
+    for name, text in SOURCES.items()
+    if any(f"from edgetune.{room}." in text for room in ROOMS)
+]
 CONDUCTS = re.compile(r"\b(lab\.runner|Conductor|tests\.practice)\b")
 
 TESTS = {path.name: path.read_text() for path in sorted((ROOT / "tests").glob("test_*.py"))}
@@ -43,14 +52,14 @@ def test_an_action_with_code_has_a_case(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", sorted({*STEPS, *ROLLOUT}))
+@pytest.mark.parametrize("name", sorted({*STEPS, *OF_ROOMS}))
 def test_an_action_runs_the_step_in_the_file_of_its_name(name: str) -> None:
     assert name in WITH_CODE, f"{name}: a step, but no action is named like it"
-    line = f"from edgetune.rollout.steps.{name} import {name}\n"
+    assert name in STEPS, f"{name}: write lib/edgetune/rollout/steps/{name}.py"
+    line = f"from edgetune.{STEPS[name]}.steps.{name} import {name}\n"
     assert line in SOURCES[name], f"actions/{name}.py: there is no `{line.strip()}`"
     first = re.search(r"run_step\(\s*(\w+),", SOURCES[name])
     assert first and first[1] == name, f"actions/{name}.py: runs another step"
-    assert name in STEPS, f"{name}: write lib/edgetune/rollout/steps/{name}.py"
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,13 +16,16 @@ from hypothesis import strategies as st
 
 from edgetune.documents.congestion import Configuration, Treated
 from edgetune.hosts.agent import congestion
+from edgetune.hosts.agent.appliers.base import Configuration as Told
+from edgetune.hosts.agent.appliers.base import Wanted
+from edgetune.hosts.agent.appliers.routes import OURS, Routes, plan_routes
 from edgetune.hosts.agent.congestion import KEEPER, Congestion
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.route_text import Route
-from edgetune.hosts.agent.prefix_routes import OURS, Wanted, plan_routes
 from edgetune.vocabulary.places import CONGESTION
-from lab.pop import network
 from tests.agent_root import AgentRoot, NearRoot, until
+from tests.appliers import V4_CLIENTS, V6_CLIENTS, Double
+from tests.appliers.routes import USUAL, RoutesDouble, host_at, ip
 from tests.examples import examples
 
 DEFAULT = "unicast default via 192.0.2.1 dev eth0 proto static scope global metric 100 initcwnd 20"
@@ -132,306 +132,156 @@ def test_the_best_route_is_the_most_exact_one(networks: list[tuple[int, int]], k
         assert told[int(own.option("via").rpartition(".")[2])] == best
 
 
-needs_namespace = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("ip"), reason="routes need root and iproute2"
-)
-USUAL = "reno"
-"""The one that a namespace may take without asking."""
-V4_CLIENTS, V6_CLIENTS = "10.20.1.0/24", "fd00:20:0:100::/56"
 CHOSEN = [Treated(V4_CLIENTS), Treated(V6_CLIENTS, 33)]
 
 
-def ip(words: str) -> str:
-    """Run ip(8), here inside of the namespace."""
-    return subprocess.run(
-        ["ip", *words.split()], check=True, timeout=10, stdout=subprocess.PIPE, text=True
-    ).stdout
-
-
 @pytest.fixture
-def edge(tmp_path: Path) -> Iterator[AgentRoot]:
-    """A host in a network namespace of its own with two ways to its clients, who are behind it in
-    another one. Its files are in a private root; its ip(8) is the real one."""
-    host = AgentRoot(tmp_path / "host", init="other")
-    program = f'#!/bin/sh\nexec {shutil.which("ip")} "$@"\n'
-    host.write("usr/local/sbin/ip", program).chmod(0o755)
-    host.write("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic bbr\n")
-    host.write("proc/net/if_inet6", "")
-    here, there = network.new_namespace(), network.new_namespace()
-    try:
-        with network.inside(there):
-            _wire_clients()
-        with network.inside(here):
-            assert {name for _, name in socket.if_nameindex()} <= {"lo"}
-            ip("link set lo up")
-            _wire(here, there)
-            _THERE[:] = [there]
-            # Of this namespace alone.
-            Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text(USUAL)
-            yield host
-            _until_nobody_keeps(host)
-    finally:
-        os.close(here)
-        os.close(there)
-
-
-def _wire_clients() -> None:
-    ip("link set lo up")
-    for address in ("10.20.1.7/32", "10.20.2.7/32"):
-        ip(f"address add {address} dev lo")
-    for address in ("fd00:20:0:100::7/128", "fd00:20:0:200::7/128"):
-        ip(f"-6 address add {address} dev lo nodad")
-
-
-def _wire(here: int, there: int) -> None:
-    path = f"/proc/{os.getpid()}/fd/{there}"
-    for number in (1, 2):
-        ip(f"link add w{number} type veth peer name c{number}")
-        ip(f"link set c{number} netns {path}")
-        _number(f"w{number}", number, 1)
-        with network.inside(there):
-            _number(f"c{number}", number, 2)
-    ip("route add default via 10.1.0.2")
-    ip("-6 route add default via fd00:1::2")
-    with network.inside(there):
-        ip("route add default via 10.1.0.1")
-        ip("-6 route add default via fd00:1::1")
-
-
-def _number(name: str, wire: int, end: int) -> None:
-    ip(f"link set {name} addrgenmode none")
-    ip(f"link set {name} up")
-    ip(f"address add 10.{wire}.0.{end}/24 dev {name}")
-    ip(f"-6 address add fd00:{wire}::{end}/64 dev {name} nodad")
-    ip(f"-6 address add fe80::{end}/64 dev {name} nodad")
-
-
-def _until_nobody_keeps(host: AgentRoot) -> None:
-    """The keeper of a host whose file is gone ends by itself."""
-    with Host(str(host.path)).lock():
-        (host.path / CONGESTION[1:]).unlink(missing_ok=True)
-    assert until(lambda: not Congestion(Host(str(host.path))).is_kept, 20)
-
-
-def configuration(
-    prefixes: Sequence[Treated] = CHOSEN, number: int = 1, ttl: int = 3600, **more: Any
-) -> dict[str, object]:
-    own: dict[str, Any] = {"pop": "lab1", "algorithm": "bbr", **more}
-    made = Configuration(number=number, ttl=ttl, prefixes=[*prefixes], **own)
-    return made.sealed().document()
-
-
-def tell(host: AgentRoot, own: dict[str, object] | None = None, epoch: int = 1) -> dict[str, Any]:
-    return host.ask("congestion", epoch=epoch, configuration=own or configuration())
-
-
-def others() -> list[str]:
-    """All routes that are not ours."""
-    text = ip("-4 -d -o route show table all") + ip("-6 -d -o route show table all")
-    return sorted(line for line in text.splitlines() if f"proto {OURS}" not in line)
-
-
-def ours() -> list[Route]:
-    text = ip(f"-4 -d -o route show proto {OURS}") + ip(f"-6 -d -o route show proto {OURS}")
-    return [Route(line) for line in text.splitlines()]
-
-
-_THERE: list[int] = []
-"""The namespace of the clients of this test."""
-
-
-def algorithms(*clients: str) -> list[str]:
-    """What the kernel chose for the connection that a host accepts from each client."""
-    found = []
-    for client in clients:
-        family = socket.AF_INET6 if ":" in client else socket.AF_INET
-        own = "fd00:1::1" if ":" in client else "10.1.0.1"
-        with socket.socket(family) as listening:
-            listening.bind((own, 0))
-            listening.listen()
-            with network.inside(_THERE[0]):
-                peer = socket.socket(family)
-            with peer:
-                peer.bind((client, 0))
-                peer.settimeout(5)
-                peer.connect(listening.getsockname()[:2])
-                accepted, _ = listening.accept()
-                with accepted:
-                    name = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-                    found.append(name.split(b"\0")[0].decode())
-                    port = listening.getsockname()[1]
-                    seen = subprocess.run(
-                        ["ss", "-tinH", "sport", "=", f":{port}"],
-                        check=True,
-                        stdout=subprocess.PIPE,
-                        text=True,
-                    ).stdout
-                    assert f"\t {found[-1]} " in seen
-    return found
+def edge(tmp_path: Path) -> Iterator[RoutesDouble]:
+    with host_at(AgentRoot(tmp_path / "host", init="other")) as double:
+        yield double
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_new_connections_of_chosen_prefixes_have_bbr_and_no_others(
-    edge: AgentRoot,
-) -> None:
-    before = others()
-    told = tell(edge)
-    assert (told["number"], told["prefixes"], told["skipped"], told["kept"]) == (1, 2, {}, True)
+def test_new_connections_of_chosen_prefixes_have_bbr_and_no_others(edge: RoutesDouble) -> None:
+    before = edge.others
+    told = edge.tell(edge.configuration(CHOSEN))
     assert 3590 < told["seconds_left"] <= 3600
-    assert {route.destination for route in ours()} == {V4_CLIENTS, V6_CLIENTS}
-    assert [route.option("initcwnd") for route in ours()] == ["", "33"]
-    assert others() == before
-    again = ours()
-    tell(edge)
-    assert ours() == again
+    assert [route.option("initcwnd") for route in edge.ours] == ["", "33"]
+    again = edge.ours
+    edge.tell(edge.configuration(CHOSEN))
+    assert edge.ours == again
     clients = ["10.20.1.7", "10.20.2.7", "fd00:20:0:100::7", "fd00:20:0:200::7"]
-    assert algorithms(*clients) == ["bbr", USUAL, "bbr", USUAL]
-    told = tell(edge, configuration([], 2))
-    assert (told["number"], told["prefixes"]) == (0, 0)
-    assert ours() == [] and others() == before
-    assert algorithms(*clients) == [USUAL] * 4
-    assert until(lambda: not Congestion(Host(str(edge.path))).is_kept, 20)
-    assert not edge.exists(CONGESTION[1:]) and not edge.exists("var/lib/edgetune/agent.py")
+    assert edge.algorithms(*clients) == ["bbr", USUAL, "bbr", USUAL]
+    edge.tell(edge.configuration([], 2))
+    assert edge.ours == [] and edge.others == before
+    assert edge.algorithms(*clients) == [USUAL] * 4
+    assert until(lambda: not edge.is_kept, 20)
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_next_hops_follow_those_of_the_main_table(edge: AgentRoot) -> None:
-    tell(edge)
-    assert {route.option("dev") for route in ours()} == {"w1"}
+def test_next_hops_follow_those_of_the_main_table(edge: RoutesDouble) -> None:
+    edge.tell()
+    assert {route.option("dev") for route in edge.ours} == {"w1"}
     ip("route replace default via 10.2.0.2")
     ip("-6 route replace default via fd00:2::2")
-    moved = others()
-    assert until(lambda: {route.option("dev") for route in ours()} == {"w2"}, 20)
+    moved = edge.others
+    assert until(lambda: {route.option("dev") for route in edge.ours} == {"w2"}, 20)
     ip("route replace default nexthop via 10.1.0.2 nexthop via 10.2.0.2")
-    assert until(lambda: any(len(route.hops) > 1 for route in ours()), 20)
+    assert until(lambda: any(len(route.hops) > 1 for route in edge.ours), 20)
     ip("route replace 10.20.1.0/24 via 10.2.0.2 proto static metric 7")
-    assert until(lambda: {route.destination for route in ours()} == {V6_CLIENTS}, 20)
+    assert until(lambda: [*edge.treated] == [V6_CLIENTS], 20)
     ip("route del 10.20.1.0/24 metric 7")
     ip("route del default")
-    assert until(lambda: {route.destination for route in ours()} == {V6_CLIENTS}, 20)
+    assert until(lambda: [*edge.treated] == [V6_CLIENTS], 20)
     ip("route add default via 10.2.0.2")
-    assert until(lambda: len(ours()) == 2, 20)
-    assert others() == moved
+    assert until(lambda: len(edge.ours) == 2, 20)
+    assert edge.others == moved
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_what_nobody_renews_is_taken_back_by_the_host(edge: AgentRoot) -> None:
-    before = others()
-    tell(edge, configuration(ttl=2))
-    assert len(ours()) == 2
-    assert until(lambda: not ours(), 20)
-    assert until(lambda: not edge.exists(CONGESTION[1:]), 20)
-    assert others() == before
+@pytest.mark.parametrize(
+    ("client", "default"), [("10.20.1.7", "via 10.2.0.2"), ("fd00:20:0:100::7", "via fd00:2::2")]
+)
+def test_a_connection_goes_on_over_next_hops_that_moved(
+    edge: RoutesDouble, client: str, default: str
+) -> None:
+    edge.tell()
+    with edge.connected(client) as (accepted, peer):
+        carried(accepted, peer)
+        before = sent_by("w2")
+        ip(f"{'-6 ' if ':' in client else ''}route replace default {default}")
+        assert until(lambda: "w2" in {route.option("dev") for route in edge.ours}, 20)
+        # The client still answers over the first way.
+        carried(accepted, peer)
+        assert sent_by("w2") - before > MUCH
+        name = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert name.startswith(b"bbr")
+
+
+MUCH = 200_000
+
+
+def carried(accepted: socket.socket, peer: socket.socket) -> None:
+    accepted.sendall(b"x" * MUCH)
+    left = MUCH
+    while left:
+        left -= len(peer.recv(left))
+
+
+def sent_by(interface: str) -> int:
+    """Bytes."""
+    told = json.loads(ip(f"-s -j link show {interface}"))
+    return int(told[0]["stats64"]["tx"]["bytes"])
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_a_keeper_that_was_killed_is_started_by_the_next_round(edge: AgentRoot) -> None:
-    tell(edge)
-    for process in edge.processes():
-        os.kill(process, 9)
-    own = Congestion(Host(str(edge.path)))
-    assert until(lambda: not own.is_kept, 20)
-    assert tell(edge)["kept"]
+def test_a_keeper_that_was_killed_is_started_by_the_next_round(edge: RoutesDouble) -> None:
+    edge.tell()
+    edge.root.stop()
+    assert until(lambda: not edge.is_kept, 20)
+    assert edge.tell()["kept"]
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_routes_of_others_are_left_alone(edge: AgentRoot) -> None:
+def test_routes_of_others_are_left_alone(edge: RoutesDouble) -> None:
     ip("route add 10.20.1.0/24 via 10.2.0.2 proto static metric 50")
-    before = others()
-    told = tell(edge)
+    before = edge.others
+    told = edge.tell()
     assert told["skipped"] == {V4_CLIENTS: "somebody else has a route to it"}
-    assert others() == before and len(ours()) == 1
-    tell(edge, configuration([], 2))
-    assert others() == before
+    assert edge.others == before and len(edge.ours) == 1
+    edge.tell(edge.configuration([], 2))
+    assert edge.others == before
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_routes_of_our_protocol_that_are_not_ours_are_not_lost(edge: AgentRoot) -> None:
-    ip(f"route add 10.99.0.0/24 via 10.1.0.2 proto {OURS}")
-    assert "would lose them" in refusal(edge, configuration())
-    assert len(ours()) == 1
+def test_a_kernel_without_ipv6_is_told_so(edge: RoutesDouble) -> None:
+    (edge.root.path / "proc/net/if_inet6").unlink()
+    assert edge.tell()["skipped"] == {V6_CLIENTS: "this host has no IPv6"}
+    assert [*edge.treated] == [V4_CLIENTS]
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_a_kernel_without_ipv6_is_told_so(edge: AgentRoot) -> None:
-    (edge.path / "proc/net/if_inet6").unlink()
-    assert tell(edge)["skipped"] == {V6_CLIENTS: "this host has no IPv6"}
-    assert [route.destination for route in ours()] == [V4_CLIENTS]
-
-
-@pytest.mark.processes
-@needs_namespace
-def test_a_person_at_the_console_ends_it(edge: AgentRoot) -> None:
-    before = others()
-    tell(edge)
-    (edge.path / CONGESTION[1:]).unlink()
+def test_a_person_at_the_console_ends_it(edge: RoutesDouble) -> None:
+    before = edge.others
+    edge.tell()
+    (edge.root.path / CONGESTION[1:]).unlink()
     for family in ("-4", "-6"):
         ip(f"{family} route flush proto {OURS}")
-    assert until(lambda: not Congestion(Host(str(edge.path))).is_kept, 20)
-    assert ours() == [] and others() == before
+    assert until(lambda: not edge.is_kept, 20)
+    assert edge.ours == [] and edge.others == before
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_policy_routing_is_refused_and_nothing_is_left(edge: AgentRoot) -> None:
+def test_policy_routing_is_refused(edge: RoutesDouble) -> None:
     ip("rule add pref 100 from all lookup 77")
-    error = edge.fail("congestion", epoch=1, configuration=configuration())
-    assert error["reason"] == "refused" and "lookup 77" in error["message"]
-    assert ours() == [] and not edge.exists(CONGESTION[1:])
+    assert "refused: None: policy routing" in (said := edge.refusal()) and "lookup 77" in said
 
 
 @pytest.mark.processes
-@needs_namespace
-def test_what_stood_before_goes_on_when_the_next_one_fails(edge: AgentRoot) -> None:
-    tell(edge)
-    own = ours()
-    # The kernel has no such algorithm, though the host's file names it.
-    edge.write("proc/sys/net/ipv4/tcp_available_congestion_control", "bbr nothing\n")
-    told = tell(edge, configuration(CHOSEN[:1], 2, algorithm="nothing"))
-    assert [*told["skipped"]] == [V4_CLIENTS] and ours() == []
-    tell(edge, configuration(number=3))
-    ip("rule add pref 100 from all lookup 77")
-    edge.fail("congestion", epoch=1, configuration=configuration(CHOSEN[:1], 4))
-    stands = json.loads(edge.read(CONGESTION[1:]))["configuration"]
-    assert stands["number"] == 3 and ours() == own
-
-
-@pytest.mark.processes
-@needs_namespace
-def test_a_file_that_is_damaged_keeps_no_route(edge: AgentRoot) -> None:
-    tell(edge)
-    with Host(str(edge.path)).lock():
-        edge.write(CONGESTION[1:], "{")
-    assert until(lambda: not ours(), 20)
+def test_an_algorithm_that_the_kernel_does_not_have_treats_nobody(edge: RoutesDouble) -> None:
+    # The host's file names it, and is wrong.
+    edge.root.write("proc/sys/net/ipv4/tcp_available_congestion_control", "bbr nothing\n")
+    told = edge.tell(edge.configuration(CHOSEN[:1], algorithm="nothing"))
+    assert [*told["skipped"]] == [V4_CLIENTS] and edge.ours == []
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> NearRoot:
-    return NearRoot(tmp_path / "host")
+def host(tmp_path: Path) -> Double:
+    """One that is asked for nothing that an applier does."""
+    double = Double(NearRoot(tmp_path / "host"))
+    double.name = "routes"
+    return double
 
 
-def refusal(host: AgentRoot, own: dict[str, Any], epoch: int = 1) -> str:
-    error = host.fail("congestion", epoch=epoch, configuration=own)
-    return f"{error['reason']}: {error['field']}: {error['message']}"
+def test_a_kernel_without_the_algorithm_is_refused(host: Double) -> None:
+    host.root.write("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic\n")
+    assert "has no bbr; load the module tcp_bbr" in host.refusal()
+    assert not host.root.exists("var")
 
 
-def test_a_kernel_without_the_algorithm_is_refused(host: NearRoot) -> None:
-    host.write("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic\n")
-    assert "has no bbr; load the module tcp_bbr" in refusal(host, configuration())
-    assert not host.exists("var")
-
-
-def test_a_host_that_another_program_tunes_is_refused(host: NearRoot) -> None:
-    host.write("proc/sys/net/ipv4/tcp_available_congestion_control", "bbr\n")
-    host.write("proc/88/comm", "bpftune\n")
-    assert "bpftune (process 88) chooses the congestion control" in refusal(host, configuration())
+def test_a_host_that_another_program_tunes_is_refused(host: Double) -> None:
+    host.root.write("proc/88/comm", "bpftune\n")
+    assert "bpftune (process 88) chooses the congestion control" in host.refusal()
 
 
 @pytest.mark.parametrize(
@@ -442,6 +292,7 @@ def test_a_host_that_another_program_tunes_is_refused(host: NearRoot) -> None:
         ({"number": 0}, "bad_request: configuration.number"),
         ({"algorithm": "bbr congctl"}, "bad_request: configuration.algorithm"),
         ({"ttl": 10**6}, "bad_request: configuration.ttl"),
+        ({"applier": "ebpf"}, "bad_request: configuration.applier"),
         ({"more": 1}, "bad_request: configuration.more"),
         ({"prefixes": None}, "bad_request: configuration.prefixes"),
         *(
@@ -469,55 +320,101 @@ def test_a_host_that_another_program_tunes_is_refused(host: NearRoot) -> None:
     ],
 )
 def test_what_is_no_configuration_is_refused(
-    host: NearRoot, change: dict[str, Any], says: str
+    host: Double, change: dict[str, Any], says: str
 ) -> None:
-    assert says in refusal(host, {**configuration(), **change})
-    assert not host.exists("var")
+    assert says in host.refusal({**host.configuration(), **change})
+    assert not host.root.exists("var")
 
 
 def test_the_checksum_is_the_controllers() -> None:
     own = Configuration("lab1", 7, "bbr", 600, [Treated("10.0.0.0/24", 12)]).sealed()
     prefixes = [Wanted(each.prefix, each.initcwnd) for each in own.prefixes]
-    theirs = congestion.Configuration(
-        own.pop, own.number, own.algorithm, own.ttl, prefixes, own.checksum
-    )
+    theirs = Told(own.pop, own.number, own.algorithm, own.ttl, prefixes, own.applier, own.checksum)
     assert theirs.sum == own.checksum == own.sum
 
 
-@pytest.mark.processes
-@needs_namespace
-def test_an_older_number_and_an_older_epoch_are_refused(edge: AgentRoot) -> None:
-    tell(edge, configuration(number=5), epoch=9)
-    assert "configuration 5 of lab1 stands here" in refusal(edge, configuration(number=4), 9)
-    other = configuration(CHOSEN[:1], number=5)
-    assert "configuration 5 of lab1 stands here" in refusal(edge, other, 9)
-    assert "epoch 8 is older" in refusal(edge, configuration(number=6), 8)
-    assert len(ours()) == 2
-
-
 def test_what_a_person_flushed_meanwhile_is_flushed_again(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+    host: Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, flushed = Host(str(host.path)), []
-    told = congestion.Configuration("lab1", 1, "bbr", 600, [Wanted(V4_CLIENTS, 0)], "")
+    own, flushed = Host(str(host.root.path)), []  # type: ignore[var-annotated]
+    told = Told("lab1", 1, "bbr", 600, [Wanted(V4_CLIENTS, 0)], "routes", "")
     deadline = congestion.Deadline(own.boot_id, time.monotonic() + 600)
     Congestion(own)._save(congestion.Standing(told, deadline))
-    monkeypatch.setattr(congestion, "table_text", lambda _: "")
-    monkeypatch.setattr(congestion, "set_routes", lambda *_: None)
-    monkeypatch.setattr(congestion, "flush_routes", flushed.append)
+    monkeypatch.setattr(Routes, "state", lambda _: "")
+    monkeypatch.setattr(Routes, "set", lambda *_: {})
+    monkeypatch.setattr(Routes, "flush", lambda _: flushed.append(1))
     assert Congestion(own).keep() > 0 and not flushed
-    remove = (host.path / CONGESTION[1:]).unlink
-    monkeypatch.setattr(congestion, "set_routes", lambda *_: remove())
+    remove = (host.root.path / CONGESTION[1:]).unlink
+    monkeypatch.setattr(Routes, "set", lambda *_: remove())
     assert Congestion(own).keep() == 0 and len(flushed) == 1
 
 
-def test_only_one_process_keeps_the_routes(host: NearRoot) -> None:
-    own = Congestion(Host(str(host.path)))
+def test_what_is_told_while_the_keeper_ends_is_kept(
+    host: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, looks = Host(str(host.root.path)), []  # type: ignore[var-annotated]
+
+    def keep(_: Congestion) -> float:
+        looks.append(own.exists(CONGESTION))
+        if len(looks) == 1:
+            host.root.write(CONGESTION[1:], "told meanwhile")
+        else:
+            own.remove(CONGESTION)
+        return 0.0
+
+    monkeypatch.setattr(Congestion, "keep", keep)
+    congestion.keep_congestion(own)
+    assert looks == [False, True]
+
+
+def test_a_look_that_fails_is_taken_again_after_ever_longer_pauses(
+    host: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, pauses = Host(str(host.root.path)), []  # type: ignore[var-annotated]
+    told = iter([*[congestion.Failed("no")] * 7, 2.0, congestion.Failed("no"), 0.0])
+
+    def keep(_: Congestion) -> float:
+        found = next(told)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(Congestion, "keep", keep)
+    monkeypatch.setattr(congestion.time, "sleep", pauses.append)
+    congestion.keep_congestion(own)
+    assert pauses == [2, 4, 8, 16, 30, 30, 30, 2, 2, 0]
+
+
+@pytest.mark.processes
+def test_under_systemd_the_keeper_is_a_service_which_outlives_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd-run(1): a service has the service manager as its parent; a scope has us."""
+    root = NearRoot(tmp_path / "host", init="systemd")
+    told = iter([False, False, True])
+    monkeypatch.setattr(Congestion, "is_kept", property(lambda _: next(told)))
+    Congestion(Host(str(root.path)))._start_keeper()
+    reset, run = root.read("stub/log").splitlines()[-2:]
+    assert reset == "systemctl reset-failed edgetune-congestion.service"
+    options, _, command = run.partition(" -- ")
+    assert options.split() == [
+        "systemd-run",
+        "--no-block",
+        "--unit=edgetune-congestion",
+        "--property=Restart=on-failure",
+    ]
+    assert command.endswith(
+        " -I -S " + str(root.path / "var/lib/edgetune/agent.py keep-congestion")
+    )
+
+
+def test_only_one_process_keeps_the_routes(host: Double) -> None:
+    own = Congestion(Host(str(host.root.path)))
     assert not own.is_kept
     with own.kept() as alone:
-        assert alone and Congestion(Host(str(host.path))).is_kept
+        assert alone and Congestion(Host(str(host.root.path))).is_kept
         began = time.monotonic()
-        with Congestion(Host(str(host.path))).kept() as second:
+        with Congestion(Host(str(host.root.path))).kept() as second:
             assert not second
         assert time.monotonic() - began >= 1.0
-    assert not own.is_kept and host.exists(KEEPER[1:])
+    assert not own.is_kept and host.root.exists(KEEPER[1:])

@@ -6,8 +6,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -17,7 +20,7 @@ from edgetune.congestion.sources import open_source
 from edgetune.errors import InputError, SourceError
 from edgetune.inventory import Pop
 from edgetune.vocabulary.prefixes import text_of
-from lab.clickhouse import Asked, Table
+from lab.clickhouse import Asked, ClickHouse, Failed, Table
 from tests.chdb import chdb_or_skip
 from tests.congestion_sockets import (
     ENTRIES,
@@ -156,12 +159,32 @@ def test_a_server_that_is_away_is_told(tmp_path: Path) -> None:
         source.read(pop(tmp_path), FIRST, 1)
 
 
+def test_a_server_that_is_too_busy_gives_no_round(tmp_path: Path) -> None:
+    """It is asked to end by itself before, and has no longer than that."""
+    asked: list[int] = []
+    end = Event()
+
+    def slow(_: Table, own: Asked) -> str:
+        asked.append(int(own.settings["max_execution_time"]))
+        if "named" in own.sql:
+            return recorded(_, own)
+        end.wait(30)
+        raise Failed(159, "Code: 159. DB::Exception: Timeout exceeded: elapsed 58 seconds")
+
+    try:
+        with (
+            mock.patch("edgetune.congestion.sources.clickhouse._DEADLINE", 1.0),
+            pytest.raises(SourceError, match="its whole answer did not come in time"),
+        ):
+            read(tmp_path, slow, {})
+    finally:
+        end.set()
+    with pytest.raises(SourceError, match="lab1: ClickHouse at .*answers 500: Code: 159"):
+        read(tmp_path, slow, {})
+    assert max(asked) <= 58 and min(asked) == 1
+
+
 def test_a_pop_without_ports_is_no_pop_with_all_ports(tmp_path: Path) -> None:
-    from dataclasses import replace
-    from unittest import mock
-
-    from lab.clickhouse import ClickHouse
-
     server = ClickHouse(Table([]), recorded)
     try:
         source = open_source("clickhouse", {"url": server.url}, NO_CONNECTIONS)

@@ -56,6 +56,14 @@ def test_the_chosen_ones_without_the_hold_out_in_their_order() -> None:
     refuse_configuration(made, None, LIMITS)
 
 
+def test_an_applier_that_sets_no_initial_window_is_told_none() -> None:
+    own = selection(chosen(GOOD[0], initcwnd=20, has_window=True))
+    made = make_configuration(own, None, "bbr", 3600, "file")
+    assert (made.applier, made.prefixes) == ("file", [Treated(GOOD[0], 0)])
+    other = make_configuration(own, made, "bbr", 3600, "routes")
+    assert (other.number, other.applier, other.prefixes) == (2, "routes", [Treated(GOOD[0], 20)])
+
+
 def test_the_number_grows_when_anything_changes_and_only_then() -> None:
     first = make_configuration(selection(chosen(GOOD[0])), None, "bbr", 3600)
     assert make_configuration(selection(chosen(GOOD[0])), first, "bbr", 3600) == first

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,7 @@ SS = """\
 bytes_sent:101000 bytes_retrans:1000 bytes_acked:100000 segs_out:3 segs_in:4 data_segs_out:3 \
 bbr:(bw:63487984856bps,mrtt:0.006,pacing_gain:2.88672,cwnd_gain:2.88672) send 707437714286bps \
 lastsnd:28 lastrcv:28 lastack:28 pacing_rate 1248614370224bps delivery_rate 8000000bps delivered:4 \
-rcv_space:65483 rcv_ssthresh:65483 minrtt:30.25 snd_wnd:93184
+busy:250ms rcv_space:65483 rcv_ssthresh:65483 minrtt:30.25 snd_wnd:93184
 0      0      [2001:db8::1]:443   [2001:db8:0:1ff::9%eth0]:38459
 \t cubic rto:204 rtt:0.007/0.004 cwnd:13 bytes_sent:100000 bytes_acked:100000 delivery_rate 1.5Mbps\
  minrtt:0.006
@@ -80,9 +81,9 @@ def test_each_connection_is_told_with_what_the_kernel_knows(host: AgentRoot) -> 
     v4, v6 = number_of("203.0.113.0/24"), number_of("2001:db8:0:100::/56")
     old = number_of("198.51.100.0/24")
     assert rows == [
-        (v4, 1e6, 40.5, 30.25, 100_000, 101_000, 1000),
-        (v6, 187_500, 0.007, 0.006, 100_000, 100_000, 0),
-        (old, 100, 1, None, None, None, None),
+        (v4, 1e6, 400_000, 40.5, 30.25, 100_000, 101_000, 1000),
+        (v6, 187_500, None, 0.007, 0.006, 100_000, 100_000, 0),
+        (old, 100, None, 1, None, None, None, None),
     ]
     asked = host.read("stub/ss.asked").split()
     assert asked[:6] == ["-t", "-i", "-n", "-H", "state", "established"]
@@ -143,7 +144,14 @@ def test_a_part_of_what_ss_tells_is_no_answer(host: AgentRoot, ending: str, says
 @pytest.mark.processes
 def test_a_program_that_burns_cpu_is_ended(host: AgentRoot) -> None:
     ss(host, SS, "while :; do :; done")
+    before = _cpu_of_children()
     assert host.fail("sockets", **{**REQUEST, "cpu": 1})["message"].endswith("1 s of CPU")
+    assert _cpu_of_children() - before < 5
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_requests_are_read_strictly(host: AgentRoot) -> None:
@@ -173,14 +181,21 @@ def test_sockets_of_all_hosts_make_the_rows_of_prefixes() -> None:
         "w",
         7,
         [
-            answer((V4, 10.0, 1.0, 1.0, 1.0, 2.0, 0.0), (V6, 30.0, None, None, 1.0, None, None)),
-            answer((V4, 30.0, None, 0.5, 1.0, 2.0, 1.0), (V4, 20.0, 3.0, None, 1.0, 2.0, 1.0)),
+            answer(
+                (V4, 10.0, 5.0, 1.0, 1.0, 1.0, 2.0, 0.0),
+                (V6, 30.0, None, None, None, 1.0, None, None),
+            ),
+            answer(
+                (V4, 30.0, None, None, 0.5, 1.0, 2.0, 1.0),
+                (V4, 20.0, 6.0, 3.0, None, 1.0, 2.0, 1.0),
+            ),
             answer(),
         ],
     )
     assert [*rows.prefixes] == [V4, V6]
     own = {name: [*map(float, values)] for name, values in rows.measures.items()}
     assert own["sockets"] == [3, 1] and own["delivery_rate"] == [20, 30]
+    assert own["goodput"][0] == 6 and math.isnan(own["goodput"][1])
     assert own["rtt_ms"][0] == 3 and own["min_rtt_ms"][0] == 0.5
     assert own["bytes_sent"][0] == 6 and own["bytes_retransmitted"][0] == 2
     assert all(math.isnan(own[name][1]) for name in ("rtt_ms", "min_rtt_ms", "bytes_sent"))
@@ -193,7 +208,9 @@ VALUE = st.floats(1, 1e6)
 @given(st.lists(st.tuples(st.integers(0, 3), VALUE, st.none() | VALUE), max_size=30))
 @examples(150)
 def test_medians_are_those_of_the_known_values(sockets: list[tuple[int, float, Any]]) -> None:
-    rows = _merged("w", 7, [answer(*((k, rate, rtt, rtt, 1, 1, 1) for k, rate, rtt in sockets))])
+    rows = _merged(
+        "w", 7, [answer(*((k, rate, rtt, rtt, rtt, 1, 1, 1) for k, rate, rtt in sockets))]
+    )
     assert [*rows.prefixes] == sorted({key for key, _, _ in sockets})
     for index, key in enumerate(rows.prefixes):
         rates = sorted(rate for k, rate, _ in sockets if k == key)
@@ -202,7 +219,8 @@ def test_medians_are_those_of_the_known_values(sockets: list[tuple[int, float, A
         assert measures["delivery_rate"] == rates[len(rates) // 2]
         assert measures["sockets"] == len(rates)
         if rtts:
-            assert measures["rtt_ms"] == rtts[len(rtts) // 2] and measures["min_rtt_ms"] == rtts[0]
+            assert measures["rtt_ms"] == measures["goodput"] == rtts[len(rtts) // 2]
+            assert measures["min_rtt_ms"] == rtts[0]
         else:
             assert math.isnan(measures["rtt_ms"]) and math.isnan(measures["min_rtt_ms"])
 

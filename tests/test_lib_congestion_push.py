@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from edgetune.congestion.push import Pushed, push
+from edgetune.congestion.push import Pushed, push, renew
 from edgetune.documents.congestion import Configuration, Treated
+from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from tests.clickhouse_recorded import pop_of
@@ -45,6 +46,10 @@ class Hosts:
         return HostResult(host.name, data={**stands, **more, "boot_id": "b", **change})
 
 
+def permitted() -> None:
+    """Nothing is stopped."""
+
+
 @pytest.fixture
 def hosts(tmp_path: Path) -> tuple[Host, ...]:
     return pop_of(tmp_path, {"url": "http://127.0.0.1:1"}).hosts
@@ -52,7 +57,7 @@ def hosts(tmp_path: Path) -> tuple[Host, ...]:
 
 def test_the_first_host_is_told_before_the_others(hosts: tuple[Host, ...]) -> None:
     fleet: Any = Hosts()
-    assert push(fleet, hosts, OWN, 7) == Pushed(("e000", "e001", "e002"), {}, {})
+    assert push(fleet, hosts, OWN, 7, permitted) == Pushed(("e000", "e001", "e002"), {}, {})
     assert fleet.asked == [("e000", 3, 7), ("e001", 3, 7), ("e002", 3, 7)]
 
 
@@ -73,7 +78,7 @@ def test_no_other_host_is_told_what_the_first_one_does_not_have(
     hosts: tuple[Host, ...], change: Any, says: str
 ) -> None:
     fleet: Any = Hosts(e000=change)
-    found = push(fleet, hosts, OWN, 7)
+    found = push(fleet, hosts, OWN, 7, permitted)
     assert [own[0] for own in fleet.asked] == ["e000"] and found.done == ()
     assert says in found.errors["e000"]
     assert "e000, the first one, does not have it" in found.errors["e002"]
@@ -81,13 +86,36 @@ def test_no_other_host_is_told_what_the_first_one_does_not_have(
 
 def test_another_host_that_fails_fails_alone(hosts: tuple[Host, ...]) -> None:
     fleet: Any = Hosts(e001="e001: no route", e002={"skipped": {PREFIXES[0].prefix: "why"}})
-    found = push(fleet, hosts, OWN, 7)
+    found = push(fleet, hosts, OWN, 7, permitted)
     assert found.done == ("e000", "e002") and [*found.errors] == ["e001"]
     assert found.skipped == {"203.0.113.0/24": "why"}
 
 
 def test_all_hosts_are_told_to_take_it_back(hosts: tuple[Host, ...]) -> None:
     fleet: Any = Hosts(e000="e000: no route", e002={"prefixes": 2})
-    found = push(fleet, hosts, NONE, 7)
+    found = push(fleet, hosts, NONE, 7, permitted)
     assert len(fleet.asked) == 3 and found.done == ("e001",)
     assert found.errors["e002"] == "2 prefixes are still treated"
+
+
+def test_the_others_are_told_only_if_that_is_permitted_still(hosts: tuple[Host, ...]) -> None:
+    fleet: Any = Hosts()
+    asked: list[int] = []
+
+    def permit() -> None:
+        asked.append(len(fleet.asked))
+        if fleet.asked:
+            raise RefusedError("everything is stopped")
+
+    with pytest.raises(RefusedError):
+        push(fleet, hosts, OWN, 7, permit)
+    assert asked == [0, 1] and [own[0] for own in fleet.asked] == ["e000"]
+    with pytest.raises(RefusedError):
+        renew(fleet, hosts, OWN, 7, permit)
+    assert len(fleet.asked) == 1
+
+
+def test_a_renewal_is_told_to_all_whatever_the_first_one_says(hosts: tuple[Host, ...]) -> None:
+    fleet: Any = Hosts(e000="e000: no route")
+    found = renew(fleet, hosts, OWN, 7, permitted)
+    assert found.done == ["e001", "e002"] and [*found.errors] == ["e000"]

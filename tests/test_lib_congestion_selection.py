@@ -35,6 +35,7 @@ LONGER = replace(FEW, stay=8)
 USUAL: Mapping[str, float] = {
     "sockets": 10,
     "delivery_rate": 1e6,
+    "goodput": 5e5,
     "rtt_ms": 40.0,
     "min_rtt_ms": 30.0,
     "bytes_acked": 9e5,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -314,4 +315,80 @@ def test_a_name_without_a_health_check_is_refused(tmp_path: Path) -> None:
     del document["pops"]["lab1"]["health"]
     document["pops"]["lab1"]["health_name"] = "www.example.org"
     with pytest.raises(InputError, match="lab1.health_name: is given, but health is not"):
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+
+
+CONGESTION: dict[str, Any] = {
+    "sockets": {"source": "clickhouse", "url": "http://127.0.0.1:8123"},
+    "canary": "e003",
+    "exclude": ["10.0.0.0/8", "2001:db8::/32"],
+    "ttl": "30m",
+    "thresholds": {"duty": 0.8},
+}
+
+
+def _read_congestion(tmp_path: Path, entry: Any) -> Pop:
+    document = inventory_document()
+    document["pops"]["lab1"]["congestion"] = entry
+    return YamlInventory(write_yaml(tmp_path / "inventory.yaml", document)).pop("lab1")
+
+
+def test_clients_of_a_pop_without_the_entry_are_left_alone(tmp_path: Path) -> None:
+    assert pop(tmp_path).congestion is None
+    assert _read_congestion(tmp_path, None).congestion is None
+
+
+def test_the_entry_for_congestion_is_read_whole(tmp_path: Path) -> None:
+    found = _read_congestion(tmp_path, CONGESTION).congestion
+    assert found and (found.source, found.applier) == ("clickhouse", "routes")
+    assert found.source_fields["table"] == "xtcp.xtcp_flat_records"
+    assert (found.terms.canary, found.terms.ttl, found.terms.algorithm) == ("e003", 1800, "bbr")
+    assert (found.thresholds.duty, found.thresholds.flaps) == (0.8, 0.2)
+
+
+def test_an_empty_entry_for_congestion_has_hosts_asked(tmp_path: Path) -> None:
+    found = _read_congestion(tmp_path, {}).congestion
+    assert found and (found.source, found.source_fields) == ("hosts", {"most": "5000"})
+    assert found.terms.ttl == 3600
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("sockets/source", "kafka", "congestion.sockets.source: 'kafka' is none of"),
+        ("sockets/url", None, "congestion.sockets.url: is missing"),
+        ("sockets/most", "5", "congestion.sockets.most: is not known here"),
+        ("sockets", "hosts", "congestion.sockets: must be a mapping, not text"),
+        ("apply", {"by": "ebpf"}, "congestion.apply.by: 'ebpf' is none of routes"),
+        ("apply", {"path": "/x"}, "congestion.apply.path: is not known here"),
+        ("algorithm", "bbr; rm", "congestion.algorithm: 'bbr; rm' does not match"),
+        ("canary", "e9", "congestion.canary: the PoP has no host 'e9'"),
+        ("exclude", ["10.0.0.1/8"], "congestion.exclude[0]: '10.0.0.1/8': 10.0.0.1/8 has host"),
+        ("exclude", "10.0.0.0/8", "congestion.exclude: must be a list, not text"),
+        ("ttl", "5m", "congestion.ttl: 5m is below 10m"),
+        ("ttl", "2d", "congestion.ttl: 2d is above 1d"),
+        ("renew_blind", "8d", "congestion.renew_blind: 8d is above 7d"),
+        ("tll", "1h", "congestion.tll: is not known here (did you mean ttl?)"),
+        ("thresholds/duty", 1.5, "congestion.thresholds.duty: 1.5 is above 1"),
+        ("thresholds/duty", 0.3, "congestion.thresholds.leave_duty: is above duty, 0.3"),
+        ("thresholds/held_out", 0, "congestion.thresholds.held_out: 0 is below 0.05"),
+        ("thresholds/prefixes", 5000, "thresholds.prefixes: 5000 is above 2000"),
+        ("thresholds/dutty", 1, "congestion.thresholds.dutty: is not known here (did you mean"),
+    ],
+)
+def test_a_wrong_field_of_congestion_is_named(
+    tmp_path: Path, path: str, value: Any, says: str
+) -> None:
+    entry = copy.deepcopy(CONGESTION)
+    _change(entry, path, value)
+    with pytest.raises(InputError) as caught:
+        _read_congestion(tmp_path, entry)
+    assert says in str(caught.value) and "pops.lab1." in str(caught.value)
+
+
+def test_congestion_without_ports_of_clients_is_refused(tmp_path: Path) -> None:
+    document = inventory_document()
+    document["pops"]["lab1"]["congestion"] = {}
+    del document["pops"]["lab1"]["health"]
+    with pytest.raises(InputError, match=r"pops\.lab1\.ports: is empty, but congestion needs"):
         YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))

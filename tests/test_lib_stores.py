@@ -20,6 +20,7 @@ import pytest
 from edgetune.config import read_config
 from edgetune.connections import Database
 from edgetune.documents.reading import encoded
+from edgetune.documents.rounds import Rounds
 from edgetune.documents.sample import Sample, sample_answer
 from edgetune.errors import DamagedError, FencedError, InputError, NoAnswerError, StoreError
 from edgetune.metrics.catalogue import METRICS
@@ -39,6 +40,7 @@ from edgetune.rollout.heartbeat import (
 from edgetune.rollout.nodes import FRESH, Node, RedisNodes
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import WITNESS, SensorStore, SqliteStore, St2Store, open_store
+from edgetune.rounds.kept import KeptRounds, RedisRounds, SqliteRounds
 from tests.builders import reading
 
 FIELDS = ("host", "boot_id", "time", "uptime", "counters", "gauges")
@@ -145,6 +147,34 @@ def test_what_is_no_heartbeat_is_damaged(redis_client: Any, tmp_path: Path, text
     for kept in (RedisHeartbeats(redis_client), SqliteHeartbeats(database)):
         with pytest.raises(DamagedError, match="edgetune:heartbeat:guard is damaged"):
             kept.last("guard")
+
+
+@pytest.fixture(params=STORES)
+def kept_rounds(request: pytest.FixtureRequest, tmp_path: Path) -> KeptRounds:
+    if request.param == "sqlite":
+        return SqliteRounds(Database(f"sqlite:///{tmp_path}/state.sqlite"))
+    client = request.getfixturevalue("redis_client")
+    client.flushall()
+    return RedisRounds(client, 100.0)
+
+
+def test_rounds_of_a_pop_are_kept_instead_of_those_before(kept_rounds: KeptRounds) -> None:
+    assert kept_rounds.get("lab1") is None
+    for rounds in (Rounds("lab1", problem="\u00e9"), Rounds("lab1", epoch=7, selection="{}")):
+        kept_rounds.put(rounds)
+        assert kept_rounds.get("lab1") == rounds
+    assert kept_rounds.get("lab") is None
+
+
+@pytest.mark.processes
+def test_rounds_are_kept_in_redis_for_a_while_and_damage_is_named(redis_client: Any) -> None:
+    redis_client.flushall()
+    rounds = RedisRounds(redis_client, 100.0)
+    rounds.put(Rounds("lab1"))
+    assert 0 < redis_client.ttl("edgetune:congestion:lab1") <= 100
+    redis_client.set("edgetune:congestion:lab1", b"\xff")
+    with pytest.raises(DamagedError, match="edgetune:congestion:lab1 is damaged"):
+        rounds.get("lab1")
 
 
 @pytest.mark.processes

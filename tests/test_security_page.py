@@ -83,6 +83,8 @@ def test_steps_of_workflows_are_granted_to_nobody() -> None:
         "drain_hosts",
         "apply_tuning",
         "set_bios",
+        "select_prefixes",
+        "push_configuration",
     }
     assert not granted & {f"edgetune.{name}" for name in steps}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a route of ours does for clients behind a long path that loses packets.
+"""What clients behind slow, lossy and fast paths load, with the treatment and after it.
 
 Kernels without netem need another one for it: a process carries the packets between two TUN
 devices, in namespaces of their own. It keeps each for a while, lets so many bytes a second pass,
@@ -9,51 +9,226 @@ and loses some of those to the clients.
 from __future__ import annotations
 
 import fcntl
+import heapq
+import json
 import os
 import random
 import select
+import shutil
+import signal
 import socket
 import struct
 import subprocess
+import sys
+import tempfile
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from threading import Event, Thread
 
 from bench._table import BenchError
+from edgetune.hosts.agent.appliers import APPLIERS
+from edgetune.hosts.agent.appliers.base import Applier, Configuration, Wanted
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.prefix_routes import Wanted, set_routes
+from edgetune.vocabulary.places import PREFIX_FILE_SETUP, PREFIX_FILE_TOLD
 from lab.pop import network
 
-DELAY, LOSS, RATE = 0.02, 0.02, 1.25e6
-"""Seconds each way; the share of packets to clients that is lost; bytes a second."""
 
-CHOSEN, OTHER = "10.20.1.7", "10.20.2.7"
-"""A client of a prefix that is chosen, and of one that is not."""
+@dataclass(frozen=True)
+class Link:
+    """Seconds each way; the share of packets to clients that is lost; bytes a second."""
 
-_HOST, _ROUTER = "10.1.0.1", "10.1.0.2"
+    delay: float
+    loss: float
+    rate: float
+
+
+PATHS: Mapping[str, Link] = {
+    "lossy": Link(0.02, 0.02, 1.25e6),
+    "slow": Link(0.05, 0.0, 0.25e6),
+    "fast": Link(0.002, 0.0, 2.5e6),
+}
+FAMILIES = ("v4", "v6")
+PHASES = ("treated", "taken back")
+
+_HOST = {"v4": "10.1.0.1", "v6": "fd00:1::1"}
+_ROUTER = {"v4": "10.1.0.2", "v6": "fd00:1::2"}
+_PORT = 8080
 _QUEUE = 0.1
 _IFF_TUN_NO_PI, _TUNSETIFF = 0x1001, 0x400454CA
 _LARGEST = 1 << 16
 
 
 @dataclass(frozen=True)
-class Goodput:
-    """Medians in bytes a second, of so many turns of each, and the congestion controls."""
+class Loaded:
+    """Medians in bytes a second, and the congestion control of the host's side, of a client of a
+    prefix that is chosen, and of one that is held out."""
 
-    turns: int
+    applier: str
+    phase: str
+    path: str
+    family: str
     chosen: float
-    other: float
+    held_out: float
     algorithms: tuple[str, str]
 
 
-def goodput(turns: int, seconds: float) -> Goodput:
-    """Each client loads as much as it can in its turn, alone; others than the chosen have CUBIC."""
+def load(turns: int, seconds: float) -> list[Loaded]:
+    """Clients of one path load as much as they can, all at once; BenchError unless the machine is
+    afterwards as it was."""
     if os.geteuid() != 0:
-        raise BenchError("the path is between namespaces: run it as root")
+        raise BenchError("the paths are between namespaces: run it as root")
+    before, found = _routes_of_machine(), []
+    with tempfile.TemporaryDirectory() as folder, _site() as (clients, wire):
+        for name in APPLIERS:
+            with _host(Path(folder, name)) as applier:
+                for phase in PHASES:
+                    _apply(applier, phase)
+                    for path in PATHS:
+                        # The counts of one phase do not wait for packets of the one before.
+                        wire.path = PATHS[path]
+                        found += _turns(applier.name, phase, path, clients, turns, seconds)
+    if _routes_of_machine() != before:
+        raise BenchError("the routes of this machine have changed")
+    return found
+
+
+def _turns(
+    applier: str, phase: str, path: str, clients: int, turns: int, seconds: float
+) -> list[Loaded]:
+    told = [_turn(path, clients, seconds) for _ in range(turns)]
+    found = []
+    for family in FAMILIES:
+        own = [[turn[family, is_chosen] for turn in told] for is_chosen in (True, False)]
+        rates = [median(rate for rate, _ in each) for each in own]
+        algorithms = ["/".join(sorted({name for _, name in each})) for each in own]
+        pair = algorithms[0], algorithms[1]
+        found.append(Loaded(applier, phase, path, family, rates[0], rates[1], pair))
+    return found
+
+
+def _turn(path: str, clients: int, seconds: float) -> dict[tuple[str, bool], tuple[float, str]]:
+    """By family and whether the client is of the chosen prefix."""
+    found: dict[tuple[str, bool], tuple[float, str]] = {}
+
+    def one(family: str, is_chosen: bool) -> None:
+        found[family, is_chosen] = _load(_client(path, family, is_chosen), family, clients, seconds)
+
+    each = [(family, is_chosen) for family in FAMILIES for is_chosen in (True, False)]
+    threads = [Thread(target=one, args=own) for own in each]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if len(found) < len(each):
+        raise BenchError(f"a client of the {path} path loaded nothing")
+    return found
+
+
+def _load(client: str, family: str, clients: int, seconds: float) -> tuple[float, str]:
+    """Bytes a second that arrive, and what ss says of the host's side."""
+    kind = socket.AF_INET6 if family == "v6" else socket.AF_INET
+    with network.inside(clients):
+        peer = socket.socket(kind)
+    with peer:
+        peer.bind((client, 0))
+        peer.settimeout(60)
+        peer.connect((_HOST[family], _PORT))
+        peer.sendall(b"GET /999999999 HTTP/1.1\r\nHost: e\r\n\r\n")
+        arrived, end = 0, time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if select.select([peer], [], [], left)[0]:
+                arrived += len(peer.recv(_LARGEST))
+        return arrived / seconds, _algorithm(peer.getsockname()[1])
+
+
+def _algorithm(client_port: int) -> str:
+    said = subprocess.run(
+        ["ss", "-tinH", "sport", "=", f":{_PORT}", "and", "dport", "=", f":{client_port}"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    return next((name for name in ("bbr", "cubic", "reno") if f"\t {name} " in said), "?")
+
+
+def _client(path: str, family: str, is_chosen: bool) -> str:
+    number = 2 * [*PATHS].index(path) + (1 if is_chosen else 2)
+    return f"10.20.{number}.7" if family == "v4" else f"fd00:20:0:{number}00::7"
+
+
+def _apply(applier: Applier, phase: str) -> None:
+    if phase != PHASES[0]:
+        applier.flush()
+        return
+    clients = [_client(path, family, True) for path in PATHS for family in FAMILIES]
+    prefixes = [
+        Wanted(client.replace("::7", "::/56") if ":" in client else client[: -len("7")] + "0/24", 0)
+        for client in clients
+    ]
+    told = Configuration("lab", 1, "bbr", 600, prefixes, applier.name, "")
+    skipped = applier.set(told)
+    if skipped:
+        raise BenchError(f"not treated: {skipped}")
+
+
+@contextmanager
+def _host(root: Path) -> Iterator[Applier]:
+    """The present namespace, with files of its own and a web server, which reads the file of
+    prefixes."""
+    own = {
+        "usr/local/sbin/ip": f'#!/bin/sh\nexec {shutil.which("ip")} "$@"\n',
+        "usr/local/sbin/web": f"#!/bin/sh\n. {root}/web.sh\n",
+        "proc/net/if_inet6": "",
+        "prefixes.conf": "",
+        PREFIX_FILE_TOLD[1:]: "",
+        PREFIX_FILE_SETUP[1:]: json.dumps(
+            {"file": "/prefixes.conf", "check": ["web", "check"], "reload": ["web", "reload"]}
+        ),
+    }
+    for name, text in own.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+        (root / name).chmod(0o755)
+    (root / PREFIX_FILE_TOLD[1:]).unlink()
+    program = [sys.executable, "-m", "lab.prefix_server"]
+    file = str(root / "prefixes.conf")
+    servers = [
+        subprocess.Popen([*program, "serve", file, address, str(_PORT)])
+        for address in _HOST.values()
+    ]
+    numbers = " ".join(str(server.pid) for server in servers)
+    script = f"case $1 in check) {' '.join(program)} check {file};; *) kill -HUP {numbers};; esac\n"
+    (root / "web.sh").write_text(script)
+    try:
+        for address in _HOST.values():
+            _until_served(address)
+        yield APPLIERS[root.name](Host(str(root)))
+    finally:
+        for server in servers:
+            server.send_signal(signal.SIGTERM)
+        for server in servers:
+            server.wait()
+
+
+def _until_served(address: str) -> None:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection((address, _PORT), 5).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise BenchError(f"nothing serves at {address}") from None
+        time.sleep(0.05)
+
+
+@contextmanager
+def _site() -> Iterator[tuple[int, _Wire]]:
+    """Inside of the host's namespace: that of the clients, and the wire between them."""
     here, there = network.new_namespace(), network.new_namespace()
     with ExitStack() as stack:
         stack.callback(os.close, here)
@@ -61,48 +236,27 @@ def goodput(turns: int, seconds: float) -> Goodput:
         with network.inside(there):
             far = _tun("t1")
             stack.callback(os.close, far)
-            _ip("link set lo up", f"address add {_ROUTER}/24 dev t1", "link set t1 up")
-            _ip(f"address add {CHOSEN}/32 dev lo", f"address add {OTHER}/32 dev lo")
+            _ip("link set lo up", f"address add {_ROUTER['v4']}/24 dev t1")
+            _ip(f"-6 address add {_ROUTER['v6']}/64 dev t1 nodad", "link set t1 up")
+            for path in PATHS:
+                for is_chosen in (True, False):
+                    _ip(f"address add {_client(path, 'v4', is_chosen)}/32 dev lo")
+                    _ip(f"-6 address add {_client(path, 'v6', is_chosen)}/128 dev lo nodad")
         stack.enter_context(network.inside(here))
         near = _tun("t0")
         stack.callback(os.close, near)
-        _ip("link set lo up", f"address add {_HOST}/24 dev t0", "link set t0 up")
-        _ip(f"route add default via {_ROUTER}")
-        _ip(f"route add 10.20.2.0/24 via {_ROUTER} proto static congctl cubic")
-        skipped = set_routes(Host("/"), "bbr", [Wanted("10.20.1.0/24", 0)])
-        if skipped:
-            raise BenchError(f"no route: {skipped}")
-        stack.enter_context(_carrying(near, far))
-        listening = stack.enter_context(socket.create_server((_HOST, 443)))
-        told = {
-            client: [_load(listening, client, there, seconds) for _ in range(turns)]
-            for client in (CHOSEN, OTHER)
-        }
-    rates = {client: median(rate for rate, _ in own) for client, own in told.items()}
-    names = told[CHOSEN][0][1], told[OTHER][0][1]
-    return Goodput(turns, rates[CHOSEN], rates[OTHER], names)
+        _ip("link set lo up", f"address add {_HOST['v4']}/24 dev t0")
+        _ip(f"-6 address add {_HOST['v6']}/64 dev t0 nodad", "link set t0 up")
+        _ip(f"route add default via {_ROUTER['v4']} congctl cubic")
+        _ip(f"-6 route add default via {_ROUTER['v6']} congctl cubic")
+        yield there, stack.enter_context(_carrying(near, far))
 
 
-def _load(listening: socket.socket, client: str, there: int, seconds: float) -> tuple[float, str]:
-    """Bytes a second that arrive, and the congestion control of the host's side."""
-    with network.inside(there):
-        peer = socket.socket()
-    with peer:
-        peer.bind((client, 0))
-        peer.settimeout(30)
-        peer.connect((_HOST, 443))
-        accepted, _ = listening.accept()
-        with accepted:
-            name = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-            accepted.setblocking(False)
-            arrived, end = 0, time.monotonic() + seconds
-            while (left := end - time.monotonic()) > 0:
-                readable, writable, _ = select.select([peer], [accepted], [], left)
-                if writable:
-                    accepted.send(b"x" * _LARGEST)
-                if readable:
-                    arrived += len(peer.recv(_LARGEST))
-            return arrived / seconds, name.split(b"\0")[0].decode()
+def _routes_of_machine() -> Sequence[str]:
+    said = subprocess.run(
+        ["ip", "-o", "route", "show", "table", "all"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return sorted(said.stdout.splitlines())
 
 
 def _ip(*commands: str) -> None:
@@ -117,34 +271,53 @@ def _tun(name: str) -> int:
     return descriptor
 
 
+@dataclass
+class _Wire:
+    """What clients are behind now; each has a queue of its own."""
+
+    path: Link
+
+
 @contextmanager
-def _carrying(near: int, far: int) -> Iterator[None]:
+def _carrying(near: int, far: int) -> Iterator[_Wire]:
     """Carry packets from each end to the other while the body runs."""
-    end = Event()
-    ways = [(near, far, LOSS, 1), (far, near, 0.0, 2)]
-    threads = [Thread(target=_carry, args=(*way, end)) for way in ways]
+    wire, end = _Wire(next(iter(PATHS.values()))), Event()
+    ways = [(near, far, True), (far, near, False)]
+    threads = [Thread(target=_carry, args=(*way, wire, end)) for way in ways]
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield wire
     finally:
         end.set()
         for thread in threads:
             thread.join()
 
 
-def _carry(source: int, target: int, loss: float, seed: int, end: Event) -> None:
-    dice, waiting, free = random.Random(seed), deque[tuple[float, bytes]](), 0.0
+def _carry(source: int, target: int, to_clients: bool, wire: _Wire, end: Event) -> None:
+    dice, waiting = random.Random(to_clients), []  # type: ignore[var-annotated]
+    free: dict[bytes, float] = {}
+    count = 0
     while not end.is_set():
         now = time.monotonic()
         while waiting and waiting[0][0] <= now:
-            os.write(target, waiting.popleft()[1])
+            os.write(target, heapq.heappop(waiting)[2])
         left = min(0.05, waiting[0][0] - now) if waiting else 0.05
         if not select.select([source], [], [], max(0.0, left))[0]:
             continue
-        packet, now = os.read(source, _LARGEST), time.monotonic()
-        free = max(free, now)
+        packet, now, path = os.read(source, _LARGEST), time.monotonic(), wire.path
+        loss = path.loss if to_clients else 0.0
+        client = _client_of(packet, to_clients)
+        begins = max(free.get(client, 0.0), now)
         # What would wait for too long finds no room in the queue.
-        if dice.random() >= loss and free - now <= _QUEUE:
-            free += len(packet) / RATE
-            waiting.append((free + DELAY, packet))
+        if dice.random() >= loss and begins - now <= _QUEUE:
+            free[client] = begins + len(packet) / path.rate
+            count += 1
+            heapq.heappush(waiting, (free[client] + path.delay, count, packet))
+
+
+def _client_of(packet: bytes, to_client: bool) -> bytes:
+    """The address of its other end than the host."""
+    if packet[0] >> 4 == 6:
+        return packet[24:40] if to_client else packet[8:24]
+    return packet[16:20] if to_client else packet[12:16]

@@ -25,9 +25,10 @@ _TABLE = """
 CREATE TABLE xtcp.xtcp_flat_records (
     timestamp_ns DateTime64(9, 'UTC'), hostname LowCardinality(String),
     inet_diag_msg_socket_destination String, inet_diag_msg_socket_source_port UInt32,
-    inet_diag_msg_cookie UInt64, tcp_info_rtt UInt32, tcp_info_min_rtt UInt32,
+    inet_diag_msg_socket_cookie UInt64, tcp_info_rtt UInt32, tcp_info_min_rtt UInt32,
     tcp_info_delivery_rate UInt64, tcp_info_delivery_rate_app_limited UInt32,
-    tcp_info_bytes_acked UInt64, tcp_info_bytes_sent UInt64, tcp_info_bytes_retrans UInt64
+    tcp_info_busy_time UInt64, tcp_info_bytes_acked UInt64, tcp_info_bytes_sent UInt64,
+    tcp_info_bytes_retrans UInt64
 ) ENGINE = MergeTree ORDER BY (timestamp_ns, hostname)
 """
 _ROWS = """
@@ -38,7 +39,7 @@ SELECT fromUnixTimestamp64Nano(({start:Int64} + poll * 10) * 1000000000, 'UTC'),
     reverse(reinterpretAsString(toUInt32(
         3221225472 + (cityHash64(socket) % {prefixes:UInt64}) * 256 + 1 + socket % 200))),
     443, socket, 40000 + socket % 1000, 30000, 1 + cityHash64(number) % 10000000,
-    cityHash64(number, 1) % 4 = 0, number * 1000, number * 1001, poll
+    cityHash64(number, 1) % 4 = 0, 1 + poll * 1000000, number * 1000, number * 1001, poll
 FROM numbers({rows:UInt64})
 """
 

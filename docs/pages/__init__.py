@@ -10,6 +10,7 @@ kinds       kinds of settings
 metrics     what a rollout can judge, and the sources of samples
 exported    what edgetune exports to Prometheus, and its alerts
 facts       what expressions and ``applies_to`` may use
+congestion  the entry ``congestion`` of a PoP
 entries     what the inventory has for a driver or a metric source
 drivers     load balancers, and their fields in the inventory
 machines    what can be done with recorded machines and their BMCs

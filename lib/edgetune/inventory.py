@@ -8,11 +8,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from edgetune.errors import InputError
 from edgetune.sanitize import Pattern
 from edgetune.traffic import driver_class
+
+if TYPE_CHECKING:
+    from edgetune.documents.congestion import Terms, Thresholds
 
 NAME = Pattern(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}", "letters, digits, _ . and -, a letter or digit first"
@@ -89,6 +92,22 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class Congestion:
+    """How prefixes of a PoP's clients get another congestion control.
+
+    ``source`` is one of ``congestion.sources``, and ``applier`` one of ``congestion.appliers``,
+    each with the values of its fields.
+    """
+
+    source: str
+    source_fields: Mapping[str, str]
+    applier: str
+    applier_fields: Mapping[str, str]
+    terms: Terms
+    thresholds: Thresholds
+
+
+@dataclass(frozen=True)
 class Pop:
     """A context. ``min_in_service`` is the share of hosts in service that we may never go below.
 
@@ -97,6 +116,7 @@ class Pop:
     ``ports`` are those on which its hosts serve; a drained host has no connection to them.
     Campaigns select PoPs by ``region`` and ``labels``.
     ``metrics`` samples its hosts; ``more_metrics`` add gauges that those before do not have.
+    ``congestion`` is None where the congestion control of clients is left alone.
     """
 
     name: str
@@ -112,6 +132,7 @@ class Pop:
     health_tls: str = HEALTH_TLS[0]
     metrics: Metrics = Metrics()
     more_metrics: tuple[Metrics, ...] = ()
+    congestion: Congestion | None = None
 
     @property
     def views(self) -> list[Pop]:

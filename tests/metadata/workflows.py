@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.metadata.values import Document, call_problems, own_parameters
 
-# The workflows that fan out: over rollouts, a few at a time. Hosts are fanned out in actions.
-FAN_OUT = ("advance_campaign", "advance_soaking", "recover_orphans")
+# The workflows that fan out: over rollouts or PoPs, a few at a time; hosts fan out in actions.
+FAN_OUT = ("advance_campaign", "advance_soaking", "recover_orphans", "tune_congestion")
 ENGINE = {"continue", "fail", "noop", "retry"}
 NOOP: Document = {"runner_type": "noop", "parameters": {}, "output_schema": {"properties": {}}}
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from bench._mutation import MutationError, copy_checkout
 from tests.mutants.agent import AGENT
 from tests.mutants.alerting import ALERTING
+from tests.mutants.congestion import CONGESTION
 from tests.mutants.export import EXPORT
 from tests.mutants.inventories import INVENTORIES
 from tests.mutants.judge import JUDGE
@@ -44,6 +45,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "judge": JUDGE,
     "agent": AGENT,
     "kernels": KERNELS,
+    "congestion": CONGESTION,
     "alerting": ALERTING,
     "metrics": METRICS,
     "prometheus": PROMETHEUS,

@@ -21,7 +21,7 @@ AGENT = (
         (
             "a damaged epoch is none",
             "host.py",
-            '            raise Failed(f"{EPOCH} is damaged: {error}") from None\n',
+            '            raise Failed(f"{file} is damaged: {error}") from None\n',
             "            return 0\n",
         ),
         (

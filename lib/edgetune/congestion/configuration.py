@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
+from edgetune.congestion.appliers import APPLIERS
 from edgetune.congestion.selection import Selection
-from edgetune.documents.congestion import Configuration, Treated
+from edgetune.documents.congestion import LONGEST_TTL, SHORTEST_TTL, Configuration, Treated
 from edgetune.errors import RefusedError
 from edgetune.sanitize import shortened
 from edgetune.vocabulary.prefixes import number_of
@@ -24,8 +25,6 @@ NEVER = (
 )
 """Networks in which no client is: unspecified, loopback, link-local and multicast addresses."""
 
-SHORTEST_TTL = 600
-LONGEST_TTL = 86_400
 _SHOWN = 60
 _LARGEST_WINDOW = 100
 
@@ -43,12 +42,18 @@ class Limits:
 
 
 def make_configuration(
-    selection: Selection, before: Configuration | None, algorithm: str, ttl: int
+    selection: Selection,
+    before: Configuration | None,
+    algorithm: str,
+    ttl: int,
+    applier: str = "routes",
 ) -> Configuration:
     """That of the chosen prefixes without those that are held out, in the order of their numbers.
 
-    ``ttl`` is in seconds. The number grows when anything but the number is another than ``before``.
+    ``ttl`` is in seconds, ``applier`` one of APPLIERS. The number grows when anything but the
+    number is another than ``before``.
     """
+    windows = APPLIERS[applier].has_windows
     treated = [own for own in selection.chosen if not own.held_out]
     made = Configuration(
         pop=selection.pop,
@@ -56,9 +61,10 @@ def make_configuration(
         algorithm=algorithm,
         ttl=ttl,
         prefixes=[
-            Treated(own.prefix, own.initcwnd if own.has_window else 0)
+            Treated(own.prefix, own.initcwnd if own.has_window and windows else 0)
             for own in sorted(treated, key=lambda own: number_of(own.prefix))
         ],
+        applier=applier,
     ).sealed()
     if before is None or made == before:
         return made

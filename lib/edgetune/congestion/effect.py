@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from edgetune.documents.congestion import METRICS, Chosen, Thresholds
+from edgetune.documents.congestion import METRICS, Chosen, PrefixEffect, Thresholds
 from edgetune.documents.plan import Groups
 from edgetune.judge.permutation import interval, make_draws, p_value
 
@@ -25,35 +24,6 @@ FEWEST = 5
 """Prefixes of each group without which nothing is compared."""
 
 _BETTER = {"delivery_rate": 1.0, "retransmits": -1.0}
-
-
-@dataclass(frozen=True)
-class PrefixEffect:
-    """Of one of METRICS: the ``ratio`` of treated to held-out prefixes, inside the bounds of
-    ``interval`` at ``alpha`` on each side, and the p-values that it got better, and worse.
-
-    The bounds are None where they are infinite, and all is None where too few prefixes of a group
-    were measured.
-    """
-
-    metric: str
-    treated: int
-    held_out: int
-    ratio: float | None = None
-    interval: tuple[float | None, float | None] | None = None
-    p_better: float | None = None
-    p_worse: float | None = None
-    alpha: float = 0.0
-
-    @property
-    def is_better(self) -> bool:
-        """Whether that is proven."""
-        return self.p_better is not None and self.p_better <= self.alpha
-
-    @property
-    def is_worse(self) -> bool:
-        """Whether that is proven."""
-        return self.p_worse is not None and self.p_worse <= self.alpha
 
 
 def compare(chosen: Sequence[Chosen], thresholds: Thresholds, seed: int) -> list[PrefixEffect]:
@@ -78,6 +48,22 @@ def compare_windows(
     test = [own for own in fit if own.has_window]
     control = [own for own in fit if not own.has_window]
     return contrast(test, control, thresholds.alpha / thresholds.looks, seed)
+
+
+def harm(effects: Sequence[PrefixEffect], thresholds: Thresholds) -> str:
+    """What the treatment is proven to make worse, in words; "" if nothing.
+
+    BBR sends more bytes again by its design. So more retransmits are harm only where more than the
+    threshold is proven.
+    """
+    found = []
+    for own in effects:
+        least = own.interval[0] if own.interval else None
+        if own.metric != "retransmits" and own.is_worse:
+            found.append(f"{own.metric} is {own.ratio:.2f} times that of held-out prefixes")
+        elif own.metric == "retransmits" and (least or 0.0) > thresholds.retransmits:
+            found.append(f"retransmits are {least:.2f} times those of held-out prefixes at least")
+    return "; ".join(found)
 
 
 def contrast(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from edgetune.documents.congestion import Configuration
 from edgetune.documents.host import CongestionAnswer
@@ -32,22 +32,42 @@ class Pushed:
     skipped: Mapping[str, str]
 
 
-def push(fleet: Fleet, hosts: Sequence[Host], configuration: Configuration, epoch: int) -> Pushed:
+def push(
+    fleet: Fleet,
+    hosts: Sequence[Host],
+    configuration: Configuration,
+    epoch: int,
+    permit: Callable[[], None],
+) -> Pushed:
     """Tell the first of the hosts, and the others only if that one has it.
 
-    Telling the same one again renews it. One without prefixes takes all of it back, and is told to
-    all hosts, whatever the first one says.
+    One without prefixes takes all of it back, and is told to all hosts, whatever the first one
+    says. ``permit`` is asked before each side effect; it raises where that may not be.
     """
+    permit()
     canary = _tell(fleet, hosts[:1], configuration, epoch)
     if canary.errors and configuration.prefixes:
         reason = f"not told: {hosts[0].name}, the first one, does not have it"
         return Pushed((), {**dict.fromkeys((h.name for h in hosts), reason), **canary.errors}, {})
+    permit()
     rest = _tell(fleet, hosts[1:], configuration, epoch)
     return Pushed(
         (*canary.done, *rest.done),
         {**canary.errors, **rest.errors},
         {**rest.skipped, **canary.skipped},
     )
+
+
+def renew(
+    fleet: Fleet,
+    hosts: Sequence[Host],
+    configuration: Configuration,
+    epoch: int,
+    permit: Callable[[], None],
+) -> Pushed:
+    """Tell all hosts at once what the first one has: one that is away holds up no other."""
+    permit()
+    return _tell(fleet, hosts, configuration, epoch)
 
 
 def _tell(fleet: Fleet, hosts: Sequence[Host], configuration: Configuration, epoch: int) -> Pushed:

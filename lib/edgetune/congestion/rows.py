@@ -11,21 +11,14 @@ import numpy as np
 
 from edgetune.errors import SourceError
 from edgetune.vocabulary.prefixes import END, V6
+from edgetune.vocabulary.sockets import MEASURED
 
 Array = Any
 
-MEASURES = (
-    "sockets",
-    "delivery_rate",
-    "rtt_ms",
-    "min_rtt_ms",
-    "bytes_acked",
-    "bytes_sent",
-    "bytes_retransmitted",
-)
-"""Of the sockets that were seen of a prefix: how many there were; the median of the rates at which
-they delivered, in bytes a second, without those that the application limits; the median and the
-least of their round-trip times; and the bytes of their whole lives."""
+MEASURES = ("sockets", *MEASURED)
+"""Of the sockets that were seen of a prefix: how many there were; the medians of the rates at which
+they delivered (without those that the application limits), of their goodput, and of their
+round-trip times, and the least of these; and the bytes of their whole lives."""
 
 FASTEST = 1.25e11
 """Bytes a second, a terabit: no socket delivers more."""
@@ -36,6 +29,7 @@ _LEAST = {"sockets": 1.0, "delivery_rate": 1e-3}
 _LARGEST = {
     "sockets": 1e9,
     "delivery_rate": FASTEST,
+    "goodput": FASTEST,
     "rtt_ms": LONGEST_RTT_MS,
     "min_rtt_ms": LONGEST_RTT_MS,
 }

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from ipaddress import IPv6Network, ip_network
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,14 @@ import numpy as np
 from edgetune.congestion.history import History, log_metrics, read_history
 from edgetune.congestion.holdout import has_window, is_held_out
 from edgetune.congestion.initial_window import initial_window
+from edgetune.congestion.networks import span_of_network
 from edgetune.congestion.rows import PrefixRows
 from edgetune.documents.congestion import METRICS, Chosen, Thresholds, read_chosen
 from edgetune.documents.reading import check_is, encoded, read_document
 from edgetune.errors import RefusedError
-from edgetune.vocabulary.prefixes import LENGTHS, number_of, number_of_bytes, text_of
+from edgetune.vocabulary.prefixes import number_of, text_of
 
 Array = Any
-
-_MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Excluded:
 
     def __init__(self, networks: Sequence[str]) -> None:
         """ValueError for a text that is no network."""
-        spans = [_span(network) for network in networks]
+        spans = [span_of_network(network) for network in networks]
         self._first = np.array([first for first, _ in spans], dtype=np.uint64)
         self._last = np.array([last for _, last in spans], dtype=np.uint64)
 
@@ -89,22 +87,25 @@ class Excluded:
         held: Array = np.cumsum(found)[: len(keys)] > 0
         return held
 
-
-def _span(network: str) -> tuple[int, int]:
-    """The first and the last prefix that a network overlaps."""
-    own = ip_network(network)
-    if own.version == 6 and own.overlaps(_MAPPED):
-        raise ValueError(f"{network} holds IPv4 inside IPv6; write networks of IPv4, and others")
-    first = number_of_bytes(own.network_address.packed)
-    longer = own.prefixlen >= LENGTHS[own.version]
-    return first, first if longer else number_of_bytes(own.broadcast_address.packed)
+    def overlap(self, chosen: Sequence[Chosen]) -> list[bool]:
+        """Which of the chosen ones overlap one of them."""
+        keys = _numbers([own.prefix for own in chosen])
+        order = np.argsort(keys)
+        found = np.zeros(len(keys), dtype=bool)
+        found[order] = self.hold(keys[order])
+        return [bool(own) for own in found]
 
 
 def advance(
-    before: Selection, rows: PrefixRows, thresholds: Thresholds, excluded: Excluded
+    before: Selection,
+    rows: PrefixRows,
+    thresholds: Thresholds,
+    excluded: Excluded,
+    windows: bool = True,
 ) -> Selection:
     """The selection after one more round; the same one for a round that is not later.
 
+    ``windows`` says whether hosts can give a prefix an initial window.
     The history of ``before`` goes on in the new one, unless it has another window. RefusedError
     when the round is not whole, or a window older than what is known; then nothing is changed.
     """
@@ -122,11 +123,14 @@ def advance(
     followed = _followed(before.chosen, counted, thresholds)
     places = history.find(_numbers([own.prefix for own in followed]))
     stays = _stay(followed, places, history, thresholds)
+    # The inventory may have changed: what it excludes leaves at once, and what is too many.
+    stays = [stay and not out for stay, out in zip(stays, excluded.overlap(followed))]
+    stays = [stay and sum(stays[:at]) < thresholds.prefixes for at, stay in enumerate(stays)]
     kept = [own for own, stay in zip(followed, stays) if stay]
     candidates = _candidates(history, places, thresholds)
     room = max(0, min(thresholds.new, thresholds.prefixes - len(kept)))
     new = [
-        _choose(before.salt, candidate, history, counted, thresholds)
+        _choose(before.salt, candidate, history, counted, thresholds, windows)
         for candidate in _worst(candidates, history, room)
     ]
     return replace(
@@ -200,7 +204,12 @@ def _worst(found: _Candidates, history: History, most: int) -> Iterator[_Candida
 
 
 def _choose(
-    salt: str, own: _Candidates, history: History, rows: PrefixRows, thresholds: Thresholds
+    salt: str,
+    own: _Candidates,
+    history: History,
+    rows: PrefixRows,
+    thresholds: Thresholds,
+    windows: bool,
 ) -> Chosen:
     number = history.keys[own.places]
     prefix = text_of(int(number))
@@ -216,7 +225,7 @@ def _choose(
         duty=float(own.duty),
         flaps=float(own.flaps),
         initcwnd=window,
-        has_window=bool(window) and has_window(prefix, salt),
+        has_window=windows and bool(window) and has_window(prefix, salt),
         before=[None if math.isnan(level) else level for level in levels],
     )
 

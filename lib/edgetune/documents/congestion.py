@@ -6,7 +6,7 @@ A round is a span of ``ROUND`` seconds; its number is the time of its start divi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from edgetune.documents.reading import (
@@ -17,10 +17,17 @@ from edgetune.documents.reading import (
     encoded,
     read_document,
 )
+from edgetune.durations import DAY
+from edgetune.options import option
 from edgetune.vocabulary.prefixes import number_of
 
 ROUND = 300
 """Seconds."""
+
+_SYSCTL = "sysctl:net.ipv4.tcp_congestion_control"
+
+SHORTEST_TTL = 600
+LONGEST_TTL = 86_400
 
 METRICS = ("delivery_rate", "retransmits")
 """What is followed of each chosen prefix, as natural logarithms: of bytes a second that the median
@@ -31,8 +38,7 @@ socket was last seen to deliver, and of the share of its bytes that were sent ag
 class Thresholds:
     """When a prefix is chosen, when it is let go, and how what follows is tested.
 
-    Shares are of 1. ``window`` and ``stay`` are in rounds. The article that this follows publishes
-    none of its thresholds: these are ours.
+    Shares are of 1. The article that this follows publishes none of its thresholds: these are ours.
 
     A prefix that had at least ``sockets`` sockets in a round is *measured* in it, and *slow* if it
     was among the ``slowest`` share of its PoP then. It is chosen when it was measured in at least
@@ -42,30 +48,113 @@ class Thresholds:
     It stays at least ``stay`` rounds, since the treatment itself makes it faster. Then it leaves
     when its duty cycle is below ``leave_duty``. It leaves at once after a window without any
     measurement. At most ``prefixes`` are chosen, and ``new`` of them in one round.
-
-    A prefix whose least round-trip time is below ``shortest_rtt_ms`` is not measured: what is slow
-    there is no path. ``held_out`` is the share of the chosen ones that is not treated.
-
-    The effect on a prefix counts ``warmup`` rounds after it was chosen, since a connection keeps
-    the congestion control that it began with. ``alpha`` is that of all ``looks`` of a week together
-    and of one direction.
     """
 
-    window: int = 72
-    slowest: float = 0.2
-    sockets: int = 30
-    measured: float = 0.5
-    duty: float = 0.7
-    flaps: float = 0.2
-    leave_duty: float = 0.4
-    stay: int = 288
-    prefixes: int = 500
-    new: int = 20
-    shortest_rtt_ms: float = 5.0
-    held_out: float = 0.2
-    warmup: int = 6
-    alpha: float = 0.05
-    looks: int = 7
+    window: int = option(
+        "How many rounds are remembered; a round is five minutes.", 72, least=2, most=250
+    )
+    slowest: float = option(
+        "Share of the PoP's prefixes that count as slow in a round.", 0.2, least=0.01, most=0.5
+    )
+    sockets: int = option(
+        "Sockets without which a prefix is not measured in a round.", 30, least=1, most=100_000
+    )
+    measured: float = option(
+        "Share of the window in which a prefix has to be measured.", 0.5, least=0, most=1
+    )
+    duty: float = option(
+        "Share of the rounds in which it was measured that a prefix has to be slow in, to be "
+        "chosen.",
+        0.7,
+        least=0,
+        most=1,
+    )
+    flaps: float = option(
+        "Share of these rounds in which it may change between slow and not.", 0.2, least=0, most=1
+    )
+    leave_duty: float = option(
+        "A chosen prefix is let go when it was slow in a smaller share.", 0.4, least=0, most=1
+    )
+    stay: int = option("Rounds that a chosen prefix stays at least.", 288, least=0, most=10_000)
+    prefixes: int = option("Most prefixes that are chosen.", 500, least=1, most=2000)
+    new: int = option("Most prefixes that one round adds.", 20, least=1, most=2000)
+    shortest_rtt_ms: float = option(
+        "Least round-trip time, in milliseconds, of a prefix that is measured: what is slow below "
+        "it is no path.",
+        5.0,
+        least=0,
+        most=10_000,
+    )
+    held_out: float = option(
+        "Share of the chosen prefixes that is not treated, to compare with.",
+        0.2,
+        least=0.05,
+        most=0.9,
+    )
+    warmup: int = option(
+        "Rounds after it was chosen in which what a prefix shows does not count: a connection "
+        "keeps the congestion control that it began with.",
+        6,
+        least=0,
+        most=10_000,
+    )
+    alpha: float = option(
+        "Chance of a wrong verdict in a week, for each direction, at most.",
+        0.05,
+        least=0.0001,
+        most=0.5,
+    )
+    retransmits: float = option(
+        "How many times the share of bytes sent again of held-out prefixes is harm, once more is "
+        "proven.",
+        2.0,
+        least=1,
+        most=100,
+    )
+    looks: int = option(
+        "How often in a week treated and held-out prefixes are compared.", 7, least=1, most=168
+    )
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How hosts of a PoP are told which prefixes get another congestion control.
+
+    Times are in seconds.
+    """
+
+    algorithm: str = option(
+        "The congestion control that treated prefixes get.",
+        "bbr",
+        pattern="[a-z][a-z0-9_-]{0,14}",
+    )
+    canary: str = option(
+        "The host that is told each configuration first; the first one of the PoP unless given.", ""
+    )
+    exclude: tuple[str, ...] = option(
+        "Networks whose prefixes are never treated: your own, back offices, other PoPs.", ()
+    )
+    ttl: int = option(
+        "How long a host keeps a configuration that nobody renews.",
+        3600,
+        is_time=True,
+        least=SHORTEST_TTL,
+        most=LONGEST_TTL,
+    )
+    renew_blind: float = option(
+        "How long the last configuration is renewed while no round can be read. After that hosts "
+        "take it back within ttl.",
+        6 * 3600,
+        is_time=True,
+        least=0,
+        most=7 * DAY,
+    )
+    most_leave: float = option(
+        "Share of the treated prefixes that may leave at once; more is refused.",
+        0.5,
+        least=0.01,
+        most=1,
+    )
 
 
 @dataclass(frozen=True)
@@ -93,6 +182,35 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class PrefixEffect:
+    """Of one of METRICS: the ``ratio`` of treated to held-out prefixes, inside the bounds of
+    ``interval`` at ``alpha`` on each side, and the p-values that it got better, and worse.
+
+    The bounds are None where they are infinite, and all is None where too few prefixes of a group
+    were measured.
+    """
+
+    metric: str
+    treated: int
+    held_out: int
+    ratio: Number | None = None
+    interval: tuple[Number | None, Number | None] | None = None
+    p_better: float | None = None
+    p_worse: float | None = None
+    alpha: float = 0.0
+
+    @property
+    def is_better(self) -> bool:
+        """Whether that is proven."""
+        return self.p_better is not None and self.p_better <= self.alpha
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether that is proven."""
+        return self.p_worse is not None and self.p_worse <= self.alpha
+
+
+@dataclass(frozen=True)
 class Treated:
     """A prefix of a configuration; ``initcwnd`` in segments, 0 for the kernel's own."""
 
@@ -105,6 +223,7 @@ class Configuration:
     """What the hosts of a PoP are to have: a congestion control for new connections of prefixes.
 
     Numbers only grow. A host that hears nothing for ``ttl`` seconds takes all of it back itself.
+    ``applier`` says how hosts carry it out (a file of the agent's ``appliers``).
     """
 
     pop: str
@@ -112,6 +231,7 @@ class Configuration:
     algorithm: str
     ttl: int
     prefixes: list[Treated]
+    applier: str = "routes"
     checksum: str = ""
 
     def sealed(self) -> Configuration:
@@ -129,6 +249,11 @@ class Configuration:
         """As it is stored and sent."""
         found: dict[str, object] = encoded(self)
         return found
+
+
+def sets_congestion(ids: Iterable[str]) -> bool:
+    """Whether one of these settings of a tuning says itself how connections of hosts begin."""
+    return any(own.startswith("route.metric:") or own.replace("/", ".") == _SYSCTL for own in ids)
 
 
 def read_configuration(key: str, text: str) -> Configuration:

@@ -170,12 +170,13 @@ class WayBack:
 class SocketColumns:
     """Lists of one length with a row for each connection; None for what is not known.
 
-    ``prefix`` numbers the client's prefix (``vocabulary.prefixes``), ``delivery_rate`` is in bytes
-    a second.
+    ``prefix`` numbers the client's prefix (``vocabulary.prefixes``), the others are MEASURED
+    (``vocabulary.sockets``).
     """
 
     prefix: list[int]
     delivery_rate: list[float]
+    goodput: list[float | None]
     rtt_ms: list[float | None]
     min_rtt_ms: list[float | None]
     bytes_acked: list[float | None]

@@ -38,6 +38,7 @@ from edgetune.hosts.shapes import (
     word,
 )
 from edgetune.vocabulary.prefixes import END
+from edgetune.vocabulary.sockets import MEASURED
 
 _BYTES = {"facts": 1 << 20, "sample": 1 << 20, "ready": 1 << 16, "reboot": 1 << 16}
 _MOST_BYTES = 4 << 20
@@ -173,12 +174,8 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
         "columns": record(
             {
                 "prefix": rows(whole(END), MOST_ENTRIES),
-                "delivery_rate": rows(amount, MOST_ENTRIES),
-                "rtt_ms": rows(maybe(amount), MOST_ENTRIES),
-                "min_rtt_ms": rows(maybe(amount), MOST_ENTRIES),
-                "bytes_acked": rows(maybe(amount), MOST_ENTRIES),
-                "bytes_sent": rows(maybe(amount), MOST_ENTRIES),
-                "bytes_retransmitted": rows(maybe(amount), MOST_ENTRIES),
+                MEASURED[0]: rows(amount, MOST_ENTRIES),
+                **{name: rows(maybe(amount), MOST_ENTRIES) for name in MEASURED[1:]},
             }
         ),
     },

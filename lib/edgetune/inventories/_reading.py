@@ -8,6 +8,11 @@ from typing import Any, Callable
 from urllib.parse import urlsplit
 
 from edgetune.addresses import canonical, canonical_url
+from edgetune.congestion.appliers import APPLIERS
+from edgetune.congestion.networks import span_of_network
+from edgetune.congestion.sources import SOURCES as SOCKET_SOURCES
+from edgetune.congestion.sources import source_class as socket_source_class
+from edgetune.documents.congestion import Terms, Thresholds
 from edgetune.errors import InputError
 from edgetune.fields import Field, Fields
 from edgetune.inventory import (
@@ -15,6 +20,7 @@ from edgetune.inventory import (
     HEALTH_TLS,
     NAME,
     Bmc,
+    Congestion,
     Host,
     Inventory,
     LoadBalancer,
@@ -22,6 +28,7 @@ from edgetune.inventory import (
     Pop,
 )
 from edgetune.metrics.sources import SOURCES, source_class
+from edgetune.options import read_options
 from edgetune.sanitize import Pattern
 from edgetune.traffic import DRIVERS, driver_class
 
@@ -94,6 +101,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         health_tls=fields.text("health_tls", HEALTH_TLS[0], choices=HEALTH_TLS),
         metrics=metrics,
         more_metrics=tuple(more_metrics),
+        congestion=_read_congestion(fields),
     )
     _refuse_without_use(fields, pop)
     if not pop.hosts:
@@ -129,6 +137,16 @@ def _refuse_without_use(fields: Fields, pop: Pop) -> None:
         raise fields.wrong("health_name", "is given, but health is not")
     if pop.health_tls != HEALTH_TLS[0] and not pop.health.startswith("https:"):
         raise fields.wrong("health_tls", "is given, but health is not an https URL")
+    if pop.congestion and not pop.ports:
+        raise fields.wrong("ports", "is empty, but congestion needs the ports of clients")
+    if pop.congestion and pop.congestion.terms.canary:
+        _refuse_canary(fields.inside("congestion"), pop)
+
+
+def _refuse_canary(fields: Fields, pop: Pop) -> None:
+    canary = pop.congestion.terms.canary if pop.congestion else ""
+    if canary not in {host.name for host in pop.hosts}:
+        raise fields.wrong("canary", f"the PoP has no host {canary!r}")
 
 
 def _read_load_balancer(fields: Fields) -> LoadBalancer:
@@ -157,6 +175,39 @@ def _read_metrics(fields: Fields) -> Metrics:
     metrics = Metrics(source, _read_own(fields, source_class(source).fields))
     fields.done()
     return metrics
+
+
+def _read_congestion(fields: Fields) -> Congestion | None:
+    """None where the PoP has no such entry: its clients are left alone."""
+    if fields.raw("congestion", None) is None:
+        return None
+    below = fields.inside("congestion")
+    sockets, apply = below.inside("sockets", {}), below.inside("apply", {})
+    source = sockets.text("source", "hosts", choices=SOCKET_SOURCES)
+    applier = apply.text("by", "routes", choices=[*APPLIERS])
+    limits = below.inside("thresholds", {})
+    made = Congestion(
+        source=source,
+        source_fields=_read_own(sockets, socket_source_class(source).fields),
+        applier=applier,
+        applier_fields=_read_own(apply, APPLIERS[applier].fields),
+        terms=read_options(below, Terms),
+        thresholds=read_options(limits, Thresholds),
+    )
+    sockets.done()
+    apply.done()
+    _refuse_exclude(below, made.terms)
+    if made.thresholds.leave_duty > made.thresholds.duty:
+        raise limits.wrong("leave_duty", f"is above duty, {made.thresholds.duty}")
+    return made
+
+
+def _refuse_exclude(fields: Fields, terms: Terms) -> None:
+    for index, network in enumerate(terms.exclude):
+        try:
+            span_of_network(network)
+        except ValueError as error:
+            raise fields.wrong(f"exclude[{index}]", f"{network!r}: {error}") from None
 
 
 def _read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 INDEX = "index.html"
 CAMPAIGN = "campaign-"
 """What the pages of campaigns begin with."""
+CONGESTION = "congestion-"
+"""What the pages of PoPs begin with whose congestion control is tuned."""
 
 
 def page_of(rollout: str) -> str:
@@ -16,3 +18,8 @@ def page_of(rollout: str) -> str:
 def page_of_campaign(campaign: str) -> str:
     """The page of a campaign."""
     return f"{CAMPAIGN}{campaign}.html"
+
+
+def page_of_congestion(pop: str) -> str:
+    """The page of the congestion control of a PoP."""
+    return f"{CONGESTION}{pop}.html"

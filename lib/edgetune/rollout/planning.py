@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.ladder import FORCED, ladder
 from edgetune.documents.bmc import BiosPlan, BmcFacts
+from edgetune.documents.congestion import sets_congestion
 from edgetune.documents.host import HostFacts, SeenSettings
 from edgetune.documents.options import Options
 from edgetune.documents.plan import Plan, Restart
 from edgetune.documents.reading import encoded
+from edgetune.documents.rounds import TUNING, decisions_key, read_decisions
 from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
@@ -24,8 +26,10 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.kept_inventory import pop_for_plan
 from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
 from edgetune.rollout.retention import refuse_short_retention
+from edgetune.rollout.store import value_of
 from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.rollout.untold import refuse_untold
+from edgetune.sanitize import command
 from edgetune.tuning import Tuning
 from edgetune.vocabulary.kinds import KINDS
 
@@ -70,6 +74,7 @@ def plan_and_notes(
     _refuse_other_bios(context, pop, tuning, hosts)
     _refuse_misfits(tuning, subject.facts)
     rendered = {name: render(tuning, answer.data) for name, answer in subject.facts.items()}
+    _refuse_two_ways(context, pop, tuning)
     _refuse_without_bios(pop, tuning, hosts, facts)
     seen = _seen_by_agents(context, tuning, hosts, rendered)
     bmcs, silent = _told_by_bmcs(context, tuning, hosts, rendered)
@@ -91,6 +96,18 @@ def plan_and_notes(
     kernels = {name: known.kernel for name, known in facts.items()}
     made = make_plan(pop, tuning, rendered, seen, options, subject.proven[0], restarts, kernels)
     return made, [*notes, *silent, *_stays_hung(made, facts)]
+
+
+def _refuse_two_ways(context: Context, pop: Pop, tuning: Tuning) -> None:
+    """What ``tune_congestion`` tunes of a PoP is not set by a rollout there, too."""
+    text = value_of(context.store, decisions_key(pop.name))
+    if text is None or not sets_congestion(setting.id for setting in tuning.settings):
+        return
+    if read_decisions(pop.name, text).state == TUNING:
+        raise RefusedError(
+            f"{tuning.name} sets how connections of {pop.name} begin, which tune_congestion does "
+            f"there by client prefix; {command('roll_back_congestion', pop=pop.name)} ends that"
+        )
 
 
 def _stays_hung(made: Plan, facts: Mapping[str, HostFacts]) -> list[Finding]:

@@ -32,7 +32,7 @@ _COLUMNS = {
     "time": ("the time of the poll, a DateTime or DateTime64", "timestamp_ns"),
     "cookie": (
         "the socket's cookie, which no other socket of its host has",
-        "inet_diag_msg_cookie",
+        "inet_diag_msg_socket_cookie",
     ),
     "client": ("the address of the client", "inet_diag_msg_socket_destination"),
     "port": ("the port of the host", "inet_diag_msg_socket_source_port"),
@@ -43,6 +43,11 @@ _COLUMNS = {
     ),
     "rtt": ("the round-trip time, in microseconds", "tcp_info_rtt"),
     "min_rtt": ("the least one of the socket", "tcp_info_min_rtt"),
+    "busy": (
+        "the time of the socket's life in which bytes were on their way, in microseconds; 0 where "
+        "that is not known",
+        "tcp_info_busy_time",
+    ),
     "acked": ("the bytes that were acknowledged, of the socket's life", "tcp_info_bytes_acked"),
     "sent": ("the bytes that were sent, of the socket's life", "tcp_info_bytes_sent"),
     "again": ("those that were sent again, of the socket's life", "tcp_info_bytes_retrans"),
@@ -72,6 +77,7 @@ _PREFIX = (
 _TOLD = (
     "count() AS sockets",
     "quantileExact(0.5)(rate) AS delivery_rate",
+    "quantileExactOrNullIf(0.5)(1e6 * acked / busy, busy > 0) AS goodput",
     "quantileExact(0.5)(rtt) / 1000 AS rtt_ms",
     # The kernel says the largest number where it has none yet.
     "minOrNullIf(min_rtt, min_rtt > 0 AND min_rtt < 4294967295) / 1000 AS min_rtt_ms",
@@ -83,6 +89,7 @@ _LAST = (
     "argMaxIf({rate:Identifier}, {time:Identifier}, {limited:Identifier} = 0) AS rate",
     "argMax({rtt:Identifier}, {time:Identifier}) AS rtt",
     "argMax({min_rtt:Identifier}, {time:Identifier}) AS min_rtt",
+    "max({busy:Identifier}) AS busy",
     "max({acked:Identifier}) AS acked",
     "max({sent:Identifier}) AS sent",
     "max({again:Identifier}) AS again",

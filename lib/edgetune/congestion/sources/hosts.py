@@ -91,8 +91,7 @@ def _merged(where: str, number: int, answers: Sequence[SocketsAnswer]) -> Prefix
     np.fmin.at(least, of_socket, column("min_rtt_ms"))
     measures: dict[str, Sequence[object]] = {
         "sockets": [int(own) for own in sockets],
-        "delivery_rate": median("delivery_rate"),
-        "rtt_ms": median("rtt_ms"),
+        **{name: median(name) for name in ("delivery_rate", "goodput", "rtt_ms")},
         "min_rtt_ms": [float(own) if np.isfinite(own) else None for own in least],
         **{name: total(name) for name in ("bytes_acked", "bytes_sent", "bytes_retransmitted")},
     }

@@ -60,11 +60,11 @@ class BootHook:
         self._directories = Directories(host)
 
     def sync(self) -> str:
-        """Be there when a journal or the text file needs it, and be gone without a trace else.
+        """Be there when a journal, the text file or prefixes need it; else be gone without a trace.
 
         Our copy on disk stays with the last journal, since a person can take a tuning back with
-        it, and while it keeps the routes of prefixes. The
-        text file is written, too; why it is not there comes back, "" when it is or need not be.
+        it. The text file is written, too; why it is not there comes back, "" when it is or need
+        not be.
         """
         journals, damaged = Journals(self._host).all(), Journals(self._host).damaged()
         textfile = Textfile(self._host)
@@ -72,14 +72,15 @@ class BootHook:
         standing = bool(journals or damaged)
         if not standing:
             self._host.remove(RESERVE)
-        if telling or damaged or any(map(_has_work, journals)):
+        treating = self._host.exists(CONGESTION)
+        if telling or damaged or treating or any(map(_has_work, journals)):
             self.install()
             if not self._host.booting:
                 self._keep_compiled()
         else:
             for name in (UNIT_LINK, UNIT, INIT_SCRIPT, COMPILED):
                 self._host.remove(name)
-        if standing or telling or self._host.exists(CONGESTION):
+        if standing or telling or treating:
             self._stay()
         else:
             self._host.remove(AGENT)

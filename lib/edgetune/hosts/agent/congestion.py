@@ -1,60 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """The congestion control of prefixes on this host: what was last told, and who takes it back.
 
-A process of ours, the keeper, moves the next hops of our routes as those of the main table move. It
-takes all of it back when nobody renewed it in time. A boot takes all of it back, too: the kernel
-has no such routes then.
+An applier carries it out (``appliers``). A process of ours, the keeper, sets it again when
+something moved, such as the next hops of routes. It takes all of it back when nobody renewed it in
+time. A boot takes all of it back, too.
 """
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import time
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
+from edgetune.hosts.agent.appliers import APPLIERS, applier
+from edgetune.hosts.agent.appliers.base import Configuration, Wanted
 from edgetune.hosts.agent.boot_hook import BootHook, agent_command
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Deadline
-from edgetune.hosts.agent.prefix_routes import (
-    Wanted,
-    flush_routes,
-    has_routes,
-    set_routes,
-    table_text,
-)
 from edgetune.hosts.agent.protocol import Failed, Json, Refused, complaint
 from edgetune.vocabulary.places import CONGESTION
 
 KEEPER = "/run/edgetune-congestion.lock"
 """Locked by the keeper as long as it lives."""
 
-REFRESH = 2.0
-"""Seconds between two looks at the main table."""
+REFRESH, SELDOM = 2.0, 30.0
+"""Seconds between two looks at what may have moved, and at most after looks that failed."""
 
 AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 TUNERS = ("bpftune",)
 """Programs that choose the congestion control of connections themselves."""
-
-
-class Configuration(NamedTuple):
-    """As it is sent (``documents.congestion.Configuration``)."""
-
-    pop: str
-    number: int
-    algorithm: str
-    ttl: int
-    prefixes: List[Wanted]
-    checksum: str
-
-    @property
-    def sum(self) -> str:
-        """The checksum that it should have."""
-        body = dict(self._asdict(), prefixes=[dict(own._asdict()) for own in self.prefixes])
-        del body["checksum"]
-        text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
 
 class Standing(NamedTuple):
@@ -65,11 +40,11 @@ class Standing(NamedTuple):
 
 
 class Congestion:
-    """What stands here, in a file that is written before the first route."""
+    """What stands here, in a file that is written before the first prefix is treated."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        # What the keeper has seen to, and the main table as it was then.
+        # What the keeper has seen to, and the state of its applier then.
         self._seen: Tuple[Optional[Configuration], str] = (None, "")
 
     def load(self) -> Optional[Standing]:
@@ -79,6 +54,7 @@ class Congestion:
             own = data["configuration"]
             prefixes = [Wanted(each["prefix"], each["initcwnd"]) for each in own["prefixes"]]
             made = Configuration(**dict(own, prefixes=prefixes))
+            APPLIERS[made.applier]
             return Standing(made, Deadline(*data["deadline"]))
         except FileNotFoundError:
             return None
@@ -92,37 +68,71 @@ class Congestion:
         return max(0.0, standing.deadline.monotonic - time.monotonic())
 
     def put(self, configuration: Configuration) -> Dict[str, str]:
-        """Let it stand from now on; why prefixes of it have no route, by prefix.
+        """Let it stand from now on; why prefixes of it are not treated, by prefix.
 
         One without prefixes takes everything back.
         """
         if not configuration.prefixes:
-            self.end()
+            self._take_back()
             return {}
-        before = self._settled()
-        if before is None and has_routes(self._host):
-            raise Refused("somebody else has routes of our protocol, and would lose them")
+        before = self.settle()
+        own = applier(self._host, configuration.applier)
+        was = before.configuration.applier if before is not None else ""
+        if was != own.name:
+            own.refuse_strangers()
+            if was:
+                # First, since the file is to tell of all that stands.
+                applier(self._host, was).flush()
         deadline = Deadline(self._host.boot_id, time.monotonic() + configuration.ttl)
         self._save(Standing(configuration, deadline))
         try:
             BootHook(self._host).sync()
-            skipped = set_routes(self._host, configuration.algorithm, configuration.prefixes)
+            skipped = own.set(configuration)
             self._start_keeper()
-        except Exception:
+        except Exception as error:
             # Nothing stays that nobody keeps: what stood before goes on, if it stood.
-            self._fall_back(before)
+            try:
+                self._fall_back(before)
+            except Exception as other:
+                text = (
+                    f"{complaint(error)}; nor did what stood before come back: {complaint(other)}"
+                )
+                raise Failed(text) from None
             raise
         return skipped
 
-    def end(self) -> None:
-        """Take everything back; the routes first: without the file nobody would look for them."""
-        if self._host.exists(CONGESTION):
-            flush_routes(self._host)
-            self._host.remove(CONGESTION)
-            BootHook(self._host).sync()
+    def _take_back(self) -> None:
+        """Take everything back, now or as soon as that is possible."""
+        with contextlib.suppress(Failed):
+            standing = self.load()
+            if standing is not None:
+                # Else the keeper would set again what could not be taken back.
+                self._save(standing._replace(deadline=Deadline(self._host.boot_id, 0.0)))
+        try:
+            self.end()
+        except Exception:
+            with contextlib.suppress(Exception):
+                self._start_keeper()
+            raise
 
-    def _settled(self) -> Optional[Standing]:
-        """What stands and has time left; nothing is left of what is damaged, or was not renewed."""
+    def end(self) -> None:
+        """Take everything back; the file last: without it nobody would look for the rest."""
+        try:
+            standing = self.load()
+            if standing is None:
+                return
+            names = [standing.configuration.applier]
+        except Failed:
+            # It does not tell which one.
+            names = [*APPLIERS]
+        for name in names:
+            applier(self._host, name).flush()
+        self._host.remove(CONGESTION)
+        BootHook(self._host).sync()
+
+    def settle(self) -> Optional[Standing]:
+        """What stands and has time left; nothing is left of what is damaged, of another boot, or
+        was not renewed."""
         try:
             standing = self.load()
         except Failed:
@@ -141,26 +151,27 @@ class Congestion:
 
     def _fall_back(self, before: Optional[Standing]) -> None:
         if before is None:
-            self.end()
+            self._take_back()
             return
         self._save(before)
-        set_routes(self._host, before.configuration.algorithm, before.configuration.prefixes)
+        applier(self._host, before.configuration.applier).set(before.configuration)
 
     def keep(self) -> float:
         """One look of the keeper; seconds until the next one, 0 when there is nothing to keep."""
         with self._host.lock(60.0):
-            standing = self._settled()
+            standing = self.settle()
             if standing is None:
                 return 0.0
-            own = standing.configuration
+            told = standing.configuration
+            own = applier(self._host, told.applier)
             # Read before: what changes meanwhile is seen next time.
-            seen = own, table_text(self._host)
+            seen = told, own.state()
             if self._seen != seen:
-                set_routes(self._host, own.algorithm, own.prefixes)
+                own.set(told)
                 self._seen = seen
             if not self._host.exists(CONGESTION):
-                # A person removed it, and all routes, before we set ours.
-                flush_routes(self._host)
+                # A person removed it, and all that was ours, before we set ours.
+                own.flush()
                 return 0.0
             return min(self.seconds_left(standing), REFRESH) or REFRESH
 
@@ -184,7 +195,7 @@ class Congestion:
         end = time.monotonic() + 10
         while not self.is_kept:
             if time.monotonic() > end:
-                raise Failed("the process that keeps the routes did not start")
+                raise Failed("the process that keeps it did not start")
             time.sleep(0.05)
 
     @contextlib.contextmanager
@@ -216,17 +227,26 @@ class Congestion:
 def keep_congestion(host: Host) -> None:
     """Be the keeper until there is nothing to keep; another one that runs stays the only one.
 
-    What fails is tried again: nobody else moves the next hops.
+    What fails is tried again, after ever longer pauses: nobody else does it.
     """
-    own, pause = Congestion(host), REFRESH
+    own = Congestion(host)
+    # What was told while we were about to end took us for its keeper.
+    while _keep(own) and host.exists(CONGESTION):
+        pass
+
+
+def _keep(own: Congestion) -> bool:
+    """Until there is nothing to keep; False where another keeper runs."""
+    pause, failures = REFRESH, 0
     with own.kept() as alone:
         while alone and pause:
             try:
-                pause = own.keep()
+                pause, failures = own.keep(), 0
             except Exception as error:
                 print(f"edgetune: {complaint(error)}", flush=True)
-                pause = REFRESH
+                pause, failures = min(REFRESH * 2**failures, SELDOM), failures + 1
             time.sleep(pause)
+    return alone
 
 
 def refuse_unfit(host: Host, configuration: Configuration) -> None:
@@ -243,6 +263,7 @@ def refuse_unfit(host: Host, configuration: Configuration) -> None:
         if process.isdigit() and host.text(f"/proc/{process}/comm") in TUNERS:
             name = host.text(f"/proc/{process}/comm")
             raise Refused(f"{name} (process {process}) chooses the congestion control here")
+    applier(host, configuration.applier).probe(configuration)
 
 
 def describe(host: Host) -> Json:

@@ -283,6 +283,40 @@ class Host:
                 file.seek(0)
             return status, decode(output.read()), decode(complaint.read())
 
+    def attempt_within(self, seconds: float, name: str, *arguments: str) -> Tuple[int, str]:
+        """Exit status and all output of a program; Failed if it cannot be run.
+
+        After so many seconds it is ended, with what it started, and that is Failed, too.
+        """
+        import signal
+        import tempfile
+
+        program = self.program(name)
+        if program is None:
+            raise Failed(f"there is no program {name}")
+        # Not a pipe: a daemon that it starts may keep that open.
+        with tempfile.TemporaryFile() as output:
+            try:
+                process = subprocess.Popen(
+                    [program, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=self._environment(),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
+            try:
+                status = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                text = f"{name} {' '.join(arguments)}: has not ended after {seconds:g} s"
+                raise Failed(text) from None
+            output.seek(0)
+            return status, decode(output.read())
+
     def detach(self, command: Sequence[str]) -> None:
         """Start a process that outlives this one and the SSH connection."""
         subprocess.Popen(
@@ -334,28 +368,31 @@ class Host:
         except OSError as error:
             raise Refused(f"nobody can be kept from changing this host: {error}") from None
 
-    def fence(self, epoch: int) -> None:
-        """Refuse an epoch older than the newest this host has seen, and remember a newer one."""
-        seen = self.epoch()
+    def fence(self, epoch: int, file: str = EPOCH) -> None:
+        """Refuse an epoch older than the newest this host has seen, and remember a newer one.
+
+        Each ``file`` counts the epochs of claims of its own.
+        """
+        seen = self.epoch(file)
         if epoch < seen:
             raise Refused(f"epoch {epoch} is older than {seen}, which this host has seen")
         if epoch > seen:
             self.make_directory(STATE, 0o700)
-            self._remember(epoch)
+            self._remember(epoch, file)
 
-    def _remember(self, epoch: int) -> None:
+    def _remember(self, epoch: int, file: str) -> None:
         data = b"%d\n" % epoch
         try:
-            self.replace(EPOCH, data)
+            self.replace(file, data)
         except OSError as error:
-            if error.errno not in NO_ROOM or not self.exists(EPOCH):
+            if error.errno not in NO_ROOM or not self.exists(file):
                 raise
             # In its own block, and no shorter than what it replaces. The reserve is for more.
             with self.directory(STATE) as state:
-                descriptor = state.open(os.path.basename(EPOCH), os.O_WRONLY)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
+                descriptor = state.open(os.path.basename(file), os.O_WRONLY)
+            with os.fdopen(descriptor, "wb") as own:
+                own.write(data)
+                own.flush()
                 os.fsync(descriptor)
 
     @property
@@ -371,14 +408,14 @@ class Host:
         if drained and self.ready:
             raise Refused(f"this machine was not drained: it has no {NOT_READY}")
 
-    def epoch(self) -> int:
+    def epoch(self, file: str = EPOCH) -> int:
         """The newest epoch this host has seen; 0 when it saw none."""
         try:
-            return int(self.kept(EPOCH)[0])
+            return int(self.kept(file)[0])
         except FileNotFoundError:
             return 0
         except (OSError, ValueError, Refused) as error:
-            raise Failed(f"{EPOCH} is damaged: {error}") from None
+            raise Failed(f"{file} is damaged: {error}") from None
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from edgetune.hosts.agent.observe import in_force, observe
 from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, Unsupported, complaint
 from edgetune.hosts.agent.restore import attempt
 from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline, time_left
+from edgetune.vocabulary.places import CONGESTION
 from edgetune.vocabulary.values import shown
 
 if TYPE_CHECKING:
@@ -47,10 +48,19 @@ def boot(host: Host) -> List[str]:
         for journal in Journals(host).all():
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _carry_on, host, journal, problems)
+        if host.exists(CONGESTION):
+            attempt(problems, CONGESTION, _end_congestion, host)
         attempt(problems, "", BootHook(host).sync)
         if _unready(host):
             attempt(problems, "", follow_up, host)
     return problems + list(Journals(host).damaged().values())
+
+
+def _end_congestion(host: Host) -> None:
+    """Take back what stood in the boot before; few boots need to import it."""
+    from edgetune.hosts.agent.congestion import Congestion
+
+    Congestion(host).settle()
 
 
 def boot_and_rest(host: Host) -> List[str]:

@@ -7,7 +7,7 @@ from typing import Optional
 
 from edgetune.vocabulary.grammar import Text, Wrong
 from edgetune.vocabulary.kind import Field, Kind
-from edgetune.vocabulary.places import INIT_SCRIPT, NOT_READY, OURS, STATE, UNIT, UNIT_LINK
+from edgetune.vocabulary.places import INIT_SCRIPT, NOT_READY, OURS, SETUP, STATE, UNIT, UNIT_LINK
 from edgetune.vocabulary.protected import is_protected
 from edgetune.vocabulary.values import Target, Value
 
@@ -20,12 +20,12 @@ NOT_OURS = (
     *("/boot", "/efi", "/etc/fstab", "/etc/crypttab", "/etc/ld.so.preload"),
     *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow"),
     *("/etc/ssh", "/etc/dropbear", "/etc/pam.d", "/etc/sudoers", "/etc/sudoers.d"),
-    *(STATE, NOT_READY),
+    *(STATE, SETUP, NOT_READY),
 )
 """Where no tuning writes.
 
-What a boot loses, what boots the host or starts each program, who may log in and become root, and
-what the agent keeps.
+What a boot loses, what boots the host or starts each program, who may log in and become root, what
+the agent keeps, and what it is told by the host's own people.
 """
 
 UNIT_FILES = re.compile(r"/systemd/system(?:\.[a-z]+)?/|^/etc/init\.d/")

@@ -3,11 +3,13 @@
 
 from typing import List
 
-from edgetune.hosts.agent.congestion import Configuration, Congestion, describe, refuse_unfit
+from edgetune.hosts.agent.appliers import APPLIERS
+from edgetune.hosts.agent.appliers.base import Configuration, Wanted
+from edgetune.hosts.agent.congestion import Congestion, describe, refuse_unfit
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.prefix_routes import Wanted
 from edgetune.hosts.agent.protocol import Json, Refused, Request, read_epoch
 from edgetune.vocabulary.grammar import LINE
+from edgetune.vocabulary.places import CONGESTION_EPOCH
 from edgetune.vocabulary.prefixes import number_of
 
 MOST_PREFIXES = 2000
@@ -16,15 +18,16 @@ MOST_PREFIXES = 2000
 def run(host: Host, request: Request) -> Json:
     """Let a ``configuration`` stand for its ``ttl`` seconds; one without prefixes takes all back.
 
-    Telling the same one again renews it. ``skipped`` says why prefixes have no route of ours.
-    Refused for a number below the one that stands.
+    Telling the same one again renews it. ``skipped`` says why prefixes are not treated.
+    Refused for a number below the one that stands. ``epoch`` is that of the claim on the PoP's
+    congestion control, and not that of a rollout: neither keeps the other from the host.
     """
     epoch = read_epoch(request)
     configuration = _read(request.inside("configuration"))
     request.done()
     refuse_unfit(host, configuration)
     with host.lock():
-        host.fence(epoch)
+        host.fence(epoch, CONGESTION_EPOCH)
         own = Congestion(host)
         standing = own.load()
         if standing and own.seconds_left(standing):
@@ -56,6 +59,7 @@ def _read(own: Request) -> Configuration:
         algorithm=own.text("algorithm", "[a-z][a-z0-9_-]{0,14}"),
         ttl=own.whole("ttl", 1, 86400),
         prefixes=prefixes,
+        applier=own.text("applier", "|".join(APPLIERS)),
         checksum=own.text("checksum", LINE),
     )
     own.done()

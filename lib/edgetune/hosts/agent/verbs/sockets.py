@@ -12,25 +12,28 @@ from typing import IO, Dict, Iterator, List, Optional, Sequence, Tuple
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Json, Request
 from edgetune.vocabulary.prefixes import number_of_address
+from edgetune.vocabulary.sockets import MEASURED
 
 MOST = 5000
 STRIPES = 16
 """Spans of the clients' ports that a sample is taken from: operating systems differ in theirs."""
 PORTS = 1 << 16
 
-COLUMNS = (
-    "prefix",
-    "delivery_rate",
-    "rtt_ms",
-    "min_rtt_ms",
-    "bytes_acked",
-    "bytes_sent",
-    "bytes_retransmitted",
-)
+COLUMNS = ("prefix", *MEASURED)
 # What ss writes: "rtt:0.5/0.2", "delivery_rate 27152941176bps", and "1.2Mbps" before iproute2 5.
 _VALUES = re.compile(
-    r"\b(rtt|minrtt|bytes_acked|bytes_sent|bytes_retrans):([0-9.]+)"
+    r"\b(rtt|minrtt|busy|bytes_acked|bytes_sent|bytes_retrans):([0-9.]+)"
     r"|\b(delivery_rate) ([0-9.]+)([KMGT]?)bps|\b(app_limited)\b"
+)
+# Of these, what each of MEASURED is.
+_TOLD = (
+    "delivery_rate",
+    "goodput",
+    "rtt",
+    "minrtt",
+    "bytes_acked",
+    "bytes_sent",
+    "bytes_retrans",
 )
 _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
@@ -42,9 +45,9 @@ def run(host: Host, request: Request) -> Json:
 
     ``share`` is that of the clients' ports which the sample was taken from, by the ``seed``: the
     kernel leaves the others out, so that most of the cost is saved. ``columns`` has a row for each
-    connection whose rate the application does not limit: its prefix (``vocabulary.prefixes``),
-    bytes a second, milliseconds, and bytes; null for what the kernel does not tell. ``seen`` counts
-    all connections that were looked at.
+    connection whose rate the application does not limit: its prefix (``vocabulary.prefixes``), and
+    MEASURED; null for what the kernel does not tell. ``seen`` counts all connections that were
+    looked at.
     """
     ports = request.wholes("ports", 1, 65535)
     most = request.whole("most", 1, MOST)
@@ -171,10 +174,13 @@ def _row(client: str, line: str) -> Optional[Row]:
         return None
     if not found.get("delivery_rate"):
         return None
-    told = ("delivery_rate", "rtt", "minrtt", "bytes_acked", "bytes_sent", "bytes_retrans")
     # An older ss tells of no bytes that were sent, and a newer one of none that is zero.
-    values = {**({"bytes_retrans": 0.0} if "bytes_sent" in found else {}), **found}
-    return (prefix, *(values.get(name) for name in told))
+    if "bytes_sent" in found:
+        found.setdefault("bytes_retrans", 0.0)
+    # In whole milliseconds: below one, nothing is known.
+    if "bytes_acked" in found and found.get("busy"):
+        found["goodput"] = 1000 * found["bytes_acked"] / found["busy"]
+    return (prefix, *(found.get(name) for name in _TOLD))
 
 
 def _cpu_seconds() -> float:

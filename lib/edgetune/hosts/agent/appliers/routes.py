@@ -9,6 +9,7 @@ import ipaddress
 import re
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from edgetune.hosts.agent.appliers.base import Applier, Configuration, Wanted
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.route_text import Route
 from edgetune.hosts.agent.protocol import Failed, Refused, Unsupported
@@ -24,13 +25,6 @@ _USUAL_TABLES = frozenset(("local", "main", "default"))
 _BITS = {4: 32, 6: 128}
 
 
-class Wanted(NamedTuple):
-    """What new connections to a prefix are to have; ``initcwnd`` 0 is what they have without us."""
-
-    prefix: str
-    initcwnd: int
-
-
 class Table(NamedTuple):
     """The main table of one family: the lines of ``others``, and our routes by their prefix."""
 
@@ -42,55 +36,58 @@ Plan = Tuple[Dict[str, Route], Dict[str, str]]
 """The routes that should be there by their prefix, and why others cannot be."""
 
 
-def set_routes(host: Host, algorithm: str, wanted: Iterable[Wanted]) -> Dict[str, str]:
-    """Have a route for each prefix, as the main table leads there now, and no other of ours.
+class Routes(Applier):
+    """Routes with ``congctl``, by which the kernel chooses for each new connection."""
 
-    It is the same on a second call, and moves next hops where they moved. Prefixes that no such
-    route can be made for come back, each with the reason; they have none of ours. Failed when the
-    routes that are there in the end are others.
-    """
-    skipped: Dict[str, str] = {}
-    by_family: Dict[str, List[Wanted]] = {family: [] for family in families(host)}
-    for own in wanted:
-        family = "-6" if ":" in own.prefix else "-4"
-        if family in by_family:
-            by_family[family].append(own)
-        else:
-            skipped[own.prefix] = "this host has no IPv6"
-    for family, own_wanted in by_family.items():
-        table = read_table(host, family)
-        if own_wanted:
-            _refuse_other_tables(host, family)
-        routes, problems = plan_routes(table.others, own_wanted, algorithm)
-        problems.update(_change(host, family, table.ours, routes))
-        skipped.update(problems)
-        _refuse_other_routes(host, family, routes, problems)
-    return skipped
+    name = "routes"
 
+    def probe(self, told: Configuration) -> None:
+        """``set`` refuses what only the routing of the host can tell."""
 
-def flush_routes(host: Host) -> None:
-    """Remove all of ours; Failed when some are left."""
-    for family in families(host):
-        host.run("ip", family, "route", "flush", "table", "main", "proto", OURS)
-        left = read_table(host, family).ours
-        if left:
-            raise Failed(f"{len(left)} routes of protocol {OURS} are still there")
+    def refuse_strangers(self) -> None:
+        if any(read_table(self.host, family).ours for family in families(self.host)):
+            raise Refused("somebody else has routes of our protocol, and would lose them")
 
+    def state(self) -> str:
+        """The main table, in which next hops may have moved."""
+        texts = (_shown(self.host, family) for family in families(self.host))
+        return _EXPIRES.sub("", "\n".join(texts))
 
-def has_routes(host: Host) -> bool:
-    """Whether there is any route of our protocol."""
-    return any(read_table(host, family).ours for family in families(host))
+    def set(self, told: Configuration) -> Dict[str, str]:
+        """Have a route for each prefix, as the main table leads there now, and no other of ours.
+
+        It moves next hops where they moved. Failed when the routes that are there in the end are
+        others.
+        """
+        host, skipped = self.host, {}  # type: Tuple[Host, Dict[str, str]]
+        by_family: Dict[str, List[Wanted]] = {family: [] for family in families(host)}
+        for own in told.prefixes:
+            family = "-6" if ":" in own.prefix else "-4"
+            if family in by_family:
+                by_family[family].append(own)
+            else:
+                skipped[own.prefix] = "this host has no IPv6"
+        for family, own_wanted in by_family.items():
+            table = read_table(host, family)
+            if own_wanted:
+                _refuse_other_tables(host, family)
+            routes, problems = plan_routes(table.others, own_wanted, told.algorithm)
+            problems.update(_change(host, family, table.ours, routes))
+            skipped.update(problems)
+            _refuse_other_routes(host, family, routes, problems)
+        return skipped
+
+    def flush(self) -> None:
+        for family in families(self.host):
+            self.host.run("ip", family, "route", "flush", "table", "main", "proto", OURS)
+            left = read_table(self.host, family).ours
+            if left:
+                raise Failed(f"{len(left)} routes of protocol {OURS} are still there")
 
 
 def families(host: Host) -> Sequence[str]:
     """Those of IP that the kernel speaks, as ip(8) has them."""
     return ("-4", "-6") if host.exists("/proc/net/if_inet6") else ("-4",)
-
-
-def table_text(host: Host) -> str:
-    """What changes whenever a route of the main table does, and costs little to read."""
-    texts = (_shown(host, family) for family in families(host))
-    return _EXPIRES.sub("", "\n".join(texts))
 
 
 def _shown(host: Host, family: str) -> str:

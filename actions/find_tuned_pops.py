@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+from st2common.runners.base_action import Action
+
+from edgetune.action import Result, run_step
+from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
+
+
+class FindTunedPops(Action):
+    """Say on which PoPs the congestion control is tuned."""
+
+    def run(self, **parameters: Any) -> Result:
+        return run_step(find_tuned_pops, self.config, **parameters)

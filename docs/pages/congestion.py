@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the entry ``congestion`` of a PoP may say."""
+
+from __future__ import annotations
+
+from docs.pages.entries import entry
+from docs.pages.markdown import code, page, table
+from edgetune.congestion.appliers import APPLIERS
+from edgetune.congestion.sources import SOURCES, source_class
+from edgetune.documents.congestion import Terms, Thresholds
+from edgetune.options import Option, options_of
+
+
+def congestion_page() -> str:
+    return page(
+        "congestion",
+        terms=_table(options_of(Terms)),
+        thresholds=_table(options_of(Thresholds)),
+        sources="\n\n".join(map(_source, SOURCES)),
+        appliers="\n\n".join(map(_applier, APPLIERS)),
+    )
+
+
+def _table(options: list[Option]) -> str:
+    rows = [(code(own.name), _type_of(own), _usual(own), own.bounds, own.means) for own in options]
+    return table("field, type, usual, bounds, meaning", rows)
+
+
+def _type_of(option: Option) -> str:
+    if option.is_time:
+        return "duration"
+    return {"int": "whole number", "float": "number", "str": "text"}.get(option.type, "texts")
+
+
+def _usual(option: Option) -> str:
+    return code(option.written) if option.written or option.written == 0 else "none"
+
+
+def _source(name: str) -> str:
+    source = source_class(name)
+    return entry(f"### {name}", source.__doc__, source.fields)
+
+
+def _applier(name: str) -> str:
+    own = APPLIERS[name]
+    return entry(f"### {name}", own.means, own.fields)

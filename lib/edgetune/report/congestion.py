@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people read of a PoP whose congestion control is tuned, as plain text."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from edgetune.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect
+from edgetune.documents.rounds import (
+    ROLLED_BACK,
+    Decisions,
+    LookTaken,
+    RoundRow,
+    Rounds,
+    prefixes_text,
+)
+from edgetune.durations import roughly
+from edgetune.report.axes import number
+from edgetune.report.effects import bounds, share
+from edgetune.report.text import clock
+from edgetune.sanitize import command, one_line
+
+WIDTH = 79
+SHOWN = 20
+"""Prefixes of a text; a page has all."""
+
+TITLES = {
+    "delivery_rate": "delivery rate",
+    "retransmits": "bytes sent again",
+    "goodput": "goodput",
+}
+
+
+@dataclass(frozen=True)
+class CongestionMaterial:
+    """What is known of a PoP. ``decisions`` is None before its first round, ``hosts`` are all of
+    the inventory, and ``entry`` whether that has something about its congestion control.
+
+    ``missing`` says in sentences what is not known.
+    """
+
+    pop: str
+    entry: bool
+    hosts: Sequence[str]
+    decisions: Decisions | None
+    rounds: Rounds
+    chosen: Sequence[Chosen]
+    missing: Sequence[str]
+    made: float
+
+    @property
+    def newest(self) -> RoundRow | None:
+        """The newest round that was read."""
+        return self.rounds.rows[-1] if self.rounds.rows else None
+
+    @property
+    def look(self) -> LookTaken | None:
+        """The newest look."""
+        return self.decisions.looks[-1] if self.decisions and self.decisions.looks else None
+
+    @property
+    def with_it(self) -> list[str]:
+        """Hosts that confirmed the configuration, and whose time is not up."""
+        own = self.rounds.configuration
+        return [
+            name
+            for name in self.hosts
+            if own is not None
+            and name in self.rounds.hosts
+            and self.rounds.hosts[name].number == own.number
+            and self.made - self.rounds.hosts[name].at <= own.ttl
+        ]
+
+    @property
+    def unwell(self) -> list[tuple[str, str]]:
+        """Hosts that did not confirm it the last time, with the reason."""
+        known = self.rounds.hosts
+        there = {*self.with_it}
+        late = [(name, known[name].error) for name in self.with_it if known[name].error]
+        return [*late, *((n, self._why(n)) for n in self.hosts if n not in there)]
+
+    def _why(self, name: str) -> str:
+        known = self.rounds.hosts.get(name)
+        if known is None:
+            return "was never told anything"
+        if known.error:
+            return known.error
+        return f"confirmed configuration {known.number} {self.ago(known.at)} ago"
+
+    def ago(self, at: float) -> str:
+        """How long ago; a clock that was set back makes no span that is negative."""
+        return roughly(max(0, round(self.made - at)))
+
+    def since(self, own: Chosen) -> str:
+        """When a prefix was chosen, to the minute, in UTC."""
+        at = time.gmtime(own.since * ROUND)
+        return time.strftime("%Y-%m-%d %H:%MZ", at)
+
+
+def state_text(material: CongestionMaterial) -> str:
+    """How a PoP stands, in a few words."""
+    decisions, own = material.decisions, material.rounds.configuration
+    if decisions is None:
+        return "no round yet" if material.entry else "not tuned"
+    if decisions.state == ROLLED_BACK:
+        left = f", not yet on {len(decisions.pending)} hosts" if decisions.pending else ""
+        by = f" by {decisions.by}" if decisions.by else ""
+        return f"rolled back {clock(decisions.since)}{by}: {decisions.reason}{left}"
+    if own is None or not own.prefixes:
+        return "tuning, nothing is treated yet"
+    there = f"{len(material.with_it)} of {len(material.hosts)} hosts"
+    return f"tuning, {prefixes_text(len(own.prefixes))} treated on {there}"
+
+
+def color_of_congestion(material: CongestionMaterial) -> str:
+    """Slack's name of the colour that says how it does."""
+    decisions, rounds = material.decisions, material.rounds
+    if decisions is None:
+        return ""
+    if decisions.state == ROLLED_BACK:
+        return "danger"
+    in_part = rounds.is_treating and material.unwell
+    return "warning" if rounds.problem or rounds.waits or in_part else "good"
+
+
+def overview_text(materials: Sequence[CongestionMaterial]) -> str:
+    """A line for each PoP."""
+    lines: list[str] = []
+    for own in materials:
+        lines += _folded(f"{own.pop}  ", state_text(own))
+        lines += _folded("    ", own.rounds.problem or own.rounds.waits)
+    return "\n".join(lines) or "No PoP has congestion: in the inventory."
+
+
+def congestion_text(material: CongestionMaterial) -> str:
+    """A PoP in full."""
+    lines = _folded(f"{material.pop}: ", state_text(material))
+    for name, text in _facts(material):
+        lines += _folded(f"  {name:<10} ", text)
+    lines += [line for text in material.missing for line in _folded("  ", text)]
+    for title, effects in effect_tables(material):
+        lines += ["", *_folded("", f"{title}:")]
+        for effect in effects:
+            lines += _folded(f"  {TITLES.get(effect.metric, effect.metric):<17} ", said(effect))
+    lines += ["", *_levels(material)] if _levels(material) else []
+    lines += ["", *_prefixes(material)]
+    lines += ["", *(f"  {what + ':':<11} {line}" for what, line in commands(material).items())]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _facts(material: CongestionMaterial) -> Iterator[tuple[str, str]]:
+    rounds, own, newest = material.rounds, material.rounds.configuration, material.newest
+    if own is not None:
+        yield "has", configuration_text(material, own)
+    there = {*material.with_it}
+    for name, why in material.unwell[:SHOWN] if rounds.is_treating else []:
+        yield "has it" if name in there else "not on", f"{name}: {why}"
+    if newest is not None:
+        yield "round", f"{material.ago((newest.round + 1) * ROUND)} ago: {row_text(newest)}"
+    if rounds.problem:
+        yield "problem", rounds.problem
+    if rounds.waits:
+        yield "waits", rounds.waits
+    if material.decisions and material.decisions.windows_off:
+        yield "window", f"no initial windows any more: {material.decisions.windows_off}"
+    for prefix, why in [*rounds.skipped.items()][:3]:
+        yield "skipped", f"{prefix}: {why}"
+
+
+def configuration_text(material: CongestionMaterial, own: Configuration) -> str:
+    """Its number, checksum and age."""
+    rounds = material.rounds
+    age = f"{material.ago(rounds.since)} old, confirmed {material.ago(rounds.confirmed)} ago"
+    return f"configuration {own.number} ({own.checksum}), {own.algorithm}, {age}"
+
+
+def row_text(row: RoundRow) -> str:
+    """A round in a few words."""
+    measured = f"{prefixes_text(row.measured)} measured"
+    return f"{measured}, {row.chosen} chosen, {row.new} new, {row.gone} let go"
+
+
+def effect_tables(
+    material: CongestionMaterial,
+) -> Iterator[tuple[str, Sequence[PrefixEffect]]]:
+    """What the newest look found, of the treatment and of initial windows apart."""
+    look = material.look
+    if look is None:
+        return
+    when = clock(look.at)
+    yield f"Treated prefixes against held-out ones, look of {when}", look.effects
+    if any(own.ratio is not None for own in look.windows):
+        yield "Treated prefixes with an initial window against those without", look.windows
+
+
+def said(effect: PrefixEffect) -> str:
+    """An effect with its interval and p-value, and what that says."""
+    groups = f"{effect.treated} against {effect.held_out} prefixes"
+    if effect.ratio is None or effect.interval is None:
+        return f"too few to compare: {groups}"
+    p = min(own for own in (effect.p_better, effect.p_worse) if own is not None)
+    word = "better" if effect.is_better else "worse" if effect.is_worse else "no clear difference"
+    interval = bounds(effect.interval)
+    return f"{share(effect.ratio)} ({interval}), p {number(p)}: {word}; {groups}"
+
+
+def rates(levels: Sequence[float] | None) -> str:
+    """Percentiles in Mbit/s."""
+    if levels is None:
+        return "not known"
+    return " and ".join(number(own * 8 / 1e6) for own in levels)
+
+
+def _levels(material: CongestionMaterial) -> list[str]:
+    newest = material.newest
+    if newest is None:
+        return []
+    lines: list[str] = []
+    for name, own in newest.levels.items():
+        if own.treated is None and own.held_out is None:
+            continue
+        told = f"treated {rates(own.treated)}, held out {rates(own.held_out)} Mbit/s"
+        lines += _folded(f"  {TITLES.get(name, name):<17} ", told)
+    return ["5th and 10th percentile of the prefixes, newest round:", *lines] if lines else []
+
+
+def newest_first(material: CongestionMaterial) -> list[Chosen]:
+    """The chosen prefixes."""
+    return sorted(material.chosen, key=lambda own: (-own.since, own.prefix))
+
+
+def how_treated(own: Chosen) -> str:
+    """Whether a prefix is treated, and its initial window."""
+    if own.held_out:
+        return "held out"
+    return f"treated, window {own.initcwnd}" if own.has_window else "treated"
+
+
+def _prefixes(material: CongestionMaterial) -> list[str]:
+    chosen = newest_first(material)
+    if not chosen:
+        return ["No prefix is chosen."]
+    treated = sum(not own.held_out for own in chosen)
+    lines = [
+        f"{prefixes_text(treated)} treated, {len(chosen) - treated} held out, the newest first:",
+        f"  {'prefix':<23} {'chosen':<17}  duty  flap",
+    ]
+    for own in chosen[:SHOWN]:
+        since = material.since(own)
+        shares = f"{own.duty:5.0%} {own.flaps:5.0%}"
+        lines.append(f"  {own.prefix:<23} {since:<17} {shares}  {how_treated(own)}")
+    more = len(chosen) - SHOWN
+    return [*lines, f"  ... and {more} more, on the page"] if more > 0 else lines
+
+
+def commands(material: CongestionMaterial) -> dict[str, str]:
+    """What a person may do, by what it does."""
+    if material.decisions is None:
+        return {"begin": command("tune_congestion", pop=material.pop)} if material.entry else {}
+    back = {"roll back": command("roll_back_congestion", pop=material.pop)}
+    if material.decisions.state == ROLLED_BACK:
+        return {**back, "resume": command("resume_congestion", pop=material.pop)}
+    return back
+
+
+def _folded(head: str, text: str) -> list[str]:
+    if not text:
+        return []
+    indent = " " * min(len(head), 22)
+    return textwrap.wrap(
+        one_line(head + text),
+        WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Take the congestion control of a PoP's clients back on every host."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from edgetune.documents.rounds import ROLLED_BACK
+from edgetune.durations import duration
+from edgetune.errors import RefusedError
+from edgetune.rollout.context import Context
+from edgetune.rollout.kill_switch import refuse_if_stopped
+from edgetune.rounds.telling import in_order, take_back
+from edgetune.rounds.work import seized
+from edgetune.sanitize import command
+
+
+class BackResult(TypedDict):
+    """Hosts that confirmed that nothing of ours is left (``done``), and those that did not."""
+
+    pop: str
+    done: list[str]
+    failed: list[str]
+    error: str
+    message: str
+
+
+def roll_back_congestion(
+    context: Context, pop: str, reason: str = "", requested_by: str = ""
+) -> BackResult:
+    """Have nothing of ours left on any host, and change nothing more until a person says so.
+
+    Every call visits every host, whatever was known of it, and each is read back. It holds also
+    for a PoP whose entry is gone from the inventory. A round that is at work loses its claim.
+    Pauses, freezes and rollouts do not hold it up.
+
+    RefusedError while everything is stopped; no round goes on, and hosts take it back by
+    themselves when their time is up.
+    """
+    known = context.inventory.pop(pop)
+    with seized(context, pop) as work:
+        before = work.rounds.configuration
+        decisions = work.decisions
+        if decisions.state != ROLLED_BACK or reason:
+            decisions.become(ROLLED_BACK, reason or "asked for", requested_by)
+        decisions.pending = [host.name for host in known.hosts]
+        # First of all: from here on no round tells hosts anything else.
+        work.save()
+        try:
+            refuse_if_stopped(context)
+        except RefusedError as error:
+            within = duration(before.ttl if before else 0)
+            raise RefusedError(
+                f"{pop}: no round goes on, but hosts are not told: {error}; by themselves they "
+                f"take it back within {within}"
+            ) from None
+        told = take_back(work, known, in_order(known))
+    again = command("roll_back_congestion", pop=pop)
+    errors = "; ".join(f"{name}: {error}" for name, error in told.errors.items())
+    message = f"{pop}: nothing is treated any more on {len(told.done)} of {len(known.hosts)} hosts"
+    left = f"; {again} tries again: {errors}" if errors else ""
+    goes_on = f"; {command('resume_congestion', pop=pop)} lets it go on"
+    return {
+        "pop": pop,
+        "done": [*told.done],
+        "failed": [*told.errors],
+        "error": f"{pop}: not confirmed, and not renewed: {errors}; {again}" if errors else "",
+        "message": f"{message}{left or goes_on}",
+    }

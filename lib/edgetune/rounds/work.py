@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is at work on the congestion control of a PoP: a claim of its own, beside that of rollouts.
+
+Of two rounds at the same moment one goes on. A person who takes everything back takes the claim
+from whoever has it: hosts refuse the epoch of a round that was at work.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from edgetune.documents.congestion import ROUND, Thresholds
+from edgetune.documents.rounds import Decisions, Rounds, decisions_key, read_decisions
+from edgetune.errors import DamagedError, FencedError, InputError
+from edgetune.inventory import Congestion, Pop
+from edgetune.rollout.claims import Claim
+from edgetune.rollout.context import Context
+from edgetune.rollout.kill_switch import refuse_if_stopped
+from edgetune.rollout.store import value_of
+from edgetune.rounds.kept import open_rounds
+
+if TYPE_CHECKING:
+    from edgetune.congestion.selection import Selection
+
+HOLDS = float(ROUND)
+"""Seconds that a claim outlives the last step. Where its workflow died, the next round but one goes
+on. What is slower than that is fenced by it."""
+
+
+class Work:
+    """What is known of a PoP, and the right to change it as long as nobody takes the claim."""
+
+    def __init__(self, context: Context, claim: Claim, pop: str) -> None:
+        self.context, self.claim, self.pop = context, claim, pop
+        self._store = open_rounds(context.config)
+        known = read_known(context, pop)
+        if known is not None and known.epoch > claim.epoch:
+            raise FencedError(f"{pop}: epoch {known.epoch} was at work after {claim.epoch}")
+        self.decisions = known or Decisions(pop, secrets.token_hex(16), since=time.time())
+        self.rounds = self._rounds()
+        self._written = ("" if known is None else self.decisions.document(), "")
+
+    def _rounds(self) -> Rounds:
+        try:
+            return self._store.get(self.pop) or Rounds(self.pop)
+        except DamagedError as error:
+            # It is data alone; what hosts have is fenced by the number in the decisions.
+            self.decisions.note(f"begun anew: {error}")
+            return Rounds(self.pop)
+
+    def permit(self) -> None:
+        """To be called before every side effect: the claim still holds, nothing is stopped.
+
+        FencedError if somebody else is at work by now, RefusedError while everything is stopped.
+        """
+        self.renew()
+        refuse_if_stopped(self.context)
+
+    def renew(self) -> None:
+        """Keep the claim; FencedError if it is somebody else's by now."""
+        self.context.claims.renew(claim_of(self.pop), self.claim, HOLDS)
+
+    def save(self) -> None:
+        """Write down what is new, as the holder of the claim only; the decisions first."""
+        self.decisions.epoch = self.rounds.epoch = self.claim.epoch
+        texts = (self.decisions.document(), self.rounds.document())
+        self.renew()
+        if texts[0] != self._written[0]:
+            self.context.store.put(decisions_key(self.pop), texts[0])
+        if texts[1] != self._written[1]:
+            self._store.put(self.rounds)
+        self._written = texts
+
+    def release(self) -> None:
+        """Let the next round begin."""
+        self.context.claims.release(claim_of(self.pop), self.claim)
+
+    def selection(self, thresholds: Thresholds) -> Selection:
+        """The one that is kept, or an empty one."""
+        from edgetune.congestion.history import History
+        from edgetune.congestion.selection import Selection, read_selection
+
+        text = self.rounds.selection
+        if text:
+            try:
+                found = read_selection(f"the selection of {self.pop}", text)
+            except DamagedError as error:
+                self.decisions.note(f"begun anew: {error}")
+            else:
+                if not self.decisions.epoch:
+                    # The store of records has lost its part; the hold-out stays the one it was.
+                    self.decisions.salt = found.salt
+                return found
+        return Selection(self.pop, self.decisions.salt, History(thresholds.window))
+
+
+def take_if_free(context: Context, pop: str) -> Work:
+    """Begin a round; FencedError while somebody is at work on the PoP."""
+    if context.claims.holder(claim_of(pop)) is not None:
+        raise FencedError(f"{pop}: another round is under way")
+    return _take(context, pop)
+
+
+def join(context: Context, pop: str) -> Work | None:
+    """Go on with the round that is under way; None if none is."""
+    held = context.claims.holder(claim_of(pop))
+    return None if held is None else Work(context, held, pop)
+
+
+@contextmanager
+def seized(context: Context, pop: str) -> Iterator[Work]:
+    """Take the PoP's congestion control from whoever is at work on it."""
+    work = _take(context, pop)
+    try:
+        yield work
+    finally:
+        work.release()
+
+
+def _take(context: Context, pop: str) -> Work:
+    known = read_known(context, pop)
+    # At least as large as the number of the round: so hosts take it although both stores have
+    # lost their count.
+    above = max(known.epoch if known else 0, int(time.time() // ROUND) - 1)
+    name = claim_of(pop)
+    claim = context.claims.take(name, name, HOLDS, above=above)
+    return Work(context, claim, pop)
+
+
+def read_known(context: Context, pop: str) -> Decisions | None:
+    """What was decided on a PoP, None before its first round; DamagedError if it is damaged."""
+    key = decisions_key(pop)
+    text = value_of(context.store, key)
+    return None if text is None else read_decisions(pop, text)
+
+
+def claim_of(pop: str) -> str:
+    """The name of the claim; no PoP has a slash in its name."""
+    return f"congestion/{pop}"
+
+
+def entry_of(pop: Pop) -> Congestion:
+    """What the inventory has about its congestion control; InputError if nothing."""
+    if pop.congestion is None:
+        raise InputError("parameter", "pop", f"{pop.name} has no congestion: in the inventory")
+    return pop.congestion
+
+
+def tuned_pops(context: Context) -> Sequence[str]:
+    """The PoPs that have an entry."""
+    inventory = context.inventory
+    return [name for name in inventory.pop_names() if inventory.pop(name).congestion is not None]
