@@ -44,7 +44,7 @@ cat >/run/systemd/system/lab-spin.service <<END
 [Service]
 CPUSchedulingPolicy=fifo
 CPUSchedulingPriority=99
-ExecStartPre=/bin/sh -c "until grep -q ^active /sys/class/watchdog/watchdog0/state; do sleep 1; done"
+ExecStartPre=/bin/sh -c "until grep -q ^a /sys/class/watchdog/watchdog0/state; do sleep 1; done"
 ExecStartPre=/bin/sh -c 'echo -1 >/proc/sys/kernel/sched_rt_runtime_us'
 ExecStart=/bin/sh -c 'while :; do :; done & while :; do :; done'
 END
