@@ -23,6 +23,8 @@ URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
 # Else that of `make client`.
 CLIENT = os.environ.get("ST2_CLIENT") or which("st2") or f"{sys.prefix}/st2client/bin/st2"
 HOME = Path(os.environ.get("EDGETUNE_HOME") or ROOT / ".edgetune")
+# Every wait is so many times as long as a quiet machine needs.
+PATIENCE = float(os.environ.get("ST2_PATIENCE") or 1)
 # The first rollout of the tutorial.
 SHORT = dict(
     re.findall(
@@ -44,7 +46,9 @@ needs_stackstorm = [
 def ask(method: str, path: str, **more: Any) -> requests.Response:
     token = os.environ.get("ST2_AUTH_TOKEN")
     headers = {"X-Auth-Token": token} if token else {}
-    return requests.request(method, f"{URL}/v1{path}", headers=headers, timeout=30, **more)
+    return requests.request(
+        method, f"{URL}/v1{path}", headers=headers, timeout=30 * PATIENCE, **more
+    )
 
 
 def call(method: str, path: str, **more: Any) -> Any:
@@ -66,13 +70,13 @@ def start(action: str, **parameters: Any) -> str:
 
 
 def wait_for(execution: str, seconds: float = 400) -> Any:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while time.monotonic() < deadline:
         found = call("GET", f"/executions/{execution}")
         if found["status"] in ENDED:
             return found
         time.sleep(0.5)
-    raise AssertionError(f"{execution} did not end in {seconds} s")
+    raise AssertionError(f"{execution} did not end in {seconds * PATIENCE:g} s")
 
 
 def run(action: str, **parameters: Any) -> Any:
@@ -82,7 +86,7 @@ def run(action: str, **parameters: Any) -> Any:
 def st2(*words: str) -> subprocess.CompletedProcess[str]:
     """What a person sees who types that."""
     return subprocess.run(
-        [CLIENT, *words], capture_output=True, text=True, timeout=400, check=False
+        [CLIENT, *words], capture_output=True, text=True, timeout=400 * PATIENCE, check=False
     )
 
 
@@ -98,9 +102,9 @@ def status(rollout: str) -> Any:
 
 def until(condition: Callable[[], Any], seconds: float) -> Any:
     """What the condition says once it says something."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
+        assert time.monotonic() < deadline, f"not so after {seconds * PATIENCE:g} s"
         time.sleep(3)
     return found
 

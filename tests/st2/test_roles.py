@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.st2.stackstorm import CLIENT, HOME, REAL, key, needs_stackstorm, run
+from tests.st2.stackstorm import CLIENT, HOME, PATIENCE, REAL, key, needs_stackstorm, run
 
 OPERATOR = os.environ.get("ST2_OPERATOR_TOKEN", "")
 
@@ -29,7 +29,12 @@ def as_operator(*words: str) -> subprocess.CompletedProcess[str]:
     """What a person with these roles sees who types that."""
     environment = {**os.environ, "ST2_AUTH_TOKEN": OPERATOR}
     return subprocess.run(
-        [CLIENT, *words], capture_output=True, text=True, timeout=600, check=False, env=environment
+        [CLIENT, *words],
+        capture_output=True,
+        text=True,
+        timeout=600 * PATIENCE,
+        check=False,
+        env=environment,
     )
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from tests.st2.stackstorm import (
     st2,
     start,
     states,
+    until,
     wait_for,
 )
 
@@ -174,15 +174,10 @@ def test_the_same_story_and_verdict_as_the_local_runner(locally: Any) -> None:
 
 def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
     execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "10s"})
-    deadline = time.monotonic() + 400
-    while "changing" not in states():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    until(lambda: "changing" in states(), 400)
     call("DELETE", f"/executions/{execution}")
     assert wait_for(execution)["status"] == "canceled"
-    while set(states()) & {"changing", "rolling_back"}:
-        assert time.monotonic() < deadline
-        time.sleep(1)
+    until(lambda: not {"changing", "rolling_back"} & set(states()), 400)
     (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
     assert (latest["state"], latest["quarantined"]) == ("rolled_back", {})
 
@@ -190,10 +185,7 @@ def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
 def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
     """The key is set as `st2 key set` sets it, without any workflow."""
     execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "10s"})
-    deadline = time.monotonic() + 400
-    while "changing" not in states():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    until(lambda: "changing" in states(), 400)
     stop = {"name": "edgetune.stop_all", "value": "true", "scope": "st2kv.system"}
     try:
         call("PUT", "/keys/edgetune.stop_all", json=stop)
@@ -202,9 +194,7 @@ def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
         assert "EVERYTHING IS STOPPED: true" in status["text"]
     finally:
         run("resume_all")
-    while set(states()) & {"changing", "rolling_back"}:
-        assert time.monotonic() < deadline
-        time.sleep(2)
+    until(lambda: not {"changing", "rolling_back"} & set(states()), 400)
     (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
     assert latest["quarantined"] == {}
     if latest["state"] != "rolled_back":
