@@ -58,6 +58,7 @@ def test_an_operator_sees_what_it_starts() -> None:
     "words",
     [
         ("run", "edgetune.set_rollout_state", "rollout=x", "epoch=1", "state=complete"),
+        ("run", "edgetune.push_configuration", "pop=lab1"),
         ("run", "edgetune.resume_all", "by=ana"),
         ("run", "core.local", "cmd=id"),
         ("key", "list", "--prefix", "edgetune.rollout."),

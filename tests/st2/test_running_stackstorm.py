@@ -130,6 +130,14 @@ def test_everything_is_registered() -> None:
             {"pop": "lab1", "tuning": "accept_queue", "soak": "1", "warmup": "0s"},
             "soak: 1s is below 3m: it is at least 3 x interval + warmup",
         ),
+        (
+            {"pop": "lab1", "tuning": "accept_queue", "baseline": "3d"},
+            "samples of lab1 are kept for 2d, and the baseline",
+        ),
+        (
+            {"pop": "lab1", "tuning": "kernel_upgrade"},
+            "kernel.package: its boot loader is none that is known here",
+        ),
     ],
 )
 def test_wrong_input_is_one_clear_line(parameters: dict[str, Any], says: str) -> None:
