@@ -62,7 +62,7 @@ def _routes() -> dict[str, str]:
 
 def _report() -> str:
     shown = run("congestion_report", pop="lab1")["result"]["result"]
-    assert Path(shown["path"]).read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert Path(shown["path"]).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     return str(shown["text"])
 
 
