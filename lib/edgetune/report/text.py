@@ -82,8 +82,9 @@ def _falls_back(plan: Plan) -> list[str]:
     return _row(
         "falls back",
         "the next boot tries it once; it becomes the default when its host is confirmed. A host "
-        "on which it panics, hangs (with a watchdog), has no network or is not as wanted boots the "
-        "old one by itself: it boots twice, and is out of service for as long",
+        "on which it panics, hangs (once its watchdog is armed, or with force_restart), has no "
+        "network or is not as wanted boots the old one by itself: it boots twice, and is out of "
+        "service for as long",
     )
 
 
