@@ -186,7 +186,7 @@ LOCKED = "Cannot open access to console, the root account is locked.\r\n"
         (f"{GRUB}{PANIC}\r\n[    7.2] Call Trace:\r\n", PANIC),
         (f"{GRUB}{PANIC}\r\n{GRUB}[    1.0] virtio\r\n", "[    1.0] virtio"),
         (f"{GRUB}{EMERGENCY}[   9.9] eth0: up\r\n", EMERGENCY.splitlines()[0]),
-        (f"{GRUB}{EMERGENCY}{LOCKED}Press Enter to continue.\r\n", LOCKED.strip()),
+        (f"{GRUB}{EMERGENCY}{LOCKED}Press Enter to continue.\r\n", EMERGENCY.splitlines()[0]),
         (f"{GRUB}\x1b[0;31mx\x1b[0m\r\n", "x"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 # What a machine says that stays where it is until a person comes, or a watchdog.
 _STANDS = re.compile(
-    r"emergency mode|root account is locked|Give root password|requires a manual fsck"
+    r"emergency mode|requires a manual fsck"
     r"|UNEXPECTED INCONSISTENCY|\(initramfs\)|Gave up waiting for|^grub( rescue)?>|^error: "
     r"|Kernel panic - not syncing|watchdog: BUG: soft lockup"
 )
