@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edgetune.documents.diagnosis import DiagnosisAnswer, diagnosis_answer
-from edgetune.documents.head import FORWARD
+from edgetune.documents.head import FORWARD, Head
 from edgetune.documents.look import Doubt, Look, read_look
 from edgetune.documents.reading import Number, decoded, encoded
 from edgetune.documents.sample import SampleAnswer, sample_answer
@@ -126,6 +126,14 @@ def test_the_states_of_the_record_are_those_that_there_are() -> None:
 
 
 LOOK = Look(Verdict.INCONCLUSIVE, Decision.WAIT, "too few", doubts=[Doubt("missing", "no data")])
+
+
+def test_whoever_took_a_rollout_is_named_after_steps_of_its_workflow_too() -> None:
+    head = Head("r", "lab1", "nic", "d", "changing", 1, "run-1", "ana", 0.0)
+    assert head.last_by == "unknown"
+    head.note("recover_orphans", "taken over, epoch 28")
+    head.note("", "changing the test group")
+    assert head.last_by == "recover_orphans"
 
 
 def test_a_look_is_stored_with_the_names_that_records_have() -> None:

@@ -174,8 +174,8 @@ class Head:
 
     @property
     def last_by(self) -> str:
-        """The person, rule or workflow that moved it last."""
-        return (self.history[-1].by if self.history else "") or "unknown"
+        """The person, rule or workflow that took it last; steps of its workflow name none."""
+        return next((entry.by for entry in reversed(self.history) if entry.by), "unknown")
 
     def document(self) -> str:
         """As it is stored, with the time."""
