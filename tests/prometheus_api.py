@@ -62,11 +62,11 @@ class Api:
 
             def do_GET(self) -> None:
                 self.path, _, text = self.path.partition("?")
-                self._answer({name: ",".join(own) for name, own in parse_qs(text).items()})
+                told = {name: ",".join(own) for name, own in parse_qs(text).items()}
+                self._answer({**told, "path": self.path})
 
             def _answer(self, asked: Mapping[str, str]) -> None:
-                asked = {**asked, "path": self.path}
-                api.asked.append(asked)
+                api.asked.append({**asked, "path": self.path})
                 api.headers.append(dict(self.headers))
                 reply = api.answer(asked)
                 self.send_response_only(reply.status)

@@ -15,7 +15,6 @@ import pytest
 
 from edgetune import steady_clock
 from edgetune.errors import FencedError, InputError, RefusedError
-from edgetune.inventories.yaml import YamlInventory
 from edgetune.rollout import lease
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.lease import as_owner
@@ -130,11 +129,11 @@ def test_the_inventory_vouches_for_a_host_that_tells_nothing(
     hosts = inventory["pops"]["lab1"]["hosts"]
     for name, host in hosts.items():
         host["bmc"]["machine"] = f"UUID-{name}"
-    world.context.inventory = YamlInventory(write_yaml(tmp_path / "named.yaml", inventory))
+    world.change_inventory(inventory)
     text = _plan(world, tuning=tuning)["text"]
     assert f"by its BMC:\n{_BELOW}GracefulRestart: e000, e001, e002, " in text
     hosts["e002"]["bmc"]["machine"] = "uuid-of-another"
-    world.context.inventory = YamlInventory(write_yaml(tmp_path / "named.yaml", inventory))
+    world.change_inventory(inventory)
     says = "leads to another machine: bmc.machine is uuid-of-another, and .* uuid-e002"
     with pytest.raises(RefusedError, match=says):
         _plan(world, tuning=tuning)

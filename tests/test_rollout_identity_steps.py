@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from edgetune.errors import RefusedError
-from edgetune.inventories.yaml import YamlInventory
 from edgetune.rollout import readiness
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.apply_tuning import apply_tuning
@@ -18,7 +17,7 @@ from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
-from tests.builders import inventory_document, write_yaml
+from tests.builders import inventory_document
 from tests.world import EmptyWorld, World, changing
 
 
@@ -41,19 +40,19 @@ def _untouched(world: EmptyWorld) -> bool:
     return not out and not world.hosts.not_ready and not world.hosts.tuned
 
 
-def _vouched(world: EmptyWorld, folder: Path) -> None:
+def _vouched(world: EmptyWorld) -> None:
     """A PoP behind NAT, whose rollout was planned as such."""
     document = inventory_document()
     for number, host in enumerate(document["pops"]["lab1"]["hosts"].values(), 1):
         host["server_address"] = f"203.0.113.{number}"
         world.balancer.addresses[f"e{number - 1:03d}"] = host["server_address"]
-    world.context.inventory = YamlInventory(write_yaml(folder / "nat.yaml", document))
+    world.change_inventory(document)
 
 
 def _vouched_changing(folder: Path) -> tuple[EmptyWorld, int]:
     """A rollout of such a PoP that is about to change its first of so many batches."""
     world = EmptyWorld(folder)
-    _vouched(world, folder)
+    _vouched(world)
     made = plan_rollout(world.context, pop="lab1", tuning="accept_queue", seed=7)
     world.begin_planned(made["plan"])
     for state in ("baseline", "changing"):
@@ -80,7 +79,7 @@ def test_the_plan_holds_what_proves_each_host(tmp_path: Path) -> None:
         "identity    8 hosts have the address that the load balancer sends requests to"
         in (made["text"])
     )
-    _vouched(world, tmp_path)
+    _vouched(world)
     text = plan_rollout(world.context, pop="lab1", tuning="accept_queue")["text"]
     assert "the inventory alone vouches for e000 (203.0.113.1), e001 (203.0.113.2)" in text
 
@@ -254,7 +253,7 @@ def test_without_checks_the_address_has_to_do(world: World, tmp_path: Path) -> N
     (host,) = _hosts(world)
     document = inventory_document()
     document["pops"]["lab1"]["load_balancer"]["checks"] = "none"
-    world.context.inventory = YamlInventory(write_yaml(tmp_path / "unchecked.yaml", document))
+    world.change_inventory(document)
     world.balancer.heeds_marker = False
     world.step(begin_drain, 0)
     assert world.step(check_drained, 0)["waiting"] == 0

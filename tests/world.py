@@ -414,6 +414,11 @@ class EmptyWorld:
         self.context.load_balancer = lambda pop: self.balancer  # type: ignore[method-assign]
         self.rollout, self.epoch = "", 0
 
+    def change_inventory(self, document: Any) -> None:
+        """Have another file in the place of the inventory."""
+        write_yaml(self.context.config.inventory, document)
+        self.context.__dict__.pop("inventory", None)
+
     def begin(self, folder: Path, **planned: Any) -> None:
         """Plan a rollout and claim the PoP for it."""
         self.plan = self._planned(folder, **planned)
