@@ -60,7 +60,7 @@ test: setup client packages lint
 
 test-machines: setup
 	@./lab/setup.sh packages machines
-	@$(BIN)/python -m pytest -v --durations=0 --durations-min=5 -m machines tests/machine
+	@$(BIN)/python -m pytest -v --durations=0 --durations-min=5 -m machines tests/machine tests/test_bench.py
 
 mutants: setup packages
 	@$(BIN)/python -m tests.mutants

@@ -83,9 +83,10 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
             try:
                 machine = Machine(home)
                 machine.await_boot(1)
-                return {
-                    "agents": {name: _measure(machine, agents[name], rounds) for name in agents}
-                }
+                figures = [
+                    {"agent": name, **_measure(machine, agents[name], rounds)} for name in agents
+                ]
+                return {"benchmark": "boot_hook", "rounds": rounds, "figures": figures}
             finally:
                 pop.down(home)
         except pop.LabError as error:
@@ -260,12 +261,13 @@ def _waited(machine: Machine) -> float:
 
 def show(document: Mapping[str, Any]) -> None:
     """A table for people."""
+    print(f"The boot hook on a virtual machine; boots of each agent: {document['rounds']}\n")
     rows = []
-    for name, found in document["agents"].items():
+    for found in document["figures"]:
         cpu, waited = found["cpu_s"], found["waited_s"]
         rows.append(
             [
-                name,
+                found["agent"],
                 str(len(found["settings"])),
                 f"{cpu['median']}, {cpu['min']}..{cpu['max']}",
                 f"{found['python_starts']['median']:.1f}",
@@ -273,8 +275,8 @@ def show(document: Mapping[str, Any]) -> None:
             ]
         )
     print_table(HEADERS, rows)
-    for name, found in document["agents"].items():
-        print(f"{name}: {', '.join(found['settings'])}")
+    for found in document["figures"]:
+        print(f"{found['agent']}: {', '.join(found['settings'])}")
 
 
 def _tell(text: str) -> None:

@@ -31,6 +31,15 @@ NEEDS_LAB = [
     pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
 ]
 
+NO_MACHINES = pop.missing_requirements(machines=True)
+NEEDS: dict[str, list[Any]] = {
+    "agent": NEEDS_LAB,
+    "boot_hook": [
+        pytest.mark.machines,
+        pytest.mark.skipif(bool(NO_MACHINES), reason=f"machines need {', '.join(NO_MACHINES)}"),
+    ],
+}
+
 
 def needs_lab(test: Any) -> Any:
     for mark in NEEDS_LAB:
@@ -65,7 +74,7 @@ def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
 @pytest.mark.usefixtures("no_further_peers", "late_is_soon")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=NEEDS_LAB if name == "agent" else []) for name in PROGRAMS],
+    [pytest.param(name, marks=NEEDS.get(name, [])) for name in PROGRAMS],
 )
 def test_every_program_prints_a_table_and_writes_its_figures(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

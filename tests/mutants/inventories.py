@@ -121,8 +121,8 @@ KEPT = mutations_of(
     (
         "a service is asked by every step",
         "stored_inventory.py",
-        "    kept = kept_inventory(store) if source.is_kept else None\n",
-        "    kept = None\n",
+        " if kept is None else StoredInventory(store(), kept)\n",
+        "\n",
     ),
 )
 INVENTORIES = (*READ, *ASKED, *KEPT)

@@ -41,7 +41,7 @@ class Context:
         """The inventory, for all but plans: as its source tells it, or as it is kept."""
         from edgetune.rollout.stored_inventory import known_inventory
 
-        return known_inventory(self.config, self.store)
+        return known_inventory(self.config, lambda: self.store)
 
     @cached_property
     def store(self) -> Store:

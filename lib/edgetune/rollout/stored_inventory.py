@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Callable, ClassVar
 
 from edgetune.config import Config
 from edgetune.documents.inventory import KEY, KeptInventory, pop_key, read_entry, read_kept
@@ -42,19 +42,18 @@ class StoredInventory(Inventory):
         return {**entry}
 
 
-def known_inventory(config: Config, store: Store) -> Inventory:
+def known_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
     """The inventory for all but plans; InputError where neither its source nor the records tell."""
-    source = source_of(config)
-    kept = kept_inventory(store) if source.is_kept else None
-    if kept is not None:
-        return StoredInventory(store, kept)
+    if source_of(config).is_kept:
+        kept = kept_inventory(store())
+        return open_inventory(config) if kept is None else StoredInventory(store(), kept)
     try:
         return open_inventory(config)
     except InputError:
-        kept = kept_inventory(store)
+        kept = kept_inventory(store())
         if kept is None:
             raise
-        return StoredInventory(store, kept)
+        return StoredInventory(store(), kept)
 
 
 def kept_inventory(store: Store) -> KeptInventory | None:
