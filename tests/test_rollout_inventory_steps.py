@@ -171,6 +171,10 @@ class TestSteps:
         assert len(served.known().hosts) == 8
         assert len(served.server.asked) == asked  # type: ignore[attr-defined]
 
+    def test_to_find_out_what_is_kept_reads_no_pop(self, site: Site) -> None:
+        site.plan()
+        assert list(site.world.context.store.list(KEY)) == [KEY]
+
     def test_a_service_is_asked_while_nothing_is_kept(self, served: Site) -> None:
         assert len(served.known().hosts) == 8
         assert KEY not in served.world.context.store.list(KEY)

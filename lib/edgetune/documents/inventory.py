@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was read of the inventory, as it is kept in the records.
 
-edgetune.inventory          when it was read, and which PoPs there were
+edgetune.inventories        when it was read, and which PoPs there were
 edgetune.inventory.POP      a PoP
 edgetune.entry.DIGEST       the PoP of the plan of that digest, as it was when the plan was made
 """
@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from edgetune import PACK
 from edgetune.documents.reading import decoded, read_document
 
-KEY = f"{PACK}.inventory"
+# No other key begins with it: to list those that do would read every PoP.
+KEY = f"{PACK}.inventories"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class KeptPop:
 
 def pop_key(pop: str) -> str:
     """The key of a PoP."""
-    return f"{KEY}.{pop}"
+    return f"{PACK}.inventory.{pop}"
 
 
 def entry_key(plan: str) -> str:
