@@ -35,8 +35,10 @@ from tests.test_lab_prometheus import asked, needs_lab
 # Its soak lasts seconds: a machine that stands still as long leaves it without samples.
 pytestmark = [*needs_lab, pytest.mark.quiet]
 
-# The two sources cut bursts at the ends of a baseline otherwise, which shows in a short one.
-WORDS = [word for word in FOUR if not word.startswith("baseline=")] + ["baseline=20"]
+# The two sources cut bursts at the ends of a baseline otherwise, which shows in a short one. A
+# scrape is news after some seconds, so a short soak shows too little, and is rolled out twice.
+WORDS = [word for word in FOUR if not word.startswith(("baseline=", "soak="))]
+WORDS += ["baseline=20", "soak=30"]
 
 SWEEP = """
 import sys, time, yaml
