@@ -9,14 +9,16 @@ from typing import Any, Callable
 
 from edgetune.errors import EdgetuneError
 from edgetune.files import load_json
-from edgetune.sanitize import one_line
+from edgetune.sanitize import one_line, shortened
 from edgetune.secret_files import Authorization
 
 CONNECT = 5.0
 """Seconds to connect."""
 MOST_BYTES = 64 << 20
 _CHUNK = 1 << 18
-_MOST_TOLD = 200
+_MOST_TOLD, _MOST_REASON = 200, 300
+# With these words urllib3 begins, after a place that errors name already.
+_CONNECTING = "Failed to establish a new connection: "
 _LATE = "did not tell all in time"
 
 Query = Sequence[tuple[str, str]]
@@ -78,7 +80,7 @@ class JsonService:
             ) as answer:
                 body = self._body(answer)
         except (requests.RequestException, OSError) as error:
-            raise self._wrong(f"does not answer: {_reason(error)}") from None
+            raise self._wrong(silence(error)) from None
         if answer.status_code not in (200, refusal):
             raise self._wrong(f"{path} answers {answer.status_code}{_told(answer, body)}")
         try:
@@ -118,7 +120,12 @@ def _told(answer: Any, body: bytes) -> str:
     return f": {one_line(str(detail))[:_MOST_TOLD]}"
 
 
-def _reason(error: Exception) -> str:
-    inner = getattr(error.args[0] if error.args else None, "reason", None)
-    told = str(inner or error).rpartition("Failed to establish a new connection: ")[2]
-    return one_line(told)[:_MOST_TOLD]
+def silence(error: Exception) -> str:
+    """That nobody answers, and what went wrong below HTTP, without the layers that say it again."""
+    while isinstance(error.args[0] if error.args else None, Exception):
+        error = error.args[0]
+    inner = getattr(error, "reason", None)
+    if isinstance(inner, Exception):
+        error = inner
+    told = str(error).rpartition(_CONNECTING)[2] or type(error).__name__
+    return shortened(f"does not answer: {told}", _MOST_REASON)

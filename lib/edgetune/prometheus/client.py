@@ -10,9 +10,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from edgetune.errors import SourceError
+from edgetune.json_service import silence
 from edgetune.prometheus.access import Access
 from edgetune.prometheus.answers import Series, error_text, read_matrix
-from edgetune.sanitize import shortened
 
 CONNECT, DEADLINE = 5.0, 30.0
 """Seconds to connect, and for one whole answer."""
@@ -25,9 +25,6 @@ CHUNK = 1 << 18
 """Bytes that are read before the time is looked at."""
 
 _MOST_ERROR = 65_536
-_MOST_TOLD = 300
-# With these words urllib3 begins, after a place that `where` names already.
-_CONNECTING = "Failed to establish a new connection: "
 # Thanos gives what one replica has, of all stores, as it was scraped. Others ignore these words.
 _WHOLE = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}
 
@@ -109,7 +106,7 @@ class Client:
                 self._check_clock(answer.headers.get("Date", ""), sent)
                 return self._body(answer, ends, MOST_BYTES)
         except (requests.RequestException, OSError) as error:
-            raise SilentError(f"{self._where}: {_reason(error)}") from None
+            raise SilentError(f"{self._where}: {silence(error)}") from None
 
     def _body(self, answer: Any, end: float, most: int) -> bytes:
         parts, size = [], 0
@@ -143,14 +140,3 @@ class Client:
 
     def _wrong(self, text: str) -> SourceError:
         return SourceError(f"{self._where}: {text}")
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong below HTTP, without the layers that say it again."""
-    while isinstance(error.args[0] if error.args else None, Exception):
-        error = error.args[0]
-    inner = getattr(error, "reason", None)
-    if isinstance(inner, Exception):
-        error = inner
-    told = str(error).rpartition(_CONNECTING)[2] or type(error).__name__
-    return shortened(f"does not answer: {told}", _MOST_TOLD)
