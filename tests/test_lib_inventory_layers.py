@@ -107,6 +107,13 @@ def test_a_group_has_to_be_there(tmp_path: Path, groups: object, says: str) -> N
         opened(tmp_path, pops={"ams1": ams1})
 
 
+def test_of_two_names_that_begin_alike_the_right_pop_is_named(tmp_path: Path) -> None:
+    hosts = {"e1": {"address": "10.0.0.1"}}
+    pops = {"ams": {"hosts": hosts}, "ams.b": {"health": "ftp://a", "hosts": hosts}}
+    with pytest.raises(InputError, match=r"yaml: pops\.ams\.b\.health: 'ftp://a' does not match"):
+        opened(tmp_path, pops=pops)
+
+
 def test_the_name_of_a_host_stays_as_it_is(tmp_path: Path) -> None:
     pops = {"ams1": {"hosts": {"e1": {"address": "10.0.0.1", "rack": "{pop}"}}}}
     assert opened(tmp_path, pops=pops).pop("ams1").host("e1").rack == "{pop}"

@@ -57,7 +57,9 @@ class Layers:
     def place(self, where: str, field: str) -> tuple[str, str]:
         """The source and the field where a field such as ``pops.ams1.health`` was written."""
         head, _, rest = field.partition(".")
-        name = next((own for own in self._layers if f"{rest}.".startswith(f"{own}.")), None)
+        # One name may be the beginning of another one.
+        names = sorted(self._layers, key=len, reverse=True)
+        name = next((own for own in names if f"{rest}.".startswith(f"{own}.")), None)
         if head != "pops" or name is None:
             return where, field
         parts = rest[len(name) + 1 :].split(".")
