@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.inventory import KEY
-from edgetune.errors import InputError, RefusedError
+from edgetune import PACK
+from edgetune.documents.inventory import KEY, pop_key
+from edgetune.errors import DamagedError, InputError, RefusedError
 from edgetune.inventory import Pop
 from edgetune.rollout.context import Context
 from edgetune.rollout.kept_inventory import pop_for_plan, whole_inventory
@@ -226,6 +227,44 @@ class TestRollouts:
         site.lose("e000")
         opened = read_rollout(site.later(), site.world.rollout)
         assert len(opened.pop.hosts) == 7
+
+
+class TestDamage:
+    """What cannot be read is put right by a person, and stops no rollout meanwhile."""
+
+    def test_a_rollout_goes_on_without_the_copy_of_its_pop(self, site: Site) -> None:
+        site.world.begin_planned(site.plan())
+        store = site.world.context.store
+        (key,) = store.list(f"{PACK}.entry.")
+        for text in ("{", '{"pop": "lab1", "entry": {"hosts": 7}}'):
+            store.put(key, text)
+            assert len(read_rollout(site.later(), site.world.rollout).pop.hosts) == 8
+
+    def test_a_copy_of_a_pop_stops_its_own_plans_until_somebody_takes_that(
+        self, site: Site
+    ) -> None:
+        site.pops["lab2"] = {**site.pops["lab1"], "hosts": {"f0": {"address": "127.1.1.1"}}}
+        site.write()
+        site.plan()
+        site.world.context.store.put(pop_key("lab1"), "{")
+        for pops in (site.pops["lab1"], site.pops["lab2"]):
+            pops["reboot_time"] = 60
+        site.write()
+        assert pop_for_plan(site.later(), "lab2").reboot_time == 60
+        with pytest.raises(RefusedError, match=r"of lab1 .* cannot be read: .*pop=lab1 takes it"):
+            site.plan()
+        assert [row["pop"] for row in diff_inventory(site.later())["pops"]] == ["lab1"]
+        accept_inventory(site.later(), pop="lab1")
+        site.plan()
+
+    def test_a_list_of_what_is_kept_is_made_anew(self, served: Site) -> None:
+        served.plan()
+        served.world.context.store.put(KEY, "{")
+        assert len(served.known().hosts) == 8
+        with pytest.raises(DamagedError, match="edgetune.inventories is damaged"):
+            served.plan()
+        accept_inventory(served.later())
+        served.plan()
 
 
 class TestDiff:

@@ -91,8 +91,8 @@ KEPT = mutations_of(
     (
         "what shrinks is kept all the same",
         "kept_inventory.py",
-        "        if before and _too_many_gone(context, before, found.pop(name)):\n",
-        "        if False:\n",
+        "            if before is None or _too_many_gone(context, before, found.pop(name)):\n",
+        "            if False:\n",
     ),
     (
         "a rollout loses the hosts that the inventory lost",
@@ -105,6 +105,18 @@ KEPT = mutations_of(
         "kept_inventory.py",
         "        if planned is None:\n",
         "        if True:\n",
+    ),
+    (
+        "a damaged copy of a PoP stops a rollback",
+        "kept_inventory.py",
+        "_UNREADABLE = (InputError, DamagedError)\n",
+        "_UNREADABLE = (RecursionError,)\n",
+    ),
+    (
+        "what cannot be read of a PoP is planned as if nothing had been known",
+        "kept_inventory.py",
+        "        if before is None:\n",
+        "        if False:\n",
     ),
     (
         "a campaign goes on without a PoP that is gone",

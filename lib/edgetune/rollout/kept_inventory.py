@@ -22,15 +22,18 @@ from edgetune.documents.inventory import (
     written,
 )
 from edgetune.documents.reading import digest_of
-from edgetune.errors import InputError, RefusedError
+from edgetune.errors import DamagedError, InputError, RefusedError
 from edgetune.inventories import open_inventory, read_pop, source_of
 from edgetune.inventory import Host, Inventory, Pop
 from edgetune.report.diagnosis import hosts_text
 from edgetune.report.text import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.store import value_of
-from edgetune.rollout.stored_inventory import StoredInventory, kept_inventory
+from edgetune.rollout.stored_inventory import StoredInventory, kept_inventory, readable_index
 from edgetune.sanitize import command
+
+_UNREADABLE = (InputError, DamagedError)
+"""A source or a record tells nothing that can be used; the store itself works."""
 
 
 def pop_for_plan(context: Context, name: str) -> Pop:
@@ -43,12 +46,15 @@ def pop_for_plan(context: Context, name: str) -> Pop:
     found = inventory_for_plans(context, kept)
     pop = found.pop(name)
     if kept is not None and name in kept.pops:
-        gone = _too_many_gone(context, StoredInventory(context.store, kept).pop(name), pop)
+        before = _readable(kept, context, name)
+        takes = f"{command('accept_inventory', pop=name)} takes it as it is now"
+        if before is None:
+            raise RefusedError(f"what was kept of {name} for the last plan cannot be read: {takes}")
+        gone = _too_many_gone(context, before, pop)
         if gone:
             raise RefusedError(
                 f"{name} lost {hosts_text(gone)} since its inventory was read last: "
-                f"{command('diff_inventory', pop=name)} compares them, "
-                f"{command('accept_inventory', pop=name)} takes it as it is now"
+                f"{command('diff_inventory', pop=name)} compares them, {takes}"
             )
     return pop
 
@@ -83,7 +89,7 @@ def accept(context: Context, pop: str) -> tuple[Inventory, list[PopChange]]:
 
     Returns the inventory, and how it differs from what was kept.
     """
-    kept = kept_inventory(context.store)
+    kept = readable_index(context.store)
     found, changes = compared(context, pop)
     _keep(context, found, kept, [change.pop for change in changes])
     return found, changes
@@ -92,15 +98,15 @@ def accept(context: Context, pop: str) -> tuple[Inventory, list[PopChange]]:
 def compared(context: Context, pop: str) -> tuple[Inventory, list[PopChange]]:
     """The inventory as its source tells it now, and how it differs from what is kept of a PoP, or
     of all. InputError where neither knows the PoP."""
-    kept = kept_inventory(context.store) or KeptInventory("", 0.0, {})
-    before, found = StoredInventory(context.store, kept), open_inventory(context.config)
-    known = {*before.pop_names(), *found.pop_names()}
+    kept, found = readable_index(context.store), open_inventory(context.config)
+    told = found.pop_names()
+    known = {*(kept.pops if kept else ()), *told}
     if pop and pop not in known:
         found.pop(pop)
     changes = []
     for name in sorted({pop} if pop else known):
-        old, new = (own.pop(name) if name in own.pop_names() else None for own in (before, found))
-        if old != new:
+        old, new = _readable(kept, context, name), found.pop(name) if name in told else None
+        if old != new or old is None:
             changes.append(_change(name, old, new))
     return found, changes
 
@@ -117,11 +123,10 @@ def pop_of_rollout(context: Context, plan: str, name: str) -> Pop:
     So a rollout ends with the hosts that it began with. Where the inventory does not tell of the
     PoP, it is as it was for the plan. Plans of 0.11 and older kept none.
     """
-    text = value_of(context.store, entry_key(plan))
-    planned = None if text is None else _planned(entry_key(plan), text)
+    planned = _planned(context, plan)
     try:
         now = context.inventory.pop(name)
-    except InputError:
+    except _UNREADABLE:
         if planned is None:
             raise
         return planned
@@ -140,7 +145,6 @@ def _keep(
 
     Such a PoP, and one that is gone, stays as it was until somebody has ``accepted`` that.
     """
-    stored = StoredInventory(context.store, kept) if kept else None
     pops = dict(kept.pops) if kept else {}
     all_may_go = context.config.inventory_shrink == 1
     for name in {*accepted, *(set(pops) - set(found.pop_names()) if all_may_go else ())}:
@@ -150,9 +154,10 @@ def _keep(
         digest = digest_of(entry)
         if pops.get(name) == digest:
             continue
-        before = stored.pop(name) if stored and name in pops else None
-        if before and _too_many_gone(context, before, found.pop(name)):
-            continue
+        if name in pops:
+            before = _readable(kept, context, name)
+            if before is None or _too_many_gone(context, before, found.pop(name)):
+                continue
         context.store.put(pop_key(name), written(KeptPop(name, entry)))
         pops[name] = digest
     if kept and pops == kept.pops and not found.is_kept:
@@ -162,9 +167,27 @@ def _keep(
     context.store.put(KEY, written(KeptInventory(where, time.time(), pops)))
 
 
-def _planned(key: str, text: str) -> Pop:
-    kept = read_entry(key, text)
-    return read_pop(key, kept.pop, kept.entry)
+def _planned(context: Context, plan: str) -> Pop | None:
+    """The PoP as it was for the plan; None where that was not kept, or cannot be read."""
+    key = entry_key(plan)
+    text = value_of(context.store, key)
+    if text is None:
+        return None
+    try:
+        kept = read_entry(key, text)
+        return read_pop(key, kept.pop, kept.entry)
+    except _UNREADABLE:
+        return None
+
+
+def _readable(kept: KeptInventory | None, context: Context, name: str) -> Pop | None:
+    """What is kept of a PoP; None where nothing is, or it cannot be read."""
+    if kept is None or name not in kept.pops:
+        return None
+    try:
+        return StoredInventory(context.store, kept).pop(name)
+    except _UNREADABLE:
+        return None
 
 
 def _too_many_gone(context: Context, old: Pop, new: Pop) -> list[str]:

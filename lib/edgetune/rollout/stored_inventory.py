@@ -8,7 +8,7 @@ from typing import Any, Callable, ClassVar
 
 from edgetune.config import Config
 from edgetune.documents.inventory import KEY, KeptInventory, pop_key, read_entry, read_kept
-from edgetune.errors import InputError
+from edgetune.errors import DamagedError, InputError
 from edgetune.inventories import open_inventory, read_pop, source_of
 from edgetune.inventory import Inventory, Pop
 from edgetune.rollout.store import Store, value_of
@@ -45,17 +45,25 @@ class StoredInventory(Inventory):
 def known_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
     """The inventory for all but plans; InputError where neither its source nor the records tell."""
     if source_of(config).is_kept:
-        kept = kept_inventory(store())
+        kept = readable_index(store())
         return open_inventory(config) if kept is None else StoredInventory(store(), kept)
     try:
         return open_inventory(config)
     except InputError:
-        kept = kept_inventory(store())
+        kept = readable_index(store())
         if kept is None:
             raise
         return StoredInventory(store(), kept)
 
 
+def readable_index(store: Store) -> KeptInventory | None:
+    """What is kept; None where nothing is, or it cannot be read."""
+    try:
+        return kept_inventory(store)
+    except DamagedError:
+        return None
+
+
 def kept_inventory(store: Store) -> KeptInventory | None:
-    """What is kept, None where no plan was made yet."""
+    """What is kept, None where no plan was made yet; DamagedError if it makes no sense."""
     return read_kept(value_of(store, KEY))
