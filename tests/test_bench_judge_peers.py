@@ -116,6 +116,7 @@ def test_every_peer_decides_in_every_scenario(peer: Peer, name: str) -> None:
     assert found is None or found in LOOKS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
 @pytest.mark.parametrize("what", ODDITIES)
 def test_every_peer_decides_where_there_is_little_to_decide_on(peer: Peer, what: str) -> None:

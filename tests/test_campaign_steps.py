@@ -663,6 +663,7 @@ def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
     assert said["errors"][0].endswith("KeyError: 'metrics'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

@@ -68,6 +68,7 @@ def test_every_command_is_taken(source: str) -> None:
     assert refused(printed) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_local_runner_takes_the_same(source: str) -> None:
     runs = [each.words[1:] for each in SOURCES[source]() if each.words[0] == "run"]

@@ -113,6 +113,7 @@ def test_check_names_what_is_out_of_date_and_writes_nothing(
     assert not (pack / "docs").exists()
 
 
+@pytest.mark.slow
 def test_writing_once_is_enough(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert generate.main([], pack) == 0
     assert generate.main(["--check"], pack) == 0
@@ -170,6 +171,7 @@ def test_yaml_without_the_place_for_its_part_is_one_clear_line(
     assert told.startswith(f"docs/generate.py: {name}: ") and told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_changed_metadata_is_seen(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
     generate.main([], pack)
     rule = pack / "rules" / "sample_running.yaml"

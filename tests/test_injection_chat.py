@@ -98,6 +98,7 @@ def test_an_answer_shows_what_was_said(name: str) -> None:
     assert said.startswith("```failed: ") and "there is no PoP" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALIASES)
 def test_an_answer_that_is_one_long_line_fits_into_one_message(name: str) -> None:
     """A PoP of 5,000 hosts, each named with what is wrong; hubot cuts at 7,900 characters."""
@@ -141,6 +142,7 @@ def test_a_line_that_is_too_long_is_left_out(name: str) -> None:
     assert answer(ALIASES[name], execution) == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALIASES)
 def test_an_execution_without_a_result_is_answered(name: str) -> None:
     for kept in NOTHING:
@@ -164,6 +166,7 @@ def test_a_colour_says_how_a_rollout_does(color: str) -> None:
         assert look(ALIASES[name], execution)["color"] == color
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALIASES)
 def test_how_an_answer_is_shown_stays_one_document(name: str) -> None:
     for kind, text in HOSTILE.items():

@@ -829,6 +829,7 @@ def fresh(directory: Path) -> CpuHost:
     return CpuHost(directory / str(next(counter)))
 
 
+@pytest.mark.slow
 @quick
 @given(case=cases())
 def test_every_policy_is_fair(directory: Path, case: tuple[Machine, int, int, str]) -> None:

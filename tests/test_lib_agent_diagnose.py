@@ -491,6 +491,7 @@ def test_routes_that_cannot_be_told(healthy: DiagnosedHost, answer: str) -> None
     assert healthy.found() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file", ["softirqs", "interrupts", "buddyinfo", "vmstat", "stat", "meminfo", "net/netstat"]
 )

@@ -177,6 +177,7 @@ def test_a_second_boot_without_a_confirmation_is_of_the_old_kernel(host: KernelH
     assert host.stable() == was
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(40))
 def test_a_power_cut_at_any_moment_leads_to_the_old_kernel_or_to_the_new_one(
     debian: KernelHost, moment: int, monkeypatch: pytest.MonkeyPatch

@@ -223,6 +223,7 @@ def test_a_slow_agent_is_given_up(server: Server) -> None:
     assert result.reason == "unreachable"
 
 
+@pytest.mark.slow
 def test_a_dead_host_costs_one_timeout_not_the_batch(server: Server) -> None:
     # A socket that listens and never says an SSH banner, as a hung host does.
     with socket.create_server(("127.0.0.2", 0)) as mute:

@@ -54,6 +54,7 @@ def drained(fleet: Fleet, hosts: Iterable[str], until: float = 1000 + SPAN) -> l
     return [change]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["test", "control"])
 @pytest.mark.parametrize("number", [1, 3])
 def test_an_idle_host_hides_no_harm_and_makes_none(fleet: Fleet, group: str, number: int) -> None:

@@ -38,6 +38,7 @@ def test_what_is_measured_on_every_host_is_promoted(fleet: Fleet) -> None:
     assert (kinds(looks[-1]), looks[-1].unwatched) == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 def test_an_intent_that_nobody_exports_is_not_promoted(fleet: Fleet, metric: str) -> None:
     nobody = lacks(sources(metric), fleet.hosts)
@@ -63,6 +64,7 @@ def test_a_guard_that_is_not_exported_everywhere_is_not_promoted(
     assert f"{metric}: is not measured in the baseline on " in texts(looks[-1], "unmeasured")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "metric, lost, harmed, factor",
     [
@@ -192,6 +194,7 @@ def test_records_of_earlier_versions_are_read_and_not_promoted(fleet: Fleet) -> 
         assert "does not say what was measured in the baseline" in texts(look, "unrecorded")
 
 
+@pytest.mark.slow
 def test_the_pops_of_a_ring_tell_what_each_does_not_measure(fleet: Fleet) -> None:
     fleet.intends("no_harm", "retransmits", "backlog_drops", optional=True)
     nobody = lacks(["backlog_dropped"], fleet.hosts)
@@ -218,6 +221,7 @@ def _reboots(hosts: Iterable[str], at: float) -> Change:
     return change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [999, 1075, 1150, 1300, 1450, 1590])
 def test_a_reboot_is_seen_wherever_it_falls(fleet: Fleet, at: float) -> None:
     """Between two looks each has but one boot of the host."""
@@ -227,6 +231,7 @@ def test_a_reboot_is_seen_wherever_it_falls(fleet: Fleet, at: float) -> None:
     assert f"rebooted {before}" in texts(last, "reboot")
 
 
+@pytest.mark.slow
 def test_a_tuning_that_reboots_and_a_soak_that_is_resumed_begin_in_another_boot(
     fleet: Fleet,
 ) -> None:

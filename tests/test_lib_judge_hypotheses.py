@@ -83,6 +83,7 @@ def test_the_estimate_is_where_the_groups_are_alike(truth: float) -> None:
     assert root(truth - LOGS) == pytest.approx(truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ratio", "hosts"), [(0.05, 4), (0.31, 4), (2.0, 4), (2.0, 12)])
 def test_an_estimate_hits_the_truth_where_drops_come_in_bursts(ratio: float, hosts: int) -> None:
     """Bursts of the harmed group counted for less: x2 read as 1.84 on 4 + 4 hosts."""

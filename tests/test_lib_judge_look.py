@@ -138,6 +138,7 @@ def test_more_drops_in_the_test_group_degrade_at_the_first_look(tmp_path: Path) 
     assert look.tests["harm"].spent == pytest.approx(0.05 / 4)
 
 
+@pytest.mark.slow
 def test_a_late_harm_is_found_at_once(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
     soak = Soak(made, drops(made, 3, 3), looks=8)
@@ -149,6 +150,7 @@ def test_a_late_harm_is_found_at_once(tmp_path: Path) -> None:
     assert windows["soak"] < 1.3 < windows["quarter"] < 1.8 < windows["last"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("surge", [0.2, 5.0])
 def test_a_surge_that_hits_both_groups_changes_no_verdict(tmp_path: Path, surge: float) -> None:
     made = planned(tmp_path)

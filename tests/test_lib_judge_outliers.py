@@ -19,6 +19,7 @@ def fleet(tmp_path: Path) -> Fleet:
     return Fleet(tmp_path).intends("no_harm", "retransmits", "health_p50")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["test", "control"])
 def test_a_host_that_is_many_times_slower_is_named(fleet: Fleet, group: str) -> None:
     (slow, *_) = getattr(fleet, group)

@@ -159,6 +159,7 @@ def test_strata_weigh_as_much_as_they_tell() -> None:
     assert _statistics(draws, _column(draws, values))[0] == pytest.approx(by_hand)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(
     st.lists(numbers_of | ties_of, min_size=11, max_size=11),

@@ -49,6 +49,7 @@ def serves(total: str, part: str, share: float, hosts: Iterable[str], times: flo
     return change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metric", "total", "part", "share", "better", "worse"),
     [

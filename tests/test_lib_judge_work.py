@@ -36,6 +36,7 @@ def decided(fleet: Fleet, *changes: Change) -> tuple[str, str]:
     return last.verdict, last.decision
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.97, 0.9, 0.81, 0.5])
 def test_lost_traffic_is_no_saved_cpu_time(fleet: Fleet, share: float) -> None:
     verdict, decision = decided(fleet, *less_work(share, fleet.test))

@@ -153,6 +153,7 @@ def test_only_has_a_meaning_for_the_same_kinds(tmp_path: Path, name: str) -> Non
     assert (catalogue_says(tmp_path, name, value, only="raise") == says) is not KINDS[name].ordered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRIALS)
 def test_a_kind_changes_what_it_says_that_it_touches(tmp_path: Path, name: str) -> None:
     build, tried = Build(CARDS[0], MACHINES[1]), []

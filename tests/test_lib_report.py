@@ -410,6 +410,7 @@ def with_text(value: Any, text: str) -> Any:
     return [with_text(own, text) for own in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     documents: dict[str, Any] = {
@@ -459,6 +460,7 @@ def test_hosts_whose_names_are_hostile_are_only_shown(whole: Material) -> None:
     assert text in read.text
 
 
+@pytest.mark.slow
 def test_a_page_of_a_large_pop_is_small(tmp_path: Path) -> None:
     html = page(material(tmp_path, hosts=500, seconds=60))
     assert len(html) < 400_000

@@ -217,6 +217,7 @@ def test_a_plan_no_longer_fits_when_the_bios_has_changed(world: BiosWorld) -> No
         plan_rollout(world.context, plan=made["plan"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuning", ["home_snoop", "snoop_and_queue"])
 def test_a_rollout_the_whole_way_and_back(world: BiosWorld, tuning: str) -> None:
     world.enter(tuning=tuning)

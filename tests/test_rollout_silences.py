@@ -81,6 +81,7 @@ def _until(silence: dict[str, Any]) -> float:
     return datetime.fromisoformat(silence["endsAt"].replace("Z", "+00:00")).timestamp()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begin", EITHER)
 def test_a_host_is_silenced_before_it_is_withdrawn_until_it_serves(
     begin: Any, tmp_path: Path

@@ -328,6 +328,7 @@ def test_a_rollback_keeps_what_an_operator_did_to_a_host_that_was_done(world: Wo
     assert world.hosts.tuned == set()
 
 
+@pytest.mark.slow
 def test_a_rollback_of_a_sick_pop_goes_on_with_fewer_hosts_at_once(world: World) -> None:
     for batch in (0, 1, 2, 3):
         world.roll(batch)

@@ -224,6 +224,7 @@ def test_where_the_load_balancer_counts_no_sessions_the_host_s_own_count_holds(
     assert world.at(0) == {host: "drained"}
 
 
+@pytest.mark.slow
 def test_no_host_is_touched_with_sessions_that_only_it_counts(world: World) -> None:
     """All the way there and back."""
     world.balancer.clients, world.balancer.counting = True, False

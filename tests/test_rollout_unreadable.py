@@ -111,6 +111,7 @@ def test_any_damage_gives_a_head_that_can_be_shown_or_one_line(
         assert shown(head)
 
 
+@pytest.mark.slow
 def test_no_place_of_a_head_takes_whatever_it_is_given(
     documents: dict[str, dict[str, Any]],
 ) -> None:
@@ -171,6 +172,7 @@ def no_complaint(problem: str) -> None:
     raise AssertionError(problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rollout, text",
     [(OTHER, "{"), (BESIDE, '{"schema": 2}'), (NO_POP, "7"), (OTHER, "[" * 100_000), (OTHER, "")],

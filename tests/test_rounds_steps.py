@@ -285,6 +285,7 @@ class TestHarm:
             harmed.round()
         assert harmed.hosts.treated() == {}
 
+    @pytest.mark.slow
     def test_more_retransmits_than_the_threshold_are_harm(self, world: RoundsWorld) -> None:
         treated = sorted(set(world.chosen) - held_out(world))
         for number, prefix in enumerate(treated):
@@ -298,6 +299,7 @@ class TestHarm:
         assert world.decided.state == "rolled_back" and "retransmits" in world.decided.reason
 
 
+@pytest.mark.slow
 def test_looks_are_as_far_apart_as_alpha_is_shared(world: RoundsWorld) -> None:
     world.rounds(25)
     rounds = [look.round for look in world.decided.looks]
@@ -510,6 +512,7 @@ class TestLost:
             world.round()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_anywhere_leaves_what_the_next_rounds_mend(tmp_path: Path) -> None:
     number = 0
     while True:

@@ -88,6 +88,7 @@ def test_the_kill_switch_is_called_by_its_key() -> None:
     assert keys == {STOP_KEY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_the_lab_is_understood(page: str) -> None:
     for words in commands(PAGES[page], "edgetune"):
@@ -108,6 +109,7 @@ def test_a_page_shows_how_to_break_the_lab() -> None:
     assert shown & FAULTS.keys()
 
 
+@pytest.mark.slow
 def test_every_text_shown_comes_from_the_sources() -> None:
     known = printed()
     pieces = [piece for line in fenced(RUNBOOK, "text") for piece in fixed_parts(line)]

@@ -28,6 +28,7 @@ def test_each_workflow_has_its_action_and_each_such_action_its_workflow() -> Non
     assert entry_points == {f"workflows/{name}.yaml" for name in FLOWS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOWS)
 def test_orquesta_finds_nothing(name: str) -> None:
     spec = specs.instantiate((ROOT / "workflows" / f"{name}.yaml").read_text(encoding="utf-8"))
