@@ -9,7 +9,7 @@ SLOWEST := --durations=10 --durations-min=5
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup client peers packages demo check test test-machines mutants lint docs bench clean
+.PHONY: help setup client peers packages demo check test quiet test-machines mutants lint docs bench clean
 
 help:
 	@echo "make setup    build $(VENV); a line for each step"
@@ -52,11 +52,15 @@ check: setup lint
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -q --hypothesis-profile=quick \
 	  -m "not (lab or machines or processes or slow or quiet)"
 
-test: setup client packages lint
+test: setup client packages
+	@$(MAKE) --no-print-directory -j 2 lint quiet
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
 	  -m "not (machines or quiet)"
-	@$(BIN)/python -m pytest -q -m quiet
 	@echo "tests that boot virtual machines: not run; make test-machines runs them"
+
+# They wait, for the most part, and compile the tests for the workers that come after them.
+quiet: setup
+	@$(BIN)/python -m pytest -q -m quiet
 
 test-machines: setup
 	@./lab/setup.sh packages machines
