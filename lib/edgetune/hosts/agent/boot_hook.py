@@ -66,7 +66,7 @@ class BootHook:
         it. The text file is written, too; why it is not there comes back, "" when it is or need
         not be.
         """
-        journals, damaged = Journals(self._host).all(), Journals(self._host).damaged()
+        journals, damaged = Journals(self._host).read()
         textfile = Textfile(self._host)
         telling = bool(textfile.directory)
         standing = bool(journals or damaged)

@@ -2,7 +2,9 @@
 """The journal: what stood here before each tuning, written before the first change."""
 
 import base64
+import contextlib
 import json
+import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgetune.hosts.agent.host import AGENT, Host
@@ -271,13 +273,24 @@ class Journals:
 
     def all(self) -> List[Journal]:
         """Every journal that can be read, in the order of application."""
-        return self._load_all()[0]
+        return self.read()[0]
 
     def damaged(self) -> Dict[str, str]:
         """The tunings whose journals cannot be read, with what is wrong."""
-        return self._load_all()[1]
+        return self.read()[1]
 
-    def _load_all(self) -> Tuple[List[Journal], Dict[str, str]]:
+    def stamp(self) -> List[Tuple[str, int, int]]:
+        """Another one whenever one of them was written, since a file is replaced as a whole."""
+        directory = self._host.path(STATE + "/tunings")
+        found = []
+        for name in self._host.names(STATE + "/tunings"):
+            with contextlib.suppress(FileNotFoundError):
+                status = os.lstat(os.path.join(directory, name))
+                found.append((name, status.st_ino, status.st_mtime_ns))
+        return found
+
+    def read(self) -> Tuple[List[Journal], Dict[str, str]]:
+        """`all` and `damaged` of one look."""
         loaded: List[Journal] = []
         damaged: Dict[str, str] = {}
         for name in self._host.names(STATE + "/tunings"):

@@ -51,9 +51,10 @@ def boot(host: Host) -> List[str]:
         if host.exists(CONGESTION):
             attempt(problems, CONGESTION, _end_congestion, host)
         attempt(problems, "", BootHook(host).sync)
-        if _unready(host):
+        journals, damaged = Journals(host).read()
+        if _unready(host, _for_boots(journals)):
             attempt(problems, "", follow_up, host)
-    return problems + list(Journals(host).damaged().values())
+    return problems + list(damaged.values())
 
 
 def _end_congestion(host: Host) -> None:
@@ -83,11 +84,7 @@ def late(host: Host) -> List[str]:
 
 def _late(host: Host) -> List[str]:
     problems: List[str] = []
-    end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
-    while _unready(host) and time.monotonic() < end:
-        # A look at routes is a process; the rest of the boot has more use for the CPU.
-        time.sleep(pause)
-        pause = min(1.5 * pause, LOOK_SELDOM)
+    _await_rest(host)
     host.booting = host.late = True
     with host.lock(60.0):
         # What stands on them may have been missing when the host began to boot.
@@ -97,19 +94,36 @@ def _late(host: Host) -> List[str]:
         for journal in Journals(host).all():
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _set_again, host, journal, problems)
-        problems += [f"{entry.setting.id}: is not there yet, or down" for entry in _unready(host)]
+        missing = _unready(host, _for_boots(Journals(host).all()))
+        problems += [f"{entry.setting.id}: is not there yet, or down" for entry in missing]
     return problems
 
 
-def _unready(host: Host) -> List[Entry]:
+def _await_rest(host: Host) -> None:
+    """Until all is there that the rest stands on, or for `LATE_WAIT`."""
+    end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
+    stamp, entries = Journals(host).stamp(), _for_boots(Journals(host).all())
+    while _unready(host, entries) and time.monotonic() < end:
+        # The rest of the boot has more use for the CPU.
+        time.sleep(pause)
+        pause = min(1.5 * pause, LOOK_SELDOM)
+        # Nobody holds the lock: a person may take a tuning back meanwhile.
+        if Journals(host).stamp() != stamp:
+            stamp, entries = Journals(host).stamp(), _for_boots(Journals(host).all())
+
+
+def _for_boots(journals: Sequence[Journal]) -> List[Entry]:
+    """What the boot hook keeps, also what is suspended: that will be stored again."""
     return [
         entry
-        for journal in Journals(host).all()
+        for journal in journals
         for entry in journal.entries
-        # What is suspended will be stored again.
         if (entry.stored or journal.state == "suspended") and by_hook(entry)
-        if not _ready(host, entry)
     ]
+
+
+def _unready(host: Host, entries: Sequence[Entry]) -> List[Entry]:
+    return [entry for entry in entries if not _ready(host, entry)]
 
 
 def _ready(host: Host, entry: Entry) -> bool:

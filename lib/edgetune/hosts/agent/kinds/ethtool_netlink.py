@@ -115,6 +115,7 @@ def features(interface: str) -> Features:
     return Features([name for name in every if name], changeable, set(wanted), set(active))
 
 
+@lru_cache(maxsize=512)
 def group_of(name: str) -> str:
     """What ethtool calls the group of a feature of the kernel; "" for one of its own."""
     return next((group for group, like in GROUPS.items() if _is_like(name, like)), "")

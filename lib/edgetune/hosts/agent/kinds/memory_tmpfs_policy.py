@@ -19,10 +19,9 @@ class Mount:
 
     def __init__(self, line: str) -> None:
         own, _, of_filesystem = line.partition(" - ")
-        words = [re.sub(r"\\([0-7]{3})", _unescape, word) for word in own.split()]
-        self.root, self.point, self.flags = words[3:6]
+        self.root, self.point, self.flags = map(_plain, own.split()[3:6])
         self.type, source, self.options = of_filesystem.split(" ", 2)
-        self.source = re.sub(r"\\([0-7]{3})", _unescape, source)
+        self.source = _plain(source)
 
     @property
     def policy(self) -> Optional[str]:
@@ -96,6 +95,11 @@ class MemoryTmpfsPolicy(HookKept):
         lines = self.host.text("/proc/self/mountinfo").splitlines()
         found: List[Mount] = [Mount(line) for line in lines]
         return next((own for own in reversed(found) if own.point == mount_of(target)), None)
+
+
+def _plain(word: str) -> str:
+    """A word of mountinfo without its escapes, which few have."""
+    return re.sub(r"\\([0-7]{3})", _unescape, word) if "\\" in word else word
 
 
 def _unescape(found: "re.Match[str]") -> str:

@@ -93,10 +93,12 @@ class NicFeatures(NicParts):
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
         interface = interface_of(target)
-        told = told_by_kernel(self.host, "-k", interface, ethtool_netlink.features)
-        if told is not None:
-            return of_kernel(told)
-        return of_text(show(self.host, "-k", interface))
+        told = told_by_kernel(self.host, "-k", interface, _asked_of_kernel)
+        return of_text(show(self.host, "-k", interface)) if told is None else told
+
+
+def _asked_of_kernel(interface: str) -> Dict[str, Feature]:
+    return of_kernel(ethtool_netlink.features(interface))
 
 
 def of_kernel(told: ethtool_netlink.Features) -> Dict[str, Feature]:

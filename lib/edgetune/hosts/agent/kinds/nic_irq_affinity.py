@@ -98,12 +98,14 @@ class NicIrqAffinity(NicQueueCpus):
             raise Failed(f"the kernel still serves {names} on other CPUs")
 
     def _await_moves(self, target: Target) -> List[Interrupt]:
-        end = time.monotonic() + PATIENCE
+        end, pause = time.monotonic() + PATIENCE, 0.02
         while True:
             pending = [own for own in self._interrupts(target) if own.pending]
             if not pending or time.monotonic() > end:
                 return pending
-            time.sleep(0.05)
+            time.sleep(pause)
+            # A look reads the files of every interrupt.
+            pause *= 2
 
     def _write(self, own: Interrupt, text: str) -> None:
         try:
