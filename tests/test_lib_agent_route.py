@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -218,6 +219,72 @@ def test_it_is_set_again_once_the_network_is_there(
     threading.Timer(0.3, lambda: table.lines.append(DEFAULT)).start()
     assert unattended.late(Host(str(host.path))) == []
     assert Route(table.lines[0]).option("initcwnd") == "32"
+
+
+def test_nobody_waits_for_what_is_taken_back_meanwhile(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = instead(monkeypatch, Routes(host, DEFAULT))
+    monkeypatch.setattr(Host, "detach", lambda own, command: None)
+    host.apply(route(initcwnd=32))
+    table.lines = []
+    assert host.boot_hook() == []
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            host.ask("restore", epoch=1, tuning="t")
+        assert len(pauses) < 5, "the hook still waits for a route"
+
+    monkeypatch.setattr(unattended.time, "sleep", sleep)
+    assert unattended.late(Host(str(host.path))) == []
+    assert len(pauses) == 2 and not host.exists("run/edgetune-late")
+
+
+# Recorded on Linux 6.18, little endian.
+LISTED = """\
+Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
+eth0	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
+"""
+NOWHERE = "0" * 32
+LISTED6 = f"""\
+fd000000000000000000000000000000 40 {NOWHERE} 00 {NOWHERE} 00000400 00000002 00000000 00000001 eth0
+{NOWHERE} 00 {NOWHERE} 00 {NOWHERE} ffffffff 00000001 00000000 00200200       lo
+"""
+
+
+@pytest.mark.skipif(sys.byteorder == "big", reason="the list is of a little-endian host")
+@pytest.mark.parametrize(
+    ("to", "listed"),
+    [
+        ("default", True),
+        ("192.0.2.0/24", True),
+        # In whatever words: ip is asked.
+        ("192.0.2.9/24", True),
+        ("192.0.2/24", True),
+        ("192.0.2.0/33", True),
+        ("192.0.2.0/25", False),
+        ("198.51.100.0/24", False),
+        ("6 default", True),
+        ("fd00:0::/64", True),
+        ("fd00::1/64", True),
+        ("fd00::/63", False),
+        ("fd01::/64", False),
+    ],
+)
+def test_ip_is_asked_only_for_what_the_kernel_lists(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch, to: str, listed: bool
+) -> None:
+    """Else each route that comes up at a boot would cost a process."""
+    host.write("proc/net/route", LISTED)
+    host.write("proc/net/ipv6_route", LISTED6)
+    asked: list[object] = []
+    monkeypatch.setattr(RouteMetric, "present", lambda own, target: not asked.append(target))
+    target = route(to=to, initcwnd=32)["target"]
+    assert RouteMetric(Host(str(host.path))).ready(target) is listed
+    assert len(asked) == int(listed)
 
 
 words = st.from_regex(r"[a-z0-9][a-z0-9.:/]{0,8}", fullmatch=True).filter(

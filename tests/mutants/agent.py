@@ -267,6 +267,28 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
+        ["lib_agent_route"],
+        (
+            "the end of a boot waits for what a person took back meanwhile",
+            "unattended.py",
+            "        if Journals(host).stamp() != stamp:\n",
+            "        if False:\n",
+        ),
+        (
+            "a route is asked for by a process each time",
+            "kinds/route_metric.py",
+            "listed = not table or _lists(table, target)",
+            "listed = True",
+        ),
+        (
+            "a route whose network has the bits of a host is never there",
+            "kinds/route_metric.py",
+            "        for own in (given & mask, mask)\n",
+            "        for own in (given, mask)\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
         ["lib_agent_netlink"],
         (
             "what the kernel does not tell is taken for nothing",
