@@ -175,6 +175,28 @@ def test_a_plan_says_what_becomes_of_a_bad_kernel(world: KernelWorld) -> None:
     assert "it boots twice" in text
 
 
+ALL = ", ".join(f"e{number:03}" for number in range(8))
+
+
+@pytest.mark.parametrize(
+    ("forced", "bmcs", "who"),
+    [
+        (True, True, f"BMCs reset {ALL}"),
+        (True, False, f"a person has to reset {ALL}"),
+        (False, True, f"a person has to reset {ALL}; force_restart=true has BMCs do it"),
+        (False, False, f"a person has to reset {ALL}"),
+    ],
+)
+def test_a_plan_says_who_ends_a_hang_that_no_watchdog_sees(
+    tmp_path: Path, forced: bool, bmcs: bool, who: str
+) -> None:
+    world = KernelWorld(tmp_path, bmcs=bmcs)
+    world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
+    text = plan_text(world._planned(tmp_path, force_restart=forced))
+    told = f"early hang no watchdog ends a hang before systemd has opened it; {who} guards"
+    assert told in " ".join(text.split())
+
+
 class Hang:
     """A host that was told to boot the new kernel, and from which nobody heard since."""
 

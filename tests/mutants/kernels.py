@@ -150,6 +150,12 @@ KERNELS = (
             'if len(like) > 1 else ""',
             'if False else ""',
         ),
+        (
+            "a plan has a watchdog end every hang",
+            "report/text.py",
+            "    by_person = [name for name in tried if name not in forced]\n",
+            "    by_person: list[str] = []\n",
+        ),
     ),
     *mutations_of(
         "lib/edgetune/vocabulary",

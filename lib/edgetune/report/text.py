@@ -7,7 +7,7 @@ import textwrap
 import time
 from collections.abc import Mapping, Sequence
 
-from edgetune.bmc.ladder import ON, SHUTDOWN
+from edgetune.bmc.ladder import FORCED, ON, SHUTDOWN
 from edgetune.documents.baseline import Prospect
 from edgetune.documents.batch import Wait
 from edgetune.documents.head import Head, Quarantine
@@ -82,10 +82,25 @@ def _falls_back(plan: Plan) -> list[str]:
     return _row(
         "falls back",
         "the next boot tries it once; it becomes the default when its host is confirmed. A host "
-        "on which it panics, hangs (once its watchdog is armed, or with force_restart), has no "
-        "network or is not as wanted boots the old one by itself: it boots twice, and is out of "
-        "service for as long",
-    )
+        "on which it panics, hangs, has no network or is not as wanted boots the old one by "
+        "itself: it boots twice, and is out of service for as long",
+    ) + _row("early hang", _early_hang(plan))
+
+
+def _early_hang(plan: Plan) -> str:
+    """Who ends a hang that comes before there is a watchdog."""
+    tried = sorted(filter(plan.tries_a_boot, plan.groups.hosts))
+    forced = {name for name, shown in plan.restarts.items() if FORCED in shown.resets}
+    by_bmc = [name for name in tried if name in forced]
+    by_person = [name for name in tried if name not in forced]
+    told = ["no watchdog ends a hang before systemd has opened it"]
+    if by_bmc:
+        told.append(f"BMCs reset {listed(by_bmc)}")
+    if by_person:
+        told.append(f"a person has to reset {listed(by_person)}")
+    if not plan.options.force_restart and any(name in plan.restarts for name in tried):
+        told.append("force_restart=true has BMCs do it")
+    return "; ".join(told)
 
 
 def _row(name: str, text: str) -> list[str]:
