@@ -126,6 +126,31 @@ class Practice:
     def lost(self) -> int:
         return int(lab.client_counts(self.home)["lost"])
 
+    @contextmanager
+    def losing_nothing(self) -> Iterator[None]:
+        """All hosts serve in the end, and each request is answered; prints how many in which time.
+
+        Requests that are under way at the end are waited for.
+        """
+        began, before = time.monotonic(), lab.client_counts(self.home)
+        yield
+        self.wait_until_all_serve()
+        minutes = (time.monotonic() - began) / 60
+        lab.set_load(self.home, False)
+        try:
+            after = self._counts_when_idle()
+        finally:
+            lab.set_load(self.home, True)
+        asked, lost = (int(after[key]) - int(before[key]) for key in ("requests", "lost"))
+        print(f"{minutes:.1f} minutes, {asked} requests, {lost} lost")
+        assert not lost, (self.home / "lab/client-lost.jsonl").read_text(encoding="utf-8")
+
+    def _counts_when_idle(self) -> dict[str, Any]:
+        """The client gives each request up in time."""
+        while (counts := lab.client_counts(self.home))["load"] or counts["in_flight"]:
+            time.sleep(0.2)
+        return counts
+
     def serving(self) -> set[str]:
         servers = lab.balancer_state(self.home)
         return {name for name, row in servers.items() if row["admin"] == "ready" and row["up"]}
