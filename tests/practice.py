@@ -19,6 +19,7 @@ import yaml
 
 from lab import pop as lab
 from tests.builders import ROOT
+from tests.lab_losses import by_cause
 
 SHORT = ("baseline=5", "soak=16", "interval=2", "warmup=1")
 REAL = ("pop=lab1", "dry_run=false", "wait=true", *SHORT)
@@ -130,9 +131,11 @@ class Practice:
     def losing_nothing(self) -> Iterator[None]:
         """All hosts serve in the end, and each request is answered; prints how many in which time.
 
-        Requests that are under way at the end are waited for.
+        Requests that are under way at the end are waited for. Those do not count that failed on a
+        host that nothing happened to: its machine stood still.
         """
-        began, before = time.monotonic(), lab.client_counts(self.home)
+        log, began = self.home / "lab/console/haproxy.log", time.monotonic()
+        seen, before = len(log.read_bytes()), lab.client_counts(self.home)
         yield
         self.wait_until_all_serve()
         minutes = (time.monotonic() - began) / 60
@@ -142,8 +145,10 @@ class Practice:
         finally:
             lab.set_load(self.home, True)
         asked, lost = (int(after[key]) - int(before[key]) for key in ("requests", "lost"))
+        answered_for, still = by_cause(log.read_bytes()[seen:].decode())
         print(f"{minutes:.1f} minutes, {asked} requests, {lost} lost")
-        assert not lost, (self.home / "lab/client-lost.jsonl").read_text(encoding="utf-8")
+        print(f"on hosts that nothing happened to: {len(still)}")
+        assert not answered_for and lost <= len(still), "\n".join([*answered_for, *still])
 
     def _counts_when_idle(self) -> dict[str, Any]:
         """The client gives each request up in time."""
