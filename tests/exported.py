@@ -9,12 +9,14 @@ from typing import Any
 
 from edgetune.campaign.record import Record, put_record
 from edgetune.documents.batch import Batch, HostStep, batch_key
+from edgetune.documents.congestion import PrefixEffect
 from edgetune.documents.head import Entry, Head, Quarantine, head_key
+from edgetune.documents.rounds import Decisions, LookTaken, Outcome, decisions_key
 from edgetune.documents.steps import StepsTaken, StepTaken, steps_key
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
-from tests.builders import as_samples, concluded, samples
+from tests.builders import as_samples, concluded, inventory_document, samples
 from tests.soaking import Soaking
 from tests.world import EmptyWorld
 
@@ -66,7 +68,21 @@ def fleet(folder: Path) -> Soaking:
     pause_pop(world.context, "lab1", reason="peak", requested_by="ana")
     world.context.heartbeats.beat(GUARD, Heartbeat(time.time() - 20))
     put_record(world.context, campaign())
+    _tune(world)
     return world
+
+
+def _tune(world: EmptyWorld) -> None:
+    """The congestion control of lab1 is tuned; its rounds were compared once."""
+    document = inventory_document()
+    document["pops"]["lab1"]["congestion"] = {}
+    world.change_inventory(document)
+    now = time.time()
+    effect = PrefixEffect("delivery_rate", 40, 10, 1.2, (1.1, 1.3), 0.01, 0.99, 0.05)
+    newest = Outcome(now, now - 60, now + 600, 7, 40, 10, ["e001"])
+    looks = [LookTaken(1, now, [effect], [])]
+    decided = Decisions("lab1", "salt", 1, since=now - 900, looks=looks, newest=newest)
+    world.context.store.put(decisions_key("lab1"), decided.document())
 
 
 def campaign() -> Record:

@@ -78,7 +78,7 @@ class CongestionHosts(Hosts):
             if own["prefixes"] and name in self.refusing:
                 return HostResult(name, error=self.refusing[name], reason="refused")
             before = self.standing_there.get(name)
-            if before and own["number"] < before["number"]:
+            if own["prefixes"] and before and own["number"] < before["number"]:
                 return HostResult(name, error="a later one stands here", reason="refused")
             self.standing_there.pop(name, None)
             if own["prefixes"]:

@@ -129,6 +129,10 @@ def test_an_older_number_and_an_older_epoch_are_refused(double: Double) -> None:
         assert "configuration 5 of lab1 stands here" in double.refusal(own, 9)
     assert "epoch 8 is older" in double.refusal(double.configuration(number=6), 8)
     assert double.treated == BOTH
+    # Who has lost the count can take everything back.
+    double.tell(double.configuration([], 1), epoch=9)
+    assert not double.treated
+    double.tell(double.configuration(number=5), epoch=9)
     # Nor is it taken once everything was taken back, which forgets the number.
     double.tell(double.configuration([], 6), epoch=10)
     assert "epoch 9 is older" in double.refusal(double.configuration(number=7), 9)

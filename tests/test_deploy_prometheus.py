@@ -15,6 +15,7 @@ from edgetune.config import Config
 from edgetune.export.families import FAMILIES
 from edgetune.options import options_of
 from edgetune.rollout.automation import QUIET
+from edgetune.rollout.rounds_seen import STALE as ROUNDS_STALE
 from edgetune.rollout.sampling import stale_after
 from tests.builders import ROOT
 from tests.metadata.values import documents
@@ -92,6 +93,7 @@ def test_limits_of_alerts_are_those_of_the_library() -> None:
     ]
     assert (stale_after(0), stale_after(1000)) == (float(least), 1000.0 * float(times))
     assert f"> {QUIET:g}" in _expr("EdgetuneGuardSilent")
+    assert f"> {ROUNDS_STALE:g}" in _expr("EdgetuneCongestionRoundsStale")
 
 
 def _expr(name: str) -> str:

@@ -81,7 +81,7 @@ def test_no_label_but_that_of_one_family_has_the_id_of_a_rollout() -> None:
         "edgetune_rollout_info"
     ]
     known = {"pop", "tuning", "state", "verdict", "decision", "cause", "version"}
-    known |= {"step", "reason"}
+    known |= {"step", "reason", "group", "metric"}
     assert {label for family in FAMILIES for label in family.labels} == {*known, "rollout"}
 
 

@@ -506,6 +506,19 @@ class TestLost:
         assert held_out(world) == before and world.decided.salt == "salt"
         assert_as_selected(world)
 
+    @pytest.mark.parametrize("lost", [("records",), ("congestion",), ("records", "congestion")])
+    def test_whatever_is_lost_everything_can_be_taken_back(
+        self, world: RoundsWorld, lost: tuple[str, ...]
+    ) -> None:
+        more_slow(world)
+        world.rounds(6)
+        assert world.decided.number > 2
+        with Database(world.config["coordination"]).transaction() as db:
+            for table in lost:
+                db.execute(f"DELETE FROM {table}")
+        told = world.do(roll_back_congestion, requested_by="ana")
+        assert (set(told["done"]), told["failed"], world.hosts.treated()) == (EVERY, [], {})
+
     def test_damaged_decisions_stop_rounds(self, world: RoundsWorld) -> None:
         world.context.store.put("edgetune.congestion.lab1", "{")
         with pytest.raises(RefusedError, match=r"edgetune\.congestion\.lab1 is damaged"):

@@ -16,6 +16,7 @@ from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
 from edgetune.rounds.steps.push_configuration import push_configuration
 from edgetune.rounds.steps.select_prefixes import select_prefixes
 from lab.runner import Engine, Execution, Pack
+from lab.serve.rules import RuleBook
 from tests.builders import ROOT
 from tests.rounds_world import RoundsWorld, treating
 
@@ -93,6 +94,21 @@ def test_one_pop_keeps_no_other_from_its_round(conductor: Any) -> None:
     assert len(conductor._world.hosts.heard) == 4
     for text in ("lab1: configuration 1", "lab2: told", "lab3: a store is away"):
         assert text in execution.payload["message"]
+
+
+def test_chat_is_told_what_was_taken_back_also_where_a_host_fails_to_do_so() -> None:
+    rule = RuleBook(Pack(ROOT)).rule("post_congestion")
+    told = {"message": "lab1: taken back: slower; e001: timed out", "channel": "edge"}
+    payload: dict[str, Any] = {
+        "action_ref": "edgetune.select_prefixes",
+        "status": "failed",
+        "result": {"result": {**told, "failed": ["e001"]}},
+    }
+    assert rule.matches(payload)
+    assert rule.matches({**payload, "status": "succeeded"})
+    assert not rule.matches({**payload, "result": {"result": {**told, "channel": ""}}})
+    # It has no result where it was killed.
+    assert not rule.matches({**payload, "result": {"error": "killed"}})
 
 
 def test_a_stop_is_told(conductor: Any) -> None:

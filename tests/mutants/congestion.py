@@ -744,4 +744,76 @@ CONGESTION = (
             "True",
         ),
     ),
+    *mutations_of(
+        "lib/edgetune",
+        ["rounds_seen"],
+        (
+            "what expired counts as treated",
+            "rollout/rounds_seen.py",
+            "if own and self.now <= own.newest.until else 0",
+            "if own else 0",
+        ),
+        (
+            "nobody hears of a host that does not take it back",
+            "rollout/rounds_seen.py",
+            "    if own.pending and own.decisions:",
+            "    if False:",
+        ),
+        (
+            "people hear of a rollback that is under way",
+            "rollout/guard/rounds.py",
+            "    return soon or context.claims.holder(claim_of(own.pop)) is not None",
+            "    return soon",
+        ),
+        (
+            "rounds that nobody takes call nobody",
+            "rollout/rounds_seen.py",
+            "    if own.silent_for > STALE and own.decisions:",
+            "    if False:",
+        ),
+        (
+            "a PoP that left the inventory is missed for ever",
+            "rollout/rounds_seen.py",
+            "        return self.entry and bool(",
+            "        return bool(",
+        ),
+        (
+            "a damaged record cannot be begun anew",
+            "rounds/work.py",
+            "        if not mends:",
+            "        if True:",
+        ),
+        (
+            "the record does not say what the round came to",
+            "rounds/work.py",
+            "            self.decisions.newest = newest",
+            "            pass",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/hosts/agent/verbs",
+        ["applier_contract"],
+        (
+            "who lost the count cannot take back",
+            "congestion.py",
+            "if configuration.prefixes and standing and",
+            "if standing and",
+        ),
+    ),
+    *mutations_of(
+        "rules",
+        ["tune_congestion"],
+        (
+            "chat does not hear of what a host failed to take back",
+            "post_congestion.yaml",
+            "      - failed\n",
+            "",
+        ),
+        (
+            "a round that was killed is posted",
+            "post_congestion.yaml",
+            "      - null\n",
+            "",
+        ),
+    ),
 )

@@ -19,6 +19,8 @@ from edgetune.errors import DamagedError
 TUNING = "tuning"
 ROLLED_BACK = "rolled_back"
 STATES = (TUNING, ROLLED_BACK)
+BY_COMPARISON = "the comparison with held-out prefixes"
+"""Who took back what did harm."""
 
 MOST_LOOKS = 14
 MOST_ENTRIES = 100
@@ -45,6 +47,28 @@ class Entry:
     by: str = ""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What the newest round came to, in short: rounds are too large to be read for a status.
+
+    ``at`` is when a step wrote it, ``good`` when a round last led to a configuration that hosts may
+    be told, ``until`` when hosts take back what they have unless it is renewed, in epoch seconds; 0
+    for never. ``number`` is the configuration that hosts have, with so many prefixes ``treated``
+    and ``held_out``, and ``missing`` names hosts that do not have it. ``problem`` and ``waits`` are
+    those of ``Rounds``.
+    """
+
+    at: float = 0.0
+    good: float = 0.0
+    until: float = 0.0
+    number: int = 0
+    treated: int = 0
+    held_out: int = 0
+    missing: list[str] = field(default_factory=list)
+    problem: str = ""
+    waits: str = ""
+
+
 @dataclass
 class Decisions:
     """What may not be lost: of a PoP, written under the ``epoch`` of its claim.
@@ -52,7 +76,8 @@ class Decisions:
     ``salt`` draws the hold-out, for ever. ``state`` is one of STATES since ``since`` (epoch
     seconds), ``by`` somebody and for a ``reason``. ``number`` is the largest that a host may have
     been told. ``pending`` names the hosts that have not confirmed yet that nothing of ours is left
-    there. ``windows_off`` says why no prefix gets an initial window, "" while some do.
+    there. ``windows_off`` says why no prefix gets an initial window, "" while some do. ``newest``
+    may be lost: it is of the rounds, for those who ask how the PoP stands.
     """
 
     pop: str
@@ -67,6 +92,7 @@ class Decisions:
     windows_off: str = ""
     looks: list[LookTaken] = field(default_factory=list)
     history: list[Entry] = field(default_factory=list)
+    newest: Outcome = field(default_factory=Outcome)
 
     def note(self, what: str, by: str = "") -> None:
         """Write down what happened; the oldest entries are forgotten."""
@@ -128,7 +154,8 @@ class Rounds:
     is the last one that a host confirmed, ``since`` when it was told first, ``confirmed`` when a
     host confirmed it last (epoch seconds).
     ``wanted`` is what hosts are to be told next. ``skipped`` says by prefix why a host has no route
-    for it. ``selection`` is one of ``congestion.selection`` as text, "" before the first round.
+    for it. ``held_out`` is how many chosen prefixes are. ``selection`` is one of
+    ``congestion.selection`` as text, "" before the first round.
     """
 
     pop: str
@@ -143,12 +170,30 @@ class Rounds:
     hosts: dict[str, HostHas] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     rows: list[RoundRow] = field(default_factory=list)
+    held_out: int = 0
     selection: str = ""
 
     @property
     def is_treating(self) -> bool:
         """Whether some host may treat a prefix now."""
         return bool(self.configuration and self.configuration.prefixes)
+
+    def outcome(self, now: float) -> Outcome:
+        """In short, as it is ``now``."""
+        own = self.configuration
+        number, treated = (own.number, len(own.prefixes)) if own is not None else (0, 0)
+        missing = [name for name, has in self.hosts.items() if has.error or has.number != number]
+        return Outcome(
+            now,
+            self.good,
+            self.confirmed + own.ttl if own is not None and treated else 0.0,
+            number,
+            treated,
+            self.held_out if treated else 0,
+            missing if treated else [],
+            self.problem,
+            self.waits,
+        )
 
     def add(self, row: RoundRow) -> None:
         """Keep a row; the oldest ones are forgotten."""

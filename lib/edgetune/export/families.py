@@ -156,6 +156,42 @@ FAMILIES = (
     Family("edgetune_stopped", "gauge", "Whether stop_all is in force."),
     Family("edgetune_campaigns", "gauge", "Campaigns by state.", ("state",)),
     Family(
+        "edgetune_congestion_state",
+        "gauge",
+        "1 for the state of a PoP's rounds of congestion control: tuning, rolled_back, unreadable.",
+        ("pop", "state"),
+    ),
+    Family(
+        "edgetune_congestion_last_round_timestamp_seconds",
+        "gauge",
+        "When a round last led to a configuration, or when rounds began; of a PoP that is tuned.",
+        _POP,
+    ),
+    Family(
+        "edgetune_congestion_prefixes",
+        "gauge",
+        "Client prefixes that were chosen, by group: treated on hosts, or held_out.",
+        ("pop", "group"),
+    ),
+    Family(
+        "edgetune_congestion_hosts_without",
+        "gauge",
+        "Hosts that do not have the configuration that the others have.",
+        _POP,
+    ),
+    Family(
+        "edgetune_congestion_hosts_not_taken_back",
+        "gauge",
+        "Hosts that did not confirm a rollback of congestion control.",
+        _POP,
+    ),
+    Family(
+        "edgetune_congestion_effect_ratio",
+        "gauge",
+        "Ratio of treated to held-out prefixes in the newest look, by metric.",
+        ("pop", "metric"),
+    ),
+    Family(
         "edgetune_guard_last_look_timestamp_seconds",
         "gauge",
         "When the sensor rollout_guard looked last.",

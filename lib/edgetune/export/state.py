@@ -11,6 +11,7 @@ from edgetune import __version__
 from edgetune.campaign.record import readable_records
 from edgetune.errors import DamagedError
 from edgetune.export.histories import count_rollout
+from edgetune.export.rounds import tell_rounds
 from edgetune.export.steps import count_steps
 from edgetune.export.under_way import read_open
 from edgetune.export.values import Values
@@ -20,6 +21,7 @@ from edgetune.rollout.heads import read_heads
 from edgetune.rollout.heartbeat import GUARD
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import all_pauses
+from edgetune.rollout.rounds_seen import seen_rounds
 from edgetune.rollout.seen import Seen
 from edgetune.rollout.unreadable import keeping_their_pop
 
@@ -37,6 +39,7 @@ def read_state(context: Context) -> Values:
     read_open(values, seen)
     _read_campaigns(values, context, len(seen.damaged))
     _read_switches(values, seen)
+    tell_rounds(values, seen_rounds(context))
     values.put("edgetune_build_info", 1, __version__)
     values.put("edgetune_export_timestamp_seconds", seen.now)
     values.put("edgetune_export_duration_seconds", time.monotonic() - began)

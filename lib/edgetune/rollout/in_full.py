@@ -14,6 +14,7 @@ from edgetune.rollout.freeze import why_frozen
 from edgetune.rollout.pause import pause_text, pauses_of
 from edgetune.rollout.present import Present, spoken
 from edgetune.rollout.record import Record
+from edgetune.rollout.rounds_seen import seen_rounds, what_is_wrong
 from edgetune.rollout.seen import Seen, counted
 from edgetune.rollout.unreadable import unreadable_text
 from edgetune.sanitize import command, one_line
@@ -55,6 +56,7 @@ class InFull:
         notices = [*([stop] if seen.stopped else []), *self.left.values(), *seen.unknown]
         notices += [one_line(unreadable_text(each)) for each in seen.damaged]
         notices += self._paused(pop or shown[0].pop) if pop or shown else []
+        notices += self._rounds(pop) if pop else []
         frozen = (why_frozen(seen.context, head) for head in shown if head.state not in ENDED)
         notices += [f"{why}." for why in frozen if why]
         off = what_is_off(seen.context, needed_rules(shown))
@@ -64,6 +66,17 @@ class InFull:
         why = pause_text(pop, pauses_of(self.seen.context, pop))
         goes_on = command("resume_pop", pop=pop)
         return [f"{one_line(why)}; {goes_on} lets it go on."] if why else []
+
+    def _rounds(self, pop: str) -> list[str]:
+        """How the congestion control of its clients stands, and what a person is needed for."""
+        try:
+            found = seen_rounds(self.seen.context, pop)
+        except EdgetuneError as error:
+            return [f"How rounds stand is not known: {one_line(str(error))}."]
+        return [
+            "\n  ".join([one_line(f"congestion control: {own.line}"), *what_is_wrong(own)])
+            for own in found
+        ]
 
     def _rollout(self, head: Head) -> str:
         return rollout_text(head, self.waits.get(head.id) or self._now(head))

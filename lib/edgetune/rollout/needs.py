@@ -16,6 +16,8 @@ from edgetune.rollout.heads import Unreadable
 from edgetune.rollout.pause import Pause, causes_text
 from edgetune.rollout.present import Present, span, spoken
 from edgetune.rollout.quarantine import in_service_still
+from edgetune.rollout.rounds_seen import STALE as ROUNDS_STALE
+from edgetune.rollout.rounds_seen import SeenRounds
 from edgetune.rollout.sampling import stale_after
 from edgetune.sanitize import command, shortened
 
@@ -112,6 +114,25 @@ def unreadable(each: Unreadable) -> Need:
     """A rollout of which nothing can be read; no rollout begins beside it."""
     gives_up = command("release_record", rollout=each.id)
     return Need(Urgency.DAMAGED, f"DAMAGED: {_short(each.why)}", {"give it up": gives_up})
+
+
+def of_rounds(own: SeenRounds) -> Iterator[Need]:
+    """What rounds of congestion control need a person for."""
+    back = command("roll_back_congestion", pop=own.pop)
+    shows = {"all of it": command("congestion_report", pop=own.pop)}
+    if own.damaged:
+        text = f"DAMAGED: {_short(own.damaged)}"
+        yield Need(Urgency.DAMAGED, text, {"take back, begin anew": back})
+    if own.pending:
+        text = f"NOT TAKEN BACK on {_some(own.pending)}"
+        yield Need(Urgency.QUARANTINED, text, {"try again": back})
+    if own.taken_back:
+        goes_on = command("resume_congestion", pop=own.pop)
+        yield Need(Urgency.HELD, "TAKEN BACK as harm", {**shows, "resume": goes_on})
+    if own.silent_for > ROUNDS_STALE:
+        yield Need(Urgency.STALE, f"NO ROUND for {span(own.silent_for)}", shows)
+    if own.missing:
+        yield Need(Urgency.STALE, f"NOT ON {_some(own.missing)}", shows)
 
 
 def _releases(head: Head, hosts: Sequence[str]) -> dict[str, str]:

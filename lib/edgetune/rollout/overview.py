@@ -20,6 +20,7 @@ from edgetune.rollout.needs import (
     damaged_part,
     held,
     no_owner,
+    of_rounds,
     overdue,
     paused,
     quarantined,
@@ -29,15 +30,22 @@ from edgetune.rollout.needs import (
 from edgetune.rollout.pause import all_pauses, standing_pauses
 from edgetune.rollout.present import Present, spoken
 from edgetune.rollout.record import Record
+from edgetune.rollout.rounds_seen import RULES, SeenRounds, seen_rounds
 from edgetune.rollout.seen import Seen, counted
 from edgetune.sanitize import command
+
+ROUNDS = "congestion control"
+"""In place of a tuning: rounds that go on beside rollouts."""
 
 _WIDEST = 20
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line: ``name`` is the PoP, or an ended rollout, ``state`` what it does ("" for nothing)."""
+    """A line: ``name`` is the PoP, or an ended rollout, ``state`` what it does ("" for nothing).
+
+    ``tuning`` is that of a rollout, or ROUNDS.
+    """
 
     name: str
     tuning: str
@@ -70,6 +78,7 @@ class Overview:
         pauses = {pop: standing_pauses(own) for pop, own in all_pauses(seen.context).items()}
         pops = {head.pop for head in seen.heads} if seen.filtered else pauses
         self._pauses = {pop: own for pop, own in pauses.items() if own and pop in pops}
+        self._rounds = [] if seen.filtered else self._read_rounds()
 
     def text(self, with_ended: bool, lines: int) -> str:
         """All of it, or the first ``lines`` (0: any number)."""
@@ -79,7 +88,8 @@ class Overview:
         resumes = {"resume": command("resume_all")}
         stop = self._block(f"EVERYTHING IS STOPPED: {seen.stopped}", resumes)
         found = [stop] if seen.stopped else []
-        off = what_is_off(self._context, needed_rules(seen.heads))
+        rounds = RULES if any(own.is_tuning for own in self._rounds) else {}
+        off = what_is_off(self._context, {**needed_rules(seen.heads), **rounds})
         found += [*rows[:urgent], *map(self._block, [*seen.unknown, *off]), *rows[urgent:]]
         found += self._nothing(bool(found))
         ended = [*map(self._ended, reversed(seen.closed))] if with_ended else []
@@ -118,7 +128,19 @@ class Overview:
         entries += [
             Entry(each.pop or "any PoP", "", "", [unreadable(each)]) for each in seen.damaged
         ]
+        entries += [
+            Entry(own.pop, ROUNDS, "" if own.damaged else own.line, [*of_rounds(own)])
+            for own in self._rounds
+        ]
         return sorted(entries, key=lambda entry: (entry.urgency, entry.name))
+
+    def _read_rounds(self) -> list[SeenRounds]:
+        """Those of PoPs whose congestion control is tuned, or was."""
+        try:
+            return seen_rounds(self._context)
+        except EdgetuneError as error:
+            self._seen.unknown.append(f"How rounds stand is not known: {error}.")
+            return []
 
     def _entry(self, head: Head, newest: Mapping[str, float | None]) -> Entry:
         present = Present(Record(self._context, head), self._now)

@@ -19,7 +19,13 @@ from edgetune.congestion.rows import PrefixRows
 from edgetune.congestion.selection import Excluded, Selection, advance
 from edgetune.congestion.sources import open_source
 from edgetune.documents.congestion import ROUND, Configuration, Thresholds
-from edgetune.documents.rounds import ROLLED_BACK, LookTaken, RoundRow, prefixes_text
+from edgetune.documents.rounds import (
+    BY_COMPARISON,
+    ROLLED_BACK,
+    LookTaken,
+    RoundRow,
+    prefixes_text,
+)
 from edgetune.durations import DAY, duration
 from edgetune.errors import FencedError, InputError, RefusedError, SourceError
 from edgetune.inventory import Pop
@@ -30,7 +36,6 @@ from edgetune.vocabulary.prefixes import number_of_address, text_of
 
 _WEEK = 7 * DAY / ROUND
 _MOST_PROBLEM = 600
-_LOOKS_BY = "the comparison with held-out prefixes"
 
 
 class Round:
@@ -48,8 +53,11 @@ class Round:
         work, rounds = self.work, self.work.rounds
         self._begin_anew_where_expired()
         rounds.problem, rounds.waits, rounds.wanted = "", self.waits, None
+        known = {host.name for host in self.pop.hosts}
+        rounds.hosts = {name: has for name, has in rounds.hosts.items() if name in known}
         selection = self._selected(work.selection(self.entry.thresholds))
         rounds.selection = selection.text()
+        rounds.held_out = sum(own.held_out for own in selection.chosen)
         self._look(selection)
         if work.decisions.state != ROLLED_BACK:
             rounds.wanted = self._wanted(selection)
@@ -124,12 +132,12 @@ class Round:
         decisions.looked(LookTaken(newest, time.time(), effects, windows))
         worse, told = harm(effects, thresholds), len(self.told)
         if worse:
-            decisions.become(ROLLED_BACK, worse, _LOOKS_BY)
+            decisions.become(ROLLED_BACK, worse, BY_COMPARISON)
             decisions.pending = [host.name for host in self.pop.hosts]
             self.told.append(f"taken back: {worse}")
         elif harm(windows, thresholds) and not decisions.windows_off:
             decisions.windows_off = harm(windows, thresholds)
-            decisions.note(f"no more initial windows: {decisions.windows_off}", _LOOKS_BY)
+            decisions.note(f"no more initial windows: {decisions.windows_off}", BY_COMPARISON)
             self.told.append(f"no more initial windows: {decisions.windows_off}")
         self.is_news = len(self.told) > told
 

@@ -55,7 +55,7 @@ def take_back(work: Work, pop: Pop, hosts: Sequence[Host]) -> Pushed:
     decisions, rounds = work.decisions, work.rounds
     before = rounds.configuration
     ttl = before.ttl if before else 3600
-    decisions.number += 1
+    decisions.number = max(decisions.number, before.number if before else 0) + 1
     algorithm = before.algorithm if before else "bbr"
     none = Configuration(pop.name, decisions.number, algorithm, ttl, []).sealed()
     work.save()

@@ -11,15 +11,23 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgetune.documents.congestion import ROUND, Thresholds
-from edgetune.documents.rounds import Decisions, Rounds, decisions_key, read_decisions
+from edgetune.documents.rounds import (
+    Decisions,
+    Rounds,
+    decisions_key,
+    epoch_of,
+    read_decisions,
+)
 from edgetune.errors import DamagedError, FencedError, InputError
 from edgetune.inventory import Congestion, Pop
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import refuse_if_stopped
+from edgetune.rollout.rounds_seen import claim_of
 from edgetune.rollout.store import value_of
 from edgetune.rounds.kept import open_rounds
 
@@ -34,13 +42,16 @@ on. What is slower than that is fenced by it."""
 class Work:
     """What is known of a PoP, and the right to change it as long as nobody takes the claim."""
 
-    def __init__(self, context: Context, claim: Claim, pop: str) -> None:
+    def __init__(
+        self, context: Context, claim: Claim, pop: str, known: Decisions | None, note: str = ""
+    ) -> None:
         self.context, self.claim, self.pop = context, claim, pop
         self._store = open_rounds(context.config)
-        known = read_known(context, pop)
         if known is not None and known.epoch > claim.epoch:
             raise FencedError(f"{pop}: epoch {known.epoch} was at work after {claim.epoch}")
         self.decisions = known or Decisions(pop, secrets.token_hex(16), since=time.time())
+        if note:
+            self.decisions.note(note)
         self.rounds = self._rounds()
         self._written = ("" if known is None else self.decisions.document(), "")
 
@@ -66,6 +77,10 @@ class Work:
 
     def save(self) -> None:
         """Write down what is new, as the holder of the claim only; the decisions first."""
+        known, newest = self.decisions.newest, self.rounds.outcome(time.time())
+        # Not for the time alone: each write of the record is dispatched to StackStorm's rules.
+        if self.decisions.epoch != self.claim.epoch or replace(newest, at=known.at) != known:
+            self.decisions.newest = newest
         self.decisions.epoch = self.rounds.epoch = self.claim.epoch
         texts = (self.decisions.document(), self.rounds.document())
         self.renew()
@@ -108,27 +123,38 @@ def take_if_free(context: Context, pop: str) -> Work:
 def join(context: Context, pop: str) -> Work | None:
     """Go on with the round that is under way; None if none is."""
     held = context.claims.holder(claim_of(pop))
-    return None if held is None else Work(context, held, pop)
+    return None if held is None else Work(context, held, pop, read_known(context, pop))
 
 
 @contextmanager
-def seized(context: Context, pop: str) -> Iterator[Work]:
-    """Take the PoP's congestion control from whoever is at work on it."""
-    work = _take(context, pop)
+def seized(context: Context, pop: str, mends: bool = False) -> Iterator[Work]:
+    """Take the PoP's congestion control from whoever is at work on it.
+
+    With ``mends`` decisions that cannot be read count as lost, and what is written stands in their
+    place; else they are a DamagedError.
+    """
+    work = _take(context, pop, mends)
     try:
         yield work
     finally:
         work.release()
 
 
-def _take(context: Context, pop: str) -> Work:
-    known = read_known(context, pop)
+def _take(context: Context, pop: str, mends: bool = False) -> Work:
+    key = decisions_key(pop)
+    text, known, note = value_of(context.store, key), None, ""
+    try:
+        known = None if text is None else read_decisions(pop, text)
+    except DamagedError as error:
+        if not mends:
+            raise
+        note = f"begun anew: {error}"
     # At least as large as the number of the round: so hosts take it although both stores have
     # lost their count.
-    above = max(known.epoch if known else 0, int(time.time() // ROUND) - 1)
+    above = max(epoch_of(text or ""), int(time.time() // ROUND) - 1)
     name = claim_of(pop)
     claim = context.claims.take(name, name, HOLDS, above=above)
-    return Work(context, claim, pop)
+    return Work(context, claim, pop, known, note)
 
 
 def read_known(context: Context, pop: str) -> Decisions | None:
@@ -136,11 +162,6 @@ def read_known(context: Context, pop: str) -> Decisions | None:
     key = decisions_key(pop)
     text = value_of(context.store, key)
     return None if text is None else read_decisions(pop, text)
-
-
-def claim_of(pop: str) -> str:
-    """The name of the claim; no PoP has a slash in its name."""
-    return f"congestion/{pop}"
 
 
 def entry_of(pop: Pop) -> Congestion:

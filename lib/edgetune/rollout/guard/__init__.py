@@ -22,6 +22,7 @@ from edgetune.errors import EdgetuneError, StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.guard.degraded import sick_hosts, worse_group
 from edgetune.rollout.guard.lost import lost_hosts
+from edgetune.rollout.guard.rounds import stuck_rounds
 from edgetune.rollout.guard.stale import stale_samples
 from edgetune.rollout.guard.stalled import stalled_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
@@ -98,6 +99,7 @@ class Guard:
 
     def _look(self, context: Context, turns: Turns) -> Iterator[Found]:
         now, stopped, pauses = time.time(), stopped_by(context), all_pauses(context)
+        yield from self._rounds(context, turns)
         # What is under way comes after what has ended, be it older: one that is retired, say.
         readable, unreadable = read_heads(context)
         for each in keeping_their_pop(context, unreadable):
@@ -114,6 +116,18 @@ class Guard:
                     # No rule can do anything while all is stopped; its action would fail each time.
                     again = finding.is_acted_on and not stopped
                     yield from _told_now(turns, trigger, finding.payload, again)
+
+    def _rounds(self, context: Context, turns: Turns) -> Iterator[Found]:
+        try:
+            findings = [*stuck_rounds(context)]
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            self._problem = f"stuck_rounds: {type(error).__name__}: {error}"
+            self._complain(self._problem)
+            return
+        for payload in findings:
+            yield from _told_now(turns, "congestion_stuck", payload, again=False)
 
     def _found(self, check: Check, watched: Watched) -> Finding | None:
         try:

@@ -36,6 +36,7 @@ from edgetune.rollout.preflight import (
     check_permission,
 )
 from edgetune.rollout.retention import megabytes, memory_text, most_bytes
+from edgetune.rollout.rounds_seen import RULES, seen_rounds, what_is_wrong
 from edgetune.rollout.stored_inventory import kept_inventory
 from edgetune.rollout.unreadable import unreadable_rollouts
 from edgetune.sanitize import command
@@ -90,6 +91,8 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     )
     yield _Named("samples", memory_text(subject.context, subject.pop), check_samples)
     yield _Named("permission", "nothing is stopped, paused or frozen", check_permission)
+    if subject.pop.congestion is not None:
+        yield _Named("congestion", "rounds go on, and hosts have what they chose", check_congestion)
     in_service = f"obeys, and has all {count} hosts in service"
     yield _Named("load balancer", in_service, check_load_balancer)
     yield _Named("machines", "inventory, load balancer and SSH mean the same", check_machines)
@@ -159,6 +162,27 @@ def check_inventory(subject: Subject) -> Iterable[Finding]:
         for host in change.removed:
             advice = f"see {command('diff_inventory', pop=name)}"
             yield Finding("it is gone from the inventory since the last plan", advice, host, False)
+
+
+def check_congestion(subject: Subject) -> Iterable[Finding]:
+    """Rounds of congestion control go on here, or a person took them back."""
+    context, pop = subject.context, subject.pop.name
+    for text in what_is_off(context, RULES):
+        yield Finding(text.rstrip("."), "switch it on", refuses=False)
+    found = seen_rounds(context, pop)
+    if not found:
+        begins = command("tune_congestion", pop=pop)
+        yield Finding("no round was ever taken", f"begin: {begins}", refuses=False)
+    shows = command("congestion_report", pop=pop)
+    for own in found:
+        for text in what_is_wrong(own):
+            yield Finding(text, f"see {shows}", refuses=False)
+        if own.taken_back:
+            goes_on = command("resume_congestion", pop=pop)
+            yield Finding(f"taken back: {own.taken_back}", f"see {shows}; {goes_on}", refuses=False)
+        for host in own.missing:
+            text = "does not have the configuration that the others have"
+            yield Finding(text, f"see {shows}", host, refuses=False)
 
 
 def check_samples(subject: Subject) -> Iterable[Finding]:

@@ -31,14 +31,15 @@ def roll_back_congestion(
     """Have nothing of ours left on any host, and change nothing more until a person says so.
 
     Every call visits every host, whatever was known of it, and each is read back. It holds also
-    for a PoP whose entry is gone from the inventory. A round that is at work loses its claim.
+    for a PoP whose entry is gone from the inventory, and where the record of its rounds is lost or
+    damaged. A round that is at work loses its claim.
     Pauses, freezes and rollouts do not hold it up.
 
     RefusedError while everything is stopped; no round goes on, and hosts take it back by
     themselves when their time is up.
     """
     known = context.inventory.pop(pop)
-    with seized(context, pop) as work:
+    with seized(context, pop, mends=True) as work:
         before = work.rounds.configuration
         decisions = work.decisions
         if decisions.state != ROLLED_BACK or reason:

@@ -20,7 +20,8 @@ def run(host: Host, request: Request) -> Json:
 
     Telling the same one again renews it. ``skipped`` says why prefixes are not treated.
     Refused for a number below the one that stands. ``epoch`` is that of the claim on the PoP's
-    congestion control, and not that of a rollout: neither keeps the other from the host.
+    congestion control, and not that of a rollout: neither keeps the other from the host. Taking all
+    back needs no number: who has lost the count has to be able to.
     """
     epoch = read_epoch(request)
     configuration = _read(request.inside("configuration"))
@@ -30,7 +31,7 @@ def run(host: Host, request: Request) -> Json:
         host.fence(epoch, CONGESTION_EPOCH)
         own = Congestion(host)
         standing = own.load()
-        if standing and own.seconds_left(standing):
+        if configuration.prefixes and standing and own.seconds_left(standing):
             before = standing.configuration
             same = before.checksum == configuration.checksum
             if configuration.number < before.number or (
