@@ -142,6 +142,24 @@ def test_the_page_shows_what_the_text_does_and_every_host() -> None:
         assert told in text, told
 
 
+def test_the_page_is_green_only_where_all_is_well() -> None:
+    has = HostHas(7, CONFIGURATION.checksum, NOW - 60)
+    well = replace(material().rounds, hosts=dict.fromkeys(HOSTS, has))
+    assert '<b class="pill improved">tuning' in congestion_page(material(rounds=well))
+    assert '<b class="pill inconclusive">tuning' in congestion_page(material())
+    for more in ({"problem": "half a round"}, {"waits": "lab1 is paused"}):
+        page = congestion_page(material(rounds=replace(well, **more)))
+        assert '<b class="pill inconclusive">tuning' in page
+
+
+def test_a_prefix_that_a_host_has_no_route_for_is_told_on_the_page() -> None:
+    skipped = {"203.0.113.0/24": "somebody else has a route to it"}
+    page = congestion_page(material(rounds=replace(material().rounds, skipped=skipped)))
+    assert "treated, but not on some host: somebody else has a route to it" in page
+    # The hold-out has no part in the comparison of windows.
+    assert page.count("The held-out prefixes were drawn at random") == 1
+
+
 def test_the_picture_has_a_bar_for_each_round_that_added_some() -> None:
     wide, narrow = new_prefixes(material().rounds.rows)
     assert len(wide.bars) == len(narrow.bars) == 2

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgetune.documents.congestion import ROUND
-from edgetune.documents.rounds import ROLLED_BACK, RoundRow
+from edgetune.documents.rounds import RoundRow
 from edgetune.report.axes import Axis, clock_ticks, from_zero, number
 from edgetune.report.congestion import (
     TITLES,
     CongestionMaterial,
+    color_of_congestion,
     commands,
     effect_tables,
     how_treated,
@@ -22,6 +23,8 @@ from edgetune.report.congestion import (
 )
 from edgetune.report.page import render
 from edgetune.report.pictures import BOTTOM, FRAMES, TOP, Frame
+
+_TONES = {"good": "improved", "warning": "inconclusive", "danger": "degraded"}
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,7 @@ class Bars:
 
 def congestion_page(material: CongestionMaterial) -> str:
     """The whole page."""
-    decisions = material.decisions
-    tone = "" if decisions is None else "degraded" if decisions.state == ROLLED_BACK else "improved"
+    decisions, skipped = material.decisions, material.rounds.skipped
     newest, there, unwell = material.newest, {*material.with_it}, dict(material.unwell)
     return render(
         "congestion.html",
@@ -46,7 +48,7 @@ def congestion_page(material: CongestionMaterial) -> str:
         material=material,
         decisions=decisions,
         rounds=material.rounds,
-        tone=tone,
+        tone=_TONES.get(color_of_congestion(material), ""),
         state=state_text(material),
         commands=commands(material),
         effects=[
@@ -57,7 +59,10 @@ def congestion_page(material: CongestionMaterial) -> str:
             (TITLES.get(name, name), rates(own.treated), rates(own.held_out))
             for name, own in (newest.levels.items() if newest else ())
         ],
-        prefixes=[(own, material.since(own), how_treated(own)) for own in newest_first(material)],
+        prefixes=[
+            (own, material.since(own), how_treated(own), skipped.get(own.prefix, ""))
+            for own in newest_first(material)
+        ],
         hosts=[(name, name in there, unwell.get(name, "")) for name in material.hosts],
         pictures=new_prefixes(material.rounds.rows),
     )
