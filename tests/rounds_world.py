@@ -46,8 +46,9 @@ USUAL = {"sockets": 10.0, "goodput": 5e5, "rtt_ms": 40.0, "min_rtt_ms": 30.0, "b
 
 
 class CongestionHosts(Hosts):
-    """Hosts that take configurations as the agent does. ``refusing`` says why some do not, and
-    ``mute`` are out of reach. Each has an epoch of its own for congestion control."""
+    """Hosts that take configurations as the agent does. ``refusing`` says why some do not,
+    ``mute`` are out of reach, and of those that are ``late`` the answer is lost. Each has an epoch
+    of its own for congestion control, and takes back what nobody renews."""
 
     def __init__(self, moments: Any) -> None:
         super().__init__(moments)
@@ -55,6 +56,8 @@ class CongestionHosts(Hosts):
         self.refusing: dict[str, str] = {}
         self.changes: dict[str, dict[str, Any]] = {}
         self.mute: set[str] = set()
+        self.late: set[str] = set()
+        self.ends: dict[str, float] = {}
         self.heard: list[tuple[str, int, int]] = []
         self.newest_epoch: dict[str, int] = {}
 
@@ -83,11 +86,23 @@ class CongestionHosts(Hosts):
             self.standing_there.pop(name, None)
             if own["prefixes"]:
                 self.standing_there[name] = own
+                self.ends[name] = time.time() + own["ttl"]
+        if name in self.late:
+            return HostResult(name, error="its answer did not come in time", reason="unreachable")
         kept = self.standing_there.get(name, {})
         told = {"number": kept.get("number", 0), "checksum": kept.get("checksum", "")}
         more = {"prefixes": len(kept.get("prefixes", [])), "kept": True, "skipped": {}}
         data = {**told, **more, "seconds_left": 1.0, "boot_id": "b", **self.changes.get(name, {})}
         return HostResult(name, data=data)
+
+    def expire(self, now: float) -> None:
+        """As the keeper of each does; ``ends`` has epoch seconds."""
+        for name in [name for name in self.standing_there if self.ends[name] < now]:
+            del self.standing_there[name]
+
+    def forget(self, name: str) -> None:
+        """As a boot does: it has nothing of ours afterwards."""
+        self.standing_there.pop(name, None)
 
     def treated(self) -> dict[str, list[str]]:
         """What stands on each host."""

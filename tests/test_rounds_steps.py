@@ -300,6 +300,35 @@ class TestHarm:
 
 
 @pytest.mark.slow
+def test_windows_that_do_harm_are_taken_from_all_and_the_rest_goes_on(tmp_path: Path) -> None:
+    world = RoundsWorld(tmp_path)
+    # A path that carries next to nothing gets no larger window.
+    world.sockets.rates = {prefix: 200 * rate for prefix, rate in world.sockets.rates.items()}
+    world.rounds(4)
+    treated = sorted(set(world.chosen) - held_out(world))
+    larger = {prefix for prefix in treated if world.chosen[prefix]["has_window"]}
+    assert 3 <= len(larger) <= len(treated) - 3
+    assert windows(world) == larger
+    for number, prefix in enumerate(treated):
+        rate = 2e6 * (1 + number / 100)
+        world.sockets.rates[prefix] = rate * (0.5 if prefix in larger else 3)
+    world.rounds(14)
+    assert "delivery_rate is 0." in world.decided.windows_off
+    assert world.decided.state == "tuning" and windows(world) == set()
+    assert_as_selected(world)
+    # A person who begins anew begins with windows, too.
+    world.do(roll_back_congestion, requested_by="ana")
+    world.do(resume_congestion, requested_by="ana")
+    assert world.decided.windows_off == ""
+
+
+def windows(world: RoundsWorld) -> set[str]:
+    """Prefixes to which a host gives an initial window of their own."""
+    prefixes = world.hosts.standing_there["e000"]["prefixes"]
+    return {own["prefix"] for own in prefixes if own["initcwnd"]}
+
+
+@pytest.mark.slow
 def test_looks_are_as_far_apart_as_alpha_is_shared(world: RoundsWorld) -> None:
     world.rounds(25)
     rounds = [look.round for look in world.decided.looks]
@@ -481,6 +510,24 @@ class TestRollback:
         assert held_out(world) == before
 
 
+def test_what_was_taken_back_is_not_renewed_by_the_next_who_goes_on(world: RoundsWorld) -> None:
+    """Who took it back died before the rounds knew of it, and the source is away since."""
+    world.moments.seen.clear()
+    world.moments.at = lambda what: (
+        setattr(world.moments, "die_at", len(world.moments.seen) - 1)
+        if what == "after e003 congestion"
+        else None
+    )
+    with pytest.raises(Died):
+        world.do(roll_back_congestion, requested_by="ana")
+    world.moments.die_at, world.moments.at = -1, lambda what: None
+    assert world.kept.configuration and world.hosts.treated() == {}
+    world.sockets.away = "lab1: ClickHouse at http://ch: timed out"
+    world.do(resume_congestion, requested_by="bea")
+    world.round()
+    assert world.hosts.treated() == {}
+
+
 class TestLost:
     """A store that lost its part."""
 
@@ -518,6 +565,14 @@ class TestLost:
                 db.execute(f"DELETE FROM {table}")
         told = world.do(roll_back_congestion, requested_by="ana")
         assert (set(told["done"]), told["failed"], world.hosts.treated()) == (EVERY, [], {})
+
+    def test_what_was_taken_back_stays_so_without_the_decisions(self, world: RoundsWorld) -> None:
+        number = world.do(roll_back_congestion, requested_by="ana") and world.decided.number
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("DELETE FROM records")
+        world.hosts.heard.clear()
+        assert "rolled back: it was before its record was lost" in world.round()["message"]
+        assert world.hosts.heard == [] and world.decided.number == number
 
     def test_damaged_decisions_stop_rounds(self, world: RoundsWorld) -> None:
         world.context.store.put("edgetune.congestion.lab1", "{")

@@ -735,6 +735,28 @@ CONGESTION = (
         ),
     ),
     *mutations_of(
+        "lib/edgetune/rounds",
+        ["rounds_steps"],
+        (
+            "what was taken back is renewed by who goes on",
+            "steps/resume_congestion.py",
+            "        work.rounds.configuration, work.rounds.wanted = None, None\n",
+            "",
+        ),
+        (
+            "who loses the record lets go on what was taken back",
+            "work.py",
+            "        if rounds.state == ROLLED_BACK:",
+            "        if False:",
+        ),
+        (
+            "an initial window that does harm goes on",
+            "round.py",
+            "        if decisions.windows_off:\n",
+            "        if False:\n",
+        ),
+    ),
+    *mutations_of(
         "lib/edgetune/documents",
         ["lib_report_congestion"],
         (
@@ -814,6 +836,34 @@ CONGESTION = (
             "post_congestion.yaml",
             "      - null\n",
             "",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune",
+        ["chaos_rounds"],
+        (
+            "hosts are told before the record says so",
+            "rounds/telling.py",
+            "wanted.number)\n    work.save()\n",
+            "wanted.number)\n",
+        ),
+        (
+            "held-out prefixes are told to hosts",
+            "congestion/configuration.py",
+            "    treated = [own for own in selection.chosen if not own.held_out]\n    made",
+            "    treated = [*selection.chosen]\n    made",
+        ),
+        (
+            "a rollback does not last",
+            "rounds/steps/roll_back_congestion.py",
+            'decisions.become(ROLLED_BACK, reason or "asked for", requested_by)',
+            "pass",
+        ),
+        (
+            "a number is given again after a process died",
+            "rounds/round.py",
+            "number = max(decisions.number, before.number if before else 0) + 1",
+            "number = (before.number if before else 0) + 1",
         ),
     ),
 )

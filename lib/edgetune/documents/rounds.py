@@ -147,7 +147,7 @@ class RoundRow:
 @dataclass
 class Rounds:
     """What the rounds of a PoP led to, written under the ``epoch`` of its claim; losing it begins
-    anew.
+    anew. ``state`` and ``number`` are those of the decisions, should these be lost.
 
     ``good`` is when a round last led to a configuration that hosts may be told, 0 before;
     ``problem`` says why the newest did not, ``waits`` why nothing is changed now. ``configuration``
@@ -160,6 +160,8 @@ class Rounds:
 
     pop: str
     epoch: int = 0
+    state: str = TUNING
+    number: int = 0
     good: float = 0.0
     problem: str = ""
     waits: str = ""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from edgetune.documents.congestion import ROUND, Thresholds
 from edgetune.documents.rounds import (
+    ROLLED_BACK,
     Decisions,
     Rounds,
     decisions_key,
@@ -53,7 +54,16 @@ class Work:
         if note:
             self.decisions.note(note)
         self.rounds = self._rounds()
+        if known is None:
+            self._restore()
         self._written = ("" if known is None else self.decisions.document(), "")
+
+    def _restore(self) -> None:
+        """The decisions are lost: what a person took back does not begin again by that."""
+        decisions, rounds = self.decisions, self.rounds
+        decisions.number = rounds.number
+        if rounds.state == ROLLED_BACK:
+            decisions.become(ROLLED_BACK, "it was before its record was lost", "")
 
     def _rounds(self) -> Rounds:
         try:
@@ -82,6 +92,7 @@ class Work:
         if self.decisions.epoch != self.claim.epoch or replace(newest, at=known.at) != known:
             self.decisions.newest = newest
         self.decisions.epoch = self.rounds.epoch = self.claim.epoch
+        self.rounds.state, self.rounds.number = self.decisions.state, self.decisions.number
         texts = (self.decisions.document(), self.rounds.document())
         self.renew()
         if texts[0] != self._written[0]:

@@ -37,6 +37,8 @@ def resume_congestion(
         was = decisions.reason
         decisions.become(TUNING, reason, requested_by)
         decisions.pending, decisions.windows_off = [], ""
+        # Who took it back may have died before that stood here, and it would be renewed.
+        work.rounds.configuration, work.rounds.wanted = None, None
         if work.rounds.selection:
             selection = work.selection(entry.thresholds)
             work.rounds.selection = replace(selection, chosen=()).text()

@@ -62,6 +62,9 @@ def _taken(work: Work, pop: Pop) -> SelectedResult:
     if decisions.pending:
         left = f"not yet taken back on {len(decisions.pending)} hosts: {decisions.reason}"
         return _result(pop.name, "; ".join([*told, left]), NEXT, channel)
+    if not decisions.epoch:
+        # Its record was lost: people are to see how it stands.
+        work.save()
     work.release()
     who = f" by {decisions.by}" if decisions.by else ""
     goes_on = command("resume_congestion", pop=pop.name)
