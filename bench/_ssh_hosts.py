@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Protocol
@@ -24,6 +24,13 @@ from bench._served import say, served
 from edgetune.metrics.catalogue import METRICS
 
 SERVERS = ("canned", "agent")
+ACCESS = "access"
+"""Canned ones with certificates, a jump host, and one host at ::1 as well: for bench.access."""
+
+JUMP = "127.79.0.1"
+CERTIFIED = "certified"
+"""Folder with a key that has a certificate, and known_hosts with an authority alone."""
+
 MAX_HOSTS = 4000
 
 _QUEUES = {"rx": 4, "tx": 4}
@@ -126,14 +133,27 @@ class _Server(Protocol):
     def stop(self) -> None: ...
 
 
+class _Through(asyncssh.SSHServer):
+    """Lets connections through to other hosts, as a jump host does."""
+
+    def connection_requested(self, *given: object) -> bool:
+        return True
+
+
 class _CannedServer:
     """Reads what the agent is sent to its end and answers the same facts, or the same sample, each
     time, without starting a process."""
 
-    def __init__(self, address: str, port: int, user_key: str) -> None:
+    def __init__(
+        self, address: str, port: int, user_key: str, authority: asyncssh.SSHKey | None = None
+    ) -> None:
         self._where = (address, port)
         self._user = asyncssh.import_authorized_keys(user_key)
         self._key = asyncssh.generate_private_key("ssh-ed25519")
+        self._certificates = []
+        if authority:
+            own = authority.generate_host_certificate(self._key, address, principals=[address])
+            self._certificates = [own]
         self._listener: asyncssh.SSHAcceptor | None = None
 
     @property
@@ -145,6 +165,8 @@ class _CannedServer:
             *self._where,
             config=None,
             server_host_keys=[self._key],
+            server_host_certs=self._certificates,
+            server_factory=_Through,
             authorized_client_keys=self._user,
             process_factory=self._answer,
             encoding=None,
@@ -172,9 +194,27 @@ def _verb_of(sent: bytes) -> str:
 
 def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[str, _Server]:
     addresses = [f"127.78.{index // 250}.{1 + index % 250}" for index in range(count)]
+    if kind == ACCESS:
+        return _with_access(folder, port, [*addresses, JUMP, "::1"], key)
     if kind == "canned":
         return {address: _CannedServer(address, port, key) for address in addresses}
     return {address: _agent_server(folder / address, address, port, key) for address in addresses}
+
+
+def _with_access(folder: Path, port: int, addresses: Sequence[str], key: str) -> dict[str, _Server]:
+    authority = asyncssh.generate_private_key("ssh-ed25519")
+    public = authority.export_public_key().decode().strip()
+    certified = folder / CERTIFIED
+    certified.mkdir()
+    (certified / "known_hosts").write_text(f"@cert-authority [127.78.*]:{port} {public}\n")
+    user = asyncssh.import_public_key(key)
+    certificate = authority.generate_user_certificate(user, "bench", principals=["root"])
+    certificate.write_certificate(str(certified / "id_ed25519-cert.pub"))
+    (certified / "id_ed25519").touch(mode=0o600)
+    (certified / "id_ed25519").write_bytes((folder / "id_ed25519").read_bytes())
+    (folder / "id_ed25519.pub").write_text(key)
+    keys = f"{key}\ncert-authority {public}\n"
+    return {address: _CannedServer(address, port, keys, authority) for address in addresses}
 
 
 def _agent_server(root: Path, address: str, port: int, key: str) -> _Server:

@@ -18,7 +18,7 @@ from edgetune.bmc.payload import MAX_TEXT, messages_of
 from edgetune.bmc.registry import Registry
 from edgetune.config import read_config
 from edgetune.errors import InputError
-from edgetune.hosts import conversation, fleet
+from edgetune.hosts import connection, conversation, fleet
 from edgetune.hosts.agent.boot_hook import agent_command
 from edgetune.hosts.agent.protocol import BadRequest, Request
 from edgetune.hosts.agent.settings import read_settings
@@ -58,7 +58,17 @@ def test_nothing_starts_a_shell(path: Path) -> None:
         assert name not in CALLS_OF_A_SHELL, name
         assert not any(keyword.arg == "shell" for keyword in call.keywords), name
         if name == "exec_command":
-            assert [ast.unparse(given) for given in call.args] == ["BOOTSTRAP"]
+            assert [ast.unparse(given) for given in call.args] == ["login.command"]
+
+
+class Transport:
+    """Has one channel."""
+
+    def __init__(self, *given: list[Any]) -> None:
+        self._given = given
+
+    def open_session(self, timeout: float) -> Channel:
+        return Channel(*self._given)
 
 
 class Channel:
@@ -94,14 +104,14 @@ def test_a_request_is_data_on_standard_input(monkeypatch: pytest.MonkeyPatch) ->
     sent: list[bytes] = []
 
     class Known:
-        def keys_of(self, address: str, port: int) -> None:
+        def keys_of(self, *given: object) -> None:
             pass
 
-    def connect(host: Host, seconds: float) -> conversation.BoundedSocket:
-        return conversation.BoundedSocket(socket.AF_INET, socket.SOCK_STREAM, 0)
+    def connect(login: connection.Login, host: Host) -> connection.BoundedConnection:
+        return connection.BoundedConnection(socket.socket(), 0, 0)
 
     monkeypatch.setattr(conversation, "_connect", connect)
-    monkeypatch.setattr(conversation, "_log_in", lambda *given: Channel(commands, sent))
+    monkeypatch.setattr(conversation, "log_in", lambda *given: Transport(commands, sent))
     monkeypatch.setattr(fleet, "load_key", lambda path: None)
     monkeypatch.setattr(fleet, "load_known_hosts", lambda path: Known())
     given = {"inventory": "none", "ssh_key_file": "none", "ssh_known_hosts": "none"}

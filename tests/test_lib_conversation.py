@@ -20,7 +20,7 @@ import paramiko
 import pytest
 
 from edgetune.config import read_config
-from edgetune.hosts import conversation
+from edgetune.hosts import connection, conversation
 from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
@@ -47,7 +47,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     own = Clock()
-    monkeypatch.setattr(conversation, "time", own)
+    for module in (connection, conversation):
+        monkeypatch.setattr(module, "time", own)
     return own
 
 
@@ -299,7 +300,7 @@ def test_what_is_no_ssh_is_said_of_its_host_alone(
 
 
 def test_a_reply_that_was_closed_before_it_was_awaited_is_no_wait(clock: Clock) -> None:
-    with conversation.BoundedSocket(socket.AF_INET, socket.SOCK_STREAM, 0) as connection:
-        connection.grant(clock.monotonic(), 1)
-        with pytest.raises(TimeoutError, match="did not start the command"):
-            conversation._Reply(connection).wait()
+    now = clock.monotonic()
+    own = connection.BoundedConnection(socket.socket(), now, 1)
+    with own, pytest.raises(TimeoutError, match="did not start the command"):
+        conversation._Reply(own).wait()

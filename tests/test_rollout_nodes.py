@@ -72,6 +72,12 @@ def test_an_empty_file_is_told(tmp_path: Path, config: Config) -> None:
     assert list(differences([node])) == ["ssh_known_hosts is empty on one"]
 
 
+def test_with_an_agent_no_digest_of_a_password_is_made_with_a_public_key(config: Config) -> None:
+    told = this_node(replace(config, ssh_agent="/run/agent")).holds
+    assert "ssh_key_file" in told
+    assert not {name for name in told if name in nodes._SECRETS}
+
+
 def test_a_file_is_told_to_its_end(tmp_path: Path, config: Config) -> None:
     large = tmp_path / "large"
     config = replace(config, inventory=large)

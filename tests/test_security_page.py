@@ -109,7 +109,8 @@ def gate(folder: Path, known: str, source: bytes) -> subprocess.CompletedProcess
     agents = folder / "agents"
     agents.write_text(f"{'0' * 64}\n{known}\n")
     program = folder / "gate"
-    program.write_text(blocks("python")[0].replace("/etc/edgetune-agents", str(agents)))
+    shipped = (ROOT / "deploy" / "sudo" / "edgetune-agent").read_text(encoding="utf-8")
+    program.write_text(shipped.replace("/etc/edgetune-agents", str(agents)))
     request = json.dumps({"protocol": 1, "verb": "no such verb"}).encode()
     return subprocess.run(
         [sys.executable, "-IS", str(program)],

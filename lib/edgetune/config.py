@@ -38,6 +38,16 @@ class Config:
         "Path of the known_hosts file with the key of every host. An unknown or changed key is "
         "refused."
     )
+    ssh_certificate_file: str = option(
+        "Path of the certificate of that key on every action runner, read anew for each call; "
+        "empty for the file KEY-cert.pub beside it, where there is one.",
+        "",
+    )
+    ssh_agent: str = option(
+        "Path of the socket of an ssh-agent on every action runner, which holds the private key; "
+        "ssh_key_file is then the public key. Empty for none.",
+        "",
+    )
     inventory_source: str = option(
         "What the inventory is kept in: the name of a file in lib/edgetune/inventories.", "yaml"
     )
@@ -81,7 +91,16 @@ class Config:
         "chat, empty for none.",
         "",
     )
-    ssh_user: str = option("User on the hosts. Changing settings needs root.", "root")
+    ssh_user: str = option(
+        "User on the hosts. Another one than root needs ssh_command, or a forced command.", "root"
+    )
+    ssh_command: str = option(
+        "The one command that ssh_user may run on a host, such as sudo -n "
+        "/usr/local/sbin/edgetune-agent; it reads the agent from its standard input and runs it "
+        "as root. Empty for python3.",
+        "",
+        pattern=r"([!-~]+( [!-~]+)*)?",
+    )
     ssh_timeout: float = option(
         "Longest time to connect to a host, log in and start the agent there, all together.",
         10,

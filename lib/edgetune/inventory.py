@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from edgetune.addresses import canonical
 from edgetune.errors import InputError
 from edgetune.sanitize import Pattern
 from edgetune.traffic import driver_class
@@ -24,6 +26,15 @@ NAME = Pattern(
 
 CHECKS = ("marker", "none")
 """Whether a load balancer's health check fails while a host holds the not-ready marker."""
+
+KEY_TYPES = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "ssh-rsa",
+)
+"""Of SSH keys that hosts may show."""
 
 UNTOLD = "none"
 """What ``server_address`` says of a server whose address the load balancer does not tell."""
@@ -53,6 +64,9 @@ class Host:
 
     ``server_address`` is where the load balancer sends its requests, given only where that is
     no address of its own interfaces (NAT), or UNTOLD where the load balancer tells none.
+    ``jump`` is ``[USER@]ADDRESS[:PORT]`` of the host that SSH goes through, "" for none.
+    ``host_keys`` are the only SSH keys it may show, ``TYPE BASE64`` each, or none for those that
+    known_hosts has for ``host_key_alias``, or for the address.
     """
 
     name: str
@@ -63,6 +77,19 @@ class Host:
     server: str
     bmc: Bmc | None = None
     server_address: str = ""
+    jump: str = ""
+    host_keys: tuple[str, ...] = ()
+    host_key_alias: str = ""
+
+
+def jump_parts(jump: str) -> tuple[str, str, int]:
+    """User ("" for the usual one), address and port (22 unless given); ValueError for another."""
+    found = re.fullmatch(r"(?:([^@\s]+)@)?(\[[^\]]+\]|[^:@\[\]\s]+)(?::(\d{1,5}))?", jump)
+    if found is None or not 1 <= int(found[3] or 22) <= 65535:
+        raise ValueError("write it like admin@10.0.0.7:22 or [2001:db8::7]:22")
+    address = found[2].strip("[]")
+    canonical(address)
+    return found[1] or "", address, int(found[3] or 22)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench._mutation import MutationError, copy_checkout
+from tests.mutants.access import ACCESS
 from tests.mutants.agent import AGENT
 from tests.mutants.alerting import ALERTING
 from tests.mutants.congestion import CONGESTION
@@ -43,6 +44,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "traffic": (*TRAFFIC, *HOOKS),
     "inventories": INVENTORIES,
     "judge": JUDGE,
+    "access": ACCESS,
     "agent": AGENT,
     "kernels": KERNELS,
     "congestion": CONGESTION,

@@ -8,7 +8,8 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Callable
 
@@ -17,10 +18,12 @@ from edgetune.config import Config
 from edgetune.errors import HostError
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.answers import longest, read_answer
-from edgetune.hosts.conversation import Login, converse
+from edgetune.hosts.connection import Login
+from edgetune.hosts.conversation import BOOTSTRAP, converse
+from edgetune.hosts.jumps import Jumps
 from edgetune.hosts.many_connections import lost_connections
 from edgetune.hosts.result import HostResult
-from edgetune.hosts.ssh_files import load_key, load_known_hosts
+from edgetune.hosts.ssh_files import load_known_hosts, load_login_key
 from edgetune.inventory import Host
 
 _AGAIN = 1.0
@@ -40,10 +43,10 @@ class Fleet:
     """Hosts reached over SSH with verified host keys, ``config.ssh_threads`` at a time."""
 
     def __init__(self, config: Config) -> None:
-        self._threads = config.ssh_threads
+        self._config = config
         self._agent = packed(bundle.make())
-        key, known = load_key(config.ssh_key_file), load_known_hosts(config.ssh_known_hosts)
-        self._login = Login(config.ssh_user, key, known, config.ssh_timeout)
+        self._known = load_known_hosts(config.ssh_known_hosts)
+        load_login_key(config)
 
     def ask(
         self,
@@ -74,17 +77,19 @@ class Fleet:
         if not hosts:
             return
         end = time.monotonic() + patience
+        told: SimpleQueue[Future[tuple[Host, HostResult]]] = SimpleQueue()
 
-        def ask_until(host: Host) -> tuple[Host, HostResult]:
+        def ask_until(login: Login, host: Host) -> tuple[Host, HostResult]:
             while True:
-                result = self._ask_one(host, verb, request(host), timeout)
+                result = self._ask_one(login, host, verb, request(host), timeout)
                 if result.reason != "unreachable" or time.monotonic() + _AGAIN > end:
                     return host, result
                 time.sleep(_AGAIN)
+                # A certificate may live for minutes, and somebody renews it meanwhile.
+                login = replace(login, key=load_login_key(self._config))
 
-        told: SimpleQueue[Future[tuple[Host, HostResult]]] = SimpleQueue()
-        with ThreadPoolExecutor(min(self._threads, len(hosts))) as pool:
-            asked = [pool.submit(ask_until, host) for host in hosts]
+        with self._login() as login, self._pool(len(hosts)) as pool:
+            asked = [pool.submit(ask_until, login, host) for host in hosts]
             for future in asked:
                 future.add_done_callback(told.put)
             left = len(asked)
@@ -105,17 +110,28 @@ class Fleet:
         """
         if not hosts:
             return {}
-        with ThreadPoolExecutor(min(self._threads, _AT_ONCE, len(hosts))) as pool:
-            found = pool.map(lambda host: lost_connections(self._login, host, ports), hosts)
+        with self._login() as login, self._pool(min(_AT_ONCE, len(hosts))) as pool:
+            found = pool.map(lambda host: lost_connections(login, host, ports), hosts)
             return {host.name: why for host, why in zip(hosts, found) if why}
 
+    @contextmanager
+    def _login(self) -> Iterator[Login]:
+        """The login of one call: its key is read anew, its jump hosts are left in the end."""
+        own = self._config
+        key, command = load_login_key(own), own.ssh_command or BOOTSTRAP
+        with Jumps() as jumps:
+            yield Login(own.ssh_user, command, key, self._known, own.ssh_timeout, jumps)
+
+    def _pool(self, most: int) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(min(self._config.ssh_threads, most))
+
     def _ask_one(
-        self, host: Host, verb: str, request: Mapping[str, object], timeout: float
+        self, login: Login, host: Host, verb: str, request: Mapping[str, object], timeout: float
     ) -> HostResult:
         document = dict(request, protocol=AGENT_PROTOCOL, verb=verb)
         data = self._agent + json.dumps(document).encode()
         try:
-            raw = converse(self._login, host, data, timeout, longest(verb))
+            raw = converse(login, host, data, timeout, longest(verb))
             return read_answer(host.name, verb, document, raw)
         except HostError as error:
             return HostResult(host.name, error=f"answer to {verb}: {error}", reason="garbage")

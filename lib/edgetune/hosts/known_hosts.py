@@ -5,7 +5,7 @@ Names are matched as OpenSSH matches them: plain, ``[ADDRESS]:PORT``, hashed, wi
 negations. Three things differ, each to the safe side:
 
 * a key that is ``@revoked`` on any line is refused for every host;
-* host certificates are not checked, so a ``@cert-authority`` trusts no host;
+* a certificate that names no host is good for none;
 * a line without a port does not hold for another port than 22.
 """
 
@@ -21,13 +21,9 @@ from typing import Any, NamedTuple
 
 import paramiko
 
-_TYPES = (
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "ssh-rsa",
-)
+from edgetune.addresses import canonical
+from edgetune.hosts.certificates import SUFFIX, check_host
+from edgetune.inventory import KEY_TYPES, Host
 
 
 class _Line(NamedTuple):
@@ -72,24 +68,38 @@ class KnownHosts:
                     self._plain.setdefault(name, []).append(line)
 
     def keys_of(self, address: str, port: int) -> HostKeys:
-        """The keys a host may show; SSHException says why there is none."""
-        name = address.lower()
-        lines = self._lines_of(name if port == 22 else f"[{name}]:{port}")
-        own = [line for line in lines if not line.marker]
+        """The keys a server may show; SSHException says why there is none."""
+        # OpenSSH writes an IPv6 address in one spelling, and all else as it is given.
+        name = canonical(address) if ":" in address else address.lower()
+        return self._keys_of(name, name if port == 22 else f"[{name}]:{port}")
+
+    def keys_of_host(self, host: Host) -> HostKeys:
+        """Those of a host: pinned, of its alias, or of its address."""
+        if host.host_keys:
+            lines = [_Line(0, "", "", *text.split()) for text in host.host_keys]
+            blobs = {line.blob(): line.type for line in lines}
+            none: frozenset[bytes] = frozenset()
+            return HostKeys(host.address, blobs, none, frozenset(self._revoked), "the inventory")
+        if host.host_key_alias:
+            alias = host.host_key_alias.lower()
+            return self._keys_of(alias, alias)
+        return self.keys_of(host.address, host.port)
+
+    def _keys_of(self, name: str, known_as: str) -> HostKeys:
+        lines = [line for line in self._lines_of(known_as) if line.type in KEY_TYPES]
         try:
-            blobs = {line.blob(): line.type for line in own if line.type in _TYPES}
+            blobs = {line.blob(): line.type for line in lines if not line.marker}
+            authorities = frozenset(line.blob() for line in lines if line.marker)
         except ValueError as error:
             raise paramiko.SSHException(f"known_hosts: {error}") from None
-        if blobs:
-            return HostKeys(blobs, frozenset(self._revoked))
-        if own:
-            types = ", ".join(sorted({line.type for line in own}))
+        if blobs or authorities:
+            return HostKeys(name, blobs, authorities, frozenset(self._revoked))
+        unusable = self._lines_of(known_as)
+        if unusable:
+            types = ", ".join(sorted({line.type for line in unusable}))
             raise paramiko.SSHException(f"known_hosts: its keys are of unusable types: {types!a}")
-        if lines:
-            text = "known_hosts has only a @cert-authority for it, and edgetune needs its own key"
-            raise paramiko.SSHException(text)
-        without = port != 22 and self._lines_of(name)
-        hint = f"; write [{address}]:{port} where it is named without its port" if without else ""
+        without = known_as != name and self._lines_of(name)
+        hint = f"; write {known_as} where it is named without its port" if without else ""
         raise paramiko.SSHException(f"its SSH host key is not in known_hosts{hint}")
 
     def _lines_of(self, name: str) -> list[_Line]:
@@ -107,27 +117,57 @@ class KnownHosts:
 
 
 class HostKeys(paramiko.MissingHostKeyPolicy):
-    """The keys that one host may show: asks for a key of their types, refuses any other key."""
+    """The keys that one host may show: asks for a key of their types, refuses any other key.
 
-    def __init__(self, types: dict[bytes, str], revoked: frozenset[bytes]) -> None:
+    A certificate by one of the ``authorities`` (their public keys) is asked for first.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        types: dict[bytes, str],
+        authorities: frozenset[bytes],
+        revoked: frozenset[bytes],
+        place: str = "known_hosts",
+    ) -> None:
+        self._name, self._place = name, place
         self._types = types
+        self._authorities = authorities
         self._revoked = revoked
 
-    def transport(self, *given: Any, **options: Any) -> paramiko.Transport:
-        """A transport that asks first for keys of the types that are known (transport_factory)."""
-        transport = paramiko.Transport(*given, **options)
+    def transport(
+        self, kind: type[paramiko.Transport], *given: Any, **options: Any
+    ) -> paramiko.Transport:
+        """A transport that asks first for what is known (transport_factory)."""
+        transport = kind(*given, **options)
         wanted = transport.get_security_options()
-        wanted.key_types = sorted(wanted.key_types, key=self._is_unknown)
+        keys = sorted(wanted.key_types, key=self._is_unknown)
+        certificates = [f"{type}{SUFFIX}" for type in wanted.key_types if self._authorities]
+        wanted.key_types = [*certificates, *keys]
         return transport
 
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
         """Called with every key that a host shows, as the client knows none itself."""
-        if key.asbytes() in self._revoked:
+        own = key.asbytes()
+        if own in self._revoked:
             raise paramiko.SSHException("its SSH host key is revoked in known_hosts")
-        if key.asbytes() not in self._types:
-            raise paramiko.SSHException("its SSH host key is not the one in known_hosts")
+        if own in self._types:
+            return
+        if key.public_blob is not None and self._authorities:
+            self._check_certificate(key.public_blob.key_blob, own)
+        elif self._authorities:
+            text = "its SSH host key is not in known_hosts, and it shows no certificate"
+            raise paramiko.SSHException(text)
+        else:
+            raise paramiko.SSHException(f"its SSH host key is not the one in {self._place}")
+
+    def _check_certificate(self, blob: bytes, key: bytes) -> None:
+        try:
+            check_host(blob, key, self._name, self._authorities, self._revoked)
+        except ValueError as error:
+            raise paramiko.SSHException(f"its SSH host certificate {error}") from None
 
     def _is_unknown(self, algorithm: str) -> bool:
         type = "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm

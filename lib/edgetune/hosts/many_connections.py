@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from edgetune.hosts.agent.connections import CONNECTIONS, unanswered
-from edgetune.hosts.conversation import Login, greet
+from edgetune.hosts.connection import Login
+from edgetune.hosts.conversation import greet
 from edgetune.inventory import Host
 
 LOGINS = 16
@@ -22,8 +23,10 @@ def lost_connections(login: Login, host: Host, ports: Sequence[int]) -> str:
 
     They go to the ports on which it serves, and to no SSH server: that takes connections that
     do not log in for an attack (PerSourcePenalties, fail2ban). Where all of them are lost a
-    firewall may keep us from the service, and we log in as often.
+    firewall may keep us from the service, and we log in as often. So we do through a jump host.
     """
+    if host.jump:
+        return _lost_logins(login, host)
     try:
         lost = unanswered([(host.address, port) for port in ports], _SECONDS) if ports else {}
     except OSError as error:

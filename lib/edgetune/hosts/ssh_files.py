@@ -1,21 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the private key and the known_hosts file that the configuration names."""
+"""Reads the key, its certificate and the known_hosts file that the configuration names."""
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
 
+from edgetune.config import Config
 from edgetune.errors import InputError
 from edgetune.files import read_file
+from edgetune.hosts.certificates import check_user, read_certificate
 from edgetune.hosts.known_hosts import KnownHosts
+from edgetune.hosts.ssh_agent import Agent
 
 _KEY_BYTES = 1 << 16
 _KNOWN_HOSTS_BYTES = 32 << 20
+_PUBLIC = (b"ssh-", b"ecdsa-", b"sk-")
+
+
+def load_login_key(config: Config) -> paramiko.PKey:
+    """The key that hosts are logged in with, of a file or of an agent, with its certificate.
+
+    InputError names the option and what is wrong, a certificate that has expired included.
+    """
+    path = config.ssh_key_file
+    if config.ssh_agent:
+        key: paramiko.PKey = _key_of_agent(Path(config.ssh_agent), path, config.ssh_timeout)
+    else:
+        key = load_key(path)
+    beside = Path(f"{path}-cert.pub" if path.suffix != ".pub" else f"{str(path)[:-4]}-cert.pub")
+    if config.ssh_certificate_file:
+        _add_certificate(key, Path(config.ssh_certificate_file))
+    elif beside.exists():
+        _add_certificate(key, beside)
+    return key
 
 
 def load_key(path: Path) -> paramiko.PKey:
@@ -24,17 +49,46 @@ def load_key(path: Path) -> paramiko.PKey:
     As with OpenSSH, a file of this user that others can read is refused.
     """
     data = _read("ssh_key_file", path, _KEY_BYTES)
+    if b"PRIVATE KEY" not in data:
+        hint = "; the public key is for ssh_agent" if data.startswith(_PUBLIC) else ""
+        raise _wrong("ssh_key_file", path, f"holds no private key{hint}")
     found = path.stat()
     if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise _wrong("ssh_key_file", path, "others can read it; chmod 600 it")
-    if b"PRIVATE KEY" not in data:
-        raise _wrong("ssh_key_file", path, "holds no private key")
+    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
+        # Each refuses in its own way: a key with a passphrase, of another type, or in part.
+        with suppress(
+            paramiko.SSHException, UnsupportedAlgorithm, ValueError, TypeError, IndexError
+        ):
+            return kind.from_private_key(io.StringIO(data.decode("latin-1")))
+    text = "is no private key without a passphrase, of type ed25519, ECDSA or RSA"
+    raise _wrong("ssh_key_file", path, text)
+
+
+def _key_of_agent(agent: Path, path: Path, seconds: float) -> paramiko.PKey:
+    """The key of an agent whose public key is in a file."""
+    data = _read("ssh_key_file", path, _KEY_BYTES)
+    if b"PRIVATE KEY" in data:
+        raise _wrong("ssh_key_file", path, "must be the public key, as ssh_agent holds the other")
     try:
-        return paramiko.PKey.from_path(str(path))
-    # A key with a passphrase is a TypeError, or a ValueError, by its format.
-    except (paramiko.SSHException, UnsupportedAlgorithm, ValueError, TypeError):
-        text = "is no private key without a passphrase, of type ed25519, ECDSA or RSA"
-        raise _wrong("ssh_key_file", path, text) from None
+        wanted = base64.b64decode(data.split()[1], validate=True)
+    except (IndexError, ValueError):
+        raise _wrong("ssh_key_file", path, "holds no public key") from None
+    try:
+        return Agent(agent, seconds).key(wanted)
+    except (OSError, ValueError, paramiko.SSHException) as error:
+        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise _wrong("ssh_agent", agent, text) from None
+
+
+def _add_certificate(key: paramiko.PKey, path: Path) -> None:
+    """Its type and content replace those of the key when it logs in."""
+    data = _read("ssh_certificate_file", path, _KEY_BYTES)
+    try:
+        check_user(read_certificate(b" ".join(data.split()[:2])), key.asbytes())
+    except ValueError as error:
+        raise _wrong("ssh_certificate_file", path, str(error)) from None
+    key.load_certificate(paramiko.Message(base64.b64decode(data.split()[1])))
 
 
 def load_known_hosts(path: Path) -> KnownHosts:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Callable
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from edgetune.fields import Field, Fields
 from edgetune.inventory import (
     CHECKS,
     HEALTH_TLS,
+    KEY_TYPES,
     NAME,
     Bmc,
     Congestion,
@@ -26,6 +28,7 @@ from edgetune.inventory import (
     LoadBalancer,
     Metrics,
     Pop,
+    jump_parts,
 )
 from edgetune.metrics.sources import SOURCES, source_class
 from edgetune.options import read_options
@@ -253,6 +256,9 @@ def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
         server=fields.text("server", name, pattern=NAME),
         bmc=_read_bmc(fields, credentials),
         server_address=_read_server_address(fields),
+        jump=_read_jump(fields),
+        host_keys=_read_host_keys(fields),
+        host_key_alias=fields.text("host_key_alias", "", pattern=_DNS_NAME),
     )
     fields.done()
     return host
@@ -266,6 +272,37 @@ def _read_address(fields: Fields, name: str) -> str:
         text = f"{address!r} is neither an IP address nor a name"
         raise fields.wrong(name, text) from None
     return address
+
+
+def _read_jump(fields: Fields) -> str:
+    jump: str = fields.text("jump", "")
+    try:
+        if jump:
+            jump_parts(jump)
+    except ValueError as error:
+        raise fields.wrong("jump", f"{jump!r}: {error}") from None
+    return jump
+
+
+def _read_host_keys(fields: Fields) -> tuple[str, ...]:
+    keys: tuple[str, ...] = fields.texts("host_keys", ())
+    if fields.raw("host_keys", None) is not None and not keys:
+        raise fields.wrong("host_keys", "is an empty list, which no key is on")
+    for index, text in enumerate(keys):
+        type, _, key = text.partition(" ")
+        try:
+            blob = base64.b64decode(key, validate=True)
+        except ValueError:
+            blob = b""
+        if type not in KEY_TYPES or not blob.startswith(
+            len(type).to_bytes(4, "big") + type.encode()
+        ):
+            known = ", ".join(KEY_TYPES)
+            problem = f"must be TYPE BASE64 as ssh-keyscan prints it, of type {known}"
+            raise fields.wrong(f"host_keys[{index}]", problem)
+    if keys and fields.raw("host_key_alias", None):
+        raise fields.wrong("host_key_alias", "is given, but host_keys says which keys there are")
+    return keys
 
 
 def _like(field: Field) -> Pattern:

@@ -27,6 +27,9 @@ HOST_FIELDS = (
     "hardware",
     "server",
     "server_address",
+    "jump",
+    "host_keys",
+    "host_key_alias",
     "bmc.address",
     "bmc.credentials",
     "bmc.system",
@@ -83,6 +86,8 @@ class HostFields:
             return None
         if name in ("address", "server_address"):
             return str(value).partition("/")[0]
+        if name == "host_keys" and isinstance(value, str):
+            return [text.strip() for text in value.split(",")]
         if name == "bmc.address":
             return _url(str(value))
         if name == "port":

@@ -143,7 +143,8 @@ def this_node(config: Config) -> Node:
     }
     for name in _SECRETS:
         file = attrgetter(name)(config)
-        if file:
+        # With an agent the file is the public key, with which anybody could try passwords.
+        if file and not config.ssh_agent:
             holds[name] = _of_file(Path(file), key=config.ssh_key_file)
     for name in ("tunings", "metrics", "campaigns"):
         for folder in getattr(config, name):

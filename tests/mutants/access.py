@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes about who is let in, and which host is believed."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import mutations_of
+
+ACCESS = mutations_of(
+    "lib/edgetune/hosts",
+    ["lib_access"],
+    (
+        "the certificate of a host may be by anybody",
+        "certificates.py",
+        "    if authority not in authorities:\n",
+        "    if False:\n",
+    ),
+    (
+        "a revoked authority is trusted",
+        "certificates.py",
+        "    if authority in revoked:\n",
+        "    if False:\n",
+    ),
+    (
+        "the signature of a certificate is not verified",
+        "certificates.py",
+        "        found.verify_cert_signature()\n",
+        "",
+    ),
+    (
+        "a signature by SHA-1 is one",
+        "certificates.py",
+        "        _refuse_sha1(found, blob)\n",
+        "",
+    ),
+    (
+        "a certificate is for any key",
+        "certificates.py",
+        '!= key:\n        raise ValueError("is for another key")\n',
+        "!= key:\n        pass\n",
+    ),
+    (
+        "the certificate of a user is that of a host",
+        "certificates.py",
+        "    if found.type is not _HOST:\n",
+        "    if False:\n",
+    ),
+    (
+        "a certificate is for every host",
+        "certificates.py",
+        "    if name.encode() not in found.valid_principals:\n",
+        "    if False:\n",
+    ),
+    (
+        "a certificate never expires",
+        "certificates.py",
+        "    if now >= found.valid_before:\n",
+        "    if False:\n",
+    ),
+    (
+        "a certificate is valid before its time",
+        "certificates.py",
+        "    if now < found.valid_after:\n",
+        "    if False:\n",
+    ),
+    (
+        "a user logs in with the certificate of another key",
+        "certificates.py",
+        '    if blob_of(found.public_key()) != key:\n        raise ValueError("is not for',
+        '    if False:\n        raise ValueError("is not for',
+    ),
+    (
+        "an alias is not the name in a certificate",
+        "known_hosts.py",
+        "return self._keys_of(alias, alias)",
+        "return self._keys_of(host.address, alias)",
+    ),
+    (
+        "known_hosts counts beside the keys of the inventory",
+        "known_hosts.py",
+        "        if host.host_keys:\n",
+        "        if False:\n",
+    ),
+    (
+        "a key of the inventory may be revoked",
+        "known_hosts.py",
+        'frozenset(self._revoked), "the inventory")',
+        'none, "the inventory")',
+    ),
+    (
+        "each host has its own connection to its jump host",
+        "jumps.py",
+        "self._ways.setdefault(host.jump, _Way(host.jump))",
+        "_Way(host.jump)",
+    ),
+    (
+        "each host finds out anew that its jump host is dead",
+        "jumps.py",
+        "            if time.monotonic() >= until:\n",
+        "            if True:\n",
+    ),
+    (
+        "a jump host that was away is never asked again",
+        "jumps.py",
+        "            if time.monotonic() >= until:\n",
+        "            if not text:\n",
+    ),
+    (
+        "an agent signs with another key",
+        "ssh_agent.py",
+        "return AgentKey(self, wanted)",
+        "return AgentKey(self, blobs[0])",
+    ),
+    (
+        "a certificate is read once for all calls",
+        "fleet.py",
+        "        key, command = load_login_key(own), own.ssh_command or BOOTSTRAP\n",
+        "        key = self.__dict__.setdefault('k', load_login_key(own))\n"
+        "        command = own.ssh_command or BOOTSTRAP\n",
+    ),
+)
