@@ -104,7 +104,7 @@ def test_a_request_is_data_on_standard_input(monkeypatch: pytest.MonkeyPatch) ->
     sent: list[bytes] = []
 
     class Known:
-        def keys_of(self, *given: object) -> None:
+        def keys_of_host(self, host: Host) -> None:
             pass
 
     def connect(login: connection.Login, host: Host) -> connection.BoundedConnection:
@@ -112,7 +112,7 @@ def test_a_request_is_data_on_standard_input(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(conversation, "_connect", connect)
     monkeypatch.setattr(conversation, "log_in", lambda *given: Transport(commands, sent))
-    monkeypatch.setattr(fleet, "load_key", lambda path: None)
+    monkeypatch.setattr(fleet, "load_login_key", lambda config: None)
     monkeypatch.setattr(fleet, "load_known_hosts", lambda path: Known())
     given = {"inventory": "none", "ssh_key_file": "none", "ssh_known_hosts": "none"}
     asked = fleet.Fleet(read_config(given))

@@ -447,6 +447,9 @@ def test_an_agent_without_the_key_is_named_before_any_host_is_asked(
     assert refusal(ssh_key_file=str(folder / "third.pub")) == f"{said}, but 2 others"
     said = "configuration: ssh_key_file: FOLDER/third: must be the public key"
     assert refusal(ssh_key_file=str(folder / "third")).startswith(said)
+    certificate = sign_user(authority(folder), folder / "id")
+    said = "configuration: ssh_key_file: FOLDER/id-cert.pub: is a certificate; give the public key"
+    assert refusal(ssh_key_file=str(certificate)).startswith(said)
     said = "configuration: ssh_agent: FOLDER/none: No such file or directory"
     assert refusal(ssh_agent=str(folder / "none")) == said
     with socket.socket(socket.AF_UNIX) as silent:

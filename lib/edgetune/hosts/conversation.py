@@ -44,9 +44,10 @@ def converse(login: Login, host: Host, data: bytes, seconds: float, most: int) -
     from then on. HostError if the host answers nothing or too much; TimeoutError, or what the
     network and paramiko raise, if there is no conversation or it breaks.
     """
+    server = Server.of(login, host)
     with _connect(login, host) as connection, paramiko.SSHClient() as client:
         try:
-            transport = log_in(client, connection, login, Server.of(login, host))
+            transport = log_in(client, connection, login, server)
             channel = transport.open_session(timeout=login.timeout)
             channel.event = _Reply(connection)
             channel.exec_command(login.command)
@@ -63,8 +64,9 @@ def converse(login: Login, host: Host, data: bytes, seconds: float, most: int) -
 
 def greet(login: Login, host: Host) -> None:
     """Log in to a host, and do nothing; what the network and paramiko raise where that fails."""
+    server = Server.of(login, host)
     with _connect(login, host) as connection, paramiko.SSHClient() as client:
-        transport = log_in(client, connection, login, Server.of(login, host))
+        transport = log_in(client, connection, login, server)
         transport.open_session(timeout=login.timeout)
 
 

@@ -15,7 +15,7 @@ from typing import Callable
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import Config
-from edgetune.errors import HostError
+from edgetune.errors import HostError, InputError
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.answers import longest, read_answer
 from edgetune.hosts.connection import Login
@@ -85,8 +85,11 @@ class Fleet:
                 if result.reason != "unreachable" or time.monotonic() + _AGAIN > end:
                     return host, result
                 time.sleep(_AGAIN)
-                # A certificate may live for minutes, and somebody renews it meanwhile.
-                login = replace(login, key=load_login_key(self._config))
+                try:
+                    # A certificate may live for minutes, and somebody renews it meanwhile.
+                    login = replace(login, key=load_login_key(self._config))
+                except InputError as error:  # what other hosts answered is not lost for it
+                    return host, HostResult(host.name, error=str(error), reason="unreachable")
 
         with self._login() as login, self._pool(len(hosts)) as pool:
             asked = [pool.submit(ask_until, login, host) for host in hosts]

@@ -40,7 +40,8 @@ class _Transport(paramiko.Transport):
 
     def _send_message(self, data: paramiko.Message) -> None:
         """Called for one message after the other."""
-        kind, channel = data.asbytes()[0], data.asbytes()[1:5]
+        head = data.asbytes()[:5]
+        kind, channel = head[0], head[1:]
         if kind in _OF_A_CHANNEL and channel in self._left and kind != MSG_CHANNEL_CLOSE:
             return
         if kind in (MSG_CHANNEL_EOF, MSG_CHANNEL_CLOSE):

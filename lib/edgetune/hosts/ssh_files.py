@@ -16,7 +16,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from edgetune.config import Config
 from edgetune.errors import InputError
 from edgetune.files import read_file
-from edgetune.hosts.certificates import check_user, read_certificate
+from edgetune.hosts.certificates import SUFFIX, check_user, read_certificate
 from edgetune.hosts.known_hosts import KnownHosts
 from edgetune.hosts.ssh_agent import Agent
 
@@ -70,6 +70,9 @@ def _key_of_agent(agent: Path, path: Path, seconds: float) -> paramiko.PKey:
     data = _read("ssh_key_file", path, _KEY_BYTES)
     if b"PRIVATE KEY" in data:
         raise _wrong("ssh_key_file", path, "must be the public key, as ssh_agent holds the other")
+    if SUFFIX.encode() in data:
+        text = "is a certificate; give the public key here, and this as ssh_certificate_file"
+        raise _wrong("ssh_key_file", path, text)
     try:
         wanted = base64.b64decode(data.split()[1], validate=True)
     except (IndexError, ValueError):
