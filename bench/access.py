@@ -29,7 +29,7 @@ from typing import Any, Callable
 
 from bench import _ssh_peers
 from bench._ssh_hosts import ACCESS, CERTIFIED, JUMP, MAX_HOSTS, Site, serve
-from bench._ssh_peers import PARALLEL, Peer, has_program
+from bench._ssh_peers import PARALLEL, TIMEOUT, Peer, has_program
 from bench._table import (
     BenchError,
     carry_out,
@@ -137,6 +137,7 @@ def fleet(
             "ssh_key_file": str(site.key),
             "ssh_known_hosts": str(site.known_hosts),
             "ssh_threads": PARALLEL,
+            "ssh_timeout": TIMEOUT,  # a busy machine is slow, and no failure
             **config,
         }
     )
