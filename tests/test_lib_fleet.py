@@ -275,13 +275,15 @@ def test_with_patience_a_host_that_cannot_be_reached_is_asked_again(
 
 
 @pytest.mark.usefixtures("clock")
-def test_with_patience_a_host_that_comes_back_in_time_answers(server: Server) -> None:
+def test_with_patience_a_host_that_comes_back_in_time_answers(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone, back = _host(server, address="127.0.0.3"), _host(server)
     places = [gone, back]
     own = server.fleet()
-    real = own._ask_one
-    own._ask_one = (  # type: ignore[method-assign]
-        lambda host, *rest: real(places.pop(0), *rest)
+    real = fleet.converse
+    monkeypatch.setattr(
+        fleet, "converse", lambda login, host, *rest: real(login, places.pop(0), *rest)
     )
     assert not own.ask([back], "facts", lambda host: {}, patience=5)["e000"].failed
     assert places == []
