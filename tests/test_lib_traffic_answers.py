@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.errors import DrainError
-from edgetune.traffic import Server, conversation
-from edgetune.traffic.drivers import haproxy
+from edgetune.traffic import Server, conversation, haproxy_backend
 from edgetune.traffic.drivers.haproxy import Haproxy
 from edgetune.traffic.haproxy_answers import read_one, read_servers
 from tests.answering import Answering
@@ -240,7 +239,7 @@ def test_one_deadline_holds_for_the_whole_conversation(
     answering: Callable[..., Answering], how: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte of the drip comes in time; all of them would take minutes."""
-    monkeypatch.setattr(haproxy, "TIMEOUT", 0.5)
+    monkeypatch.setattr(haproxy_backend, "TIMEOUT", 0.5)
     driver = driver_of(answering(how))
     began = time.monotonic()
     for call in (driver.servers, driver.refuses_changes, lambda: driver.withdraw("e000")):
@@ -252,7 +251,7 @@ def test_one_deadline_holds_for_the_whole_conversation(
 def test_an_endless_answer_is_bounded(
     answering: Callable[..., Answering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(haproxy, "TIMEOUT", 600)
+    monkeypatch.setattr(haproxy_backend, "TIMEOUT", 600)
     monkeypatch.setattr(conversation, "LIMIT", 2 * 2**20)
     with pytest.raises(DrainError, match="its answer is longer than 2 MB"):
         driver_of(answering(_endless)).servers()

@@ -63,10 +63,10 @@ SABOTAGES: Mapping[str, Sabotage] = {
         (6, 8, 29),
         (
             Edit(BEGIN_DRAIN, "driver.withdraw(each.server)", "pass"),
-            Edit(CHECK_DRAINED, "    if not server.withdrawn:\n", "    if False:\n"),
+            Edit(CHECK_DRAINED, "    if server.is_let_in:\n", "    if False:\n"),
             Edit(
                 CHECK_DRAINED,
-                "        if work.hosts[host.name].lb_before == ADMITTED:\n"
+                "        if was_admitted(work.hosts[host.name].lb_before):\n"
                 "            opened.lease.permit()\n"
                 "            driver.isolate(host.server)\n",
                 "        pass\n",

@@ -49,7 +49,8 @@ class Field:
 
     ``meaning`` and ``example`` stand in docs/reference. ``same`` gives all spellings of a value one
     text, and raises ValueError for text that is no value. Without a ``default`` the field has to be
-    given.
+    given. One of ``several`` values may be a list of them; no value has a space, which stands
+    between them. A field that does not ``identify`` says how something is asked, and not what.
     """
 
     meaning: str
@@ -57,6 +58,12 @@ class Field:
     pattern: str
     default: str | None = None
     same: Callable[[str], str] = str
+    several: bool = False
+    identifies: bool = True
+
+    def values(self, text: str) -> list[str]:
+        """What it holds, each in the spelling that all spellings share; ValueError as ``same``."""
+        return [self.same(each) for each in (text.split(" ") if self.several else [text])]
 
 
 class Fields:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from abc import abstractmethod
@@ -104,10 +105,13 @@ class LoadBalancer:
     checks: str = CHECKS[0]
 
     @property
-    def place(self) -> tuple[str, ...]:
-        """The same for two entries that mean one load balancer."""
+    def places(self) -> list[tuple[str, ...]]:
+        """Where its servers are; two entries that share one share load balancer and servers."""
         known = driver_class(self.driver).fields
-        return (self.driver, *(known[name].same(text) for name, text in self.fields.items()))
+        named = [
+            known[name].values(text) for name, text in self.fields.items() if known[name].identifies
+        ]
+        return [(self.driver, *place) for place in itertools.product(*named)]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class TestBalancer(ABC):
 
     __test__ = False
 
-    fields: Mapping[str, str]
+    fields: Mapping[str, object]
     """Of its entry in the inventory."""
 
     @abstractmethod

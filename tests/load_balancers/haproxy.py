@@ -75,6 +75,42 @@ class Simulated(_OverALine):
         self._balancer.load = 0.0
 
 
+class TwoSimulated(TestBalancer):
+    """Clients come to both; what happens to one alone happens to the second."""
+
+    def __init__(self) -> None:
+        self.both = (Simulated(), Simulated())
+        addresses = [own.fields["address"] for own in self.both]
+        self.fields = {"address": addresses, "backend": "edges"}
+
+    def sends_to(self, server: str) -> bool:
+        return any(own.sends_to(server) for own in self.both)
+
+    def withdraw_by_hand(self, server: str) -> None:
+        for own in self.both:
+            own.withdraw_by_hand(server)
+
+    def open_session(self, server: str) -> None:
+        self.both[1].open_session(server)
+
+    def end_sessions(self) -> None:
+        self.both[1].end_sessions()
+
+    def cut_answers(self, share: float) -> None:
+        self.both[1].cut_answers(share)
+
+    def deny_changes(self) -> None:
+        for own in self.both:
+            own.deny_changes()
+
+    def go_away(self) -> None:
+        self.both[1].go_away()
+
+    def close(self) -> None:
+        for own in self.both:
+            own.go_away()
+
+
 class Real(_OverALine):
     def __init__(self, haproxy: RealHaproxy, service: socket.socket) -> None:
         self._haproxy, self._service = haproxy, service
@@ -121,6 +157,15 @@ def _simulated() -> Iterator[Simulated]:
 
 
 @contextmanager
+def _two_simulated() -> Iterator[TwoSimulated]:
+    started = TwoSimulated()
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@contextmanager
 def _real() -> Iterator[Real]:
     """Its servers are one service that takes every connection and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as service:
@@ -136,6 +181,6 @@ def _real() -> Iterator[Real]:
                 started.go_away()
 
 
-LOAD_BALANCERS: dict[str, Start] = {"simulated": _simulated}
+LOAD_BALANCERS: dict[str, Start] = {"simulated": _simulated, "two-simulated": _two_simulated}
 if shutil.which("haproxy"):
     LOAD_BALANCERS["real"] = _real

@@ -287,14 +287,14 @@ TRAFFIC = mutations_of(
     (
         "one host less than min_in_service may serve",
         "floor.py",
-        "        if left >= opened.pop.must_serve or not serving & set(names):\n",
-        "        if left >= opened.pop.must_serve - 1 or not serving & set(names):\n",
+        "        if left >= opened.pop.must_serve or not needs_room(",
+        "        if left >= opened.pop.must_serve - 1 or not needs_room(",
     ),
     (
         "a rollback drains one host more than there is room for",
         "floor.py",
-        "    room = max(0, len(in_service) - opened.pop.must_serve)\n",
-        "    room = max(0, len(in_service) - opened.pop.must_serve + 1)\n",
+        "hosts_in_service(opened.pop, servers)) - opened.pop.must_serve)\n",
+        "hosts_in_service(opened.pop, servers)) - opened.pop.must_serve + 1)\n",
     ),
     (
         "what somebody else drains at the same moment is not seen",
@@ -344,11 +344,11 @@ TRAFFIC = mutations_of(
         '    opened.move(work, names, "draining")\n'
         "    keep_silenced(opened, work)\n"
         "    for each in opened.hosts(names):\n"
-        "        if not servers[each.server].withdrawn:\n"
+        "        if servers[each.server].is_let_in:\n"
         "            opened.lease.permit()\n"
         "            driver.withdraw(each.server)\n",
         "    for each in opened.hosts(names):\n"
-        "        if not servers[each.server].withdrawn:\n"
+        "        if servers[each.server].is_let_in:\n"
         "            opened.lease.permit()\n"
         "            driver.withdraw(each.server)\n"
         '    opened.move(work, names, "draining")\n',
@@ -362,9 +362,8 @@ TRAFFIC = mutations_of(
     (
         "a host that somebody had in maint is given traffic",
         "steps/undrain_hosts.py",
-        "put_back(driver, host.server, work.hosts[host.name].lb_before)\n"
-        "        for name in _not_back(",
-        "driver.restore(host.server)\n        for name in _not_back(",
+        "            put_back(driver, host.server, work.hosts[host.name].lb_before)\n",
+        "            driver.restore(host.server)\n",
     ),
     (
         "a host is done before it serves again",
@@ -375,7 +374,7 @@ TRAFFIC = mutations_of(
     (
         "a host that the load balancer forgot about is changed in service",
         "drain.py",
-        "    forgotten = [host for host in ours if not servers[host.server].withdrawn]\n",
+        "    forgotten = [host for host in ours if servers[host.server].is_let_in]\n",
         "    forgotten: list[Any] = []\n",
     ),
 )
@@ -398,7 +397,7 @@ MACHINES = mutations_of(
     (
         "no check has to fail once a host says not ready",
         "readiness.py",
-        "    return server in servers and not servers[server].up\n",
+        "    return server in servers and servers[server].fails_every_check\n",
         "    return True\n",
     ),
     (

@@ -16,7 +16,7 @@ TRAFFIC = mutations_of(
     ),
     (
         "a state that HAProxy did not take is taken for set",
-        "drivers/haproxy.py",
+        "haproxy_backend.py",
         "        if now != state:\n",
         "        if False:\n",
     ),
@@ -34,19 +34,19 @@ TRAFFIC = mutations_of(
     ),
     (
         "a withdrawal lets clients of former days to an isolated server again",
-        "drivers/haproxy.py",
+        "haproxy_backend.py",
         "        if server not in known or not known[server].withdrawn:\n",
         "        if True:\n",
     ),
     (
         "what somebody else withdrew is let in again",
-        "drivers/haproxy.py",
+        "haproxy_backend.py",
         "        self._set(server, withdrawn or READY, _deadline())\n",
         "        self._set(server, READY, _deadline())\n",
     ),
     (
         "an error of HAProxy is taken for obedience",
-        "drivers/haproxy.py",
+        "haproxy_backend.py",
         "        if refusal:\n",
         "        if False:\n",
     ),
@@ -85,6 +85,107 @@ TRAFFIC = mutations_of(
         "driver.py",
         "return not self.withdrawn and self.up",
         "return self.up",
+    ),
+)
+SEVERAL = mutations_of(
+    "lib/edgetune/traffic",
+    ["lib_traffic_several", "rollout_several_balancers"],
+    (
+        "a host that one of several load balancers still serves is drained",
+        "several.py",
+        "(any_withdrawn and not all_withdrawn)",
+        "False",
+    ),
+    (
+        "a host that one of several load balancers serves serves in all",
+        "several.py",
+        "        up=is_whole and all(own.up for own in every),\n",
+        "        up=any(own.up for own in every),\n",
+    ),
+    (
+        "sessions of one of several load balancers are left out",
+        "several.py",
+        "sessions=sum(known) if",
+        "sessions=min(known) if",
+    ),
+    (
+        "of several load balancers one that is away has nothing to say",
+        "several.py",
+        "        if self.failed:\n            raise",
+        "        if False:\n            raise",
+    ),
+    (
+        "one load balancer that is away keeps all others from putting a host back",
+        "several.py",
+        "        changed = _each(having, change)\n",
+        "        known.refuse()\n        changed = _each(having, change)\n",
+    ),
+    (
+        "a load balancer that was not put back is not named",
+        "several.py",
+        "        problems = [*known.failed.values(), *lacking, *changed.failed.values()]\n",
+        "        problems = [*changed.failed.values()]\n",
+    ),
+    (
+        "a server that one of two load balancers lacks is no matter",
+        "several.py",
+        "        roles = {part.role for part in self._parts if server in told[part.name]}\n"
+        "        own = [part.name for part in self._parts if part.role in roles]\n",
+        "        own = [part.name for part in self._parts if server in told[part.name]]\n",
+    ),
+    (
+        "each of several load balancers gets back what the first one had",
+        "several.py",
+        "words.get(part.name, usual)",
+        "next(iter(words.values()), usual)",
+    ),
+    (
+        "one of several load balancers that forgot a drain is not told again",
+        "driver.py",
+        "        return not self.withdrawn or any(not own.withdrawn for own in told)\n",
+        "        return not self.withdrawn\n",
+    ),
+    (
+        "a host that only one load balancer serves needs no room to leave",
+        "driver.py",
+        "        return any(own.is_serving for own in told)\n",
+        "        return self.is_serving\n",
+    ),
+    (
+        "one failing check of several proves a machine",
+        "driver.py",
+        "        return not any(own.up for own in self.parts.values() if own is not None) "
+        "and not self.up\n",
+        "        return not self.up\n",
+    ),
+    (
+        "one address of a list that two PoPs share goes unseen",
+        "../inventory.py",
+        "itertools.product(*named)",
+        "[sum(named, [])]",
+    ),
+    (
+        "one host that cannot be put back keeps others out of service",
+        "../rollout/steps/undrain_hosts.py",
+        "        except DrainError as error:\n            problems[host.name] = str(error)\n",
+        "        except KeyError as error:\n            problems[host.name] = str(error)\n",
+    ),
+)
+TLS = mutations_of(
+    "lib/edgetune/traffic",
+    ["lib_traffic_tls"],
+    (
+        "a name in a certificate of HAProxy counts for nothing",
+        "conversation.py",
+        "        context = ssl.create_default_context(cafile=tls.ca_file or None)\n",
+        "        context = ssl.create_default_context(cafile=tls.ca_file or None)\n"
+        "        context.check_hostname = False\n",
+    ),
+    (
+        "HAProxy is shown no certificate",
+        "conversation.py",
+        "    if tls.certificate_file:\n",
+        "    if False:\n",
     ),
 )
 HOOKS = mutations_of(

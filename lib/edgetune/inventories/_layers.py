@@ -123,6 +123,8 @@ def _named(value: Any, pop: str) -> Any:
     """The same with the name of the PoP for ``{pop}`` in its texts; those of hosts are not."""
     if isinstance(value, str):
         return value.replace("{pop}", pop)
+    if isinstance(value, list):
+        return [_named(each, pop) for each in value]
     if isinstance(value, Mapping):
         return {name: own if name == "hosts" else _named(own, pop) for name, own in value.items()}
     return value

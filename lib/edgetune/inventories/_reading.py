@@ -160,6 +160,8 @@ def _read_load_balancer(fields: Fields) -> LoadBalancer:
         checks=fields.text("checks", CHECKS[0], choices=CHECKS),
     )
     fields.done()
+    for field, problem in driver_class(driver).misfits(balancer.fields).items():
+        raise fields.wrong(field, problem)
     return balancer
 
 
@@ -215,10 +217,22 @@ def _refuse_exclude(fields: Fields, terms: Terms) -> None:
 
 def _read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
     """Those that a driver or a metric source has."""
-    return {
-        name: _read_spelled(fields, name, _like(its), its.same, its.default)
-        for name, its in own.items()
-    }
+    return {name: _read_field(fields, name, its) for name, its in own.items()}
+
+
+def _read_field(fields: Fields, name: str, its: Field) -> str:
+    if not its.several or not isinstance(fields.raw(name, None), (list, tuple)):
+        return _read_spelled(fields, name, _like(its), its.same, its.default)
+    given = fields.texts(name, (), pattern=_like(its))
+    first: dict[str, int] = {}
+    for index, text in enumerate(given):
+        try:
+            same = first.setdefault(its.same(text), index)
+        except ValueError as error:
+            raise fields.wrong(f"{name}[{index}]", f"{text!r}: {error}") from None
+        if same != index:
+            raise fields.wrong(f"{name}[{index}]", f"{text!r} is {name}[{same}] once more")
+    return " ".join(given)
 
 
 def _read_credentials(fields: Fields) -> str | None:
@@ -347,8 +361,9 @@ def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]
     found: list[tuple[str, str, tuple[object, ...]]] = [
         ("name", host.name, (pop.name, host.name.casefold())),
         ("address", host.address, (canonical(host.address), host.port)),
-        ("server", host.server, (pop.load_balancer.place, host.server.casefold())),
     ]
+    for place in pop.load_balancer.places:
+        found.append(("server", host.server, (place, host.server.casefold())))
     if host.bmc:
         own = (canonical_url(host.bmc.address), host.bmc.system)
         found.append(("bmc.address", host.bmc.address, own))

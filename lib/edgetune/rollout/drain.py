@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
 from edgetune.errors import DrainError
-from edgetune.rollout.in_service import ADMITTED, leaving
+from edgetune.rollout.in_service import leaving, was_admitted
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_drain, retry_after
 from edgetune.rollout.readiness import set_ready
@@ -66,12 +66,12 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     A load balancer that was reloaded may have forgotten; DrainError if such a host does not
     get rid of its sessions again.
     """
-    ours = [host for host in opened.hosts(names) if work.hosts[host.name].lb_before == ADMITTED]
+    ours = [host for host in opened.hosts(names) if was_admitted(work.hosts[host.name].lb_before)]
     if not ours:
         return
     driver = opened.context.load_balancer(opened.pop)
     servers = known_servers(opened, driver, [host.name for host in ours])
-    forgotten = [host for host in ours if not servers[host.server].withdrawn]
+    forgotten = [host for host in ours if servers[host.server].is_let_in]
     for host in forgotten:
         opened.lease.permit()
         driver.isolate(host.server)
@@ -100,5 +100,8 @@ def known_servers(
     for host in opened.hosts(names):
         if host.server not in servers:
             text = f"the load balancer has no server {host.server!r}"
+            raise DrainError(f"{opened.pop.name}: {text}")
+        if servers[host.server].lacking:
+            text = f"{servers[host.server].lacking} has no server {host.server!r}"
             raise DrainError(f"{opened.pop.name}: {text}")
     return servers

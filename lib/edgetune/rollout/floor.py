@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from edgetune.documents.batch import SETTLED_STEPS, Batch
 from edgetune.errors import RefusedError
 from edgetune.rollout.drain import POLL, known_servers
-from edgetune.rollout.in_service import hosts_in_service, put_back
+from edgetune.rollout.in_service import hosts_in_service, needs_room, put_back
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
 from edgetune.traffic import DrainDriver, Server
@@ -20,9 +20,9 @@ def with_room(opened: Record, driver: DrainDriver, work: Batch, names: Sequence[
 
     All of them where there is no room at all and nothing else to do: they have to wait for it.
     """
-    in_service = hosts_in_service(opened.pop, driver.servers())
-    room = max(0, len(in_service) - opened.pop.must_serve)
-    last = [name for name in names if name in in_service][room:]
+    servers = driver.servers()
+    room = max(0, len(hosts_in_service(opened.pop, servers)) - opened.pop.must_serve)
+    last = [name for name in names if name in needs_room(opened.pop, servers)][room:]
     go_on = room > 0 or others_go_on(work, last)
     return [name for name in names if not (go_on and name in last)]
 
@@ -36,7 +36,7 @@ def wait_for_room(
         servers = known_servers(opened, driver, names)
         serving = hosts_in_service(opened.pop, servers)
         left = len(serving - set(names))
-        if left >= opened.pop.must_serve or not serving & set(names):
+        if left >= opened.pop.must_serve or not needs_room(opened.pop, servers) & set(names):
             return servers
         if time.monotonic() >= deadline:
             raise RefusedError(

@@ -35,7 +35,7 @@ def prove_machines(
     for host in hosts:
         server = servers[host.server]
         address = _canonical(server.address)
-        problem = _unchecked(pop, host, server) or _mismatch(host, address, owners, facts)
+        problem = _unchecked(pop, host, server) or _mismatch(host, server, owners, facts)
         if problem:
             problems.setdefault(host.name, problem)
         by = BY_INTERFACE if owners.get(address) == [host.name] else BY_INVENTORY
@@ -99,11 +99,15 @@ def strangers(
 
 def _mismatch(
     host: Host,
-    address: str,
+    server: Server,
     owners: Mapping[str, Sequence[str]],
     facts: Mapping[str, HostFacts],
 ) -> str:
     """What speaks against this host being behind its server, or ""."""
+    address = _canonical(server.address)
+    if server.addresses:
+        told = ", ".join(f"{part} to {where}" for part, where in server.addresses.items())
+        return f"the load balancers send requests for {host.server} to several addresses: {told}"
     vouched = "" if host.server_address == UNTOLD else _canonical(host.server_address)
     if host.server_address and vouched != address:
         return (

@@ -22,6 +22,17 @@ def serves(server: Server | None) -> bool:
     return server is not None and server.is_serving
 
 
+def needs_room(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
+    """Names of the hosts that some load balancer sends requests: others get these without them."""
+    known = {host.name: servers.get(host.server) for host in pop.hosts}
+    return {name for name, server in known.items() if server is not None and server.gets_requests}
+
+
+def was_admitted(before: str | None) -> bool:
+    """Whether a server whose state was ``before`` got requests, be it from one load balancer."""
+    return ADMITTED in (before or "").split()
+
+
 def state_of(server: Server) -> str:
     """ADMITTED, or how the server was withdrawn; ``put_back`` takes it."""
     return server.withdrawn or ADMITTED

@@ -143,6 +143,9 @@ def out_of_service(subject: Subject) -> Iterable[Finding]:
         if server is None:
             what = f"the load balancer has no server {host.server!r}"
             yield Finding(what, "correct its server: in the inventory", host.name)
+        elif server.lacking:
+            what = f"{server.lacking} has no server {host.server!r}"
+            yield Finding(what, "add it there, or correct its server: in the inventory", host.name)
         elif not server.is_serving:
             is_up = "" if server.up else ", and its check fails"
             what = f"the load balancer has it {state_of(server)}{is_up}"

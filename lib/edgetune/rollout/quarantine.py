@@ -14,7 +14,7 @@ from edgetune.documents.batch import Batch
 from edgetune.documents.head import Quarantine
 from edgetune.errors import DrainError
 from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.in_service import ADMITTED, hosts_in_service, serves, shown
+from edgetune.rollout.in_service import hosts_in_service, needs_room, shown, state_of
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
 from edgetune.rollout.surge import surge_of
@@ -124,32 +124,36 @@ def _take_out(
     ready = [
         name
         for name in names
-        if (server := servers.get(opened.pop.host(name).server)) and not server.withdrawn
+        if (server := servers.get(opened.pop.host(name).server)) and server.is_let_in
     ]
     if not ready:
         return {}
     for name in ready:
         host = work.hosts[name]
-        host.lb_before, host.out_at = host.lb_before or ADMITTED, host.out_at or steady_clock.now()
+        before = host.lb_before or state_of(servers[opened.pop.host(name).server])
+        host.lb_before, host.out_at = before, host.out_at or steady_clock.now()
     opened.save_batch(work)
     # Those that get no requests anyway need no room.
-    ready.sort(key=lambda name: serves(servers[opened.pop.host(name).server]))
+    serving = needs_room(opened.pop, servers)
+    ready.sort(key=lambda name: name in serving)
     return {name: why for name in ready if (why := _left_in(opened, driver, name))}
 
 
 def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
     """Take one host out; why it was left in or put back, or ""."""
     server, least = opened.pop.host(name).server, opened.pop.must_serve
-    now = hosts_in_service(opened.pop, driver.servers())
-    if name in now and len(now) <= least:
-        return _no_room(len(now) - 1, least)
-    surge = surge_of(opened) if name in now else ""
+    servers = driver.servers()
+    others = len(hosts_in_service(opened.pop, servers) - {name})
+    serves = name in needs_room(opened.pop, servers)
+    if serves and others < least:
+        return _no_room(others, least)
+    surge = surge_of(opened) if serves else ""
     if surge:
         return surge
     opened.lease.permit()
     driver.isolate(server)
     left = len(hosts_in_service(opened.pop, driver.servers()))
-    if name not in now or left >= least:
+    if not serves or left >= least:
         return ""
     # Somebody else may have drained hosts at the same moment.
     opened.lease.permit()

@@ -134,7 +134,7 @@ def _shows(opened: Record, work: Batch, servers: Mapping[str, Server], name: str
     server = opened.pop.host(name).server
     if server not in work.passing:
         return _proven_by(opened, name) == BY_INTERFACE
-    return server in servers and not servers[server].up
+    return server in servers and servers[server].fails_every_check
 
 
 def _contradiction(

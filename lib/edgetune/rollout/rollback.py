@@ -11,7 +11,7 @@ from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, HostStep
 from edgetune.errors import RefusedError, SourceError
 from edgetune.judge.limits import sickness
 from edgetune.rollout.baseline import usual_health
-from edgetune.rollout.in_service import hosts_in_service
+from edgetune.rollout.in_service import hosts_in_service, needs_room
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
 
@@ -104,10 +104,10 @@ def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[s
     if not opened.drains or not names:
         return [], _sickest_first(opened, names), len(opened.pop.hosts)
     servers = opened.context.load_balancer(opened.pop).servers()
-    all_serving = hosts_in_service(opened.pop, servers)
-    serving = [name for name in names if name in all_serving]
+    needing = needs_room(opened.pop, servers)
+    serving = [name for name in names if name in needing]
     out = [name for name in names if name not in serving]
-    return out, _sickest_first(opened, serving), len(all_serving)
+    return out, _sickest_first(opened, serving), len(hosts_in_service(opened.pop, servers))
 
 
 def _sickest_first(opened: Record, names: Sequence[str]) -> list[str]:

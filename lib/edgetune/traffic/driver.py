@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from edgetune.fields import Field
@@ -24,6 +24,9 @@ class Server:
     not tell), ``checked`` whether it checks the server's health at all, ``passing`` whether the
     last check of it passed: a server that comes back is up before it was checked. Unchecked servers
     are up, and pass.
+
+    ``parts`` is what each of several load balancers of a PoP shows, by the name of that part; None
+    stands for a server that it should have and lacks. `several` says what the whole is then.
     """
 
     name: str
@@ -35,12 +38,41 @@ class Server:
     checked: bool = True
     passing: bool = True
     leaving: bool = False
+    parts: Mapping[str, Server | None] = field(default_factory=dict)
 
     @property
     def is_serving(self) -> bool:
         """Whether new requests go to it, and are to go on doing so: such a server counts for
-        ``min_in_service``."""
+        ``min_in_service``. Each of several load balancers has to send it some."""
         return not self.withdrawn and self.up
+
+    @property
+    def gets_requests(self) -> bool:
+        """Whether new requests go to it from any load balancer: without it, others get them."""
+        told = [own for own in self.parts.values() if own is not None] or [self]
+        return any(own.is_serving for own in told)
+
+    @property
+    def is_let_in(self) -> bool:
+        """Whether a load balancer has not withdrawn it, or has forgotten that it did."""
+        told = [own for own in self.parts.values() if own is not None]
+        return not self.withdrawn or any(not own.withdrawn for own in told)
+
+    @property
+    def fails_every_check(self) -> bool:
+        """Whether no load balancer's check has it up."""
+        return not any(own.up for own in self.parts.values() if own is not None) and not self.up
+
+    @property
+    def lacking(self) -> str:
+        """The load balancers that lack a server that they should have, or ""."""
+        return ", ".join(name for name, own in self.parts.items() if own is None)
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Where load balancers send its requests, by part, if these are several addresses."""
+        told = {name: own.address for name, own in self.parts.items() if own is not None}
+        return told if len({*told.values()}) > 1 else {}
 
 
 class DrainDriver(Protocol):
@@ -61,6 +93,11 @@ class DrainDriver(Protocol):
 
     advice: ClassVar[str]
     """What an operator does where the load balancer refuses changes, as an imperative."""
+
+    @classmethod
+    def misfits(cls, fields: Mapping[str, str]) -> Mapping[str, str]:
+        """By field, why it does not fit the others; {} where all do."""
+        return {}
 
     @abstractmethod
     def servers(self) -> Mapping[str, Server]:

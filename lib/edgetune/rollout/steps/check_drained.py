@@ -10,7 +10,7 @@ from edgetune import steady_clock
 from edgetune.documents.batch import Batch
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import DrainResult, drain_report, known_servers
-from edgetune.rollout.in_service import ADMITTED, leaving, put_back
+from edgetune.rollout.in_service import leaving, put_back, was_admitted
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
@@ -68,7 +68,7 @@ def _counted(
 
 def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: DrainDriver) -> bool:
     """Whether the load balancer has nothing on a draining host any more."""
-    if not server.withdrawn:
+    if server.is_let_in:
         # It forgot our withdrawal, as a load balancer does when it is reloaded.
         opened.lease.permit()
         driver.withdraw(server.name)
@@ -86,7 +86,7 @@ def _busy(sessions: int | None) -> str:
 def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
     """Drained from here on, once the hosts say so themselves; who does not answer, fails."""
     for host in opened.hosts(names):
-        if work.hosts[host.name].lb_before == ADMITTED:
+        if was_admitted(work.hosts[host.name].lb_before):
             opened.lease.permit()
             driver.isolate(host.server)
     if names:

@@ -14,7 +14,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers
 from edgetune.rollout.floor import give_room_back, others_go_on, wait_for_room, with_room
 from edgetune.rollout.freeze import why_frozen
-from edgetune.rollout.in_service import serves, state_of
+from edgetune.rollout.in_service import needs_room, state_of
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import AT_ONCE, has_live_left, retry_after
 from edgetune.rollout.pause import PLANNED, pause_text, pauses_of, standing_pauses
@@ -75,7 +75,7 @@ def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> Drain
     names = without_strangers(opened, work, known_servers(opened, driver, names), names)
     names = with_room(opened, driver, work, names) if work.batch_type == "restore" else names
     servers = known_servers(opened, driver, names)
-    serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
+    serving = [name for name in names if name in needs_room(opened.pop, servers)]
     surge = surge_of(opened) if serving else ""
     if surge and others_go_on(work, serving):
         names = [name for name in names if name not in serving]
@@ -109,7 +109,7 @@ def _drain(
     opened.move(work, names, "draining")
     keep_silenced(opened, work)
     for each in opened.hosts(names):
-        if not servers[each.server].withdrawn:
+        if servers[each.server].is_let_in:
             opened.lease.permit()
             driver.withdraw(each.server)
 
@@ -188,17 +188,18 @@ def _without_lost(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> list[str]:
     """In a rollback, a host that the load balancer lost stops nobody else: it is quarantined."""
-    lost = _lost(opened, driver, names) if work.batch_type == "restore" else []
-    for name in lost:
-        fail_host(opened, work, name, LOST)
+    lost = _lost(opened, driver, names) if work.batch_type == "restore" else {}
+    for name, why in lost.items():
+        fail_host(opened, work, name, why)
     if lost:
         opened.save_batch(work)
         take_out_quarantined(opened, work)
     return [name for name in names if name not in lost]
 
 
-def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[str]:
-    """Hosts that the load balancer's whole list lacks in every look for ``health_deadline``.
+def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> dict[str, str]:
+    """Hosts that the load balancer's whole list lacks in every look for ``health_deadline``, and
+    why; with several load balancers, that the list of one lacks.
 
     DrainError if it knows none of the PoP's hosts: that says something of the load balancer.
     """
@@ -208,11 +209,16 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[st
         servers = driver.servers()
         if not any(host.server in servers for host in opened.pop.hosts):
             raise DrainError(f"{opened.pop.name}: the load balancer knows none of its hosts")
-        lost = [host.name for host in opened.hosts(lost) if host.server not in servers]
+        known = {host.name: servers.get(host.server) for host in opened.hosts(lost)}
+        lost = [name for name, server in known.items() if server is None or server.lacking]
         if not lost or time.monotonic() > deadline:
-            return lost
+            return {name: _why_lost(known[name]) for name in lost}
         time.sleep(POLL)
         opened.lease.permit()
+
+
+def _why_lost(server: Server | None) -> str:
+    return f"{server.lacking} does not know it any more" if server else LOST
 
 
 def _recognise_live(

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from edgetune.documents.batch import Batch
+from edgetune.errors import DrainError
+from edgetune.report.text import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL
 from edgetune.rollout.in_service import ADMITTED, put_back
@@ -40,9 +42,7 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
     failed = []
     if drained:
         driver = context.load_balancer(opened.pop)
-        for host in opened.hosts(drained):
-            opened.lease.permit()
-            put_back(driver, host.server, work.hosts[host.name].lb_before)
+        _put_back(opened, driver, work, drained)
         for name in _not_back(opened, driver, work, drained):
             if fail_host(opened, work, name, "does not pass the load balancer's check"):
                 failed.append(name)
@@ -58,6 +58,27 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
         "next": "check_health",
         "message": errors or f"{len(done)} of {len(names)} serve again",
     }
+
+
+def _put_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> None:
+    """All of them, before DrainError says which were not: each may serve customers meanwhile."""
+    problems: dict[str, str] = {}
+    for host in opened.hosts(names):
+        opened.lease.permit()
+        try:
+            put_back(driver, host.server, work.hosts[host.name].lb_before)
+        except DrainError as error:
+            problems[host.name] = str(error)
+    if problems:
+        told = [f"{listed(own)}: {text}" for text, own in _by_text(problems).items()]
+        raise DrainError(f"{opened.pop.name}: not put back: {'; '.join(told)}")
+
+
+def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, text in problems.items():
+        found.setdefault(text, []).append(name)
+    return found
 
 
 def _is_back(server: Server | None) -> bool:

@@ -1,130 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HAProxy over its runtime API (management.txt, section 9.3, "Unix Socket commands")."""
+"""The HAProxies of a PoP, each over its runtime API."""
 
 from __future__ import annotations
 
-import time
+import itertools
 from collections.abc import Mapping
-from typing import Callable, TypeVar
 
 from edgetune.addresses import canonical_url
-from edgetune.errors import DrainError
 from edgetune.fields import Field
-from edgetune.traffic.conversation import ask
+from edgetune.traffic.conversation import Tls
 from edgetune.traffic.driver import DrainDriver, Server
-from edgetune.traffic.haproxy_answers import DRAIN, MAINT, read_one, read_servers
+from edgetune.traffic.haproxy_backend import HaproxyBackend
+from edgetune.traffic.several import Part, Several
 
-TIMEOUT = 15.0
-"""Seconds until a call is over, whatever HAProxy does meanwhile."""
-
-READY = "ready"
-# Backends and their servers, of all proxies: a frontend may bear the name of the backend.
-_STATISTICS = "show stat -1 6 -1"
 _ADDRESS = (
-    r"tcp://([^/\s:\[\]]+|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?\]):[1-9][0-9]{0,4}"
-    r"|unix:///\S+"
+    r"(tcp|tls)://([^/\s:\[\]]+|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?\])"
+    r":[1-9][0-9]{0,4}|unix:///\S+"
 )
-
-Answer = TypeVar("Answer")
+_FILE = r"/[!-~]*"
+_TLS = ("ca_file", "certificate_file", "server_name")
 
 
 class Haproxy(DrainDriver):
-    """One backend of one HAProxy, over its runtime API. A server is withdrawn
-    by ``drain`` and isolated by ``maint``."""
+    """One or more HAProxies over their runtime API, and in each one or more backends. A server is
+    withdrawn by ``drain`` and isolated by ``maint``.
+
+    A host is out of traffic when all HAProxies and backends that have its server say so. What one
+    HAProxy has in a backend, every other one has to have there, too. A backend may lack hosts.
+    """
 
     fields = {
         "address": Field(
-            "where its runtime API is: `tcp://HOST:PORT` or `unix:///PATH`; an IPv6 address stands "
-            "in brackets, with its zone if it is link-local",
-            example="tcp://10.20.0.3:9999",
+            "where the runtime API is: `tcp://HOST:PORT`, `tls://HOST:PORT` or `unix:///PATH`, or "
+            "a list of these; an IPv6 address stands in brackets, with its zone if it is "
+            "link-local",
+            example="tls://10.20.0.3:9999",
             pattern=_ADDRESS,
             same=canonical_url,
+            several=True,
         ),
         "backend": Field(
-            "the backend in which the PoP's hosts are servers",
+            "the backend in which the PoP's hosts are servers, or a list of backends",
             example="edges",
             pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}",
+            several=True,
+        ),
+        "ca_file": Field(
+            "for `tls`: file with the certificates that HAProxy's own is verified with, those of "
+            "the system unless given",
+            "/etc/edgetune/haproxy-ca.pem",
+            _FILE,
+            "",
+            identifies=False,
+        ),
+        "certificate_file": Field(
+            "for `tls`: file with the certificate that edgetune shows, and its key without a "
+            "password",
+            "/etc/edgetune/haproxy-client.pem",
+            _FILE,
+            "",
+            identifies=False,
+        ),
+        "server_name": Field(
+            "for `tls`: the name or IP address that HAProxy's certificate has to be for, that of "
+            "`address` unless given",
+            "lb.ams1.example.org",
+            r"[A-Za-z0-9:]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?",
+            "",
+            identifies=False,
         ),
     }
     advice = "let edgetune set states of servers: a socket of level admin"
 
-    def __init__(self, address: str, backend: str) -> None:
-        self._address = address
-        self._backend = backend
+    @classmethod
+    def misfits(cls, fields: Mapping[str, str]) -> Mapping[str, str]:
+        uses_tls = any(each.startswith("tls://") for each in fields["address"].split(" "))
+        given = [name for name in _TLS if fields[name]]
+        if given and not uses_tls:
+            return {given[0]: "is given, but no address begins with tls://"}
+        return {}
+
+    def __init__(
+        self,
+        address: str,
+        backend: str,
+        ca_file: str = "",
+        certificate_file: str = "",
+        server_name: str = "",
+    ) -> None:
+        tls = Tls(ca_file, certificate_file, server_name)
+        places = itertools.product(address.split(" "), backend.split(" "))
+        self._all = Several(
+            [Part(f"{own}/{name}", name, HaproxyBackend(own, name, tls)) for own, name in places]
+        )
 
     def servers(self) -> Mapping[str, Server]:
-        return self._servers(_deadline())
+        return self._all.servers()
 
     def withdraw(self, server: str) -> None:
-        deadline = _deadline()
-        known = self._servers(deadline)
-        # From maint, drain would be a step back.
-        if server not in known or not known[server].withdrawn:
-            self._set(server, DRAIN, deadline)
+        self._all.withdraw(server)
 
     def isolate(self, server: str) -> None:
-        self._set(server, MAINT, _deadline())
+        self._all.isolate(server)
 
     def restore(self, server: str, withdrawn: str = "") -> None:
-        if withdrawn not in ("", DRAIN, MAINT):
-            raise DrainError(f"{self._address}: {withdrawn!r} is no state of a server")
-        self._set(server, withdrawn or READY, _deadline())
+        self._all.restore(server, withdrawn)
 
     def refuses_changes(self) -> str:
-        """Asks to set the state of a server, and leaves the state out.
-
-        HAProxy looks at the level of the socket first, then at backend and server, last at the
-        state. Its complaint about the state proves the others for the server that comes first.
-        """
-        deadline = _deadline()
-        known = self._servers(deadline)
-        if not known:
-            return f"{self._address}: backend {self._backend!r} has no server"
-        place = f"{self._backend}/{min(known)}"
-        answer = self._ask(f"set server {place} state", deadline)
-        understood = "expects 'ready', 'drain' and 'maint'" in answer
-        return "" if understood else f"{self._address}: {place}: {_explained(answer)}"
-
-    def _set(self, server: str, state: str, deadline: float) -> None:
-        place, unanswered = f"{self._backend}/{server}", ""
-        try:
-            refusal = self._ask(f"set server {place} state {state}", deadline)
-        except DrainError as error:
-            # The connection may have ended after it was done: what can be seen decides.
-            refusal, unanswered = "", f" ({error})"
-        if refusal:
-            raise DrainError(f"{self._address}: {place}: {_explained(refusal)}")
-        known = self._servers(deadline)
-        now = known[server].withdrawn or READY if server in known else "not there"
-        if now != state:
-            raise DrainError(f"{self._address}: {place} is {now}, not {state}{unanswered}")
-
-    def _servers(self, deadline: float) -> dict[str, Server]:
-        # On one connection both are answered by the same process, be another one starting.
-        command = f"show servers state {self._backend};{_STATISTICS}"
-        return self._read(command, deadline, lambda text: read_servers(text, self._backend))
-
-    def _ask(self, command: str, deadline: float) -> str:
-        return self._read(command, deadline, read_one)
-
-    def _read(self, command: str, deadline: float, read: Callable[[str], Answer]) -> Answer:
-        try:
-            return read(ask(self._address, command, deadline))
-        except OSError as error:
-            raise DrainError(f"{self._address}: HAProxy does not answer: {error}") from None
-        except DrainError as error:
-            raise DrainError(f"{self._address}: HAProxy {error}") from None
+        return self._all.refuses_changes()
 
 
 DRIVER = Haproxy
-
-
-def _deadline() -> float:
-    return time.monotonic() + TIMEOUT
-
-
-def _explained(refusal: str) -> str:
-    first = refusal.split("\n")[0][:200] or "it says nothing"
-    if "denied" not in first.lower():
-        return first
-    return f"{first} (the socket's level has to be admin)"

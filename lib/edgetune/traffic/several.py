@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several load balancers that send requests to the hosts of one PoP, as if they were one.
+
+A server is out of traffic when every part that has it withdrew it, and it serves when every part
+sends it requests: each question is answered by the worst of them. A part that does not answer
+leaves them all unanswered. A change is asked of all parts at once, so one that is away keeps none
+of the others from changing; the error names those that did not.
+
+Where the parts withdrew a server in different ways, the word of the whole is one for each of them:
+``drain at tcp://10.20.0.3:9999/edges, ready at tcp://10.20.0.4:9999/edges``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Callable, Generic, Protocol, TypeVar
+
+from edgetune.errors import DrainError
+from edgetune.traffic.driver import Server
+
+_READY = "ready"
+_AT, _BETWEEN = " at ", ", "
+
+Result = TypeVar("Result")
+
+
+class Balancer(Protocol):
+    """What a part does, as `driver.DrainDriver` has it."""
+
+    def servers(self) -> Mapping[str, Server]: ...
+
+    def withdraw(self, server: str) -> None: ...
+
+    def isolate(self, server: str) -> None: ...
+
+    def restore(self, server: str, withdrawn: str = "") -> None: ...
+
+    def refuses_changes(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of them, by a name without spaces; those of one ``role`` have the same servers."""
+
+    name: str
+    role: str
+    balancer: Balancer
+
+
+class Several:
+    """All parts; one alone is as it is."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def servers(self) -> Mapping[str, Server]:
+        told = self._told()
+        if len(told) == 1:
+            return told[self._parts[0].name]
+        names = dict.fromkeys(server for own in told.values() for server in own)
+        return {name: _joined(name, self._shown(told, name)) for name in names}
+
+    def withdraw(self, server: str) -> None:
+        self._change(server, lambda part: part.balancer.withdraw(server))
+
+    def isolate(self, server: str) -> None:
+        self._change(server, lambda part: part.balancer.isolate(server))
+
+    def restore(self, server: str, withdrawn: str = "") -> None:
+        words = _words(withdrawn)
+        usual = "" if words else withdrawn
+        self._change(
+            server,
+            lambda part: part.balancer.restore(server, words.get(part.name, usual)),
+        )
+
+    def refuses_changes(self) -> str:
+        asked = _each(self._parts, lambda part: part.balancer.refuses_changes())
+        asked.refuse()
+        return "; ".join(filter(None, asked.told.values()))
+
+    def _told(self) -> dict[str, Mapping[str, Server]]:
+        asked = _each(self._parts, lambda part: part.balancer.servers())
+        asked.refuse()
+        return asked.told
+
+    def _shown(
+        self, told: Mapping[str, Mapping[str, Server]], server: str
+    ) -> dict[str, Server | None]:
+        """By part, a server that it has, or that another one of its role has."""
+        roles = {part.role for part in self._parts if server in told[part.name]}
+        own = [part.name for part in self._parts if part.role in roles]
+        return {name: told[name].get(server) for name in own}
+
+    def _change(self, server: str, change: Callable[[Part], None]) -> None:
+        if len(self._parts) == 1:
+            return change(self._parts[0])
+        known = _each(self._parts, lambda part: part.balancer.servers())
+        having = [part for part in self._parts if server in known.told.get(part.name, ())]
+        roles = {part.role for part in having}
+        lacking = [
+            f"{part.name} has no server {server!r}"
+            for part in self._parts
+            if part.name in known.told and part not in having
+            if part.role in roles or not (having or known.failed)
+        ]
+        changed = _each(having, change)
+        problems = [*known.failed.values(), *lacking, *changed.failed.values()]
+        if problems:
+            raise DrainError("; ".join(problems))
+        return None
+
+
+class _Asked(Generic[Result]):
+    """What parts told, and why others did not, by name."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Result] = {}
+        self.failed: dict[str, str] = {}
+
+    def refuse(self) -> None:
+        if self.failed:
+            raise DrainError("; ".join(self.failed.values()))
+
+
+def _each(parts: Sequence[Part], ask: Callable[[Part], Result]) -> _Asked[Result]:
+    """All at once: one that hangs takes the time of no other."""
+    asked: _Asked[Result] = _Asked()
+    if not parts:
+        return asked
+    with ThreadPoolExecutor(len(parts)) as pool:
+        for part, answer in [(part, pool.submit(ask, part)) for part in parts]:
+            try:
+                asked.told[part.name] = answer.result()
+            except DrainError as error:
+                asked.failed[part.name] = str(error)
+    return asked
+
+
+def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:
+    """The worst of what the parts show."""
+    told = {part: own for part, own in parts.items() if own is not None}
+    every, is_whole = [*told.values()], len(told) == len(parts)
+    words = {own.withdrawn for own in every}
+    addresses = {own.address for own in every}
+    counts = [own.sessions for own in every]
+    known = [count for count in counts if count is not None]
+    any_withdrawn = any(own.withdrawn for own in every)
+    all_withdrawn = is_whole and all(own.withdrawn for own in every)
+    return replace(
+        every[0],
+        withdrawn=words.pop() if len(words) == 1 else _word(told),
+        leaving=any(own.leaving for own in every) or (any_withdrawn and not all_withdrawn),
+        up=is_whole and all(own.up for own in every),
+        sessions=sum(known) if is_whole and len(known) == len(counts) else None,
+        address=addresses.pop() if len(addresses) == 1 else "",
+        checked=all(own.checked for own in every),
+        passing=is_whole and all(own.passing for own in every),
+        parts=parts,
+    )
+
+
+def _word(told: Mapping[str, Server]) -> str:
+    return _BETWEEN.join(f"{own.withdrawn or _READY}{_AT}{part}" for part, own in told.items())
+
+
+def _words(withdrawn: str) -> dict[str, str]:
+    """By part, how it had withdrawn a server ("" for not at all); {} for one word of all."""
+    if _AT not in withdrawn:
+        return {}
+    pairs = [each.partition(_AT) for each in withdrawn.split(_BETWEEN)]
+    return {part: "" if word == _READY else word for word, _, part in pairs}
