@@ -46,6 +46,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "sample": {},
     "diagnose": {},
     "textfile": {},
+    "uninstall": {},
     "sockets": {},
     "congestion": {},
 }
@@ -128,6 +129,12 @@ RESULTS: dict[str, dict[str, Any]] = {
     },
     "reboot": {"rebooting": True, "boot_id": BOOT_ID},
     "textfile": {"missing": "", "boot_id": BOOT_ID},
+    "uninstall": {
+        "files": ["/var/lib/edgetune/epoch"],
+        "left": ["/etc/edgetune"],
+        "tunings": [],
+        "boot_id": BOOT_ID,
+    },
     "congestion": {
         "boot_id": BOOT_ID,
         "number": 3,

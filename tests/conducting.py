@@ -15,7 +15,9 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.find_left import find_left
+from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.remove_agents import remove_agents
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.set_bios import set_bios
@@ -31,6 +33,8 @@ STEPS = {
         claim_pop,
         take_over_rollout,
         find_left,
+        list_applied,
+        remove_agents,
         assess_orphan,
         set_rollout_state,
         begin_rollback,

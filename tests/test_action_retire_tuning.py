@@ -42,5 +42,12 @@ class ListAppliedTestCase(EdgetuneActionTestCase):
             result["message"], f"lab1 has a rollout that is changing: {self.world.rollout}"
         )
 
+    def test_no_name_is_not_every_tuning(self) -> None:
+        self.complete()
+        self.assert_wrong("tuning", pop="lab1", tuning="")
+        self.assert_wrong("tuning", pop="lab1")
+        result = self.assert_succeeds(pop="lab1", every=True)
+        self.assertEqual(result["rollouts"], [self.world.rollout])
+
     def test_an_unknown_pop_is_named(self) -> None:
         self.assert_wrong("pop", pop="nowhere", tuning="accept_queue")

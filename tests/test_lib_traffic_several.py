@@ -108,6 +108,15 @@ def test_one_that_is_away_leaves_no_server_drained_and_keeps_no_other_from_its_o
     assert two.both[0].sends_to(FIRST), "it was not put back where it could be"
 
 
+def test_each_says_what_speaks_against_a_change(two: TwoSimulated) -> None:
+    driver, (first, second) = _driver(two), [own.fields["address"] for own in two.both]
+    two.both[0].deny_changes()
+    assert driver.refuses_changes().startswith(f"{first}: edges/e000: Permission denied")
+    two.both[1].go_away()
+    with pytest.raises(DrainError, match=f"^{second}: HAProxy does not answer.*; {first}: edges"):
+        driver.refuses_changes()
+
+
 def test_one_that_lacks_a_server_is_named(two: TwoSimulated, tmp_path: Path) -> None:
     driver, (_, second) = _driver(two), _places(two)
     driver.isolate(FIRST)

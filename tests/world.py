@@ -56,7 +56,7 @@ _WAYS = {
     "restore": (*_FIRST, check_rebooted, set_bios, restore_hosts, *_LAST),
 }
 
-CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot")
+CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot", "uninstall")
 _DISTURBING_VERBS = ("apply", "restore", "reboot")
 
 
@@ -189,6 +189,8 @@ class Hosts:
         self.found: dict[str, list[dict[str, Any]]] = {}
         self.unread: dict[str, list[str]] = {}
         self.without_textfile: dict[str, str] = {}
+        self.held: dict[str, str] = {}
+        self.left: list[str] = []
         self.carries: Callable[[str], bool] = lambda name: False
         self.sessions: Callable[[str], int] = lambda name: 0
         self.disturbed: list[tuple[str, str]] = []
@@ -223,7 +225,8 @@ class Hosts:
 
     def changing(self) -> list[str]:
         """Verbs so far that can change a host."""
-        return [verb for _, verb, _ in self.asked if verb in CHANGING_VERBS]
+        asked = [(verb, own) for _, verb, own in self.asked if verb in CHANGING_VERBS]
+        return [verb for verb, own in asked if not own.get("dry_run")]
 
     def told(self, verb: str) -> list[str]:
         """Who was asked for ``verb``, in order."""
@@ -260,6 +263,10 @@ class Hosts:
             return HostResult(name, error="timed out", reason="unreachable")
         if (name, verb) in self.errors:
             return HostResult(name, error=self.errors[name, verb], reason="failed")
+        if verb == "uninstall" and name in self.held:
+            return HostResult(name, error=self.held[name], reason="refused")
+        if verb == "uninstall" and request["dry_run"]:
+            return self._answered(name, verb, request, self._uninstall(name, request))
         if request.get("drained") and name not in self.not_ready:
             return HostResult(name, error="this machine was not drained", reason="refused")
         if (request.get("address") or self.addresses[name]) != self.addresses[name]:
@@ -268,7 +275,12 @@ class Hosts:
         if request.get("epoch", self.epochs.get(name, 0)) < self.epochs.get(name, 0):
             return HostResult(name, error="epoch: is older than one seen", reason="refused")
         self.epochs[name] = request.get("epoch", self.epochs.get(name, 0))
-        told = {**self._act(name, verb, request), "boot_id": self.boot[name]}
+        return self._answered(name, verb, request, self._act(name, verb, request))
+
+    def _answered(
+        self, name: str, verb: str, request: dict[str, Any], own: dict[str, Any]
+    ) -> HostResult:
+        told = {**own, "boot_id": self.boot[name]}
         reply = {"edgetune": 1, "verb": verb, "ok": True, "result": {**RESULTS[verb], **told}}
         try:
             return read_answer(name, verb, request, json.dumps(self.lies(name, reply)).encode())
@@ -306,6 +318,12 @@ class Hosts:
 
     def _textfile(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"missing": self.without_textfile.get(name, "")}
+
+    def _uninstall(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        if not request["dry_run"]:
+            self.left.append(name)
+            self.epochs.pop(name, None)
+        return {"tunings": [self.standing.name] if name in self.tuned else []}
 
     def _apply(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         changed = name not in self.tuned

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from bench._mutation import MutationError, copy_checkout
 from tests.mutants.access import ACCESS
-from tests.mutants.agent import AGENT
+from tests.mutants.agent import AGENT, LEAVING
 from tests.mutants.alerting import ALERTING
 from tests.mutants.congestion import CONGESTION
 from tests.mutants.export import EXPORT
@@ -45,7 +45,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "inventories": INVENTORIES,
     "judge": JUDGE,
     "access": ACCESS,
-    "agent": AGENT,
+    "agent": (*AGENT, *LEAVING),
     "kernels": KERNELS,
     "congestion": CONGESTION,
     "alerting": ALERTING,

@@ -420,3 +420,86 @@ AGENT = (
         ),
     ),
 )
+
+LEAVING = (
+    *mutations_of(
+        FOLDER,
+        ["lib_agent_uninstall"],
+        (
+            "an agent is removed while a tuning stands",
+            "verbs/uninstall.py",
+            "            if tunings:\n",
+            "            if False:\n",
+        ),
+        (
+            "an agent is removed whose tuning has a journal that cannot be read",
+            "verbs/uninstall.py",
+            ", *journals.damaged()])",
+            "])",
+        ),
+        (
+            "an agent is removed from a host that a rollout holds",
+            "verbs/uninstall.py",
+            "    if not host.ready:\n",
+            "    if False:\n",
+        ),
+        (
+            "an older epoch removes an agent",
+            "verbs/uninstall.py",
+            "            if epoch < host.epoch():\n",
+            "            if False:\n",
+        ),
+        (
+            "a removed agent leaves directories that it made",
+            "verbs/uninstall.py",
+            "    Directories(host).prune()\n",
+            "",
+        ),
+        (
+            "a dry run removes an agent",
+            "verbs/uninstall.py",
+            "        if not dry_run:\n            if epoch",
+            "        if True:\n            if epoch",
+        ),
+        (
+            "two change a host at once where a third removed the lock",
+            "host.py",
+            "            while not self._is_lock(descriptor):\n",
+            "            while False:\n",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/rollout/steps",
+        ["action_remove_agents", "action_retire_tuning"],
+        (
+            "a tuning that only the records know does not stand",
+            "remove_agents.py",
+            '[applied["message"]] if applied["rollouts"]',
+            '[applied["message"]] if False',
+        ),
+        (
+            "no name of a tuning is all of them",
+            "list_applied.py",
+            "    if bool(tuning) == every:\n",
+            "    if tuning and every:\n",
+        ),
+        (
+            "a host that refuses keeps only itself",
+            "remove_agents.py",
+            "    if held:\n",
+            "    if False:\n",
+        ),
+        (
+            "agents are removed while a rollout is under way",
+            "remove_agents.py",
+            "    refuse_unfinished(context, pop)\n    _refuse_congestion",
+            "    _refuse_congestion",
+        ),
+        (
+            "a host that is away is taken for done",
+            "remove_agents.py",
+            "    failed = {name: str(own.error) for name, own in told.items() if own.failed}\n",
+            "    failed: dict[str, str] = {}\n",
+        ),
+    ),
+)

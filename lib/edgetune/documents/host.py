@@ -159,6 +159,16 @@ class Textfile:
 
 
 @dataclass(frozen=True)
+class Uninstalled:
+    """The ``files`` of ours that a host had, what is ``left`` since it is not ours, and the
+    ``tunings`` that stand there."""
+
+    files: list[str]
+    left: list[str]
+    tunings: list[str]
+
+
+@dataclass(frozen=True)
 class WayBack:
     """What taking a tuning back leads to, by id of each setting; of ``verify``. None where a tuning
     that came later holds it."""

@@ -159,6 +159,7 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
     },
     "reboot": {"rebooting": flag},
     "textfile": {"missing": remark},
+    "uninstall": {"files": rows(_WORDS), "left": rows(_WORDS), "tunings": rows(_WORDS)},
     "congestion": {
         "number": whole(2**53),
         "checksum": text(100),

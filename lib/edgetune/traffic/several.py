@@ -78,8 +78,10 @@ class Several:
 
     def refuses_changes(self) -> str:
         asked = _each(self._parts, lambda part: part.balancer.refuses_changes())
-        asked.refuse()
-        return "; ".join(filter(None, asked.told.values()))
+        problems = "; ".join(filter(None, [*asked.failed.values(), *asked.told.values()]))
+        if asked.failed:
+            raise DrainError(problems)
+        return problems
 
     def _told(self) -> dict[str, Mapping[str, Server]]:
         asked = _each(self._parts, lambda part: part.balancer.servers())

@@ -23,6 +23,7 @@ VERBS = (
     "textfile",
     "sockets",
     "congestion",
+    "uninstall",
 )
 
 

@@ -349,9 +349,15 @@ class Host:
     @contextlib.contextmanager
     def lock(self, wait: float = LOCK_WAIT) -> Iterator[None]:
         """Be the only one to change this host; Refused when that takes longer than ``wait`` s."""
+        deadline = time.monotonic() + wait
         descriptor = self._open_lock()
         try:
-            _lock_until(descriptor, time.monotonic() + wait)
+            _lock_until(descriptor, deadline)
+            while not self._is_lock(descriptor):
+                # Whoever had it has removed it since: the next one may hold another file already.
+                os.close(descriptor)
+                descriptor = self._open_lock()
+                _lock_until(descriptor, deadline)
             # Whoever had it may have changed everything.
             self.answers.clear()
             self._locked = (descriptor,)
@@ -359,6 +365,14 @@ class Host:
         finally:
             self._locked = ()
             os.close(descriptor)
+
+    def _is_lock(self, descriptor: int) -> bool:
+        """Whether an open file is still the one that others would lock."""
+        try:
+            there = os.lstat(self.path(LOCK))
+        except OSError:
+            return False
+        return os.path.samestat(there, os.fstat(descriptor))
 
     def _open_lock(self) -> int:
         try:

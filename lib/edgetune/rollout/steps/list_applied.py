@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from edgetune.errors import RefusedError
+from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.other_rollouts import refuse_unfinished
@@ -18,19 +18,28 @@ class AppliedResult(TypedDict):
     message: str
 
 
-def list_applied(context: Context, pop: str, tuning: str) -> AppliedResult:
-    """The complete rollouts of a tuning on a PoP, newest first; touches nothing.
+def list_applied(
+    context: Context, pop: str, tuning: str = "", every: bool = False
+) -> AppliedResult:
+    """The complete rollouts of a tuning on a PoP, newest first; with ``every`` those of all.
 
-    There are none, and the message says why, while any rollout is under way there: it holds the
-    PoP.
+    Touches nothing. There are none, and the message says why, while any rollout is under way
+    there: it holds the PoP.
     """
     context.inventory.pop(pop)
+    if bool(tuning) == every:
+        # No name is not to mean all: what is found is taken back.
+        raise InputError("parameter", "tuning", "name one, or give every instead")
     try:
         refuse_unfinished(context, pop)
     except RefusedError as under_way:
         return {"rollouts": [], "message": str(under_way)}
     heads = [head for head in all_heads(context) if head.pop == pop and head.state == "complete"]
-    ids = [head.id for head in reversed(heads) if head.tuning == tuning]
+    ids = [head.id for head in reversed(heads) if head.tuning == (tuning or head.tuning)]
+    if every:
+        found = [f"{head.tuning} by {head.id}" for head in reversed(heads)]
+        stand = f"there stand on {pop}: {', '.join(found)}" if found else "nothing stands there"
+        return {"rollouts": ids, "message": stand}
     if not ids:
         known = ", ".join(sorted({head.tuning for head in heads})) or "none"
         return {"rollouts": [], "message": f"{tuning} does not stand on {pop}; there are: {known}"}

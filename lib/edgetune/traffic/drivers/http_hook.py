@@ -37,7 +37,7 @@ class HttpHook(HookDriver):
             same=_same,
         ),
         "bearer_token_file": Field(
-            "file with a token to log in with", "/etc/edgetune/token", _FILE, ""
+            "file with a token to log in with", "/etc/edgetune/token", _FILE, "", identifies=False
         ),
         "ca_file": Field(
             "file with the certificates that its own is verified with, those of the system unless "
@@ -45,6 +45,7 @@ class HttpHook(HookDriver):
             "/etc/edgetune/ca.pem",
             _FILE,
             "",
+            identifies=False,
         ),
     }
     advice = "let edgetune change servers there"
