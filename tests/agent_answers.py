@@ -53,6 +53,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 FACTS: dict[str, Any] = {
     "hostname": "e000",
+    "system": "linux",
     "machine": {"uuid": "4c4c4544-0042-4d10-8039-b4c04f4e3232", "serial": "SN1"},
     "os": {"id": "debian", "version": "12"},
     "kernel": "6.1.0-28-amd64",

@@ -116,6 +116,29 @@ def test_a_clock_of_one_host_is_told_beside_the_plan(world: EmptyWorld) -> None:
     assert "    e004: its clock is 2h behind" in text
 
 
+def test_an_operating_system_that_nobody_has_tried_is_told_beside_the_plan(
+    world: EmptyWorld,
+) -> None:
+    assert "experimental" not in _plan(world)["text"]
+    assert "systems" not in doctor_pop(world.context, "lab1")["text"]
+    world.hosts.systems = {"e001": "freebsd", "e002": "freebsd"}
+    told = "e001, e002: FreeBSD is experimental, no real host ran this yet"
+    assert told in " ".join(_plan(world)["text"].split())
+    assert told in " ".join(doctor_pop(world.context, "lab1")["text"].split())
+    assert doctor_pop(world.context, "lab1")["failed"] == ["systems"]
+
+
+def test_a_kind_that_the_system_of_a_host_lacks_is_refused_with_its_field(
+    world: EmptyWorld,
+) -> None:
+    world.hosts.systems = {"e001": "freebsd"}
+    with pytest.raises(RefusedError) as caught:
+        plan_rollout(world.context, "lab1", "quiet_thp")
+    told = "quiet_thp.yaml: settings[0].kind: memory.thp is for Linux, and this host runs FreeBSD"
+    assert re.search(rf"quiet_thp is not for e001: \S+/{re.escape(told)}", str(caught.value))
+    assert (world.hosts.changing(), world.balancer.log) == ([], [])
+
+
 def test_a_clock_of_ours_that_most_hosts_contradict_refuses(world: EmptyWorld) -> None:
     world.hosts.ahead = dict.fromkeys(world.balancer.state, 3600.0)
     says = "8 of 8 hosts have another time; ours is 1h behind"

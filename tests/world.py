@@ -196,6 +196,7 @@ class Hosts:
         self.disturbed: list[tuple[str, str]] = []
         self.standing = tuning()
         self.kexec_loaded = False
+        self.systems: dict[str, str] = {}
         self.losing: dict[str, str] = {}
         self.machine: dict[str, dict[str, str]] = {}
         self.told_by_dmi: Callable[[str], dict[str, str]] = lambda name: {"uuid": "", "serial": ""}
@@ -305,6 +306,7 @@ class Hosts:
         own = [{"interface": "eth0", "address": self.addresses[name]}]
         known = {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
         known["unwritable"] = self.unwritable.get(name, [])
+        known["system"] = self.systems.get(name, "linux")
         return {**known, "addresses": own, "time": time.time() + self.ahead[name]}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from docs.pages.markdown import code, codes, items, page, paragraph, table
 from edgetune import expressions
-from edgetune.vocabulary.kind import DISRUPTIONS, Kind
+from edgetune.vocabulary.kind import DISRUPTIONS, EXPERIMENTAL, SYSTEMS, Kind
 from edgetune.vocabulary.kinds import KINDS
 
 
@@ -17,7 +17,8 @@ def kinds_page() -> str:
     return page(
         "kinds",
         kinds=table(
-            "kind, set on, value, example, asks for at least, what it is", map(_row, KINDS.values())
+            "kind, set on, value, example, asks for at least, on, what it is",
+            map(_row, KINDS.values()),
         ),
         targets=table("field, of, meaning", _targets()),
         orders=items(
@@ -49,8 +50,15 @@ def _row(kind: Kind) -> tuple[str, ...]:
         kind.takes,
         code(", ".join(f"{key}: {_plain(value)}" for key, value in kind.example.items())),
         kind.disruption,
+        _systems(kind),
         kind.summary,
     )
+
+
+def _systems(kind: Kind) -> str:
+    """The systems of the hosts that have it; what a BMC sets does not depend on them."""
+    names = [SYSTEMS[own] + " (*experimental*)" * (own in EXPERIMENTAL) for own in kind.systems]
+    return "any" if kind.by_bmc else ", ".join(names)
 
 
 def _plain(value: Any) -> str:

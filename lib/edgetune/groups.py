@@ -12,18 +12,23 @@ from edgetune.inventory import Pop
 
 
 def draw_groups(
-    pop: Pop, touched: Sequence[str], options: Options, kernels: Mapping[str, str]
+    pop: Pop,
+    touched: Sequence[str],
+    options: Options,
+    kernels: Mapping[str, str],
+    systems: Mapping[str, str],
 ) -> dict[str, Groups]:
     """The groups of each stratum, drawn among the ``touched`` hosts by the seed of the options.
 
-    A stratum is of one hardware, and of one kernel where ``kernels`` (by host) differ within it.
-    Strata of kernels make a comparison sharper, and a permutation test holds without them. So a PoP
-    that they leave too few ways to be drawn in has those of its hardware.
+    A stratum is of one hardware and operating system, and of one kernel where ``kernels`` (by host)
+    differ within it. Strata of kernels make a comparison sharper, and a permutation test holds
+    without them. So a PoP that they leave too few ways to be drawn in has none of these. Hosts with
+    different ``systems`` (by host) are never compared: what they count is not the same.
     """
     strata = _drawn(pop, touched, options, kernels)
     if 1 / assignments(strata) <= min(options.alpha_benefit, options.alpha_harm):
         return strata
-    return _drawn(pop, touched, options, {})
+    return _drawn(pop, touched, options, systems)
 
 
 def _drawn(

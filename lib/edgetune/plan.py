@@ -52,12 +52,14 @@ def make_plan(
     proofs: Mapping[str, Proof],
     restarts: Mapping[str, Restart],
     kernels: Mapping[str, str] = MappingProxyType({}),
+    systems: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """The plan, with its digest.
 
     ``rendered`` holds each host's settings, ``observed`` what its agent and its BMC answered to
     ``plan``, ``proofs`` what shows that each is one machine (`rollout.identity`), ``restarts``
-    how the BMC of a host may restart it, ``kernels`` the release of the kernel that each runs.
+    how the BMC of a host may restart it, ``kernels`` the release of the kernel that each runs,
+    and ``systems`` its operating system.
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, the PoP is too small to split or
     to keep its ``min_in_service``, or a metric asks for a health check that it does not have.
@@ -73,7 +75,7 @@ def make_plan(
         hosts = f"{'every host that only= names' if options.only else 'every host'} of {pop.name}"
         raise NothingToDo(f"nothing to do: {hosts} is as {tuning.name} wants it")
     disruption = _disruption(tuning, [observed[host] for host in touched])
-    strata = draw_groups(pop, touched, options, kernels)
+    strata = draw_groups(pop, touched, options, kernels, systems)
     out = _most_at_once(pop, disruption, options)
     batches, promote_batches = _batches(strata, out, disruption)
     _refuse_late_pause(len(batches) + len(promote_batches), options)

@@ -37,6 +37,7 @@ from edgetune.hosts.shapes import (
     whole,
     word,
 )
+from edgetune.vocabulary.kind import SYSTEMS
 from edgetune.vocabulary.prefixes import END
 from edgetune.vocabulary.sockets import MEASURED
 
@@ -76,6 +77,7 @@ _NIC = record(
 )
 _FACTS = {
     "hostname": text(),
+    "system": word(*SYSTEMS),
     "machine": record({"uuid": text(), "serial": text()}),
     "os": record({"id": text(), "version": text()}),
     "kernel": text(),

@@ -31,6 +31,7 @@ from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.rollout.untold import refuse_untold
 from edgetune.sanitize import command
 from edgetune.tuning import Tuning
+from edgetune.vocabulary.kind import SYSTEMS
 from edgetune.vocabulary.kinds import KINDS
 
 _FEW = 3
@@ -94,7 +95,9 @@ def plan_and_notes(
     if approved is not None:
         restarts = _as_approved(approved.restarts, restarts, bmcs)
     kernels = {name: known.kernel for name, known in facts.items()}
-    made = make_plan(pop, tuning, rendered, seen, options, subject.proven[0], restarts, kernels)
+    systems = {name: SYSTEMS.get(known.system, known.system) for name, known in facts.items()}
+    proven = subject.proven[0]
+    made = make_plan(pop, tuning, rendered, seen, options, proven, restarts, kernels, systems)
     return made, [*notes, *silent, *_stays_hung(made, facts)]
 
 

@@ -32,6 +32,7 @@ from edgetune.rollout.pause import why_paused
 from edgetune.rollout.silencing import shared_matchers
 from edgetune.sanitize import command, one_line
 from edgetune.traffic import Server
+from edgetune.vocabulary.kind import EXPERIMENTAL, SYSTEMS
 
 CLOCKS_APART = 10.0
 """Seconds beyond the round trip by which a clock may differ."""
@@ -264,6 +265,17 @@ def _skew(seconds: float) -> str:
     return f"{duration(round(abs(seconds)))} {'ahead' if seconds > 0 else 'behind'}"
 
 
+def check_systems(subject: Subject) -> Iterable[Finding]:
+    """Whether hosts have an operating system on which nobody has tried this yet."""
+    known = {name: answer.facts for name, answer in subject.facts.items() if not answer.failed}
+    for system in EXPERIMENTAL:
+        own = [name for name, facts in known.items() if facts.system == system]
+        if own:
+            name = SYSTEMS[system]
+            what = f"{listed(own)[:_LONGEST]}: {name} is experimental, no real host ran this yet"
+            yield Finding(what, "try it on one host that may fail: hosts=, exclude=", refuses=False)
+
+
 PLAN_CHECKS: Sequence[Check] = (
     check_permission,
     check_claim,
@@ -274,6 +286,7 @@ PLAN_CHECKS: Sequence[Check] = (
     check_health,
     check_clocks,
     check_alerts,
+    check_systems,
 )
 
 

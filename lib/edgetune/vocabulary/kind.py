@@ -42,6 +42,8 @@ class Kind(NamedTuple):
     summary, takes, example -- for people: what it is, what its values are, a setting of it
     ordered     -- whether ``only: raise`` and ``only: lower`` mean something
     by_bmc      -- whether the BMC sets it, and no agent
+    systems     -- the operating systems whose hosts have it (of ``SYSTEMS``); what a BMC sets
+                   does not depend on it
     tidy        -- brings a value that fits the grammar into its one form; Wrong where it cannot be
     """
 
@@ -56,12 +58,20 @@ class Kind(NamedTuple):
     example: Mapping[str, Any]
     ordered: bool = True
     by_bmc: bool = False
+    systems: Sequence[str] = ("linux",)
     tidy: Callable[[Target, Value], Value] = _as_it_is
 
     def id_of(self, target: Mapping[str, str]) -> str:
         """Names a setting on a host, such as ``sysctl:net.core.somaxconn``."""
         what = ".".join(target[field] for field in self.target)
         return f"{self.name}:{what}" if what else self.name
+
+    def refusal_on(self, system: str) -> Optional[str]:
+        """Why hosts with an operating system do not have it; None where they do."""
+        if self.by_bmc or system in self.systems:
+            return None
+        known = " and ".join(SYSTEMS[own] for own in self.systems)
+        return f"{self.name} is for {known}, and this host runs {SYSTEMS.get(system, system)}"
 
     def can_cut_off(self, target: Target) -> bool:
         """Whether a setting can take its host off the network."""
@@ -84,6 +94,12 @@ class Kind(NamedTuple):
         self.tidy(target, value)
         return value
 
+
+SYSTEMS = {"linux": "Linux", "freebsd": "FreeBSD"}
+"""The operating systems of hosts, by the names that agents give them, as people write them."""
+
+EXPERIMENTAL = ("freebsd",)
+"""The systems on which nobody has run the agent yet but with doubles of its programs."""
 
 DISRUPTIONS = ("live", "restart", "drain", "reboot")
 """What a setting asks of a host, least first."""

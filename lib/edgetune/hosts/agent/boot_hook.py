@@ -73,7 +73,7 @@ class BootHook:
         if not standing:
             self._host.remove(RESERVE)
         treating = self._host.exists(CONGESTION)
-        if telling or damaged or treating or any(map(_has_work, journals)):
+        if telling or damaged or treating or any(_has_work(self._host, own) for own in journals):
             self.install()
             if not self._host.booting:
                 self._keep_compiled()
@@ -126,15 +126,15 @@ class BootHook:
                 directory.link(os.path.basename(UNIT_LINK), "../" + os.path.basename(UNIT))
 
 
-def _has_work(journal: Journal) -> bool:
+def _has_work(host: Host, journal: Journal) -> bool:
     """Whether there is something to do at a boot for a tuning."""
     half_done = journal.provisional or journal.state in UNSETTLED
-    return half_done or any(entry.stored and by_hook(entry) for entry in journal.entries)
+    return half_done or any(own.stored and by_hook(host, own) for own in journal.entries)
 
 
-def by_hook(entry: Entry) -> bool:
+def by_hook(host: Host, entry: Entry) -> bool:
     """Whether only the boot hook keeps this setting over a reboot."""
-    return HANDLERS[entry.setting.kind].kept_by_hook
+    return HANDLERS.on(host, entry.setting.kind).kept_by_hook
 
 
 def follow_up(host: Host) -> None:

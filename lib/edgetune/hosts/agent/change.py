@@ -15,6 +15,7 @@ from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline
 from edgetune.hosts.agent.services import is_active, restart
 from edgetune.hosts.agent.touched import touched_by
 from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import shown
 
 
@@ -35,7 +36,7 @@ def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
     entries = []
     for row in rows:
         old, setting = row.setting, row.to_be_set
-        handler = HANDLERS[old.kind](host)
+        handler = HANDLERS.on(host, old.kind)
         # What is to be kept only has to be tried as well.
         now = row.runtime_differs or (handler.tried_by_boot and row.stored_differs)
         snapshot = handler.snapshot(old.target) if now else None
@@ -52,7 +53,7 @@ def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     for name in dict.fromkeys(setting.kind for setting in stored):
         own = [setting for setting in stored if setting.kind == name]
         with host.read_cache():
-            found.update(HANDLERS[name](host).files(journal, own))
+            found.update(HANDLERS.on(host, name).files(journal, own))
     return found
 
 
@@ -109,7 +110,7 @@ def _set_all(host: Host, journal: Journal) -> None:
 def commit(host: Host, journal: Journal) -> None:
     """Keep for every boot what one has tried; nothing of any other setting."""
     for entry in in_order(journal.entries):
-        handler = HANDLERS[entry.setting.kind](host)
+        handler = HANDLERS.on(host, entry.setting.kind)
         if handler.tried_by_boot:
             handler.commit(entry.setting)
 
@@ -125,13 +126,17 @@ def runs_another(host: Host, journal: Journal) -> bool:
 def tried(journal: Journal) -> List[Entry]:
     """What of it changes at a boot."""
     own = (entry for entry in journal.entries if entry.runtime)
-    return [entry for entry in own if HANDLERS[entry.setting.kind].tried_by_boot]
+    return [entry for entry in own if _is_tried(entry.setting)]
+
+
+def _is_tried(setting: Setting) -> bool:
+    return KINDS[setting.kind].is_tried_by_a_boot(setting.target)
 
 
 def set_now(host: Host, entry: Entry) -> None:
     """Change one setting and read it back; Failed names it."""
     setting = entry.setting
-    handler = HANDLERS[setting.kind](host)
+    handler = HANDLERS.on(host, setting.kind)
     try:
         handler.apply(setting.target, setting.value)
         now = asked(handler, setting) if handler.live else setting.value
@@ -160,7 +165,7 @@ def _mode_and_owner(journal: Journal, name: str) -> Tuple[int, Tuple[int, ...]]:
 def reload_changed(host: Host, journal: Journal) -> None:
     """Let the operating system look at the files that a journal has changed."""
     for name in dict.fromkeys(entry.setting.kind for entry in journal.entries if entry.stored):
-        HANDLERS[name](host).reload()
+        HANDLERS.on(host, name).reload()
 
 
 def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Row]:
@@ -169,7 +174,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
     changed = [(entry, entry.runtime or entry.stored) for entry in journal.entries]
     settings = [entry.setting if done else entry.asked_for for entry, done in changed]
     host.answers.clear()
-    told = [own for own in settings if HANDLERS[own.kind](host).live or not host.booting]
+    told = [own for own in settings if HANDLERS.on(host, own.kind).live or not host.booting]
     rows = observe_all(host, told, journal.tuning)
     wrong = [
         f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
@@ -187,7 +192,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
 def _disproof(host: Host, row: Row) -> List[str]:
     """What a setting whose service was restarted is found to be instead; nothing if all is well."""
     try:
-        HANDLERS[row.setting.kind](host).prove(row.setting)
+        HANDLERS.on(host, row.setting.kind).prove(row.setting)
     except (Failed, Unsupported) as why:
         return [f"{row.setting.id}: {why}"]
     return []

@@ -96,7 +96,7 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
 
 def _still_said(host: Host, value: Parts, later: Setting) -> Parts:
     """The parts of a value that stay beside those of a later setting."""
-    handler, newer = HANDLERS[later.kind](host), parts(later.value)
+    handler, newer = HANDLERS.on(host, later.kind), parts(later.value)
     merge = handler.merge if isinstance(handler, HookKept) else merged
     both = parts(merge(value, newer))
     return {name: part for name, part in value.items() if name in both and name not in newer}

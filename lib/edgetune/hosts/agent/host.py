@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import subprocess
+import sys
 import time
 from typing import (
     Any,
@@ -37,6 +38,7 @@ LOCK_WAIT = 10.0
 COMMAND_TIMEOUT = 60.0
 TO_THE_END = {"apt-get": 420.0, "dnf": 420.0, "update-grub": 120.0}
 """Programs that are never killed half way, with the seconds for which we wait for them."""
+OF_FREEBSD = "/bin/freebsd-version"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (*NO_ROOM, errno.EROFS)
 
@@ -332,6 +334,13 @@ class Host:
     def _environment(self) -> Dict[str, str]:
         own = {"LC_ALL": "C", "EDGETUNE_ROOT": self.root, "DEBIAN_FRONTEND": "noninteractive"}
         return dict(os.environ, **own)
+
+    @property
+    def system(self) -> str:
+        """The operating system, ``linux`` or ``freebsd``; below a private root its files tell."""
+        if self.root == "/":
+            return sys.platform.rstrip("0123456789")
+        return "freebsd" if self.exists(OF_FREEBSD) else "linux"
 
     @property
     def boot_id(self) -> str:

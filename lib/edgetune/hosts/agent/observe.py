@@ -98,9 +98,9 @@ def observe(
     ``stored`` nobody asks whether the setting is kept over a boot.
     """
     row = Row(setting)
-    handler = HANDLERS[setting.kind](host)
     with host.read_cache():
         try:
+            handler = HANDLERS.on(host, setting.kind)
             row.tried_by_boot = handler.tried_by_boot
             row.persistent = stored_value(handler, setting) if stored else None
             row.runtime = asked(handler, setting) if running is None else running
@@ -152,13 +152,13 @@ def reached(handler: Handler, setting: Setting, value: Optional[Value]) -> bool:
 
 def in_force(host: Host, setting: Setting) -> bool:
     """Whether a setting is as wanted now; Unsupported where that cannot be told."""
-    handler = HANDLERS[setting.kind](host)
+    handler = HANDLERS.on(host, setting.kind)
     return reached(handler, setting, asked(handler, setting))
 
 
 def stands(host: Host, setting: Setting) -> bool:
     """The same, where it can be in force now; else whether it is as wanted at the next boot."""
-    handler = HANDLERS[setting.kind](host)
+    handler = HANDLERS.on(host, setting.kind)
     if handler.tried_by_boot:
         return reached(handler, setting, stored_value(handler, setting))
     return in_force(host, setting)
@@ -182,7 +182,7 @@ def _probe(host: Host, handler: Handler, row: Row, tuning: str) -> None:
 
 def current(host: Host, setting: Setting) -> Reading:
     """What is in force and what is stored; None for what the host does not have."""
-    handler = HANDLERS[setting.kind](host)
+    handler = HANDLERS.on(host, setting.kind)
     return Reading(_known(asked, handler, setting), _known(stored_value, handler, setting))
 
 

@@ -28,7 +28,7 @@ def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) 
     changed = [
         entry
         for entry in reversed(in_order(entries))
-        if entry.runtime and HANDLERS[entry.setting.kind](host).present(entry.setting.target)
+        if entry.runtime and HANDLERS.on(host, entry.setting.kind).present(entry.setting.target)
     ]
     refused: Dict[str, List[str]] = {}
     for entry in changed:
@@ -44,14 +44,14 @@ def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) 
 
 
 def _restore(host: Host, entry: Entry) -> None:
-    HANDLERS[entry.setting.kind](host).restore(entry.setting.target, entry.snapshot)
+    HANDLERS.on(host, entry.setting.kind).restore(entry.setting.target, entry.snapshot)
 
 
 def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bool:
     """Whether a setting that could not be set back is as it was, with all downstream of it."""
     if not refused[entry.setting.id]:
         return False
-    handler = HANDLERS[entry.setting.kind](host)
+    handler = HANDLERS.on(host, entry.setting.kind)
     try:
         now = json.dumps(handler.snapshot(entry.setting.target), sort_keys=True)
     except Exception:
@@ -60,7 +60,7 @@ def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bo
 
 
 def _check_restored(host: Host, entry: Entry) -> None:
-    handler, was = HANDLERS[entry.setting.kind](host), entry.before.runtime
+    handler, was = HANDLERS.on(host, entry.setting.kind), entry.before.runtime
     now = current(host, entry.setting).runtime if handler.live else was
     if now != was and not handler.is_back(entry.setting.target, now, was):
         raise Failed(f"reads {shown(now)} after {shown(was)} was restored")

@@ -89,7 +89,7 @@ class Stack:
     def _row(self, journal: Journal, entry: Entry, running: Dict[str, Optional[Value]]) -> Row:
         own, setting = entry.setting, entry.asked_for
         before = running.get(own.id, entry.before.runtime)
-        live = HANDLERS[own.kind](self._host).live
+        live = HANDLERS.on(self._host, own.kind).live
         row = observe(self._host, setting, journal.tuning, None if live else before)
         if row.problem:
             raise Failed(f"{own.id}: {row.problem}")
@@ -121,7 +121,7 @@ class Stack:
 
     def _can_tell(self, setting: Setting) -> bool:
         """At a boot services may run later."""
-        if HANDLERS[setting.kind](self._host).live or not self._host.booting:
+        if HANDLERS.on(self._host, setting.kind).live or not self._host.booting:
             return True
         return bool(setting.restart and started(self._host, [setting.restart]))
 

@@ -52,7 +52,7 @@ def boot(host: Host) -> List[str]:
             attempt(problems, CONGESTION, _end_congestion, host)
         attempt(problems, "", BootHook(host).sync)
         journals, damaged = Journals(host).read()
-        if _unready(host, _for_boots(journals)):
+        if _unready(host, _for_boots(host, journals)):
             attempt(problems, "", follow_up, host)
     return problems + list(damaged.values())
 
@@ -94,7 +94,7 @@ def _late(host: Host) -> List[str]:
         for journal in Journals(host).all():
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _set_again, host, journal, problems)
-        missing = _unready(host, _for_boots(Journals(host).all()))
+        missing = _unready(host, _for_boots(host, Journals(host).all()))
         problems += [f"{entry.setting.id}: is not there yet, or down" for entry in missing]
     return problems
 
@@ -102,23 +102,23 @@ def _late(host: Host) -> List[str]:
 def _await_rest(host: Host) -> None:
     """Until all is there that the rest stands on, or for `LATE_WAIT`."""
     end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
-    stamp, entries = Journals(host).stamp(), _for_boots(Journals(host).all())
+    stamp, entries = Journals(host).stamp(), _for_boots(host, Journals(host).all())
     while _unready(host, entries) and time.monotonic() < end:
         # The rest of the boot has more use for the CPU.
         time.sleep(pause)
         pause = min(1.5 * pause, LOOK_SELDOM)
         # Nobody holds the lock: a person may take a tuning back meanwhile.
         if Journals(host).stamp() != stamp:
-            stamp, entries = Journals(host).stamp(), _for_boots(Journals(host).all())
+            stamp, entries = Journals(host).stamp(), _for_boots(host, Journals(host).all())
 
 
-def _for_boots(journals: Sequence[Journal]) -> List[Entry]:
+def _for_boots(host: Host, journals: Sequence[Journal]) -> List[Entry]:
     """What the boot hook keeps, also what is suspended: that will be stored again."""
     return [
         entry
         for journal in journals
         for entry in journal.entries
-        if (entry.stored or journal.state == "suspended") and by_hook(entry)
+        if (entry.stored or journal.state == "suspended") and by_hook(host, entry)
     ]
 
 
@@ -127,7 +127,7 @@ def _unready(host: Host, entries: Sequence[Entry]) -> List[Entry]:
 
 
 def _ready(host: Host, entry: Entry) -> bool:
-    return HANDLERS[entry.setting.kind](host).ready(entry.setting.target)
+    return HANDLERS.on(host, entry.setting.kind).ready(entry.setting.target)
 
 
 def take_back(host: Host, journal: Journal) -> "Undone":
@@ -193,7 +193,7 @@ def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
 
 
 def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
-    kept = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(entry)]
+    kept = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(host, entry)]
     with host.read_cache():
         entries = [entry for entry in kept if _ready(host, entry)]
     _await(host, entries)
@@ -212,7 +212,7 @@ def _await(host: Host, entries: Sequence[Entry]) -> None:
     settings = [entry.setting for entry in entries]
     while time.monotonic() < end:
         with host.read_cache():
-            if all(HANDLERS[setting.kind](host).present(setting.target) for setting in settings):
+            if all(HANDLERS.on(host, setting.kind).present(setting.target) for setting in settings):
                 return
         time.sleep(0.1)
 

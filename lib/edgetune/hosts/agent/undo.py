@@ -79,7 +79,8 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
     chosen = [
         entry
         for entry in journal.entries
-        if entry.setting.id in names and entry.runtime and HANDLERS[entry.setting.kind](host).live
+        if entry.setting.id in names and entry.runtime
+        if HANDLERS.on(host, entry.setting.kind).live
     ]
     found = current_all(host, chosen)
     due = [entry for entry, now in zip(chosen, found) if now.runtime != entry.before.runtime]
@@ -100,7 +101,7 @@ def what_differs(host: Host, journal: Journal) -> List[str]:
 
 
 def _is_back(host: Host, entry: Entry, now: Reading) -> bool:
-    handler, was = HANDLERS[entry.setting.kind](host), entry.before
+    handler, was = HANDLERS.on(host, entry.setting.kind), entry.before
     running = now.runtime == was.runtime or not handler.live
     running = running or handler.is_back(entry.setting.target, now.runtime, was.runtime)
     return running and alike(now.persistent, was.persistent)

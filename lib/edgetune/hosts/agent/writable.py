@@ -29,7 +29,7 @@ def _files_of(host: Host, journal: Journal, row: Row) -> List[str]:
     if not row.stored_differs:
         return []
     try:
-        return list(HANDLERS[row.setting.kind](host).files(journal, [row.to_be_set]))
+        return list(HANDLERS.on(host, row.setting.kind).files(journal, [row.to_be_set]))
     except Unsupported:
         return []
 

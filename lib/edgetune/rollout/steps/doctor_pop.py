@@ -34,6 +34,7 @@ from edgetune.rollout.preflight import (
     check_load_balancer,
     check_machines,
     check_permission,
+    check_systems,
 )
 from edgetune.rollout.retention import megabytes, memory_text, most_bytes
 from edgetune.rollout.rounds_seen import RULES, seen_rounds, what_is_wrong
@@ -103,6 +104,8 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("clocks", f"within {duration(CLOCKS_APART)} of ours", check_clocks)
     if subject.context.config.alertmanager.url:
         yield _Named("alerts", "Alertmanager answers, and matchers tell hosts apart", check_alerts)
+    if any(check_systems(subject)):
+        yield _Named("systems", "all are tried", check_systems)
     if tuning:
         takes = f"every host takes those of {tuning.name}"
         yield _Named("settings", takes, partial(check_settings, tuning))

@@ -2,38 +2,44 @@
 """What this host does for each kind of setting."""
 
 from importlib import import_module
-from typing import Dict, Iterator, Mapping, Type, cast
+from typing import Dict, Type, cast
 
+from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds import KINDS
 
 
-class Handlers(Mapping[str, Type[Handler]]):
+class Handlers:
     """The classes by kind: ``nic.irq_affinity`` has NicIrqAffinity in nic_irq_affinity.py.
 
-    A file is imported when its kind is asked for: each round trip pays for what it compiles.
+    Those of FreeBSD are in the folder ``freebsd``. A file is imported when its kind is asked for:
+    each round trip pays for what it compiles.
     """
 
     def __init__(self) -> None:
         self._known: Dict[str, Type[Handler]] = {}
 
-    def __getitem__(self, name: str) -> Type[Handler]:
-        if name not in self._known:
-            if name not in self:
-                raise KeyError(name)
-            module = import_module(f"{__name__}.{name.replace('.', '_')}")
-            self._known[name] = cast(Type[Handler], getattr(module, class_of(name)))
-        return self._known[name]
-
     def __contains__(self, name: object) -> bool:
         return KINDS.on_hosts(name)
 
-    def __iter__(self) -> Iterator[str]:
-        """In the order of application."""
-        return (name for name in KINDS if name in self)
+    def on(self, host: Host, name: str) -> Handler:
+        """What carries out a kind on a host; Unsupported where its system does not have that."""
+        system = host.system
+        why = KINDS[name].refusal_on(system)
+        if why:
+            raise Unsupported(why)
+        place = module_of(system, name)
+        if place not in self._known:
+            own = getattr(import_module(place), class_of(name))
+            self._known[place] = cast(Type[Handler], own)
+        return self._known[place](host)
 
-    def __len__(self) -> int:
-        return len(list(iter(self)))
+
+def module_of(system: str, name: str) -> str:
+    """The full name of the module that carries out a kind on a system."""
+    folder = "" if system == "linux" else f".{system}"
+    return f"{__name__}{folder}.{name.replace('.', '_')}"
 
 
 def class_of(name: str) -> str:

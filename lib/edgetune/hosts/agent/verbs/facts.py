@@ -31,6 +31,7 @@ def run(host: Host, request: Request) -> Json:
     request.done()
     return {
         "hostname": host.text("/proc/sys/kernel/hostname", os.uname().nodename),
+        "system": host.system,
         "machine": _machine(host),
         "os": _os_release(host),
         "kernel": host.text("/proc/sys/kernel/osrelease", os.uname().release),
