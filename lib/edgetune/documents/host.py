@@ -80,8 +80,8 @@ class HostFacts:
     """``addresses`` is None where the host cannot tell them, ``time`` what it takes for the
     time; nobody has checked that.
 
-    ``system`` is one of ``SYSTEMS`` (``vocabulary.kind``). ``unwritable`` are directories in which nothing can be kept, ``kexec_loaded`` says that its
-    next reboot may skip the firmware.
+    ``system`` is one of ``SYSTEMS`` (``vocabulary.kind``). ``unwritable`` are directories in which
+    nothing can be kept, ``kexec_loaded`` says that its next reboot may skip the firmware.
     """
 
     boot_id: str = ""

@@ -104,7 +104,7 @@ _FACTS = {
     "addresses": maybe(rows(record({"interface": text(), "address": text()}), most=MOST_ENTRIES)),
     "nics": mapping(name(r"[!-~]{1,15}"), _NIC),
     "thp": mapping(text(100), text()),
-    "init": word("systemd", "sysv", "other"),
+    "init": word("systemd", "sysv", "rc", "other"),
     "kexec_loaded": flag,
     "boot": record({"loader": text(), "default": text()}),
     "watchdog": record({"device": text(), "armed": flag}),

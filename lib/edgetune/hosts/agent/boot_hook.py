@@ -12,7 +12,14 @@ from edgetune.hosts.agent.host import AGENT, COMPILED, RESERVE, SOURCE, Host, ro
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.textfile import Textfile
-from edgetune.vocabulary.places import CONGESTION, INIT_SCRIPT, STATE, UNIT, UNIT_LINK
+from edgetune.vocabulary.places import (
+    CONGESTION,
+    INIT_SCRIPT,
+    RC_SCRIPT,
+    STATE,
+    UNIT,
+    UNIT_LINK,
+)
 
 # There while the rest of a boot is still to be set.
 FOLLOWING = "/run/edgetune-late"
@@ -47,9 +54,43 @@ exec {command}
 """
 
 
+# rc(8) may run it in a shell of its own, or in its own shell: so it neither execs nor exits. In the
+# background timeout(1) would wait for the revert timers, too.
+RC_TEXT = """\
+#!/bin/sh
+# edgetune: settings that nothing else keeps over a boot
+#
+# PROVIDE: edgetune
+# REQUIRE: FILESYSTEMS random sysctl
+# BEFORE: netif
+# KEYWORD: nojail
+
+. /etc/rc.subr
+
+name=edgetune
+start_cmd=edgetune_start
+stop_cmd=:
+
+edgetune_start()
+{{
+    # In a boot environment that is booted by hand later there may be nothing to run.
+    [ -f "$EDGETUNE_ROOT{agent}" ] || return 0
+    timeout --foreground -k 10 180 {command}
+}}
+
+load_rc_config $name
+run_rc_command "$1"
+"""
+
+
 def agent_command(prefix: str, *arguments: str) -> List[str]:
     """The command that runs our copy on disk; isolated, so no environment can change it."""
     return [sys.executable or "/usr/bin/python3", "-I", "-S", prefix + AGENT, *arguments]
+
+
+SCRIPTS = {"sysv": (INIT_SCRIPT, INIT_TEXT), "rc": (RC_SCRIPT, RC_TEXT)}
+HOOKS = {"linux": (UNIT_LINK, UNIT, INIT_SCRIPT), "freebsd": (RC_SCRIPT,)}
+"""What may have been installed, by the system of a host: its init may have been another one."""
 
 
 class BootHook:
@@ -78,7 +119,7 @@ class BootHook:
             if not self._host.booting:
                 self._keep_compiled()
         else:
-            for name in (UNIT_LINK, UNIT, INIT_SCRIPT, COMPILED):
+            for name in (*HOOKS[self._host.system], COMPILED):
                 self._host.remove(name)
         if standing or telling or treating:
             self._stay()
@@ -96,10 +137,12 @@ class BootHook:
             self._directories.make(os.path.dirname(UNIT_LINK))
             self._put(UNIT, UNIT_TEXT.format(command=command).encode(), 0o644)
             self._link()
-        elif self._host.init == "sysv":
+        elif self._host.init in SCRIPTS:
+            file, text = SCRIPTS[self._host.init]
             python, *rest = agent_command("", "boot")
             command = f'{shlex.quote(python)} -I -S "$EDGETUNE_ROOT{AGENT}" {rest[-1]}'
-            self._put(INIT_SCRIPT, INIT_TEXT.format(command=command).encode(), 0o755)
+            self._directories.make(os.path.dirname(file))
+            self._put(file, text.format(command=command, agent=AGENT).encode(), 0o755)
 
     def _stay(self) -> None:
         self._host.make_directory(STATE, 0o700)

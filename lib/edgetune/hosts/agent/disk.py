@@ -224,6 +224,9 @@ def _shared(path: str, status: os.stat_result) -> PermissionError:
 
 
 def _has_access_list(descriptor: int) -> bool:
+    if not hasattr(os, "getxattr"):
+        # Not told to Python on FreeBSD.
+        return True
     try:
         return bool(os.getxattr(descriptor, "system.posix_acl_access"))
     except OSError:

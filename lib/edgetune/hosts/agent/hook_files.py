@@ -5,7 +5,7 @@ from typing import Sequence
 
 from edgetune.hosts.agent.host import AGENT, Host
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.vocabulary.places import INIT_SCRIPT, UNIT, UNIT_LINK
+from edgetune.vocabulary.places import INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK
 
 
 def probe_hook(host: Host) -> None:
@@ -18,7 +18,8 @@ def probe_hook(host: Host) -> None:
 
 def hook_files(host: Host) -> Sequence[str]:
     """Its files on a host with this init, beside our copy."""
-    return {"systemd": (UNIT, UNIT_LINK), "sysv": (INIT_SCRIPT,)}.get(host.init, ())
+    known = {"systemd": (UNIT, UNIT_LINK), "sysv": (INIT_SCRIPT,), "rc": (RC_SCRIPT,)}
+    return known.get(host.init, ())
 
 
 def hook_installed(host: Host) -> bool:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import time
@@ -44,7 +45,10 @@ NOT_WRITABLE = (*NO_ROOM, errno.EROFS)
 
 
 # What changes the host itself, not by asking a server of its: see Host.attempt.
-CHANGES_ITSELF = ("ethtool", "ip", "mount", *TO_THE_END)
+CHANGES_ITSELF = (
+    *("ethtool", "ip", "mount", *TO_THE_END),
+    *("sysctl", "kldload", "kldunload", "bectl", "nextboot", "cpuset"),
+)
 T = TypeVar("T")
 
 
@@ -60,16 +64,23 @@ class Host:
         # By interface what ethtool told of it, since it was last changed.
         self.answers: Dict[str, Any] = {}
         self._locked: Sequence[int] = ()
+        self._boot_id = ""
         self._read: Optional[Dict[str, Any]] = None
 
     def path(self, name: str) -> str:
         """Where the absolute path ``name`` of the host really is."""
+        name = self._own(name)
         return name if self.root == "/" else self.root + name
+
+    def _own(self, name: str) -> str:
+        """A path by the name that it has here: /run of Linux is /var/run of FreeBSD."""
+        here = f"{name}/".startswith("/run/") and self.system == "freebsd"
+        return f"/var{name}" if here else name
 
     def real(self, name: str) -> str:
         """The same, to be opened; PermissionError when links lead out of a private root."""
         if self.root == "/":
-            return name
+            return self._own(name)
         path = os.path.realpath(self.path(name))
         if not path.startswith(self.root + "/"):
             raise PermissionError(errno.EPERM, "lies outside of the root", name)
@@ -126,7 +137,7 @@ class Host:
 
     def directory(self, name: str) -> ContextManager[Directory]:
         """A directory, open; PermissionError when others than root can change what it holds."""
-        return opened(self.root, name)
+        return opened(self.root, self._own(name))
 
     def kept(self, name: str) -> Tuple[bytes, os.stat_result]:
         """Content and status of a plain file that nobody but root can have put there.
@@ -186,7 +197,7 @@ class Host:
         with self.directory(STATE) as state:
             descriptor = state.open(os.path.basename(RESERVE), os.O_RDWR | os.O_CREAT)
         try:
-            os.posix_fallocate(descriptor, 0, room)
+            _allocate(descriptor, room)
         finally:
             os.close(descriptor)
 
@@ -319,6 +330,13 @@ class Host:
             output.seek(0)
             return status, decode(output.read())
 
+    @property
+    def reboot_command(self) -> List[str]:
+        """What reboots this host, with a clean end of its services."""
+        if self.system == "freebsd":
+            return ["shutdown", "-r", "now"]
+        return ["systemctl", "reboot"] if self.init == "systemd" else ["reboot"]
+
     def detach(self, command: Sequence[str]) -> None:
         """Start a process that outlives this one and the SSH connection."""
         subprocess.Popen(
@@ -345,11 +363,31 @@ class Host:
     @property
     def boot_id(self) -> str:
         """Changes with every boot; empty when the host does not tell."""
+        if self.system == "freebsd":
+            self._boot_id = self._boot_id or self._told_boot_id()
+            return self._boot_id
         return self.text("/proc/sys/kernel/random/boot_id")
+
+    def _told_boot_id(self) -> str:
+        """That of FreeBSD; Failed where there is none, as on FreeBSD 12.
+
+        kern.boottime proves no boot: it moves when the clock is set.
+        """
+        # Without -x sysctl(8) shows nothing of what is no number and no text.
+        told = self.attempt("sysctl", "-n", "-x", "kern.boot_id")[1]
+        found = re.search(r"Dump:0x([0-9a-f]{32})$", told.strip())
+        if found is None:
+            raise Failed("sysctl -n -x kern.boot_id tells no boot: FreeBSD 13 is needed, or newer")
+        return found.group(1)
 
     @property
     def init(self) -> str:
-        """``systemd``, ``sysv`` (an /etc/init.d/rcS that runs /etc/init.d/S??*) or ``other``."""
+        """``systemd``, ``sysv`` (an /etc/init.d/rcS that runs /etc/init.d/S??*) or ``other``.
+
+        ``rc`` is rc(8) of FreeBSD, which runs what is in /usr/local/etc/rc.d.
+        """
+        if self.system == "freebsd":
+            return "rc"
         if self.exists("/run/systemd/system"):
             return "systemd"
         # That of Debian's sysvinit runs /etc/rcS.d/S* only.
@@ -452,6 +490,18 @@ def _named(name: str) -> Iterator[None]:
 
 def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+def _allocate(descriptor: int, room: int) -> None:
+    try:
+        os.posix_fallocate(descriptor, 0, room)
+    except OSError as error:
+        # ZFS cannot, and would compress zeros to nothing.
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            raise
+        if os.fstat(descriptor).st_size < room:
+            os.write(descriptor, os.urandom(room))
+            os.fsync(descriptor)
 
 
 def _lock_until(descriptor: int, deadline: float) -> None:

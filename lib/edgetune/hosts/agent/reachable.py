@@ -80,7 +80,12 @@ def _clients(host: Host) -> List[str]:
 
 def _gateways(host: Host) -> List[str]:
     """Those of the default routes, as the kernel has them in /proc/net."""
-    found = [*_inet_gateways(host), *_inet6_gateways(host)]
+    if host.system == "freebsd":
+        from edgetune.hosts.agent.freebsd import network
+
+        found = list(network.gateways(host))
+    else:
+        found = [*_inet_gateways(host), *_inet6_gateways(host)]
     return list(dict.fromkeys(found)) if host.root == "/" else []
 
 

@@ -36,6 +36,14 @@ class Address(NamedTuple):
 
 def addresses(host: Host) -> List[Address]:
     """Those of its own interfaces; Failed where no program tells them."""
+    if host.system == "freebsd":
+        from edgetune.hosts.agent.freebsd import network
+
+        return [
+            Address(own.name, address)
+            for own in network.interfaces(host)
+            for address in own.addresses
+        ]
     lines = host.run("ip", "-o", "address", "show").splitlines()
     found = [_ADDRESS.match(line) for line in lines]
     return [Address(*each.groups()) for each in found if each]

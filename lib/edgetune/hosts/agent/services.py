@@ -12,8 +12,9 @@ START_WAIT = 10.0
 
 
 def probe_restart(host: Host, service: str) -> None:
-    if not host.program("systemctl"):
-        raise Unsupported(f"without systemctl {service} cannot be restarted")
+    manager = "service" if host.system == "freebsd" else "systemctl"
+    if not host.program(manager):
+        raise Unsupported(f"without {manager} {service} cannot be restarted")
     if not is_active(host, service):
         raise Unsupported(f"the service {service} is {service_state(host, service)}")
 
@@ -21,6 +22,10 @@ def probe_restart(host: Host, service: str) -> None:
 def service_state(host: Host, service: str) -> str:
     """``active``, ``inactive``, ``failed``, ...; ``unknown`` without an answer."""
     try:
+        if host.system == "freebsd":
+            # It tells of one that is not enabled, too.
+            runs = host.attempt("service", service, "onestatus")[0] == 0
+            return "active" if runs else "inactive"
         return host.attempt("systemctl", "is-active", service)[1].strip() or "unknown"
     except Failed:
         return "unknown"
@@ -52,7 +57,10 @@ def awaited_state(host: Host, service: str, seconds: float) -> str:
 def restart(host: Host, services: Sequence[str]) -> None:
     """Restart services one by one; Failed when one does not come up again in time."""
     for service in services:
-        host.run("systemctl", "restart", service)
+        if host.system == "freebsd":
+            host.run("service", service, "restart")
+        else:
+            host.run("systemctl", "restart", service)
         state = awaited_state(host, service, RESTART_WAIT)
         if state != "active":
             raise Failed(f"{service} is {state} after its restart")

@@ -151,8 +151,8 @@ def _leave_kernel(host: Host, journal: Journal) -> None:
     """Boot the old kernel where the one that was taken back runs: nobody confirmed it."""
     if runs_another(host, journal):
         # Not detached: what the service of the boot hook leaves behind is killed with it.
-        words = ["systemctl", "--no-block"] if host.init == "systemd" else []
-        host.run(*words, "reboot")
+        first, *rest = host.reboot_command
+        host.run(first, *(["--no-block"] if first == "systemctl" else []), *rest)
 
 
 def _fell_back(host: Host, journal: Journal) -> bool:

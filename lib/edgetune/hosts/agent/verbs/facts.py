@@ -30,25 +30,37 @@ def run(host: Host, request: Request) -> Json:
     """What tunings may be rendered from, and what stands on the host."""
     request.done()
     return {
-        "hostname": host.text("/proc/sys/kernel/hostname", os.uname().nodename),
         "system": host.system,
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "boot_id": host.boot_id,
+        "time": time.time(),
+        "init": host.init,
+        "agent_state": _agent_state(host),
+        **(_of_freebsd if host.system == "freebsd" else _of_linux)(host),
+    }
+
+
+def _of_freebsd(host: Host) -> Json:
+    from edgetune.hosts.agent.freebsd.facts import system_facts
+
+    return system_facts(host)
+
+
+def _of_linux(host: Host) -> Json:
+    return {
+        "hostname": host.text("/proc/sys/kernel/hostname", os.uname().nodename),
         "machine": _machine(host),
         "os": _os_release(host),
         "kernel": host.text("/proc/sys/kernel/osrelease", os.uname().release),
-        "python": ".".join(str(part) for part in sys.version_info[:3]),
-        "boot_id": host.boot_id,
         "uptime": first_number(host, "/proc/uptime"),
-        "time": time.time(),
         "cpus": cpu_facts(host),
         "memory": memory_of(host)._asdict(),
         "addresses": _addresses(host),
         "nics": {name: _nic(host, name) for name in interfaces(host)},
         "thp": _huge_pages(host),
-        "init": host.init,
         "boot": _boot(host),
         "watchdog": _watchdog(host),
         "kexec_loaded": host.text("/sys/kernel/kexec_loaded") == "1",
-        "agent_state": _agent_state(host),
         "unwritable": [path for path in WRITTEN if not os.access(host.path(path), os.W_OK)],
     }
 

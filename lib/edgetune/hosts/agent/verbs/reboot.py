@@ -51,7 +51,7 @@ def _sent_just_now(host: Host) -> bool:
 
 
 def _reboot_command(host: Host) -> List[str]:
-    words = ["systemctl", "reboot"] if host.init == "systemd" else ["reboot"]
+    words = host.reboot_command
     program = host.program(words[0])
     if program is None:
         raise Refused(f"there is no program {words[0]}")

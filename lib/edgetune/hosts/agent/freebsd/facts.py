@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``facts`` of a host with FreeBSD, in the terms of those of Linux."""
+
+import os
+import re
+import time
+from typing import Dict, List, Optional
+
+from edgetune.hosts.agent.freebsd.boot_environments import environments
+from edgetune.hosts.agent.freebsd.interrupts import queues
+from edgetune.hosts.agent.freebsd.network import Interface, carrying, interfaces
+from edgetune.hosts.agent.freebsd.parameters import environment, number, told
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
+from edgetune.vocabulary.values import format_cpus, parse_cpus
+
+VENDORS = {"Intel": "GenuineIntel", "AMD": "AuthenticAMD"}
+"""As /proc/cpuinfo of Linux has them, by how hw.model begins."""
+
+WRITTEN = ("/etc", "/var")
+"""Where the files of settings go, and the journal of each tuning."""
+
+
+def system_facts(host: Host) -> Json:
+    """All that another system tells in other ways; what FreeBSD does not have is empty."""
+    release = told(host, "kern.osrelease") or os.uname().release
+    return {
+        "hostname": told(host, "kern.hostname") or os.uname().nodename,
+        "machine": {
+            name: environment(host, f"smbios.system.{name}") for name in ("uuid", "serial")
+        },
+        "os": {"id": "freebsd", "version": release.partition("-")[0]},
+        "kernel": release,
+        "uptime": time.monotonic(),
+        "cpus": cpu_facts(host),
+        "memory": _memory(host),
+        "addresses": _addresses(host),
+        "nics": {own.name: _nic(host, own) for own in carrying(host)},
+        "thp": {},
+        "boot": _boot(host),
+        "watchdog": {"device": "", "armed": False},
+        "kexec_loaded": False,
+        "unwritable": [path for path in WRITTEN if not os.access(host.path(path), os.W_OK)],
+    }
+
+
+def cpu_facts(host: Host) -> Json:
+    """What CPUs there are; a kernel that knows no domains has them all in domain 0."""
+    count = number(host, "hw.ncpu") or 1
+    model = told(host, "hw.model")
+    vendors = [VENDORS[name] for name in VENDORS if model and model.startswith(name)]
+    return {
+        "online": format_cpus(set(range(count))),
+        "count": count,
+        "vendor": vendors[0] if vendors else None,
+        "model": model,
+        "nodes": _domains(host) or {"0": format_cpus(set(range(count)))},
+    }
+
+
+def _domains(host: Host) -> Dict[str, str]:
+    found = {}
+    for domain in range(number(host, "vm.ndomains") or 1):
+        try:
+            text = host.attempt("cpuset", "-g", "-d", str(domain))[1]
+        except Failed:
+            return {}
+        mask = re.search(r"mask: ([0-9, ]+)$", text.strip())
+        if mask:
+            found[str(domain)] = format_cpus(parse_cpus(mask.group(1)))
+    return found
+
+
+def _memory(host: Host) -> Json:
+    total = number(host, "hw.physmem")
+    total_kb = None if total is None else total // 1024
+    domains = number(host, "vm.ndomains") or 1
+    swap = number(host, "vm.swap_total")
+    return {
+        "total_kb": total_kb,
+        "swap_kb": None if swap is None else swap // 1024,
+        "nodes": {"0": total_kb} if domains == 1 else {str(own): None for own in range(domains)},
+        "smallest_node_kb": total_kb if domains == 1 else None,
+    }
+
+
+def _addresses(host: Host) -> Optional[List[Json]]:
+    """None where no program tells them."""
+    try:
+        return [
+            {"interface": own.name, "address": address}
+            for own in interfaces(host)
+            for address in own.addresses
+        ]
+    except Failed:
+        return None
+
+
+def _nic(host: Host, own: Interface) -> Json:
+    driver, unit = re.fullmatch(r"(.*?)([0-9]*)", own.name).groups()  # type: ignore[union-attr]
+    counts = [queue.side for queue in queues(host, own.name)]
+    return {
+        "driver": driver,
+        "up": own.up,
+        "speed": own.speed,
+        "numa_node": number(host, f"dev.{driver}.{unit}.%domain"),
+        "local_cpus": None,
+        "queues": {side: counts.count(side) for side in ("rx", "tx")},
+        "channels": None,
+        "ring": None,
+        "ring_max": None,
+        "rss": None,
+    }
+
+
+def _boot(host: Host) -> Json:
+    """The boot environment that is the default; "" where there are none."""
+    try:
+        return {"loader": "bectl", "default": environments(host).default}
+    except Unsupported:
+        return {"loader": "", "default": ""}
