@@ -20,6 +20,7 @@ from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
 from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.values import format_cpus
 from tests.agent_cpus import Vectors, run_nginx
 from tests.agent_nic import QUEUES, TABLE, NicHost, steer
@@ -207,7 +208,9 @@ def builds() -> st.SearchStrategy[Build]:
 def tunings(build: Build) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Settings of any kinds in any order, few or many, most of which the host can take."""
     # What a boot tries has a course of its own (test_lib_agent_kernels).
-    here = {name: own for name, own in TRIALS.items() if not own.asks}
+    here = {
+        name: own for name, own in TRIALS.items() if not own.asks and "linux" in KINDS[name].systems
+    }
     of_kind = {name: own.settings(build) for name, own in here.items()}
     every = [one for found in of_kind.values() for one in found]
     # They reset each other.

@@ -15,7 +15,7 @@ import stat
 import subprocess
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Callable
 
@@ -34,14 +34,14 @@ STRIDE = 4
 
 
 class Disk:
-    """What would be read after a power cut of the directories ON_DISK below a root.
+    """What would be read after a power cut of the directories ``tops`` below a root.
 
     `entries`: those that a directory has are there, also without a sync; files without one are
     empty. Both are things that file systems do.
     """
 
-    def __init__(self, root: Path, entries: bool) -> None:
-        self._root = root
+    def __init__(self, root: Path, entries: bool, tops: Sequence[str] = ON_DISK) -> None:
+        self._root, self._tops = root, tops
         self._all_entries = entries
         self._entries: dict[Path, dict[str, os.stat_result]] = {}
         self._links: dict[int, Path] = {}
@@ -70,13 +70,13 @@ class Disk:
         if self._all_entries:
             for path in self._directories():
                 self._sync_directory(path)
-        for top in ON_DISK:
+        for top in self._tops:
             shutil.rmtree(self._root / top)
             self._make(self._root / top, self._root.stat())
 
     def _directories(self) -> list[Path]:
-        below = [path for top in ON_DISK for path in (self._root / top).rglob("*")]
-        tops = [self._root / top for top in ON_DISK]
+        below = [path for top in self._tops for path in (self._root / top).rglob("*")]
+        tops = [self._root / top for top in self._tops]
         return [path for path in (*tops, *below) if path.is_dir() and not path.is_symlink()]
 
     def _sync_directory(self, path: Path) -> None:
@@ -104,8 +104,11 @@ class Disk:
         path.chmod(stat.S_IMODE(status.st_mode))
 
 
-def fail_at(step: int, disk: Disk) -> None:
-    """Let the power fail before this process' ``step``-th change of a file, sync or program."""
+def fail_at(step: int, disk: Disk, host: type) -> None:
+    """Let the power fail before this process' ``step``-th change of a file, sync or program.
+
+    Programs are processes, or (``attempt``) doubles of the ``host``.
+    """
     left = [step]
     real = {name: getattr(os, name) for name in (*CHANGES, "fsync", "open")}
 
@@ -118,11 +121,7 @@ def fail_at(step: int, disk: Disk) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*given: Any, **more: Any) -> Any:
-            step_done()
-            return function(*given, **more)
-
-        return called
+        return _after(step_done, function)
 
     def synced(descriptor: int) -> None:
         step_done()
@@ -142,12 +141,23 @@ def fail_at(step: int, disk: Disk) -> None:
     setattr(os, "fsync", synced)  # noqa: B010
     setattr(os, "open", opened)  # noqa: B010
     setattr(subprocess, "run", counted(subprocess.run))  # noqa: B010
+    setattr(host, "attempt", counted(getattr(host, "attempt", print)))  # noqa: B010
+
+
+def _after(first: Callable[[], None], function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*given: Any, **more: Any) -> Any:
+        first()
+        return function(*given, **more)
+
+    return called
 
 
 CHANGES = ("write", "rename", "unlink", "mkdir", "rmdir", "symlink", "posix_fallocate")
 
 
-def cut(host: AgentRoot, document: bytes, step: int, entries: bool) -> bool:
+def cut(
+    host: AgentRoot, document: bytes, step: int, entries: bool, tops: Sequence[str] = ON_DISK
+) -> bool:
     """Answer in a process whose host loses power at a step; whether it came that far."""
     with warnings.catch_warnings():
         # Python 3.12 warns of forks beside threads; the child takes no lock of theirs.
@@ -155,7 +165,7 @@ def cut(host: AgentRoot, document: bytes, step: int, entries: bool) -> bool:
         child = os.fork()
     if child == 0:
         try:
-            fail_at(step, Disk(host.path, entries))
+            fail_at(step, Disk(host.path, entries, tops), type(host))
             reply = answer_below(str(host.path), document)
             assert reply["ok"], reply
             os._exit(0)

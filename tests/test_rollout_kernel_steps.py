@@ -322,19 +322,6 @@ def test_hosts_with_different_kernels_are_strata_of_their_own(tmp_path: Path) ->
     assert (len(old.test), len(new.test)) == (2, 2)
 
 
-def test_hosts_with_different_systems_are_never_compared(tmp_path: Path) -> None:
-    """Also where a PoP is too small for strata of kernels."""
-    world = KernelWorld(tmp_path)
-    for number in range(8):
-        world.facts[f"e{number:03d}"] = {"kernel": f"6.1.0-{20 + number // 2}-amd64"}
-    world.facts["e000"]["system"] = world.facts["e001"]["system"] = "freebsd"
-    made = world._planned(tmp_path, alpha_harm=0.04, alpha_benefit=0.04)
-    assert list(made.strata) == ["lab, FreeBSD", "lab, Linux"] and made.assignments == 40
-    assert sorted(made.strata["lab, FreeBSD"].test + made.strata["lab, FreeBSD"].control) == [
-        *("e000", "e001")
-    ]
-
-
 def test_a_pop_too_small_for_strata_of_kernels_is_split_by_hardware(tmp_path: Path) -> None:
     """Eight hosts with four kernels can be drawn in 16 ways, and in 70 ways without these."""
     world = KernelWorld(tmp_path)

@@ -122,10 +122,22 @@ def test_an_operating_system_that_nobody_has_tried_is_told_beside_the_plan(
     assert "experimental" not in _plan(world)["text"]
     assert "systems" not in doctor_pop(world.context, "lab1")["text"]
     world.hosts.systems = {"e001": "freebsd", "e002": "freebsd"}
-    told = "e001, e002: FreeBSD is experimental, no real host ran this yet"
-    assert told in " ".join(_plan(world)["text"].split())
-    assert told in " ".join(doctor_pop(world.context, "lab1")["text"].split())
+    told = "FreeBSD is experimental: no real host ran this yet"
+    assert f"e001, e002: {told}" in " ".join(_plan(world)["text"].split())
+    assert told in " ".join(doctor_pop(world.context, "lab1")["text"].replace("|", "").split())
     assert doctor_pop(world.context, "lab1")["failed"] == ["systems"]
+
+
+def test_hosts_with_different_systems_are_never_compared(world: EmptyWorld) -> None:
+    """Also where a PoP is too small for strata of kernels."""
+    world.hosts.systems = {"e001": "freebsd", "e002": "freebsd"}
+    world.hosts.kernels = {f"e{number:03d}": f"6.1.0-{number}" for number in range(8)}
+    made = make_for(
+        world.context, "lab1", "accept_queue", Options(alpha_harm=0.04, alpha_benefit=0.04, seed=1)
+    )
+    assert list(made.strata) == ["lab, FreeBSD", "lab, Linux"] and made.assignments == 40
+    own = made.strata["lab, FreeBSD"]
+    assert sorted(own.test + own.control) == ["e001", "e002"]
 
 
 def test_a_kind_that_the_system_of_a_host_lacks_is_refused_with_its_field(

@@ -46,7 +46,8 @@ class Trial:
     the ``files`` (path and content), and is asked for ``settings``, a strategy for each target. A
     change is seen by the ``file`` that is written or the ``call`` of a program: patterns, where
     the change is more than a file that keeps it. ``beside`` are settings that it cannot do without.
-    ``asks`` is what a request for it has to say beside the settings.
+    ``asks`` is what a request for it has to say beside the settings. Hosts of `Build` have Linux:
+    kinds of FreeBSD have no ``settings``, and are tried in `tests/test_lib_agent_freebsd.py`.
     """
 
     target: Mapping[str, str]

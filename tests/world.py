@@ -197,6 +197,7 @@ class Hosts:
         self.standing = tuning()
         self.kexec_loaded = False
         self.systems: dict[str, str] = {}
+        self.kernels: dict[str, str] = {}
         self.losing: dict[str, str] = {}
         self.machine: dict[str, dict[str, str]] = {}
         self.told_by_dmi: Callable[[str], dict[str, str]] = lambda name: {"uuid": "", "serial": ""}
@@ -307,6 +308,7 @@ class Hosts:
         known = {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
         known["unwritable"] = self.unwritable.get(name, [])
         known["system"] = self.systems.get(name, "linux")
+        known["kernel"] = self.kernels.get(name, "")
         return {**known, "addresses": own, "time": time.time() + self.ahead[name]}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from edgetune.documents.options import Options
 from edgetune.documents.plan import Groups, assignments
@@ -25,18 +25,18 @@ def draw_groups(
     without them. So a PoP that they leave too few ways to be drawn in has none of these. Hosts with
     different ``systems`` (by host) are never compared: what they count is not the same.
     """
-    strata = _drawn(pop, touched, options, kernels)
+    strata = _drawn(pop, touched, options, systems, kernels)
     if 1 / assignments(strata) <= min(options.alpha_benefit, options.alpha_harm):
         return strata
     return _drawn(pop, touched, options, systems)
 
 
 def _drawn(
-    pop: Pop, touched: Sequence[str], options: Options, kernels: Mapping[str, str]
+    pop: Pop, touched: Sequence[str], options: Options, *facts: Mapping[str, str]
 ) -> dict[str, Groups]:
     found: dict[str, list[str]] = {}
     for name in touched:
-        found.setdefault(_stratum(pop, touched, kernels, name), []).append(name)
+        found.setdefault(_stratum(pop, touched, facts, name), []).append(name)
     dice = random.Random(options.seed)
     strata = {}
     for stratum in sorted(found):
@@ -47,12 +47,16 @@ def _drawn(
     return strata
 
 
-def _stratum(pop: Pop, touched: Sequence[str], kernels: Mapping[str, str], name: str) -> str:
+def _stratum(
+    pop: Pop, touched: Sequence[str], facts: Iterable[Mapping[str, str]], name: str
+) -> str:
     """What hosts have in common that are compared: drivers count otherwise in another kernel."""
     hardware = pop.host(name).hardware
-    like = {kernels.get(host, "") for host in touched if pop.host(host).hardware == hardware}
-    own = kernels.get(name, "") if len(like) > 1 else ""
-    return ", ".join(filter(None, [hardware or "any", own]))
+    alike = [host for host in touched if pop.host(host).hardware == hardware]
+    own = [
+        known.get(name, "") for known in facts if len({known.get(host, "") for host in alike}) > 1
+    ]
+    return ", ".join(filter(None, [hardware or "any", *own]))
 
 
 def test_hosts(hosts: int, options: Options) -> int:

@@ -7,7 +7,7 @@ from typing import Optional
 
 from edgetune.vocabulary.grammar import Text, Wrong
 from edgetune.vocabulary.kind import Field, Kind
-from edgetune.vocabulary.places import INIT_SCRIPT, NOT_READY, OURS, SETUP, STATE, UNIT, UNIT_LINK
+from edgetune.vocabulary.places import HOOKS, NOT_READY, OURS, SETUP, STATE
 from edgetune.vocabulary.protected import is_protected
 from edgetune.vocabulary.values import Target, Value
 
@@ -20,6 +20,10 @@ NOT_OURS = (
     *("/boot", "/efi", "/etc/fstab", "/etc/crypttab", "/etc/ld.so.preload"),
     *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow"),
     *("/etc/ssh", "/etc/dropbear", "/etc/pam.d", "/etc/sudoers", "/etc/sudoers.d"),
+    # Of FreeBSD; rc.conf sets up its network.
+    *("/var/run", "/etc/master.passwd", "/etc/pwd.db", "/etc/spwd.db", "/etc/rc.conf"),
+    *("/etc/rc.conf.local", "/usr/local/etc/sudoers", "/usr/local/etc/sudoers.d"),
+    *("/usr/local/etc/doas.conf", "/usr/local/etc/ssh"),
     *(STATE, SETUP, NOT_READY),
 )
 """Where no tuning writes.
@@ -42,7 +46,7 @@ def path_refusal(path: str) -> Optional[str]:
     for place in NOT_OURS:
         if path == place or path.startswith(place + "/"):
             return f"no tuning writes below {place}"
-    if os.path.basename(path).startswith(OURS) or path in (INIT_SCRIPT, UNIT, UNIT_LINK):
+    if os.path.basename(path).startswith(OURS) or path in HOOKS:
         return "is edgetune's own"
     unit = _protected_unit(path)
     return f"{unit} is needed to reach the host" if unit else None
@@ -75,6 +79,7 @@ KIND = Kind(
     value=Text(r"[\s\S]*\n", exact=True, wrong="does not end with a newline"),
     tidy=tidy,
     touches=lambda target: [path_of(target)],
+    systems=("linux", "freebsd"),
     disruption="live",
     order=170,
     ordered=False,

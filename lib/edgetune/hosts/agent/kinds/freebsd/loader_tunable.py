@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tunables that the kernel takes from its boot loader."""
+
+import os
+from typing import Dict, List, Optional
+
+from edgetune.hosts.agent.freebsd.parameters import environment
+from edgetune.hosts.agent.journal import Journal
+from edgetune.hosts.agent.kinds.drop_ins import header, later
+from edgetune.hosts.agent.kinds.file_kept import FileKept
+from edgetune.hosts.agent.kinds.freebsd.loader_files import DIRECTORY, LAST, decides
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kinds.loader_tunable import KIND, name_of
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.values import Target, Value
+
+
+class LoaderTunable(FileKept):
+    """A variable of the kernel's environment, "" where it is not set."""
+
+    kind = KIND
+    tried_by_boot = True
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported beside another boot environment, which has files of its own."""
+        if any(own.kind == "kernel.boot_environment" for own in setting.siblings):
+            raise Unsupported("its file is part of the boot environment that is left: set it first")
+
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
+        """Unsupported when a file that is read after ours decides."""
+        self.probe(setting)
+        winner = decides(self.host, name_of(setting.target))
+        if winner and self._after_ours(winner[0], tuning):
+            raise Unsupported(f"{winner[0]} is read after ours and sets it to {winner[1]}")
+
+    def runtime(self, target: Target) -> Value:
+        """What the kernel was booted with."""
+        return environment(self.host, name_of(target))
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        winner = decides(self.host, name_of(target))
+        return winner[1] if winner else ""
+
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
+        lines = [f'{name_of(own.target)}="{own.value}"\n' for own in settings]
+        return {self._ours(journal.rank): header(journal) + "".join(lines)}
+
+    def _after_ours(self, file: str, tuning: str) -> bool:
+        drop_in = os.path.dirname(file) == DIRECTORY
+        return file == LAST or (drop_in and later(file, self._ours(self.rank(tuning))))
+
+    def _ours(self, rank: str) -> str:
+        return f"{DIRECTORY}/90-edgetune-{rank}.conf"

@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent on hosts with FreeBSD, of two releases: doubles of the kernel and of its programs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.agent.__main__ import act_unattended
+from edgetune.hosts.agent.host import RESERVE, RESERVE_BYTES, Host
+from edgetune.hosts.agent.unattended import revert
+from edgetune.vocabulary.kind import NETWORK
+from edgetune.vocabulary.kinds import KINDS
+from tests.agent_root import file, nginx, setting, sysctl, thp
+from tests.freebsd import RELEASES, FreeBsd, freebsd_host
+from tests.kernels import GRACE
+
+QUEUE = "kern.ipc.soacceptqueue"
+RC_SCRIPT = "usr/local/etc/rc.d/edgetune"
+OURS = "boot/loader.conf.d/90-edgetune-0001-t.conf"
+
+
+def module(name: str = "tcp_rack") -> dict[str, Any]:
+    return setting("module", {"module": name}, "loaded")
+
+
+def stack(name: str = "rack") -> dict[str, Any]:
+    return setting("tcp.stack", {}, name)
+
+
+def tunable(value: str = "4096", name: str = "hw.ix.rxd") -> dict[str, Any]:
+    return setting("loader.tunable", {"tunable": name}, value)
+
+
+def environment(name: str = "new") -> dict[str, Any]:
+    return setting("kernel.boot_environment", {}, name)
+
+
+NETWORK_TUNING = [
+    module(),
+    stack(),
+    sysctl("1024", QUEUE),
+    sysctl("16777216", "kern.ipc.maxsockbuf"),
+]
+
+
+@pytest.fixture(params=RELEASES)
+def host(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FreeBsd]:
+    with freebsd_host(tmp_path / "host", request.param) as own:
+        yield own
+
+
+def why_not(host: FreeBsd, *wanted: dict[str, Any]) -> str:
+    """Why the first of these is unsupported."""
+    row = host.plan(*wanted)[0]
+    assert row["status"] == "unsupported", row
+    return str(row["reason"])
+
+
+def standing(host: FreeBsd, *wanted: dict[str, Any]) -> bool:
+    return bool(host.ask("verify", tuning="t", settings=list(wanted))["verified"])
+
+
+def confirmed(host: FreeBsd, *wanted: dict[str, Any]) -> bool:
+    return bool(host.ask("confirm", epoch=1, tuning="t", settings=list(wanted))["confirmed"])
+
+
+def test_facts_tell_the_system_in_the_terms_of_linux(host: FreeBsd) -> None:
+    facts = host.ask("facts")
+    assert (facts["system"], facts["init"], facts["os"]["id"]) == ("freebsd", "rc", "freebsd")
+    assert facts["kernel"] == host.release and host.release.startswith(facts["os"]["version"])
+    assert facts["boot_id"] == host.boot_id and len(host.boot_id) == 32
+    assert facts["cpus"]["online"] == "0-7" and facts["cpus"]["vendor"] == "GenuineIntel"
+    assert facts["memory"]["total_kb"] == 34208714752 // 1024
+    addresses = [own["address"] for own in facts["addresses"] if own["interface"] == "ix0"]
+    assert addresses == ["192.0.2.2", "fe80::92e2:baff:fe00:1", "2001:db8::2"]
+    assert list(facts["nics"]) == ["ix0", "ix1"], "lo0 carries nothing from elsewhere"
+    card, idle = facts["nics"].values()
+    assert (card["driver"], card["up"], card["speed"], card["queues"]["rx"]) == (
+        "ix",
+        True,
+        10000,
+        2,
+    )
+    assert (idle["up"], idle["speed"]) == (False, None)
+    assert facts["boot"] == {"loader": "bectl", "default": "default"}
+    assert facts["unwritable"] == []
+
+
+def test_a_boot_that_cannot_be_proven_is_no_host_for_us(tmp_path: Path) -> None:
+    """kern.boottime would move with the clock, and a host would seem to have booted."""
+    with freebsd_host(tmp_path / "host", "12.4-RELEASE") as old:
+        error = old.fail("facts")
+        assert error["message"].endswith("tells no boot: FreeBSD 13 is needed, or newer")
+        assert "kern.boottime" not in " ".join(old.calls)
+
+
+@pytest.mark.parametrize("told", ["", "Format: Length:16 Dump:0x12", "0x" + "1" * 32])
+def test_an_odd_boot_id_is_none(host: FreeBsd, told: str) -> None:
+    host.fails["sysctl -n -x kern.boot_id"] = (0, told, "")
+    assert host.fail("facts")["reason"] == "failed"
+
+
+def test_sessions_are_those_from_elsewhere_on_which_something_may_come(host: FreeBsd) -> None:
+    assert host.ask("sessions", ports=[443])["sessions"] == 2
+    assert host.ask("sessions", ports=[22, 443])["sessions"] == 3
+    host.fails["netstat -anW"] = (0, "", "")
+    error = host.fail("sessions", ports=[443])
+    assert "tells no table of connections" in error["message"], "none seen is not none there"
+
+
+def test_a_drained_host_says_so_over_a_boot_and_is_found_by_its_address(host: FreeBsd) -> None:
+    drained = {"epoch": 1, "rollout": "r1", "ready": False, "ports": [443]}
+    assert host.ask("ready", **drained, address="2001:db8::2")["sessions"] == 2
+    assert host.exists("var/lib/edgetune-not-ready")
+    host.boot_anew()
+    assert not host.ask("facts")["agent_state"]["ready"]
+    error = host.fail("ready", **drained, address="192.0.2.3")
+    assert error["reason"] == "another_machine"
+
+
+def test_a_reboot_ends_services_well_and_is_sent_once(
+    host: FreeBsd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[list[str]] = []
+    monkeypatch.setattr(Host, "detach", lambda _, command: sent.append(list(command)))
+    for _ in range(2):
+        host.ask("reboot", epoch=1, boot_id=host.boot_id)
+    assert [own[-3:] for own in sent] == [[str(host.path / "usr/local/sbin/shutdown"), "-r", "now"]]
+    assert host.exists("var/run/edgetune-reboot") and not host.exists("run")
+
+
+def test_a_tuning_leads_there_over_a_boot_and_back(host: FreeBsd) -> None:
+    before = host.tree()
+    assert {row["status"] for row in host.plan(*NETWORK_TUNING)} == {"change"}
+    assert host.tree() == before
+    assert host.apply(*NETWORK_TUNING)["changed"]
+    assert (host.parameter("net.inet.tcp.functions_default"), host.parameter(QUEUE)) == (
+        "rack",
+        "1024",
+    )
+    assert not host.apply(*NETWORK_TUNING)["changed"]
+    assert host.boot_anew() == []
+    assert (host.parameter("net.inet.tcp.functions_default"), host.parameter(QUEUE)) == (
+        "rack",
+        "1024",
+    )
+    assert standing(host, *NETWORK_TUNING)
+    host.restore()
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+    assert "tcp_rack" not in host.modules and host.parameter(QUEUE) == "128"
+    assert host.boot_anew() == [] and host.parameter(QUEUE) == "128"
+
+
+def test_what_fails_half_way_is_undone(host: FreeBsd) -> None:
+    before = host.tree()
+    wanted = [sysctl("1024", QUEUE), sysctl("70000", "net.inet.tcp.mssdflt")]
+    error = host.fail("apply", **host.change(*wanted))
+    assert "net.inet.tcp.mssdflt=70000: Invalid argument" in error["message"]
+    assert error["reason"] == "undone" and host.parameter(QUEUE) == "128" and host.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        (sysctl("4096", "hw.ix.rxd"), "hw.ix.rxd is set by a boot alone: the kind loader.tunable"),
+        (sysctl("x", "kern.osrelease"), "kern.osrelease is read-only"),
+        (sysctl("1", "kern.nothing"), "kern.nothing: this kernel has no such parameter"),
+        (sysctl("1", "kern.ipc"), "kern.ipc: this kernel has no such parameter"),
+        (stack("bbr"), "the kernel has the TCP stacks freebsd: load the module tcp_bbr"),
+        (module("if_nothing"), "there is no if_nothing.ko in /boot/kernel or /boot/modules"),
+        (environment("none"), "there is no boot environment none: create it first"),
+        (thp("never"), "memory.thp is for Linux, and this host runs FreeBSD"),
+    ],
+)
+def test_what_a_host_cannot_do_is_refused_by_name(
+    host: FreeBsd, own: dict[str, Any], why: str
+) -> None:
+    before = host.tree()
+    assert why_not(host, own).startswith(why)
+    error = host.fail("apply", **host.change(own))
+    assert error["reason"] == "refused" and error["message"].startswith(f"{own['id']}: {why}")
+    assert host.tree() == before
+
+
+def test_a_kind_of_freebsd_is_refused_by_hosts_with_linux(tmp_path: Path) -> None:
+    from tests.agent_root import near_root
+
+    with near_root(tmp_path / "linux") as linux:
+        row = linux.plan(stack())[0]
+        assert row["status"] == "unsupported"
+        assert row["reason"] == "tcp.stack is for FreeBSD, and this host runs Linux"
+
+
+def test_a_file_that_is_read_after_our_hook_decides(host: FreeBsd) -> None:
+    host.write("etc/sysctl.conf.local", f'{QUEUE}="64"   # ours\n')
+    why = why_not(host, sysctl("1024", QUEUE))
+    assert why == "/etc/sysctl.conf.local is read after our boot hook, and sets it to 64"
+    host.write("etc/sysctl.conf", f"{QUEUE}: 1024\n")
+    (host.path / "etc/sysctl.conf.local").unlink()
+    row = host.plan(sysctl("1024", QUEUE))[0]
+    assert (row["persistent"], row["reason"]) == ("1024", "differs now")
+
+
+def test_a_module_in_use_stays_until_the_next_boot(host: FreeBsd) -> None:
+    host.apply(module(), stack())
+    host.in_use("tcp_rack")
+    back = host.restore()
+    assert host.modules.count("tcp_rack") == 1
+    assert host.parameter("net.inet.tcp.functions_default") == "freebsd"
+    assert [row["id"] for row in back["diff"]] == ["module:tcp_rack", "tcp.stack"]
+    host.boot_anew()
+    assert "tcp_rack" not in host.modules
+
+
+def test_a_module_that_cannot_be_unloaded_is_told(host: FreeBsd) -> None:
+    host.apply(module())
+    host.fails["kldunload"] = (1, "", "kldunload: can't unload file: Operation not permitted\n")
+    assert "Operation not permitted" in host.fail("restore", epoch=1, tuning="t")["message"]
+    assert host.state() == "restoring"
+    host.fails.clear()
+    assert host.restore()["changed"]
+
+
+def test_a_module_that_a_boot_loads_anyway_is_left_alone(host: FreeBsd) -> None:
+    host.write("etc/rc.conf", 'kld_list="tcp_rack cc_htcp"\n')
+    assert host.plan(module())[0]["reason"] == "differs now"
+    host.write("boot/loader.conf", 'cc_htcp_load="YES"\n')
+    assert host.plan(module("cc_htcp"))[0]["persistent"] == "loaded"
+
+
+def test_an_odd_table_of_stacks_says_nothing_of_any(host: FreeBsd) -> None:
+    host.fails["sysctl -n net.inet.tcp.functions_available"] = (0, "\n", "")
+    assert why_not(host, stack(), module()) == (
+        "net.inet.tcp.functions_available is no table of stacks"
+    )
+
+
+def test_services_are_restarted_by_service(host: FreeBsd) -> None:
+    own = file("/usr/local/etc/nginx/nginx.conf", "worker_processes auto;\n", restart="nginx")
+    assert host.apply(own)["restarted"] == ["nginx"]
+    assert "service nginx restart" in host.calls
+    other = file("/usr/local/etc/x.conf", "x\n", restart="nothing")
+    assert why_not(host, other) == "the service nothing is inactive"
+
+
+def test_a_property_of_systemd_is_none_here(host: FreeBsd) -> None:
+    assert "service.property is for Linux" in why_not(host, nginx("LimitNOFILE", "1"))
+
+
+@pytest.mark.processes
+def test_the_boot_hook_comes_before_the_network_and_is_valid_sh(host: FreeBsd) -> None:
+    host.apply(sysctl("1024", QUEUE))
+    script = host.path / RC_SCRIPT
+    assert os.access(script, os.X_OK)
+    text = script.read_text()
+    for line in ("# PROVIDE: edgetune", "# REQUIRE: FILESYSTEMS random sysctl", "# BEFORE: netif"):
+        assert f"\n{line}\n" in text
+    assert subprocess.run(["sh", "-n", str(script)], check=True).returncode == 0
+    # As rc(8) runs it, with a rc.subr and a timeout(1) that do no more than this needs.
+    rc_subr = host.write(
+        "stub/rc.subr", "load_rc_config() { :; }\nrun_rc_command() { $start_cmd; }\n"
+    )
+    host.write("stub/bin/timeout", '#!/bin/sh\necho "$@"\n').chmod(0o755)
+    ran = subprocess.run(
+        ["sh", "-c", text.replace("/etc/rc.subr", str(rc_subr)) + "echo after", "sh", "faststart"],
+        env={"PATH": f"{host.path}/stub/bin:/usr/bin:/bin", "EDGETUNE_ROOT": str(host.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    command, after = ran.stdout.splitlines()
+    copy = f"{host.path}/var/lib/edgetune/agent.py"
+    assert command.startswith("--foreground -k 10 180 ") and command.endswith(f" -I -S {copy} boot")
+    assert after == "after", "rc(8) goes on"
+
+
+def test_the_boot_hook_of_a_boot_without_our_copy_does_nothing(host: FreeBsd) -> None:
+    host.apply(sysctl("1024", QUEUE))
+    guard = '[ -f "$EDGETUNE_ROOT/var/lib/edgetune/agent.py" ] || return 0\n'
+    assert guard in host.read(RC_SCRIPT)
+
+
+def test_what_nobody_confirms_is_taken_back_at_its_deadline(host: FreeBsd) -> None:
+    host.apply(sysctl("1024", QUEUE), confirm_within=60)
+    assert host.state() == "provisional" and host.parameter(QUEUE) == "1024"
+    host.let_deadline_pass()
+    revert(Host(str(host.path)), "t")
+    assert host.parameter(QUEUE) == "128" and host.state() == "none"
+
+
+def test_what_nobody_confirms_does_not_outlive_a_boot(host: FreeBsd) -> None:
+    host.apply(sysctl("1024", QUEUE), confirm_within=60)
+    assert host.boot_anew() == []
+    assert host.parameter(QUEUE) == "128" and host.state() == "none"
+
+
+def test_a_boot_hook_that_does_not_learn_its_boot_takes_back(host: FreeBsd) -> None:
+    """The kernel tells no boot_id before it has random numbers."""
+    host.apply(sysctl("1024", QUEUE), confirm_within=60, grace_boots=1)
+    host.fails["sysctl -n -x kern.boot_id"] = (0, "", "")
+    problems = host.boot_anew()
+    assert any("tells no boot" in problem for problem in problems)
+    assert host.parameter(QUEUE) == "128"
+
+
+def test_a_boot_environment_is_tried_by_one_boot_and_kept_by_its_confirmation(
+    host: FreeBsd,
+) -> None:
+    host.apply(environment(), **GRACE)
+    assert host.environments == {"once": "new", "running": "default", "default": "default"}
+    assert host.read(f"tmp/be_mount.new/{RC_SCRIPT}") == host.read(RC_SCRIPT)
+    assert not confirmed(host, environment()), "no boot has tried it"
+    assert host.boot_anew() == [] and not host.reboots
+    assert host.environments == {"once": "", "running": "new", "default": "default"}
+    assert standing(host, environment()) and confirmed(host, environment())
+    assert host.environments["default"] == "new"
+    host.restore()
+    assert host.environments == {"once": "", "running": "new", "default": "default"}
+
+
+def test_a_boot_environment_that_nobody_confirms_falls_back(host: FreeBsd) -> None:
+    host.apply(environment(), **GRACE)
+    host.boot_anew()
+    host.let_deadline_pass()
+    revert(Host(str(host.path)), "t")
+    assert host.reboots and host.state() == "none"
+    host.boot_anew()
+    assert host.environments == {"once": "", "running": "default", "default": "default"}
+
+
+def test_a_boot_environment_that_does_not_come_up_is_left_by_a_reset(host: FreeBsd) -> None:
+    host.apply(environment(), **GRACE)
+    host.boot_anew()
+    host.boot_anew()
+    assert host.environments == {"once": "", "running": "default", "default": "default"}
+    assert host.state() == "none" and not host.reboots
+
+
+def test_a_boot_environment_that_would_forget_us_is_refused(host: FreeBsd) -> None:
+    host.kept_apart = False
+    assert why_not(host, environment()).startswith(
+        "/var/lib is part of the boot environment zroot/ROOT/default: give it a dataset of its own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((127, "", "bectl: not found\n"), "it has no boot environments: bectl list -H: bectl: not"),
+        ((0, "", ""), "bectl list -H tells no table of boot environments"),
+        ((0, "default\tNR\t/\n", ""), "bectl list -H tells no table of boot environments"),
+        ((0, "default\tN\t/\t1G\t2026\n", ""), "bectl list -H tells no boot environment that runs"),
+        (
+            (0, "a\tNR\t/\t1G\t2026\nnew\tR\t-\t1G\t2026\n", ""),
+            "bectl list -H has R of several boot environments",
+        ),
+        (
+            (0, "a\tN\t/\t1G\t2026\nnew\tR\t-\t1G\t2026\n", ""),
+            "new is the default, and a runs: reboot",
+        ),
+        (
+            (0, "a\tNR\t/\t1G\t2026\nb\tT\t-\t1G\t2026\nnew\t-\t-\t1G\t2026\n", ""),
+            "somebody else asked for b at the next boot",
+        ),
+    ],
+)
+def test_odd_boot_environments_are_refused(
+    host: FreeBsd, answer: tuple[int, str, str], why: str
+) -> None:
+    host.fails["bectl list"] = answer
+    row = host.plan(environment())[0]
+    if row["status"] != "noop":
+        assert str(row["reason"]).startswith(why)
+    assert row["status"] == "unsupported" or "several" not in why
+
+
+def test_a_tunable_comes_with_a_boot_and_stays_with_its_confirmation(host: FreeBsd) -> None:
+    before = host.tree()
+    host.apply(tunable(), **GRACE)
+    assert host.read(OURS).endswith('hw.ix.rxd="4096"\n') and host.parameter("hw.ix.rxd") == "2048"
+    assert not confirmed(host, tunable())
+    assert host.boot_anew() == [] and host.parameter("hw.ix.rxd") == "4096"
+    assert confirmed(host, tunable()) and host.boot_anew() == []
+    assert host.parameter("hw.ix.rxd") == "4096"
+    host.restore()
+    assert host.tree() == before
+    host.boot_anew()
+    assert host.parameter("hw.ix.rxd") == "2048"
+
+
+def test_a_tunable_that_nobody_confirms_goes_with_another_boot(host: FreeBsd) -> None:
+    before = host.tree()
+    host.apply(tunable(), **GRACE)
+    host.boot_anew()
+    host.let_deadline_pass()
+    revert(Host(str(host.path)), "t")
+    assert host.reboots and host.tree() == before
+    host.boot_anew()
+    assert host.parameter("hw.ix.rxd") == "2048"
+
+
+def test_a_tunable_that_stops_the_second_boot_is_taken_back_by_the_third(host: FreeBsd) -> None:
+    """The host was reset before anybody could confirm."""
+    host.apply(tunable(), **GRACE)
+    host.boot_anew()
+    host.boot_anew()
+    assert host.reboots and not host.exists(OURS)
+
+
+def test_a_tunable_needs_the_last_word(host: FreeBsd) -> None:
+    host.write("boot/loader.conf", 'hw.ix.rxd="1024"\n')
+    assert host.plan(tunable())[0]["status"] == "change", "ours is read later"
+    host.write("boot/loader.conf.local", "hw.ix.rxd=512\n")
+    assert why_not(host, tunable()) == (
+        "/boot/loader.conf.local is read after ours and sets it to 512"
+    )
+    assert why_not(host, tunable("8192", "hw.ix.txd"), environment()).startswith("its file is part")
+
+
+@pytest.mark.parametrize("name", ["vfs.root.mountfrom", "kern.geom.label.x", "zfs_load", "kernel"])
+def test_what_a_boot_needs_is_no_tunable_of_a_tuning(host: FreeBsd, name: str) -> None:
+    wanted = tunable("1", name)
+    error = host.fail("plan", tuning="t", digest="d", settings=[wanted])
+    assert error["field"] == "settings[0].target.tunable"
+
+
+def test_changes_that_can_cut_a_host_off_are_provisional() -> None:
+    for name, cuts in (("net.inet.tcp.mssdflt", True), ("dev.ix.0.fc", True), (QUEUE, False)):
+        assert KINDS["sysctl"].can_cut_off({"key": name}) is cuts, name
+    assert KINDS["tcp.stack"].can_cut_off({}) and KINDS["loader.tunable"].can_cut_off(
+        {"tunable": "a.b"}
+    )
+    assert NETWORK.match(KINDS["sysctl"].touches({"key": "dev.ix.0.fc"})[1])
+
+
+def test_room_is_kept_where_a_file_system_cannot_allocate(
+    host: FreeBsd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZFS says EINVAL, and would compress zeros."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    host.apply(sysctl("1024", QUEUE))
+    kept = (host.path / RESERVE[1:]).read_bytes()
+    assert len(kept) >= RESERVE_BYTES and len(set(kept)) > 200
+
+
+def test_a_person_at_the_console_can_take_a_tuning_back(
+    host: FreeBsd, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.apply(sysctl("1024", QUEUE))
+    assert act_unattended(Host(str(host.path)), ["restore", "t"]) == []
+    assert "t is taken back" in capsys.readouterr().out and host.parameter(QUEUE) == "128"
+
+
+def test_the_journal_of_one_system_is_read_on_the_same(host: FreeBsd) -> None:
+    host.apply(module())
+    journal = json.loads(host.read("var/lib/edgetune/tunings/t.json"))
+    assert journal["entries"][0]["snapshot"] == {"was": "absent"}
