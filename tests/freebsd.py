@@ -36,7 +36,12 @@ PARAMETERS = {
     "kern.ipc.soacceptqueue": ("128", WRITABLE),
     "kern.ipc.nmbclusters": ("1018000", BOTH),
     "kern.ipc.mb_use_ext_pgs": ("1", BOTH),
-    "kern.cp_time": ("100 0 50 10 8000", FIXED),
+    "kern.cp_time": ("321 0 188 10 61683", FIXED),
+    "kern.clockrate": ("{ hz = 1000, tick = 1000, profhz = 8128, stathz = 127 }", FIXED),
+    "hw.pagesize": ("4096", FIXED),
+    "vm.loadavg": ("{ 0.32 0.16 0.06 }", FIXED),
+    "vm.stats.vm.v_free_count": ("482182", FIXED),
+    "vm.stats.vm.v_inactive_count": ("528", FIXED),
     "hw.model": ("Intel(R) Xeon(R) Silver 4210R CPU @ 2.40GHz", FIXED),
     "hw.ncpu": ("8", FIXED),
     "hw.physmem": ("34208714752", FIXED),
@@ -97,6 +102,23 @@ tcp6       0      0 2001:db8::2.443        2001:db8::99.40000     CLOSE_WAIT
 tcp4       0      0 127.0.0.1.443          127.0.0.1.40001        ESTABLISHED
 tcp4       0     44 192.0.2.2.22           203.0.113.1.60022      ESTABLISHED
 tcp46      0      0 *.443                  *.*                    LISTEN
+"""
+TCP = {
+    "sent-packets": 1000,
+    "sent-data-packets": 800,
+    "sent-retransmitted-packets": 12,
+    "received-packets": 1200,
+    "listen-queue-overflows": 3,
+    "syncache": {"entries-added": 45, "dropped": 5},
+}
+# Its columns are wider since FreeBSD 14, and the one of addresses may be empty.
+LINKS = """\
+Name    Mtu Network       Address           Ipkts Ierrs Idrop  Ibytes Opkts Oerrs  Obytes Coll Drop
+ix0    1500 <Link#1>      90:e2:ba:00:00:01  7000     2     5 9000000  6000     0 8000000    0    1
+ix0       - 192.0.2.0/24  192.0.2.2          6900     -     - 8900000  5900     - 7900000    -    -
+ix1*   1500 <Link#2>      90:e2:ba:00:00:02   100     0     1    9000     0     0       0    0    0
+lo0   16384 <Link#3>      lo0                 999     0     0  999999   999     0  999999    0    0
+gif0*  1280 <Link#4>                            7     0     0     560    11     0     880    0    0
 """
 VMSTAT = """\
 interrupt                          total       rate
@@ -371,8 +393,12 @@ class FreeBsd(NearRoot):
         return 0, "   route to: 0.0.0.0\ndestination: 0.0.0.0\n    gateway: 192.0.2.1\n", ""
 
     def _netstat(self, *words: str) -> Answer:
-        assert words == ("-anW", "-p", "tcp")
-        return 0, NETSTAT, ""
+        tables = {
+            "-anW -p tcp": NETSTAT,
+            "-ibdn": LINKS,
+            "-s -p tcp --libxo json": json.dumps({"statistics": {"tcp": TCP}}),
+        }
+        return 0, tables[" ".join(words)], ""
 
     def _vmstat(self, *words: str) -> Answer:
         assert words == ("-ai",)

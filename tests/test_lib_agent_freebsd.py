@@ -16,10 +16,12 @@ import pytest
 from edgetune.hosts.agent.__main__ import act_unattended
 from edgetune.hosts.agent.host import RESERVE, RESERVE_BYTES, Host
 from edgetune.hosts.agent.unattended import revert
+from edgetune.metrics.catalogue import Catalogue
 from edgetune.vocabulary.kind import NETWORK
 from edgetune.vocabulary.kinds import KINDS
 from tests.agent_root import file, nginx, setting, sysctl, thp
-from tests.freebsd import RELEASES, FreeBsd, freebsd_host
+from tests.builders import ROOT
+from tests.freebsd import LINKS, RELEASES, FreeBsd, freebsd_host
 from tests.kernels import GRACE
 
 QUEUE = "kern.ipc.soacceptqueue"
@@ -467,3 +469,78 @@ def test_the_journal_of_one_system_is_read_on_the_same(host: FreeBsd) -> None:
     host.apply(module())
     journal = json.loads(host.read("var/lib/edgetune/tunings/t.json"))
     assert journal["entries"][0]["snapshot"] == {"was": "absent"}
+
+
+def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:
+    told = host.ask("sample", health_requests=0)
+    counters = told["counters"]
+    assert counters == {
+        "listen_drops": 3,
+        "listen_overflows": 3,
+        "tcp_retransmits": 12,
+        "tcp_segments_out": 988,
+        "rx_packets": 7100,
+        "rx_bytes": 9009000,
+        "tx_packets": 6000,
+        "rx_errors": 2,
+        "rx_dropped": 6,
+        "rx_missed": 0,
+        "cpu_busy_ms": 519 * 1000 // 127,
+        "cpu_total_ms": 62202 * 1000 // 127,
+    }
+    assert told["uptime"] > 0
+    assert told["gauges"] == {
+        "drifted": 0,
+        "load1": 0.32,
+        "memory_available_kb": (482182 + 528) * 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "lost"),
+    [
+        ("netstat -s", "", "tcp_retransmits"),
+        ("netstat -s", '{"statistics": {"tcp": {"sent-packets": 1}}}', "tcp_segments_out"),
+        (
+            "netstat -s",
+            '{"statistics": {"tcp": {"sent-packets": 1.8446744073709552e+19,'
+            ' "sent-retransmitted-packets": 1, "listen-queue-overflows": 0}}}',
+            "tcp_segments_out",
+        ),
+        ("netstat -ibdn", "", "rx_packets"),
+        ("netstat -ibdn", LINKS.replace("Idrop", "Ilost"), "rx_packets"),
+        ("netstat -ibdn", LINKS.replace(" 7000 ", "    - "), "rx_packets"),
+        ("netstat -ibdn", LINKS.splitlines()[0], "rx_packets"),
+        ("sysctl -n kern.cp_time", "321 0 188 10\n", "cpu_busy_ms"),
+        ("sysctl -n kern.clockrate", "{ hz = 1000 }\n", "cpu_busy_ms"),
+        ("sysctl -n kern.clockrate", "{ hz = 1, stathz = 0 }\n", "cpu_busy_ms"),
+        ("sysctl -n vm.loadavg", "0.32\n", "load1"),
+        ("sysctl -n hw.pagesize", "\n", "memory_available_kb"),
+    ],
+)
+def test_what_is_told_oddly_is_not_measured(
+    host: FreeBsd, call: str, answer: str, lost: str
+) -> None:
+    whole = host.ask("sample", health_requests=0)
+    host.fails[call] = (0, answer, "")
+    told = host.ask("sample", health_requests=0)
+    was = {**whole["counters"], **whole["gauges"]}
+    now = {**told["counters"], **told["gauges"]}
+    assert lost in was and lost not in now
+    assert all(was[name] == now[name] for name in now)
+
+
+def test_a_sample_tells_drift(host: FreeBsd) -> None:
+    host.apply(sysctl("1024", QUEUE))
+    host.attempt("sysctl", f"{QUEUE}=64")
+    drift = host.ask("sample", health_requests=0)["drift"]
+    assert [(own["id"], own["runtime"]) for own in drift] == [(f"sysctl:{QUEUE}", "64")]
+
+
+def test_each_metric_says_what_it_is_on_freebsd(host: FreeBsd) -> None:
+    """Of what hosts tell, and of nothing else."""
+    known = Catalogue([ROOT / "metrics"]).told_by("hosts")
+    told = host.ask("sample", health_requests=0)["counters"]
+    for name, entry in known.items():
+        health = name.startswith("health_") or name == "performance_health"
+        assert ("freebsd" in entry) == (name in told or health), name

@@ -91,7 +91,9 @@ def _readings(metrics: Catalogue) -> str:
 
 
 def _of_hosts(told: Entry | None) -> str:
-    return str(told["from"]) if told else "not there"
+    if not told:
+        return "not there"
+    return f"{told['from']}; FreeBSD (*experimental*): {told.get('freebsd', 'not there')}"
 
 
 def _series(told: Entry | None) -> str:

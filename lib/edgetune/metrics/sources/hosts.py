@@ -27,8 +27,10 @@ class Hosts(MetricSource):
 
     @staticmethod
     def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
-        """The words that say where the agent reads it."""
-        return {"from": fields.text("from", pattern=_WORDS)}
+        """The words that say where the agent reads it, ``freebsd`` on hosts with FreeBSD."""
+        told = {"from": fields.text("from", pattern=_WORDS)}
+        freebsd = fields.text("freebsd", "", pattern=_WORDS)
+        return {**told, "freebsd": freebsd} if freebsd else told
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

@@ -3,6 +3,7 @@
 
 import os
 import re
+import time
 from typing import Callable, Dict, List, Optional, Tuple
 
 from edgetune.hosts.agent.host import Host
@@ -20,17 +21,9 @@ def run(host: Host, request: Request) -> Json:
     measure = _health_check(request)
     count = request.whole("health_requests", 0, 1000, default=5)
     request.done()
-    counters: Dict[str, int] = {}
-    for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
-        counters.update(source(host))
-    # Right after what was counted by it: what follows can take many seconds.
-    uptime = first_number(host, "/proc/uptime")
+    counters, uptime, gauges = (_of_freebsd if host.system == "freebsd" else _of_linux)(host)
     drift = _drift(host)
-    gauges: Dict[str, Optional[float]] = {
-        "drifted": len(drift),
-        "load1": first_number(host, "/proc/loadavg"),
-        "memory_available_kb": meminfo(host).get("MemAvailable"),
-    }
+    gauges["drifted"] = len(drift)
     health = ""
     if measure:
         measured, health = measure(count)
@@ -43,6 +36,29 @@ def run(host: Host, request: Request) -> Json:
         "health": health,
         "drift": drift,
     }
+
+
+Told = Tuple[Dict[str, int], Optional[float], Dict[str, Optional[float]]]
+"""Counters; the uptime right after they were read, as what follows can take seconds; gauges."""
+
+
+def _of_linux(host: Host) -> Told:
+    counters: Dict[str, int] = {}
+    for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
+        counters.update(source(host))
+    uptime = first_number(host, "/proc/uptime")
+    gauges: Dict[str, Optional[float]] = {
+        "load1": first_number(host, "/proc/loadavg"),
+        "memory_available_kb": meminfo(host).get("MemAvailable"),
+    }
+    return counters, uptime, gauges
+
+
+def _of_freebsd(host: Host) -> Told:
+    from edgetune.hosts.agent.freebsd.counters import counters, gauges
+
+    counted, uptime = counters(host), time.monotonic()
+    return counted, uptime, gauges(host)
 
 
 def _health_check(request: Request) -> Optional[Callable[[int], Tuple[Dict[str, float], str]]]:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host with FreeBSD counts, by the names that samples of Linux have.
+
+What cannot be read is left out. FreeBSD has no backlog of a CPU and no budget of a softirq, so
+``backlog_dropped`` and ``time_squeeze`` are never there.
+"""
+
+import json
+import re
+from typing import Dict, Optional
+
+from edgetune.hosts.agent.freebsd.network import MADE_UP
+from edgetune.hosts.agent.freebsd.parameters import number, told
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Failed
+
+COLUMNS = ("Ipkts", "Ierrs", "Idrop", "Ibytes", "Opkts", "Oerrs", "Obytes", "Coll", "Drop")
+"""The last columns of ``netstat -ibdn``; those before them may be empty."""
+
+
+def counters(host: Host) -> Dict[str, int]:
+    """All that can be read; they grow within a boot."""
+    return {**_tcp(host), **_interfaces(host), **_cpus(host)}
+
+
+def gauges(host: Host) -> Dict[str, Optional[float]]:
+    """The load, and the memory that is free or could be at once."""
+    load = re.match(r"\{ ([0-9.]+) ", told(host, "vm.loadavg") or "")
+    pages = [number(host, f"vm.stats.vm.v_{name}_count") for name in ("free", "inactive")]
+    size = number(host, "hw.pagesize")
+    known = [own for own in (*pages, size) if own is not None]
+    return {
+        "load1": float(load.group(1)) if load else None,
+        "memory_available_kb": sum(known[:2]) * known[2] / 1024 if len(known) == 3 else None,
+    }
+
+
+def _tcp(host: Host) -> Dict[str, int]:
+    """Unlike that of Linux, FreeBSD's number of packets sent counts those sent again, too."""
+    try:
+        answer = json.loads(host.run("netstat", "-s", "-p", "tcp", "--libxo", "json"))
+        tcp = answer["statistics"]["tcp"]
+        sent, again, full = (
+            tcp[name]
+            for name in ("sent-packets", "sent-retransmitted-packets", "listen-queue-overflows")
+        )
+    except (Failed, ValueError, KeyError, TypeError):
+        return {}
+    # libxo may write a large number as one with an exponent: what is rounded counts nothing.
+    if not all(type(own) is int for own in (sent, again, full)) or again > sent:
+        return {}
+    return {
+        "listen_drops": full,
+        "listen_overflows": full,
+        "tcp_retransmits": again,
+        "tcp_segments_out": sent - again,
+    }
+
+
+def _interfaces(host: Host) -> Dict[str, int]:
+    """Sums over the interfaces that carry traffic; ``Idrop`` holds what a card missed, too."""
+    try:
+        head, *lines = host.run("netstat", "-ibdn").splitlines() or [""]
+    except Failed:
+        return {}
+    if head.split()[-len(COLUMNS) :] != list(COLUMNS):
+        return {}
+    own = [line.split() for line in lines if "<Link#" in line and not _is_made_up(line)]
+    counts = [row[-len(COLUMNS) :] for row in own]
+    if not counts or not all(word.isdigit() for row in counts for word in row):
+        return {}
+    sums = {name: sum(int(row[index]) for row in counts) for index, name in enumerate(COLUMNS)}
+    return {
+        "rx_packets": sums["Ipkts"],
+        "rx_bytes": sums["Ibytes"],
+        "tx_packets": sums["Opkts"],
+        "rx_errors": sums["Ierrs"],
+        "rx_dropped": sums["Idrop"],
+        # The two are only ever used as a sum.
+        "rx_missed": 0,
+    }
+
+
+def _is_made_up(line: str) -> bool:
+    # One that is down has a star behind its name.
+    return bool(MADE_UP.fullmatch(line.split()[0].rstrip("*")))
+
+
+def _cpus(host: Host) -> Dict[str, int]:
+    """Of ``kern.cp_time``: user, nice, system, interrupt, idle, in ticks of ``stathz``."""
+    ticks = (told(host, "kern.cp_time") or "").split()
+    rate = re.search(r"stathz = ([0-9]+)", told(host, "kern.clockrate") or "")
+    if len(ticks) != 5 or not all(own.isdigit() for own in ticks) or not rate:
+        return {}
+    hertz = int(rate.group(1))
+    total, idle = sum(map(int, ticks)), int(ticks[4])
+    if not hertz:
+        return {}
+    return {
+        "cpu_busy_ms": (total - idle) * 1000 // hertz,
+        "cpu_total_ms": total * 1000 // hertz,
+    }
