@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent.__main__ import act_unattended
+from edgetune.hosts.agent.dispatch import _run
 from edgetune.hosts.agent.host import RESERVE, RESERVE_BYTES, Host
+from edgetune.hosts.agent.protocol import Refused, Request
 from edgetune.hosts.agent.unattended import revert
 from edgetune.metrics.catalogue import Catalogue
 from edgetune.vocabulary.kind import NETWORK
@@ -469,6 +471,24 @@ def test_the_journal_of_one_system_is_read_on_the_same(host: FreeBsd) -> None:
     host.apply(module())
     journal = json.loads(host.read("var/lib/edgetune/tunings/t.json"))
     assert journal["entries"][0]["snapshot"] == {"was": "absent"}
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "sockets", "congestion"])
+def test_what_is_for_linux_alone_says_so(host: FreeBsd, verb: str) -> None:
+    error = host.fail(verb)
+    assert error["reason"] == "refused"
+    assert error["message"] == f"{verb} is for Linux, and this host runs FreeBSD"
+
+
+def test_a_system_that_nobody_knows_is_refused_by_name(
+    host: FreeBsd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "netbsd10")
+    assert Host("/").system == "netbsd"
+    with pytest.raises(Refused, match="this host runs netbsd"):
+        _run("facts", Host("/"), Request({}))
+    monkeypatch.setattr("sys.platform", "freebsd14")
+    assert Host("/").system == "freebsd"
 
 
 def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:

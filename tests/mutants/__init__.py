@@ -28,6 +28,7 @@ from tests.mutants.agent import AGENT, LEAVING
 from tests.mutants.alerting import ALERTING
 from tests.mutants.congestion import CONGESTION
 from tests.mutants.export import EXPORT
+from tests.mutants.freebsd import FREEBSD
 from tests.mutants.inventories import INVENTORIES
 from tests.mutants.judge import JUDGE
 from tests.mutants.kernels import KERNELS
@@ -52,6 +53,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "metrics": METRICS,
     "prometheus": PROMETHEUS,
     "export": EXPORT,
+    "freebsd": FREEBSD,
     "options": OPTIONS,
     "lab": LAB,
 }

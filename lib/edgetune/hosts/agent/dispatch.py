@@ -6,7 +6,16 @@ from importlib import import_module
 from typing import Any, Optional
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import PROTOCOL, AgentError, BadRequest, Json, Request, shortened
+from edgetune.hosts.agent.protocol import (
+    PROTOCOL,
+    AgentError,
+    BadRequest,
+    Json,
+    Refused,
+    Request,
+    shortened,
+)
+from edgetune.vocabulary.kind import SYSTEMS
 
 VERBS = (
     "facts",
@@ -26,6 +35,9 @@ VERBS = (
     "uninstall",
 )
 
+
+OF_LINUX = ("diagnose", "sockets", "congestion")
+"""Those that no other system has."""
 
 LONGEST_MESSAGE = 800
 LONGEST_FIELD = 200
@@ -66,6 +78,11 @@ def _error(reason: str, field: Optional[str], message: str) -> Json:
 
 
 def _run(verb: str, host: Host, request: Request) -> Json:
+    system = host.system
+    if system not in SYSTEMS:
+        raise Refused(f"the agent is for {' and '.join(SYSTEMS.values())}; this host runs {system}")
+    if verb in OF_LINUX and system != "linux":
+        raise Refused(f"{verb} is for Linux, and this host runs {SYSTEMS[system]}")
     # Each round trip pays for what it compiles, so a verb is imported when it is asked for.
     result: Json = import_module(f"edgetune.hosts.agent.verbs.{verb}").run(host, request)
     return result
