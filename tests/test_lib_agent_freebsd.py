@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
+from edgetune.documents.reading import encoded
 from edgetune.hosts.agent.__main__ import act_unattended
 from edgetune.hosts.agent.dispatch import _run
 from edgetune.hosts.agent.host import RESERVE, RESERVE_BYTES, Host
 from edgetune.hosts.agent.protocol import Refused, Request
 from edgetune.hosts.agent.unattended import revert
 from edgetune.metrics.catalogue import Catalogue
+from edgetune.rendering import misfits, render
+from edgetune.tuning import load_tuning
 from edgetune.vocabulary.kind import NETWORK
 from edgetune.vocabulary.kinds import KINDS
 from tests.agent_root import file, nginx, setting, sysctl, thp
@@ -564,3 +567,33 @@ def test_each_metric_says_what_it_is_on_freebsd(host: FreeBsd) -> None:
     for name, entry in known.items():
         health = name.startswith("health_") or name == "performance_health"
         assert ("freebsd" in entry) == (name in told or health), name
+
+
+def test_the_catalogue_leads_there_and_back_over_boots(tmp_path: Path) -> None:
+    with freebsd_host(tmp_path / "host") as host:
+        facts, before = host.ask("facts"), host.tree()
+        for name in ("oca_network", "oca_kernel"):
+            tuning = load_tuning(ROOT / f"tunings/{name}.yaml")
+            assert misfits(tuning, facts) == []
+            wanted = encoded(render(tuning, facts))
+            if name == "oca_kernel":
+                wanted[0]["value"] = "new"
+            host.apply(*wanted, **(GRACE if name == "oca_kernel" else {}))
+            assert host.boot_anew() == [] and standing(host, *wanted)
+            assert name != "oca_kernel" or confirmed(host, *wanted)
+            assert host.boot_anew() == [] and standing(host, *wanted)
+            host.restore()
+            host.boot_anew()
+            assert without_mounts(host.tree()) == before
+        assert host.environments == {"once": "", "running": "default", "default": "default"}
+
+
+def test_a_tuning_of_linux_is_not_for_freebsd(host: FreeBsd) -> None:
+    facts = host.ask("facts")
+    own = load_tuning(ROOT / "tunings/quiet_thp.yaml")
+    assert all("is for Linux, and this host runs FreeBSD" in why for why in misfits(own, facts))
+    assert misfits(own, facts)
+
+
+def without_mounts(tree: dict[str, Any]) -> dict[str, Any]:
+    return {name: was for name, was in tree.items() if name.partition("/")[0] != "tmp"}
