@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import uuid
 from collections.abc import Iterator
@@ -130,6 +131,7 @@ irq266: ix0:aq                         2          0
 irq267: ix1:rxq0                       0          0
 Total                            1381491        112
 """
+PLACE = "var/lib/edgetune/boot_environment"
 Kernel = dict[str, Any]
 
 
@@ -151,9 +153,10 @@ class FreeBsd(NearRoot):
             self.write(f"usr/local/sbin/{program}", "#!/bin/false\n").chmod(0o755)
         for directory in ("var/run", "usr/local/etc/rc.d", "var/lib"):
             (path / directory).mkdir(parents=True)
-        self._keep(
-            "pool", {"names": ["default", "new"], "running": "default", "default": "default"}
-        )
+        known = {"names": ["default", "new"], "running": "default", "default": "default"}
+        self._keep("pool", {**known, "mounts": {}})
+        (path / "tmp").mkdir()
+        (path / "tmp").chmod(0o1777)
         self._keep("services", {"nginx": True})
         self.start_kernel()
 
@@ -205,7 +208,8 @@ class FreeBsd(NearRoot):
         """Boot: the problems of our hook come back."""
         pool = self._known("pool")
         running = pool.pop("once", "") or pool["default"]
-        self._keep("pool", {**pool, "running": running})
+        self._keep("pool", {**pool, "running": running, "mounts": {}})
+        shutil.rmtree(self.path / PLACE, ignore_errors=True)
         self.start_kernel()
         for file in (self.path / "var/run").glob("*"):
             file.unlink()
@@ -226,6 +230,11 @@ class FreeBsd(NearRoot):
                 if re.match("[a-z]", line):
                     self._sysctl("-i", line)
 
+    def make_environment(self, name: str) -> None:
+        """Have another boot environment."""
+        pool = self._known("pool")
+        self._keep("pool", {**pool, "names": [*pool["names"], name]})
+
     def in_use(self, module: str) -> None:
         """Have connections that use a module."""
         kernel = self._known("kernel")
@@ -244,7 +253,7 @@ class FreeBsd(NearRoot):
     def environments(self) -> dict[str, str]:
         """Which boot environment runs, is the default, and is booted once."""
         pool = self._known("pool")
-        return {"once": "", **{name: own for name, own in pool.items() if name != "names"}}
+        return {"once": "", **{name: own for name, own in pool.items() if type(own) is str}}
 
     # Programs.
 
@@ -358,7 +367,7 @@ class FreeBsd(NearRoot):
                 if pool.get(which):
                     flags[pool[which]] += flag
             rows = [
-                f"{name}\t{own or '-'}\t{'/' if 'N' in own else '-'}\t8.1G\t2026-03-01 10:00\n"
+                f"{name}\t{own or '-'}\t{self._mounted(name, own)}\t8.1G\t2026-03-01 10:00\n"
                 for name, own in flags.items()
             ]
             return 0, "".join(rows), ""
@@ -366,16 +375,38 @@ class FreeBsd(NearRoot):
             pool.pop("once", None)
             self._keep("pool", pool)
             return 0, "Temporary activation removed\n", ""
-        name = words[-1]
+        name = words[0] if verb in ("mount", "umount") else words[-1]
         if name not in pool["names"]:
             return 1, f"Did not successfully {verb} boot environment {name}\n", ""
         if verb in ("mount", "umount"):
-            place = f"/tmp/be_mount.{name}"
-            (self.path / place[1:] / "etc").mkdir(parents=True, exist_ok=True)
-            return 0, f"Successfully mounted {name} at {place}\n" if verb == "mount" else "", ""
+            return self._mount(verb, words, pool)
         pool["once" if words[0] == "-t" else "default"] = name
         self._keep("pool", pool)
         return 0, f"Successfully activated boot environment {name}\n", ""
+
+    def _mounted(self, name: str, flags: str) -> str:
+        return "/" if "N" in flags else str(self._known("pool")["mounts"].get(name, "-"))
+
+    def _mount(self, verb: str, words: tuple[str, ...], pool: Kernel) -> Answer:
+        """What a boot environment holds is in ROOT/stub/NAME, or where it is mounted."""
+        name, own = words[0], self.path / "stub/environments" / words[0]
+        if (name in pool["mounts"]) == (verb == "mount"):
+            return 1, "", f"Failed to {verb} bootenv {name}\n"
+        # By itself below /tmp, which is everybody's.
+        place = (*words, f"/tmp/be_mount.{name}")[1] if verb == "mount" else pool["mounts"][name]
+        at = self.path / place[1:]
+        if verb == "umount":
+            shutil.rmtree(own, ignore_errors=True)
+            shutil.copytree(at, own)
+            for entry in at.iterdir():
+                shutil.rmtree(entry)
+            del pool["mounts"][name]
+        else:
+            own.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(own, at, dirs_exist_ok=True)
+            pool["mounts"][name] = place
+        self._keep("pool", pool)
+        return 0, f"Successfully mounted {name} at {place}\n" if verb == "mount" else "", ""
 
     def _zfs(self, *words: str) -> Answer:
         assert words[:4] == ("list", "-H", "-o", "name")

@@ -323,7 +323,8 @@ def test_a_boot_environment_is_tried_by_one_boot_and_kept_by_its_confirmation(
 ) -> None:
     host.apply(environment(), **GRACE)
     assert host.environments == {"once": "new", "running": "default", "default": "default"}
-    assert host.read(f"tmp/be_mount.new/{RC_SCRIPT}") == host.read(RC_SCRIPT)
+    assert host.read(f"stub/environments/new/{RC_SCRIPT}") == host.read(RC_SCRIPT)
+    assert not host.exists("var/lib/edgetune/boot_environment")
     assert not confirmed(host, environment()), "no boot has tried it"
     assert host.boot_anew() == [] and not host.reboots
     assert host.environments == {"once": "", "running": "new", "default": "default"}
@@ -584,7 +585,7 @@ def test_the_catalogue_leads_there_and_back_over_boots(tmp_path: Path) -> None:
             assert host.boot_anew() == [] and standing(host, *wanted)
             host.restore()
             host.boot_anew()
-            assert without_mounts(host.tree()) == before
+            assert host.tree() == before
         assert host.environments == {"once": "", "running": "default", "default": "default"}
 
 
@@ -595,5 +596,25 @@ def test_a_tuning_of_linux_is_not_for_freebsd(host: FreeBsd) -> None:
     assert misfits(own, facts)
 
 
-def without_mounts(tree: dict[str, Any]) -> dict[str, Any]:
-    return {name: was for name, was in tree.items() if name.partition("/")[0] != "tmp"}
+@pytest.mark.parametrize("left", ["new", "other"])
+def test_what_a_killed_agent_left_mounted_is_in_nobodys_way(host: FreeBsd, left: str) -> None:
+    host.make_environment("other")
+    (host.path / "var/lib/edgetune/boot_environment").mkdir(parents=True)
+    host.attempt("bectl", "mount", left, "/var/lib/edgetune/boot_environment")
+    host.apply(environment(), **GRACE)
+    assert not host.exists(f"stub/environments/other/{RC_SCRIPT}")
+    assert host.exists(f"stub/environments/new/{RC_SCRIPT}")
+    assert not host.exists("var/lib/edgetune/boot_environment")
+
+
+def test_a_tunable_that_the_kernel_does_not_take_is_refused(host: FreeBsd) -> None:
+    why = why_not(host, tunable("4", "vm.ndomains"))
+    assert why == "vm.ndomains is no tunable: the kernel does not take it from the loader"
+    assert host.plan(tunable("4", "hw.nothing.known"))[0]["status"] == "change"
+
+
+def test_a_tunable_of_which_the_kernel_makes_another_value_is_not_verified(host: FreeBsd) -> None:
+    host.apply(tunable("2000"), **GRACE)
+    host.boot_anew()
+    host.fails["sysctl -n hw.ix.rxd"] = (0, "2048\n", "")
+    assert not standing(host, tunable("2000")) and not confirmed(host, tunable("2000"))

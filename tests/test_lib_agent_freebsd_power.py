@@ -31,7 +31,7 @@ def settled(host: FreeBsd) -> dict[str, Any]:
     """All but what the next agent that comes by removes: an idle hook, and empty directories."""
     own = {name: was for name, was in host.tree().items() if was[1] is not None}
     own.pop("usr/local/etc/rc.d/edgetune", None)
-    return {name: was for name, was in own.items() if not name.startswith("tmp/be_mount")}
+    return own
 
 
 def in_kernel(host: FreeBsd) -> tuple[Any, ...]:

@@ -124,6 +124,18 @@ FREEBSD = (
             "        if False:\n",
         ),
         (
+            "a tunable is in force once the loader was told",
+            "kinds/freebsd/loader_tunable.py",
+            "        known = is_there(self.host, name)\n",
+            "        known = False\n",
+        ),
+        (
+            "a boot environment is mounted where others than root can change it",
+            "freebsd/boot_environments.py",
+            'host.run("bectl", "mount", name, PLACE)',
+            'host.run("bectl", "mount", name)',
+        ),
+        (
             "packets that were sent again count twice",
             "freebsd/counters.py",
             '"tcp_segments_out": sent - again',

@@ -7,6 +7,10 @@ from typing import Iterator, NamedTuple, Sequence, Tuple
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.vocabulary.places import STATE
+
+PLACE = STATE + "/boot_environment"
+"""Where one is mounted."""
 
 
 class Environments(NamedTuple):
@@ -25,6 +29,15 @@ class Environments(NamedTuple):
 
 def environments(host: Host) -> Environments:
     """Those of a host; Unsupported where it has none, or does not tell them all."""
+    rows = _rows(host)
+    running, default, once = (_flagged(rows, flag) for flag in "NRT")
+    if not running or not default:
+        raise Unsupported("bectl list -H tells no boot environment that runs, or no default")
+    return Environments(tuple(row[0] for row in rows), running, default, once)
+
+
+def _rows(host: Host) -> Sequence[Sequence[str]]:
+    """Name, flags, mount point, space and date of each."""
     try:
         output = host.run("bectl", "list", "-H")
     except Failed as why:
@@ -32,10 +45,7 @@ def environments(host: Host) -> Environments:
     rows = [line.split("\t") for line in output.splitlines()]
     if not rows or not all(len(row) == 5 and re.fullmatch("-|N?R?T?", row[1]) for row in rows):
         raise Unsupported("bectl list -H tells no table of boot environments")
-    running, default, once = (_flagged(rows, flag) for flag in "NRT")
-    if not running or not default:
-        raise Unsupported("bectl list -H tells no boot environment that runs, or no default")
-    return Environments(tuple(row[0] for row in rows), running, default, once)
+    return rows
 
 
 def _flagged(rows: Sequence[Sequence[str]], flag: str) -> str:
@@ -62,15 +72,20 @@ def forget_once(host: Host) -> None:
 
 @contextlib.contextmanager
 def mounted(host: Host, name: str) -> Iterator[str]:
-    """The directory where one is mounted for a while, by its name on the host."""
-    output = host.run("bectl", "mount", name)
-    found = re.search(r"^Successfully mounted \S+ at (/\S+)$", output, re.MULTILINE)
+    """The directory where one is mounted for a while, by its name on the host.
+
+    By itself bectl(8) mounts below /tmp, where others than root can make and rename things. What an
+    agent left mounted that was killed is unmounted.
+    """
+    host.make_directory(PLACE, 0o700)
+    for left in (row[0] for row in _rows(host) if row[2] == PLACE):
+        host.run("bectl", "umount", left)
+    host.run("bectl", "mount", name, PLACE)
     try:
-        if found is None:
-            raise Failed(f"bectl mount {name} does not tell where")
-        yield found.group(1)
+        yield PLACE
     finally:
         host.run("bectl", "umount", name)
+        host.remove_directory(PLACE)
 
 
 def dataset_of(host: Host, path: str) -> str:

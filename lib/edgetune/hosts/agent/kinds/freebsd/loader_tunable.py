@@ -4,7 +4,12 @@
 import os
 from typing import Dict, List, Optional
 
-from edgetune.hosts.agent.freebsd.parameters import environment
+from edgetune.hosts.agent.freebsd.parameters import (
+    environment,
+    is_there,
+    is_tunable,
+    value_of,
+)
 from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.drop_ins import header, later
 from edgetune.hosts.agent.kinds.file_kept import FileKept
@@ -16,13 +21,20 @@ from edgetune.vocabulary.values import Target, Value
 
 
 class LoaderTunable(FileKept):
-    """A variable of the kernel's environment, "" where it is not set."""
+    """A variable of the kernel's environment.
+
+    What is in force is what the kernel made of it, where a parameter of that name tells that; else
+    what the boot loader handed over, "" for nothing.
+    """
 
     kind = KIND
     tried_by_boot = True
 
     def probe(self, setting: Setting) -> None:
-        """Unsupported beside another boot environment, which has files of its own."""
+        """Unsupported where the kernel does not take it, or it would be in another's files."""
+        name = name_of(setting.target)
+        if is_there(self.host, name) and not is_tunable(self.host, name):
+            raise Unsupported(f"{name} is no tunable: the kernel does not take it from the loader")
         if any(own.kind == "kernel.boot_environment" for own in setting.siblings):
             raise Unsupported("its file is part of the boot environment that is left: set it first")
 
@@ -34,8 +46,9 @@ class LoaderTunable(FileKept):
             raise Unsupported(f"{winner[0]} is read after ours and sets it to {winner[1]}")
 
     def runtime(self, target: Target) -> Value:
-        """What the kernel was booted with."""
-        return environment(self.host, name_of(target))
+        name = name_of(target)
+        known = is_there(self.host, name)
+        return value_of(self.host, name) if known else environment(self.host, name)
 
     def persistent(self, target: Target) -> Optional[Value]:
         winner = decides(self.host, name_of(target))
