@@ -116,41 +116,6 @@ def test_a_clock_of_one_host_is_told_beside_the_plan(world: EmptyWorld) -> None:
     assert "    e004: its clock is 2h behind" in text
 
 
-def test_an_operating_system_that_nobody_has_tried_is_told_beside_the_plan(
-    world: EmptyWorld,
-) -> None:
-    assert "experimental" not in _plan(world)["text"]
-    assert "systems" not in doctor_pop(world.context, "lab1")["text"]
-    world.hosts.systems = {"e001": "freebsd", "e002": "freebsd"}
-    told = "FreeBSD is experimental: no real host ran this yet"
-    assert f"e001, e002: {told}" in " ".join(_plan(world)["text"].split())
-    assert told in " ".join(doctor_pop(world.context, "lab1")["text"].replace("|", "").split())
-    assert doctor_pop(world.context, "lab1")["failed"] == ["systems"]
-
-
-def test_hosts_with_different_systems_are_never_compared(world: EmptyWorld) -> None:
-    """Also where a PoP is too small for strata of kernels."""
-    world.hosts.systems = {"e001": "freebsd", "e002": "freebsd"}
-    world.hosts.kernels = {f"e{number:03d}": f"6.1.0-{number}" for number in range(8)}
-    made = make_for(
-        world.context, "lab1", "accept_queue", Options(alpha_harm=0.04, alpha_benefit=0.04, seed=1)
-    )
-    assert list(made.strata) == ["lab, FreeBSD", "lab, Linux"] and made.assignments == 40
-    own = made.strata["lab, FreeBSD"]
-    assert sorted(own.test + own.control) == ["e001", "e002"]
-
-
-def test_a_kind_that_the_system_of_a_host_lacks_is_refused_with_its_field(
-    world: EmptyWorld,
-) -> None:
-    world.hosts.systems = {"e001": "freebsd"}
-    with pytest.raises(RefusedError) as caught:
-        plan_rollout(world.context, "lab1", "quiet_thp")
-    told = "quiet_thp.yaml: settings[0].kind: memory.thp is for Linux, and this host runs FreeBSD"
-    assert re.search(rf"quiet_thp is not for e001: \S+/{re.escape(told)}", str(caught.value))
-    assert (world.hosts.changing(), world.balancer.log) == ([], [])
-
-
 def test_a_clock_of_ours_that_most_hosts_contradict_refuses(world: EmptyWorld) -> None:
     world.hosts.ahead = dict.fromkeys(world.balancer.state, 3600.0)
     says = "8 of 8 hosts have another time; ours is 1h behind"

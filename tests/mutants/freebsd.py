@@ -186,7 +186,7 @@ FREEBSD = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["rollout_preflight_steps"],
+        ["rollout_systems_steps"],
         (
             "hosts of two systems are compared where a PoP is small",
             "groups.py",
