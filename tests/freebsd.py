@@ -427,7 +427,7 @@ class FreeBsd(NearRoot):
         tables = {
             "-anW -p tcp": NETSTAT,
             "-ibdn": LINKS,
-            "-s -p tcp --libxo json": json.dumps({"statistics": {"tcp": TCP}}),
+            "--libxo json -s -p tcp": json.dumps({"statistics": {"tcp": TCP}}),
         }
         return 0, tables[" ".join(words)], ""
 

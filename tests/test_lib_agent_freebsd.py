@@ -443,6 +443,7 @@ def test_what_a_boot_needs_is_no_tunable_of_a_tuning(host: FreeBsd, name: str) -
 def test_changes_that_can_cut_a_host_off_are_provisional() -> None:
     for name, cuts in (("net.inet.tcp.mssdflt", True), ("dev.ix.0.fc", True), (QUEUE, False)):
         assert KINDS["sysctl"].can_cut_off({"key": name}) is cuts, name
+    assert KINDS["module"].can_cut_off({"module": "ipfw"}), "it denies all by itself"
     assert KINDS["tcp.stack"].can_cut_off({}) and KINDS["loader.tunable"].can_cut_off(
         {"tunable": "a.b"}
     )
@@ -523,10 +524,10 @@ def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:
 @pytest.mark.parametrize(
     ("call", "answer", "lost"),
     [
-        ("netstat -s", "", "tcp_retransmits"),
-        ("netstat -s", '{"statistics": {"tcp": {"sent-packets": 1}}}', "tcp_segments_out"),
+        ("netstat --libxo", "", "tcp_retransmits"),
+        ("netstat --libxo", '{"statistics": {"tcp": {"sent-packets": 1}}}', "tcp_segments_out"),
         (
-            "netstat -s",
+            "netstat --libxo",
             '{"statistics": {"tcp": {"sent-packets": 1.8446744073709552e+19,'
             ' "sent-retransmitted-packets": 1, "listen-queue-overflows": 0}}}',
             "tcp_segments_out",

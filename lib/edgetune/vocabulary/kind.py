@@ -107,7 +107,7 @@ DISRUPTIONS = ("live", "restart", "drain", "reboot")
 BOOT_ENTRY = "boot entry"
 """The thing that kernel and command line are parts of."""
 
-NETWORK = re.compile(f"(interface|route) |{BOOT_ENTRY}$|/proc/sys/net/|/sys/(.*/)?net/")
+NETWORK = re.compile(f"(interface|route|module) |{BOOT_ENTRY}$|/proc/sys/net/|/sys/(.*/)?net/")
 """How the things begin whose change can cut a host off."""
 
 

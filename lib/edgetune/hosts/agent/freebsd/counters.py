@@ -38,7 +38,7 @@ def gauges(host: Host) -> Dict[str, Optional[float]]:
 def _tcp(host: Host) -> Dict[str, int]:
     """Unlike that of Linux, FreeBSD's number of packets sent counts those sent again, too."""
     try:
-        answer = json.loads(host.run("netstat", "-s", "-p", "tcp", "--libxo", "json"))
+        answer = json.loads(host.run("netstat", "--libxo", "json", "-s", "-p", "tcp"))
         tcp = answer["statistics"]["tcp"]
         sent, again, full = (
             tcp[name]
