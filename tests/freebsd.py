@@ -80,7 +80,7 @@ ix0: flags=1008843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST,LOWER_UP> metric 0 mtu
 \tmedia: Ethernet autoselect (10Gbase-SR <full-duplex,rxpause,txpause>)
 \tstatus: active
 \tnd6 options=21<PERFORMNUD,AUTO_LINKLOCAL>
-ix1: flags=8822<BROADCAST,SIMPLEX,MULTICAST> metric 0 mtu 1500
+ix1: flags=8803<UP,BROADCAST,SIMPLEX,MULTICAST> metric 0 mtu 1500
 \tether 90:e2:ba:00:00:02
 \tmedia: Ethernet autoselect
 \tstatus: no carrier
@@ -199,7 +199,7 @@ class FreeBsd(NearRoot):
 
     def _loader_files(self) -> Iterator[tuple[str, str]]:
         directory = sorted((self.path / "boot/loader.conf.d").glob("*.conf"))
-        files = [self.path / "boot/loader.conf", *directory, self.path / "boot/loader.conf.local"]
+        files = [self.path / "boot/loader.conf", self.path / "boot/loader.conf.local", *directory]
         for file in files:
             if file.exists():
                 yield from re.findall(r'^([a-z][^\s=]*)="([^"]*)"', file.read_text(), re.MULTILINE)

@@ -423,14 +423,27 @@ def test_a_tunable_that_stops_the_second_boot_is_taken_back_by_the_third(host: F
     assert host.reboots and not host.exists(OURS)
 
 
-def test_a_tunable_needs_the_last_word(host: FreeBsd) -> None:
+@pytest.mark.parametrize(
+    "name", ["loader.conf.local", "loader.conf.d/zz.conf", "loader.conf.d/a.conf"]
+)
+def test_a_tunable_needs_the_last_word(host: FreeBsd, name: str) -> None:
+    """FreeBSD 13 and 14 read the files of a directory in any order."""
     host.write("boot/loader.conf", 'hw.ix.rxd="1024"\n')
     assert host.plan(tunable())[0]["status"] == "change", "ours is read later"
-    host.write("boot/loader.conf.local", "hw.ix.rxd=512\n")
+    host.write(f"boot/{name}", "hw.ix.rxd=512 # by hand\n")
     assert why_not(host, tunable()) == (
-        "/boot/loader.conf.local is read after ours and sets it to 512"
+        f"/boot/{name} sets it to 512: some releases read that after ours"
     )
     assert why_not(host, tunable("8192", "hw.ix.txd"), environment()).startswith("its file is part")
+
+
+def test_two_tunings_do_not_set_one_tunable(host: FreeBsd) -> None:
+    host.apply(tunable(), **GRACE)
+    host.boot_anew()
+    assert confirmed(host, tunable())
+    row = host.plan(tunable("8192"), tuning="u")[0]
+    assert row["reason"].startswith(f"/{OURS} sets it to 4096: some releases")
+    assert host.plan(tunable(), tuning="u")[0]["status"] == "noop"
 
 
 @pytest.mark.parametrize("name", ["vfs.root.mountfrom", "kern.geom.label.x", "zfs_load", "kernel"])

@@ -120,8 +120,8 @@ FREEBSD = (
         (
             "a tunable is set although another file decides",
             "kinds/freebsd/loader_tunable.py",
-            "        if winner and self._after_ours(winner[0], tuning):\n",
-            "        if False:\n",
+            "            if file not in (FIRST, ours) and value != setting.value:\n",
+            "            if False:\n",
         ),
         (
             "a tunable is in force once the loader was told",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tunables that the kernel takes from its boot loader."""
 
-import os
 from typing import Dict, List, Optional
 
 from edgetune.hosts.agent.freebsd.parameters import (
@@ -11,9 +10,9 @@ from edgetune.hosts.agent.freebsd.parameters import (
     value_of,
 )
 from edgetune.hosts.agent.journal import Journal
-from edgetune.hosts.agent.kinds.drop_ins import header, later
+from edgetune.hosts.agent.kinds.drop_ins import header
 from edgetune.hosts.agent.kinds.file_kept import FileKept
-from edgetune.hosts.agent.kinds.freebsd.loader_files import DIRECTORY, LAST, decides
+from edgetune.hosts.agent.kinds.freebsd.loader_files import DIRECTORY, FIRST, assigned, decides
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.loader_tunable import KIND, name_of
 from edgetune.vocabulary.setting import Setting
@@ -39,11 +38,12 @@ class LoaderTunable(FileKept):
             raise Unsupported("its file is part of the boot environment that is left: set it first")
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
-        """Unsupported when a file that is read after ours decides."""
+        """Unsupported when another file may be read after ours, and says otherwise."""
         self.probe(setting)
-        winner = decides(self.host, name_of(setting.target))
-        if winner and self._after_ours(winner[0], tuning):
-            raise Unsupported(f"{winner[0]} is read after ours and sets it to {winner[1]}")
+        ours = self._ours(self.rank(tuning))
+        for file, value in assigned(self.host, name_of(setting.target)):
+            if file not in (FIRST, ours) and value != setting.value:
+                raise Unsupported(f"{file} sets it to {value}: some releases read that after ours")
 
     def runtime(self, target: Target) -> Value:
         name = name_of(target)
@@ -57,10 +57,6 @@ class LoaderTunable(FileKept):
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f'{name_of(own.target)}="{own.value}"\n' for own in settings]
         return {self._ours(journal.rank): header(journal) + "".join(lines)}
-
-    def _after_ours(self, file: str, tuning: str) -> bool:
-        drop_in = os.path.dirname(file) == DIRECTORY
-        return file == LAST or (drop_in and later(file, self._ours(self.rank(tuning))))
 
     def _ours(self, rank: str) -> str:
         return f"{DIRECTORY}/90-edgetune-{rank}.conf"
