@@ -236,6 +236,17 @@ def test_a_module_that_cannot_be_unloaded_is_told(host: FreeBsd) -> None:
     assert host.restore()["changed"]
 
 
+def test_a_module_that_somebody_loaded_stays_loaded(host: FreeBsd) -> None:
+    """It was there before, and is kept by nothing; afterwards it is as it was."""
+    host.attempt("kldload", "-n", "tcp_rack")
+    assert host.plan(module())[0]["reason"] == "would be lost at the next boot"
+    host.apply(module())
+    host.boot_anew()
+    assert "tcp_rack" in host.modules
+    host.restore()
+    assert "tcp_rack" in host.modules
+
+
 def test_a_module_that_a_boot_loads_anyway_is_left_alone(host: FreeBsd) -> None:
     host.write("etc/rc.conf", 'kld_list="tcp_rack cc_htcp"\n')
     assert host.plan(module())[0]["reason"] == "differs now"
@@ -332,6 +343,12 @@ def test_a_boot_environment_is_tried_by_one_boot_and_kept_by_its_confirmation(
     assert host.environments["default"] == "new"
     host.restore()
     assert host.environments == {"once": "", "running": "new", "default": "default"}
+
+
+def test_a_boot_environment_that_no_boot_has_tried_is_taken_back(host: FreeBsd) -> None:
+    host.apply(environment(), **GRACE)
+    host.restore()
+    assert host.environments == {"once": "", "running": "default", "default": "default"}
 
 
 def test_a_boot_environment_that_nobody_confirms_falls_back(host: FreeBsd) -> None:

@@ -76,12 +76,6 @@ FREEBSD = (
             "            pass\n",
         ),
         (
-            "a module that was loaded before is unloaded",
-            "kinds/freebsd/module.py",
-            'texts(snapshot)["was"] == LOADED or ',
-            "",
-        ),
-        (
             "a boot environment is the default before its confirmation",
             "kinds/freebsd/kernel_boot_environment.py",
             "        activate_once(self.host, str(value))\n",
