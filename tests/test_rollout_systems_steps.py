@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.documents.options import Options
-from edgetune.errors import RefusedError
+from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.planning import make_for
 from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
@@ -36,6 +36,17 @@ def test_an_operating_system_that_nobody_has_tried_is_told_beside_the_plan(
     assert f"e001, e002: {told}" in " ".join(_plan(world)["text"].split())
     assert told in " ".join(doctor_pop(world.context, "lab1")["text"].replace("|", "").split())
     assert doctor_pop(world.context, "lab1")["failed"] == ["systems"]
+
+
+def test_a_doctor_that_cannot_ask_hosts_tells_that_and_goes_on(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise InputError("edgetune.yaml", "ssh_key_file", "cannot be read")
+
+    monkeypatch.setattr(world.hosts, "ask", refuse)
+    told = doctor_pop(world.context, "lab1")
+    assert "hosts" in told["failed"] and "systems" not in told["failed"]
 
 
 def test_hosts_with_different_systems_are_never_compared(world: EmptyWorld) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypedDict
 
@@ -104,11 +105,18 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("clocks", f"within {duration(CLOCKS_APART)} of ours", check_clocks)
     if subject.context.config.alertmanager.url:
         yield _Named("alerts", "Alertmanager answers, and matchers tell hosts apart", check_alerts)
-    if any(check_systems(subject)):
+    if _has_experimental(subject):
         yield _Named("systems", "all are tried", check_systems)
     if tuning:
         takes = f"every host takes those of {tuning.name}"
         yield _Named("settings", takes, partial(check_settings, tuning))
+
+
+def _has_experimental(subject: Subject) -> bool:
+    # What keeps hosts from being asked is told by their own check.
+    with suppress(EdgetuneError):
+        return any(check_systems(subject))
+    return False
 
 
 def _looked(named: _Named, subject: Subject) -> Checked:
