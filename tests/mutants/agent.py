@@ -409,14 +409,14 @@ AGENT = (
         (
             "a coupled parameter is not touched",
             "kinds/sysctl.py",
-            "    return [parameter(own) for own in pair]\n",
-            '    return [parameter(target["key"])]\n',
+            "    return [parameter(own) for own in pair] + (\n",
+            '    return [parameter(target["key"])] + (\n',
         ),
         (
             "no route can cut a host off",
             "kind.py",
-            're.compile(f"(interface|route) |',
-            're.compile(f"(interface) |',
+            're.compile(f"(interface|route|module) |',
+            're.compile(f"(interface|module) |',
         ),
     ),
 )

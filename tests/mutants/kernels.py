@@ -147,8 +147,8 @@ KERNELS = (
         (
             "hosts with different kernels are compared",
             "groups.py",
-            'if len(like) > 1 else ""',
-            'if False else ""',
+            "_drawn(pop, touched, options, systems, kernels)",
+            "_drawn(pop, touched, options, systems)",
         ),
         (
             "a plan has a watchdog end every hang",
