@@ -308,7 +308,8 @@ class Hosts:
         known = {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
         known["unwritable"] = self.unwritable.get(name, [])
         known["system"] = self.systems.get(name, "linux")
-        known["kernel"] = self.kernels.get(name, "")
+        if name in self.kernels:
+            known["kernel"] = self.kernels[name]
         return {**known, "addresses": own, "time": time.time() + self.ahead[name]}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
