@@ -38,6 +38,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "plan": {"settings": _SETTINGS},
     "ready": {"ready": False},
     "sessions": {},
+    "drain": {},
     "apply": {},
     "verify": {"settings": _SETTINGS},
     "confirm": {"settings": _SETTINGS},
@@ -109,6 +110,14 @@ RESULTS: dict[str, dict[str, Any]] = {
     },
     "ready": {"changed": True, "ready": False, "sessions": 0, "boot_id": BOOT_ID},
     "sessions": {"sessions": 0, "boot_id": BOOT_ID},
+    "drain": {
+        "withdrawn": "flag",
+        "up": True,
+        "leaving": False,
+        "refuses": "",
+        "sessions": 0,
+        "boot_id": BOOT_ID,
+    },
     "apply": {
         "changed": True,
         "diff": _DIFF,

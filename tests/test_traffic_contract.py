@@ -17,11 +17,14 @@ import pytest
 
 from edgetune.errors import DrainError, InputError
 from edgetune.inventories.yaml import YamlInventory
+from edgetune.inventory import Pop
 from edgetune.rollout.in_service import ADMITTED, hosts_in_service
-from edgetune.traffic import DRIVERS, DrainDriver, driver_class, open_driver
+from edgetune.traffic import DRIVERS, DrainDriver, driver_class, is_on_hosts, open_driver
+from edgetune.traffic.on_hosts import Agents
 from tests import load_balancers
 from tests.builders import inventory_document, write_yaml
 from tests.load_balancers import SERVERS, TestBalancer
+from tests.load_balancers._on_hosts import InProcess
 from tests.port import Port
 
 FIRST, SECOND, OTHER = SERVERS[:3]
@@ -45,7 +48,8 @@ def _lacks(name: str) -> str:
     if made is None:
         return lacks
     fields = list(driver_class(name).fields)
-    wrong = PORT.takes(name, fields, f"and its fields are {fields}")
+    given = [*(["agents"] if is_on_hosts(name) else []), *fields]
+    wrong = PORT.takes(name, given, f"and its fields are {fields}")
     of_all = {"driver", "checks"} & set(fields)
     told = f"{PORT.path_of(name)}: entries of all drivers have {', '.join(of_all)}"
     return wrong or (told if of_all else "")
@@ -74,7 +78,15 @@ def _entry(name: str) -> dict[str, str]:
     return {"driver": name, **{own: its.example for own, its in driver_class(name).fields.items()}}
 
 
-def _read(folder: Path, entry: dict[str, Any]) -> Any:
+def _opened(pop: Pop, agents: Agents | None) -> DrainDriver:
+    def given() -> Agents:
+        assert agents is not None
+        return agents
+
+    return open_driver(pop.load_balancer.driver, pop.load_balancer.fields, given)
+
+
+def _read(folder: Path, entry: dict[str, Any]) -> Pop:
     document = inventory_document(hosts=len(SERVERS))
     document["pops"]["lab1"]["load_balancer"] = entry
     return YamlInventory(write_yaml(folder / "inventory.yaml", document)).pop("lab1")
@@ -82,8 +94,8 @@ def _read(folder: Path, entry: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_inventory_is_read_by_the_fields_of_a_driver(name: str, tmp_path: Path) -> None:
-    read = _read(tmp_path, _entry(name)).load_balancer
-    assert isinstance(open_driver(read.driver, read.fields), driver_class(name))
+    pop = _read(tmp_path, _entry(name))
+    assert isinstance(_opened(pop, InProcess({})), driver_class(name))
     for field, its in driver_class(name).fields.items():
         assert its.same(its.same(its.example)) == its.same(its.example)
         rest = {own: text for own, text in _entry(name).items() if own != field}
@@ -102,8 +114,17 @@ def test_two_pops_with_one_entry_share_no_server(name: str, tmp_path: Path) -> N
     document = inventory_document(hosts=2)
     lab1 = document["pops"]["lab1"]
     lab1["load_balancer"] = _entry(name)
+    if is_on_hosts(name):
+        # Each host steers its own traffic: hosts of one name are two. Within a PoP they are not.
+        lab1["hosts"]["e001"]["server"] = "e000"
     host = {**lab1["hosts"]["e000"], "address": "127.0.11.1"}
     document["pops"]["lab2"] = {**lab1, "hosts": {"e000": host}}
+    if is_on_hosts(name):
+        with pytest.raises(InputError, match="e001.server: e000 is also the server of lab1/e000"):
+            YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+        del lab1["hosts"]["e001"]
+        assert YamlInventory(write_yaml(tmp_path / "inventory.yaml", document)).pop("lab2")
+        return
     with pytest.raises(InputError, match="e000 is also the server of lab1/e000"):
         YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
 
@@ -114,7 +135,7 @@ class Trial:
     def __init__(self, name: str, balancer: TestBalancer, folder: Path) -> None:
         self.balancer = balancer
         self.pop = _read(folder, {"driver": name, **balancer.fields})
-        self.driver: DrainDriver = open_driver(name, self.pop.load_balancer.fields)
+        self.driver: DrainDriver = _opened(self.pop, balancer.agents)
 
     @property
     def in_service(self) -> set[str]:

@@ -12,6 +12,7 @@ EdgetuneError
 │   └── NoAnswerError a change that was asked for may be made, or not
 ├── SourceError     a metric source did not answer, or not as a whole; names source, PoP and host
 ├── DrainError      the load balancer did not do or did not know what was asked
+│   └── ServerError so for one server alone: the others can be asked
 ├── HostError       a host could not be reached or did not answer as the agent does
 └── BmcError        a BMC did not do what was asked (``bmc.payload``); becomes a HostResult
 """
@@ -108,6 +109,15 @@ class SourceError(EdgetuneError):
 
 class DrainError(EdgetuneError):
     """The load balancer failed, or does not know the server."""
+
+
+class ServerError(DrainError):
+    """One server failed, or refused; it says nothing about the others."""
+
+    @property
+    def reason(self) -> str:
+        """A load balancer that failed, like any other."""
+        return "drain"
 
 
 class HostError(EdgetuneError):

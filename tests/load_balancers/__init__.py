@@ -14,6 +14,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Callable
 
+from edgetune.traffic.on_hosts import Agents
+
 SERVERS = ("e000", "e001", "e002", "e003")
 """The servers of each; all serve when it has started."""
 
@@ -25,6 +27,9 @@ class TestBalancer(ABC):
 
     fields: Mapping[str, object]
     """Of its entry in the inventory."""
+
+    agents: Agents | None = None
+    """The way to the hosts, where each steers its own traffic."""
 
     @abstractmethod
     def sends_to(self, server: str) -> bool:

@@ -228,3 +228,85 @@ HOOKS = mutations_of(
         "        if False:\n",
     ),
 )
+ON_HOSTS = mutations_of(
+    "lib/edgetune",
+    ["lib_agent_flag", "rollout_hosts_that_steer_steps", "traffic_contract"],
+    (
+        "a host that does not answer is in service",
+        "traffic/driver.py",
+        "return not self.withdrawn and self.up and not self.unknown",
+        "return not self.withdrawn and (self.up or bool(self.unknown))",
+    ),
+    (
+        "a host whose withdrawal failed is taken for withdrawn",
+        "traffic/on_hosts.py",
+        "        if told.error or not done:\n",
+        "        if False:\n",
+    ),
+    (
+        "hosts none of which answers are a PoP without servers in service",
+        "traffic/on_hosts.py",
+        "        if told and all(each.error for each in told.values()):\n",
+        "        if False:\n",
+    ),
+    (
+        "a boot brings a drained host back into service",
+        "hosts/agent/drains/flag.py",
+        "        if kind in VOLATILE:\n",
+        "        if False:\n",
+    ),
+    (
+        "a host is drained before what reads its flag has followed",
+        "hosts/agent/drains/flag.py",
+        "            leaving=flagged and ",
+        "            leaving=False and ",
+    ),
+    (
+        "a host serves again before what reads its flag has followed",
+        "hosts/agent/drains/flag.py",
+        "            up=flagged or age is None or age >= self._settle,\n",
+        "            up=True,\n",
+    ),
+    (
+        "what a person wrote into a flag is lost",
+        "hosts/agent/drains/flag.py",
+        "        if self._is_there():\n            return\n        refuses",
+        "        refuses",
+    ),
+    (
+        "hosts that know no port to count on carry no session",
+        "hosts/agent/verbs/drain.py",
+        "sessions(host, ports) if ports else None",
+        "sessions(host, ports)",
+    ),
+    (
+        "a batch begins with a host of which nobody knows how it stood",
+        "rollout/steps/drain_hosts.py",
+        '    if unknown and work.batch_type != "restore":\n',
+        "    if False:\n",
+    ),
+    (
+        "something is done to a host that was not seen out of traffic",
+        "rollout/drain.py",
+        '        if not unknown or work.batch_type == "restore":\n',
+        "        if True:\n",
+    ),
+    (
+        "a silent host that serves on is called out of service",
+        "rollout/quarantine.py",
+        "    if server.unknown:\n        return False, shown(server)\n",
+        "    if server.unknown:\n        return True, shown(server)\n",
+    ),
+    (
+        "a host that answers late is let in although somebody had it out",
+        "rollout/steps/check_drained.py",
+        "        host.lb_before = state_of(server)\n",
+        "        host.lb_before = ADMITTED\n",
+    ),
+    (
+        "one host that refuses stops the return of all others",
+        "rollout/steps/undrain_hosts.py",
+        "            except ServerError as error:\n                refused[host.name]",
+        "            except ValueError as error:\n                refused[host.name]",
+    ),
+)

@@ -118,6 +118,18 @@ class Sessions:
 
 
 @dataclass(frozen=True)
+class Steered:
+    """How a host that steers its own traffic stands, as in `edgetune.traffic.driver.Server`; of
+    ``drain``. ``refuses`` is why a change would be refused, or ""."""
+
+    withdrawn: str
+    up: bool
+    leaving: bool
+    refuses: str
+    sessions: int | None
+
+
+@dataclass(frozen=True)
 class Changed:
     """Whether a host changed something, and a row of each setting; of ``apply`` and ``restore``."""
 

@@ -116,8 +116,8 @@ class Profile:
 @dataclass(frozen=True)
 class Proof:
     """What shows that a host is one machine: the ``address`` to which the load balancer sends its
-    requests ("" if it tells none), ``proven_by`` BY_INTERFACE or BY_INVENTORY, and the machine's
-    ``uuid`` ("" if its firmware has none)."""
+    requests ("" if it tells none), ``proven_by`` BY_INTERFACE, BY_INVENTORY or BY_HOST, and the
+    machine's ``uuid`` ("" if its firmware has none)."""
 
     address: str
     proven_by: str

@@ -150,6 +150,13 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
     "plan": {"settings": rows(record({**_ROW, "status": word("change", "noop", "unsupported")}))},
     "ready": {"changed": flag, "ready": flag, "sessions": _LARGE},
     "sessions": {"sessions": _LARGE},
+    "drain": {
+        "withdrawn": name(r"(?!ready$)([a-z][a-z_]{0,39})?"),
+        "up": flag,
+        "leaving": flag,
+        "refuses": remark,
+        "sessions": maybe(_LARGE),
+    },
     "apply": {"changed": flag, "diff": _DIFF, "restarted": rows(_SERVICE), "state": _STATE},
     "verify": {**_VERIFIED, "way_back": mapping(_ID, maybe(record(_BOTH)))},
     "confirm": {**_VERIFIED, "confirmed": flag},

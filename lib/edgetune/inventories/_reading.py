@@ -33,7 +33,7 @@ from edgetune.inventory import (
 from edgetune.metrics.sources import SOURCES, source_class
 from edgetune.options import read_options
 from edgetune.sanitize import Pattern
-from edgetune.traffic import DRIVERS, driver_class
+from edgetune.traffic import DRIVERS, driver_class, is_on_hosts
 
 _HEALTH = Pattern(
     r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?", "write it like http://127.0.0.1:80/health"
@@ -362,8 +362,10 @@ def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]
         ("name", host.name, (pop.name, host.name.casefold())),
         ("address", host.address, (canonical(host.address), host.port)),
     ]
+    # Hosts that steer themselves share no load balancer with those of another PoP.
+    own_pop = (pop.name,) if is_on_hosts(pop.load_balancer.driver) else ()
     for place in pop.load_balancer.places:
-        found.append(("server", host.server, (place, host.server.casefold())))
+        found.append(("server", host.server, (place, *own_pop, host.server.casefold())))
     if host.bmc:
         own = (canonical_url(host.bmc.address), host.bmc.system)
         found.append(("bmc.address", host.bmc.address, own))

@@ -27,8 +27,9 @@ def _ways(count: int) -> str:
     return str(count) if count < MOST_WAYS else "10^18 or more"
 
 
-def plan_text(plan: Plan, inventory: str = "") -> str:
-    """A plan, as it is shown before anything is touched; ``inventory`` says how old that is."""
+def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
+    """A plan, as it is shown before anything is touched; ``inventory`` says how old that is, and
+    ``drain`` how hosts are taken out of traffic."""
     tuning, options = plan.tuning, plan.options
     lines = [
         f"Plan {plan.digest}: {tuning.name} {tuning.version} on {plan.pop}",
@@ -44,6 +45,7 @@ def plan_text(plan: Plan, inventory: str = "") -> str:
     ]
     lines[3:3] = [*_kept_to(plan), *_restarts(plan), *_falls_back(plan)]
     lines[1:1] = _row("inventory", inventory) if inventory else []
+    lines += _row("drain", drain) if drain and plan.disruption != "live" else []
     lines += [f"  identity    {line}" for line in _machines(plan)]
     if options.without_packets:
         lines.append(
@@ -161,11 +163,17 @@ def _machines(plan: Plan) -> list[str]:
     vouched = [
         f"{name} ({each.address or 'no address told'})"
         for name, each in proofs.items()
-        if name not in by_interface
+        if each.proven_by == "inventory"
     ]
+    own = [name for name, each in proofs.items() if each.proven_by == "host"]
     told = f"{len(by_interface)} hosts have the address that the load balancer sends requests to"
     word = f"the inventory alone vouches for {listed(vouched)}"
-    return [*([told] if by_interface else []), *([word] if vouched else [])]
+    itself = f"{len(own)} hosts are drained over the SSH by which they are changed"
+    return [
+        *([told] if by_interface else []),
+        *([word] if vouched else []),
+        *([itself] if own else []),
+    ]
 
 
 def _page(lines: Sequence[str]) -> str:

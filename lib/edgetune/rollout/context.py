@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from edgetune.config import read_config
 from edgetune.errors import EdgetuneError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from edgetune.rollout.executions import Executions
     from edgetune.rollout.heartbeat import Heartbeats
     from edgetune.rollout.nodes import Nodes
+    from edgetune.traffic.on_hosts import Agents
 
 
 class Context:
@@ -133,4 +134,12 @@ class Context:
 
     def load_balancer(self, pop: Pop) -> DrainDriver:
         """The drain driver of a PoP."""
-        return open_driver(pop.load_balancer.driver, pop.load_balancer.fields)
+        return open_driver(pop.load_balancer.driver, pop.load_balancer.fields, self._agents(pop))
+
+    def _agents(self, pop: Pop) -> Callable[[], Agents]:
+        def opened() -> Agents:
+            from edgetune.hosts.steering import PopAgents
+
+            return PopAgents(self.fleet, pop)
+
+        return opened

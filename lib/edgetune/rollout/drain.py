@@ -64,13 +64,14 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     """See that drained hosts still are, before something is done to them.
 
     A load balancer that was reloaded may have forgotten; DrainError if such a host does not
-    get rid of its sessions again.
+    get rid of its sessions again, or one of which nobody can tell how it stands. In a rollback
+    such a host is left to the step itself, which asks it anyway.
     """
     ours = [host for host in opened.hosts(names) if was_admitted(work.hosts[host.name].lb_before)]
     if not ours:
         return
     driver = opened.context.load_balancer(opened.pop)
-    servers = known_servers(opened, driver, [host.name for host in ours])
+    servers = _told(opened, work, driver, [host.name for host in ours])
     forgotten = [host for host in ours if servers[host.server].is_let_in]
     for host in forgotten:
         opened.lease.permit()
@@ -84,6 +85,23 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
             stuck = ", ".join(names)
             raise DrainError(f"{stuck}: the load balancer forgot the drain, and sessions stay")
         time.sleep(POLL)
+
+
+def _told(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> Mapping[str, Server]:
+    """The servers; DrainError where one of these hosts tells nothing for ``health_deadline``."""
+    deadline = time.monotonic() + opened.context.config.health_deadline
+    while True:
+        servers = known_servers(opened, driver, names)
+        known = {host.name: servers[host.server].unknown for host in opened.hosts(names)}
+        unknown = {name: why for name, why in known.items() if why}
+        if not unknown or work.batch_type == "restore":
+            return servers
+        if time.monotonic() > deadline:
+            raise DrainError("; ".join(f"{name}: {why}" for name, why in unknown.items()))
+        time.sleep(POLL)
+        opened.lease.permit()
 
 
 def _carry(opened: Rollout, names: Sequence[str]) -> bool:

@@ -4,7 +4,8 @@
 A drain is asked of the load balancer by the name of a server, everything else of the machine that
 answers SSH at the host's address. Were these two machines, one would be changed and rebooted while
 it serves. So the load balancer's address of the server has to be one of that machine's own
-interfaces, and of no other machine's. The inventory has to vouch for what cannot be compared.
+interfaces, and of no other machine's. The inventory has to vouch for what cannot be compared. A
+host that steers its own traffic is drained and changed over one SSH, and so is one machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from edgetune.inventory import UNTOLD, Host, Pop
 from edgetune.report.text import listed
 from edgetune.traffic import Server
 
-BY_INTERFACE, BY_INVENTORY = "interface", "inventory"
+BY_INTERFACE, BY_INVENTORY, BY_HOST = "interface", "inventory", "host"
 
 
 def prove_machines(
@@ -39,6 +40,7 @@ def prove_machines(
         if problem:
             problems.setdefault(host.name, problem)
         by = BY_INTERFACE if owners.get(address) == [host.name] else BY_INVENTORY
+        by = BY_HOST if server.told_by_host else by
         proofs[host.name] = Proof(address, by, told_uuid(vars(facts[host.name].machine)))
     return proofs, {**_unprovable(pop, proofs), **_sent_twice(hosts, servers, proofs), **problems}
 
@@ -105,6 +107,8 @@ def _mismatch(
 ) -> str:
     """What speaks against this host being behind its server, or ""."""
     address = _canonical(server.address)
+    if server.told_by_host:
+        return ""
     if server.addresses:
         told = ", ".join(f"{part} to {where}" for part, where in server.addresses.items())
         return f"the load balancers send requests for {host.server} to several addresses: {told}"

@@ -47,6 +47,8 @@ def shown(server: Server | None) -> str:
     """A server in words: "drain in the load balancer, with 3 sessions"."""
     if server is None:
         return "the load balancer does not tell"
+    if server.unknown:
+        return f"nobody can tell how it stands: {server.unknown}"
     sessions = "unknown" if server.sessions is None else server.sessions
     return f"{state_of(server)} in the load balancer, with {sessions} sessions"
 

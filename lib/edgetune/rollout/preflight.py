@@ -26,7 +26,7 @@ from edgetune.rollout.freeze import frozen_text
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.identity import prove_machines
-from edgetune.rollout.in_service import state_of
+from edgetune.rollout.in_service import shown, state_of
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import why_paused
 from edgetune.rollout.silencing import shared_matchers
@@ -147,6 +147,8 @@ def out_of_service(subject: Subject) -> Iterable[Finding]:
         elif server.lacking:
             what = f"{server.lacking} has no server {host.server!r}"
             yield Finding(what, "add it there, or correct its server: in the inventory", host.name)
+        elif server.unknown:
+            yield Finding(shown(server), advice, host.name)
         elif not server.is_serving:
             is_up = "" if server.up else ", and its check fails"
             what = f"the load balancer has it {state_of(server)}{is_up}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Quarantine
-from edgetune.errors import DrainError
+from edgetune.errors import DrainError, ServerError
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.in_service import hosts_in_service, needs_room, shown, state_of
 from edgetune.rollout.lease import Rollout
@@ -110,6 +110,8 @@ def _found(why: Quarantine, server: Server | None) -> tuple[bool, str]:
     if server is None:
         # Missing from one answer is no evidence; it was looked for again and again before.
         return why.reason == LOST, "not in the load balancer's list of servers"
+    if server.unknown:
+        return False, shown(server)
     out = bool(server.withdrawn) and not server.leaving
     words = ", while its check fails" if not server.withdrawn and not server.up else ""
     words += ", and it may still get requests" if server.leaving else ""
@@ -151,7 +153,10 @@ def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
     if surge:
         return surge
     opened.lease.permit()
-    driver.isolate(server)
+    try:
+        driver.isolate(server)
+    except ServerError as error:
+        return str(error)
     left = len(hosts_in_service(opened.pop, driver.servers()))
     if not serves or left >= least:
         return ""

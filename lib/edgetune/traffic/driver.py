@@ -25,6 +25,10 @@ class Server:
     last check of it passed: a server that comes back is up before it was checked. Unchecked servers
     are up, and pass.
 
+    ``unknown`` is why nobody can tell how the server stands, though it is known by its name: its
+    host tells itself, and does not answer. It counts as not serving, which is not "withdrawn".
+    ``told_by_host``: the machine itself told this, so that no other one is behind the server.
+
     ``parts`` is what each of several load balancers of a PoP shows, by the name of that part; None
     stands for a server that it should have and lacks. `several` says what the whole is then.
     """
@@ -38,13 +42,15 @@ class Server:
     checked: bool = True
     passing: bool = True
     leaving: bool = False
+    unknown: str = ""
+    told_by_host: bool = False
     parts: Mapping[str, Server | None] = field(default_factory=dict)
 
     @property
     def is_serving(self) -> bool:
         """Whether new requests go to it, and are to go on doing so: such a server counts for
         ``min_in_service``. Each of several load balancers has to send it some."""
-        return not self.withdrawn and self.up
+        return not self.withdrawn and self.up and not self.unknown
 
     @property
     def gets_requests(self) -> bool:
@@ -54,9 +60,12 @@ class Server:
 
     @property
     def is_let_in(self) -> bool:
-        """Whether a load balancer has not withdrawn it, or has forgotten that it did."""
-        told = [own for own in self.parts.values() if own is not None]
-        return not self.withdrawn or any(not own.withdrawn for own in told)
+        """Whether a load balancer has not withdrawn it, or has forgotten that it did.
+
+        Nothing is done to an unknown one.
+        """
+        told = [self, *(own for own in self.parts.values() if own is not None)]
+        return not self.unknown and any(not own.withdrawn for own in told)
 
     @property
     def fails_every_check(self) -> bool:
@@ -86,6 +95,10 @@ class DrainDriver(Protocol):
     for. Routers and other systems may need longer to follow: until then a withdrawn server is shown
     as ``leaving``, and one that was restored as not ``up`` or not ``passing``. A driver whose load
     balancer keeps no such table keeps one itself, which all action runners see.
+
+    Where hosts steer their own traffic, each is asked alone. A call for one of them raises
+    ServerError where that host fails. ``servers`` tells it as ``unknown``, and raises DrainError
+    where none answers.
     """
 
     fields: ClassVar[Mapping[str, Field]]

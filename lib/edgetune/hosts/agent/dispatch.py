@@ -26,6 +26,7 @@ VERBS = (
     "restore",
     "ready",
     "sessions",
+    "drain",
     "reboot",
     "sample",
     "diagnose",

@@ -8,14 +8,15 @@ from dataclasses import replace
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
+from edgetune.errors import ServerError
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import DrainResult, drain_report, known_servers
-from edgetune.rollout.in_service import leaving, put_back, was_admitted
+from edgetune.rollout.in_service import leaving, put_back, state_of, was_admitted
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised
-from edgetune.rollout.reverts import waits_for_revert
+from edgetune.rollout.reverts import may_still_revert, waits_for_revert
 from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
@@ -56,7 +57,8 @@ def _counted(
     if not opened.pop.ports:
         # A host that knows no port counts nothing, which is not zero.
         return servers
-    unknown = [host for host in opened.hosts(names) if servers[host.server].sessions is None]
+    told = [host for host in opened.hosts(names) if not servers[host.server].unknown]
+    unknown = [host for host in told if servers[host.server].sessions is None]
     answers = own_sessions(opened, [host.name for host in unknown])
     counted = {
         host.server: replace(servers[host.server], sessions=answers[host.name].sessions)
@@ -68,14 +70,35 @@ def _counted(
 
 def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: DrainDriver) -> bool:
     """Whether the load balancer has nothing on a draining host any more."""
+    if server.unknown:
+        return _fails(opened, work, name, server.unknown)
+    host = work.hosts[name]
+    if host.lb_before is None:
+        host.lb_before = state_of(server)
+        opened.save_batch(work)
     if server.is_let_in:
         # It forgot our withdrawal, as a load balancer does when it is reloaded.
         opened.lease.permit()
-        driver.withdraw(server.name)
+        try:
+            driver.withdraw(server.name)
+        except ServerError as error:
+            return _fails(opened, work, name, str(error))
         return False
     if server.leaving:
         return _goes_on(opened, work, name, _LEAVING, driver)
     return server.sessions == 0 or _goes_on(opened, work, name, _busy(server.sessions), driver)
+
+
+def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
+    """A host that steers its own traffic does not do it, or does not tell; False.
+
+    It fails after ``health_deadline``, unless it may yet take a change back that cut it off.
+    """
+    host = work.hosts[name]
+    patient = work.batch_type == "restore" and may_still_revert(opened, host)
+    if not patient and steady_clock.now() - host.at > opened.context.config.health_deadline:
+        fail_host(opened, work, name, why)
+    return False
 
 
 def _busy(sessions: int | None) -> str:
@@ -85,10 +108,16 @@ def _busy(sessions: int | None) -> str:
 
 def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
     """Drained from here on, once the hosts say so themselves; who does not answer, fails."""
+    failed = []
     for host in opened.hosts(names):
         if was_admitted(work.hosts[host.name].lb_before):
             opened.lease.permit()
-            driver.isolate(host.server)
+            try:
+                driver.isolate(host.server)
+            except ServerError as error:
+                failed.append(host.name)
+                _fails(opened, work, host.name, str(error))
+    names = [name for name in names if name not in failed]
     if names:
         still = leaving(opened.pop, driver.servers())
         names = [
@@ -125,6 +154,10 @@ def _goes_on(opened: Rollout, work: Batch, name: str, error: str, driver: DrainD
         fail_host(opened, work, name, str(told.error))
         return False
     opened.lease.permit()
-    put_back(driver, opened.pop.host(name).server, host.lb_before)
+    try:
+        put_back(driver, opened.pop.host(name).server, host.lb_before)
+    except ServerError as failure:
+        fail_host(opened, work, name, str(failure))
+        return False
     host.go("skipped", error)
     return False

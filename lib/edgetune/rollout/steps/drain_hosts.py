@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from edgetune import steady_clock
 from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, Wait
-from edgetune.errors import DrainError, RefusedError
+from edgetune.errors import DrainError, RefusedError, ServerError
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers
 from edgetune.rollout.floor import give_room_back, others_go_on, wait_for_room, with_room
@@ -102,16 +103,23 @@ def _drain(
     names: Sequence[str],
     servers: Mapping[str, Server],
 ) -> None:
+    known = {name: servers[opened.pop.host(name).server] for name in names}
+    unknown = {name: each.unknown for name, each in known.items() if each.unknown}
+    if unknown and work.batch_type != "restore":
+        raise DrainError("; ".join(f"{name}: {why}" for name, why in unknown.items()))
     for name in names:
         host = work.hosts[name]
-        host.lb_before = host.lb_before or state_of(servers[opened.pop.host(name).server])
+        if name not in unknown:
+            host.lb_before = host.lb_before or state_of(known[name])
         host.out_at = host.out_at or steady_clock.now()
     opened.move(work, names, "draining")
     keep_silenced(opened, work)
     for each in opened.hosts(names):
-        if servers[each.server].is_let_in:
+        if known[each.name].is_let_in:
             opened.lease.permit()
-            driver.withdraw(each.server)
+            with suppress(ServerError) if work.batch_type == "restore" else nullcontext():
+                # Whoever awaits the drain sees it, and tries again.
+                driver.withdraw(each.server)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from edgetune.rollout.planning import plan_and_notes
 from edgetune.rollout.preflight import Finding
 from edgetune.rollout.record import load_plan, save_plan
 from edgetune.rollout.stored_inventory import kept_inventory
+from edgetune.traffic import is_on_hosts
 
 
 class PlanResult(TypedDict):
@@ -76,9 +77,17 @@ def plan_rollout(
         "seconds": made.seconds,
         "message": f"{made.digest}: {counts}, {made.disruption}",
         "text": preflight_text(
-            plan_text(made, _inventory(context)), [*notes, *_freezes(context, made)]
+            plan_text(made, _inventory(context), _drain(context, made.pop)),
+            [*notes, *_freezes(context, made)],
         ),
     }
+
+
+def _drain(context: Context, pop: str) -> str:
+    """How hosts that steer their own traffic do so; nothing where a load balancer does."""
+    own = context.inventory.pop(pop).load_balancer
+    told = ", ".join(f"{name} {value}" for name, value in own.fields.items())
+    return f"by {own.driver} on each host, over SSH: {told}" if is_on_hosts(own.driver) else ""
 
 
 def _inventory(context: Context) -> str:

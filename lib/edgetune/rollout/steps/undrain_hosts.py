@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from edgetune.documents.batch import Batch
-from edgetune.errors import DrainError
+from edgetune.errors import DrainError, ServerError
 from edgetune.report.text import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL
@@ -18,6 +18,7 @@ from edgetune.rollout.results import BatchResult
 from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
+_SICK = "does not pass the load balancer's check"
 # For so long a server is looked at until its absence is believed, in seconds.
 _SURE = 5.0
 
@@ -42,9 +43,11 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
     failed = []
     if drained:
         driver = context.load_balancer(opened.pop)
-        _put_back(opened, driver, work, drained)
-        for name in _not_back(opened, driver, work, drained):
-            if fail_host(opened, work, name, "does not pass the load balancer's check"):
+        refused = _put_back(opened, driver, work, drained)
+        put = [name for name in drained if name not in refused]
+        silent = dict.fromkeys(_not_back(opened, driver, work, put), _SICK)
+        for name, why in {**refused, **silent}.items():
+            if fail_host(opened, work, name, why):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
     take_out_quarantined(opened, work)
@@ -60,18 +63,27 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
     }
 
 
-def _put_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> None:
-    """All of them, before DrainError says which were not: each may serve customers meanwhile."""
+def _put_back(
+    opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]
+) -> dict[str, str]:
+    """Why hosts that steer themselves were not put back, by name.
+
+    All are tried before DrainError says what a load balancer refused: each may serve meanwhile.
+    """
+    refused: dict[str, str] = {}
     problems: dict[str, str] = {}
     for host in opened.hosts(names):
         opened.lease.permit()
         try:
             put_back(driver, host.server, work.hosts[host.name].lb_before)
+        except ServerError as error:
+            refused[host.name] = str(error)
         except DrainError as error:
             problems[host.name] = str(error)
     if problems:
         told = [f"{listed(own)}: {text}" for text, own in _by_text(problems).items()]
         raise DrainError(f"{opened.pop.name}: not put back: {'; '.join(told)}")
+    return refused
 
 
 def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:

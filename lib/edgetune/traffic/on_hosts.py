@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drivers for hosts that steer their own traffic: each host is asked over SSH, by its agent.
+
+The state lives on the hosts, so every action runner sees it, and a reboot has to leave it alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from edgetune.errors import DrainError, ServerError
+from edgetune.traffic.driver import DrainDriver, Server
+
+
+@dataclass(frozen=True)
+class Order:
+    """What hosts are asked: to ``do`` look, withdraw, isolate or restore, ``by`` a way of the
+    agent's (``hosts.agent.drains``) with its ``fields``."""
+
+    by: str
+    fields: Mapping[str, object]
+    do: str = "look"
+    withdrawn: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a host stands, and why it would refuse a change, or "".
+
+    With ``error`` it did not answer, or did not do it; ``server`` is ``unknown`` then.
+    """
+
+    server: Server
+    refuses: str = ""
+    error: str = ""
+
+
+class Agents(Protocol):
+    """The way to the hosts of a PoP, by the names of their servers."""
+
+    @property
+    @abstractmethod
+    def servers(self) -> Sequence[str]:
+        """All of them."""
+
+    @abstractmethod
+    def ask(self, servers: Sequence[str], order: Order) -> Mapping[str, Answer]:
+        """What each of them answers, within a deadline; failures are data, not exceptions."""
+
+
+class OnHosts(DrainDriver):
+    """What these drivers have in common; ``by`` is the way of the agent."""
+
+    by: ClassVar[str]
+
+    def __init__(self, agents: Agents, sent: Mapping[str, object]) -> None:
+        """``sent`` are the fields as the agent reads them."""
+        self._agents, self._sent = agents, sent
+
+    def servers(self) -> Mapping[str, Server]:
+        return {name: told.server for name, told in self._look().items()}
+
+    def withdraw(self, server: str) -> None:
+        self._do("withdraw", server)
+
+    def isolate(self, server: str) -> None:
+        self._do("isolate", server)
+
+    def restore(self, server: str, withdrawn: str = "") -> None:
+        self._do("restore", server, withdrawn)
+
+    def refuses_changes(self) -> str:
+        """Hosts that do not answer are told elsewhere, and may be left out."""
+        told = self._look().items()
+        refusals = [f"{name}: {own.refuses}" for name, own in told if own.refuses]
+        more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
+        return "; ".join(refusals[:3]) + more
+
+    def _look(self) -> Mapping[str, Answer]:
+        told = self._agents.ask(self._agents.servers, Order(self.by, self._sent))
+        if told and all(each.error for each in told.values()):
+            name, first = next(iter(told.items()))
+            raise DrainError(f"none of {len(told)} hosts answers; {name}: {first.error}")
+        return told
+
+    def _do(self, do: str, server: str, withdrawn: str = "") -> None:
+        if server not in self._agents.servers:
+            raise DrainError(f"there is no server {server!r}")
+        order = Order(self.by, self._sent, do, withdrawn)
+        told = self._agents.ask([server], order)[server]
+        problem = told.error
+        if problem:
+            # It may have been done all the same: what can be seen decides.
+            told = self._agents.ask([server], Order(self.by, self._sent))[server]
+        how = told.server.withdrawn
+        done = how == withdrawn if do == "restore" else bool(how)
+        if told.error or not done:
+            seen = told.error or f"is {how or 'in service'} after {do}"
+            asked = f"{do} {withdrawn}".rstrip()
+            raise ServerError(f"{server}: {asked}: {problem or seen}")
