@@ -310,3 +310,67 @@ ON_HOSTS = mutations_of(
         "            except ValueError as error:\n                refused[host.name]",
     ),
 )
+BIRD = mutations_of(
+    "lib/edgetune/hosts/agent/drains",
+    ["lib_agent_bird", "traffic_contract"],
+    (
+        "a host announces without the community for a moment while it is withdrawn",
+        "bird.py",
+        "[pair.plain for pair in self._pairs] + [pair.graceful for pair in self._pairs]",
+        "[pair.graceful for pair in self._pairs] + [pair.plain for pair in self._pairs]",
+    ),
+    (
+        "an address that a person withdrew is announced with the community",
+        "bird.py",
+        "                if _is_on(known, pair.plain):\n",
+        "                if True:\n",
+    ),
+    (
+        "an address that a person withdrew is announced after the rollout",
+        "bird.py",
+        "if before.get(pair.plain)]",
+        "]",
+    ),
+    (
+        "our own withdrawal is taken for what was before",
+        "bird.py",
+        "        if self._note.read() is None:\n",
+        "        if True:\n",
+    ),
+    (
+        "a host that boots while it is drained announces its address",
+        "bird.py",
+        "            self._tell_boots(True)\n",
+        "",
+    ),
+    (
+        "a host that serves again is withdrawn by its next boot",
+        "bird.py",
+        "            self._tell_boots(False)\n",
+        "",
+    ),
+    (
+        "a host that no router hears is in service",
+        "bird.py",
+        "        return any(known[name].established for name in peers)\n",
+        "        return True\n",
+    ),
+    (
+        "a restricted socket is taken for one that obeys",
+        "bird_control.py",
+        "        if NO_MATCH in told:\n",
+        "        if True:\n",
+    ),
+    (
+        "a part of an answer of BIRD is taken for the whole",
+        "bird_control.py",
+        "            if not part:\n                raise",
+        "            if not part:\n                break\n                raise",
+    ),
+    (
+        "a host is withdrawn although routers had no time to follow the community",
+        "bird.py",
+        "leaving=how == GRACEFUL and self._since() < self._wait",
+        "leaving=False",
+    ),
+)

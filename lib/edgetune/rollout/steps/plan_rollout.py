@@ -86,7 +86,7 @@ def plan_rollout(
 def _drain(context: Context, pop: str) -> str:
     """How hosts that steer their own traffic do so; nothing where a load balancer does."""
     own = context.inventory.pop(pop).load_balancer
-    told = ", ".join(f"{name} {value}" for name, value in own.fields.items())
+    told = ", ".join(f"{name} {value}" for name, value in own.fields.items() if value)
     return f"by {own.driver} on each host, over SSH: {told}" if is_on_hosts(own.driver) else ""
 
 

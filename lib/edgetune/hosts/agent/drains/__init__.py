@@ -7,7 +7,7 @@ from edgetune.hosts.agent.drains.base import Drain
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Request
 
-DRAINS = ("flag",)
+DRAINS = ("bird", "flag")
 
 
 def open_drain(host: Host, name: str, fields: Request) -> Drain:

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host that announces an address by BIRD, seen from the host and from a router that hears it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from edgetune.hosts.agent.dispatch import answer
+from tests.agent_root import AgentRoot, request
+from tests.birds import (
+    CONSTANTS,
+    GRACEFUL,
+    HAS_BIRD,
+    IN_SERVICE,
+    OTHER,
+    PAIR,
+    PLAIN,
+    SOCKET,
+    Before,
+    FakeBird,
+    Router,
+    ask,
+    running_router,
+)
+
+WAIT = 30
+PLAIN6, GRACEFUL6 = "anycast6", "anycast6_leaving"
+PAIRS = [PAIR, f"{PLAIN6}/{GRACEFUL6}"]
+DRAINED = "define EDGETUNE_DRAINED = 1;\n"
+
+
+class Announcer:
+    """A host, its BIRD, and what its agent answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = AgentRoot(folder)
+        self.root.write(CONSTANTS, IN_SERVICE)
+        self.bird = FakeBird(folder / SOCKET, folder / CONSTANTS)
+        self.bird.state.update({PLAIN6: "up", GRACEFUL6: "down"})
+
+    def ask(self, do: str = "look", word: str = "", **more: Any) -> dict[str, Any]:
+        fields = {"protocols": PAIRS, "peers": [], "wait": WAIT, **more}
+        fields = {"file": f"/{CONSTANTS}", "socket": f"/{SOCKET}", **fields}
+        asked = {"by": "bird", "fields": fields, "do": do, "withdrawn": word, "ports": [80]}
+        return answer(str(self.root.path), request("drain", **asked))
+
+    def told(self, do: str = "look", word: str = "", **more: Any) -> dict[str, Any]:
+        reply = self.ask(do, word, **more)
+        assert reply["ok"], reply
+        found: dict[str, Any] = reply["result"]
+        return found
+
+    def refused(self, do: str, **more: Any) -> str:
+        reply = self.ask(do, **more)
+        assert not reply["ok"], reply
+        return str(reply["error"]["message"])
+
+    @property
+    def on(self) -> set[str]:
+        """The enabled protocols that announce an address."""
+        own = (PLAIN, GRACEFUL, PLAIN6, GRACEFUL6)
+        return {name for name in own if self.bird.state[name] == "up"}
+
+
+@pytest.fixture
+def host() -> Iterator[Announcer]:
+    # The path of a socket has 107 characters at most.
+    with tempfile.TemporaryDirectory() as folder:
+        made = Announcer(Path(folder))
+        with closing(made.bird):
+            yield made
+
+
+def test_the_community_comes_first_and_the_withdrawal_last(host: Announcer) -> None:
+    seen = host.told("withdraw")
+    assert (seen["withdrawn"], seen["leaving"], seen["up"]) == ("graceful", True, True)
+    assert host.on == {PLAIN, GRACEFUL, PLAIN6, GRACEFUL6}
+    assert host.root.read(CONSTANTS) == IN_SERVICE
+    seen = host.told("isolate")
+    assert (seen["withdrawn"], seen["leaving"]) == ("withdrawn", False)
+    assert not host.on and host.bird.state[OTHER] == "up"
+    assert host.root.read(CONSTANTS) == DRAINED
+    assert host.told("restore")["withdrawn"] == ""
+    assert host.on == {PLAIN, PLAIN6}
+    assert host.root.read(CONSTANTS) == IN_SERVICE
+
+
+def test_an_address_is_never_announced_without_the_community_on_the_way(host: Announcer) -> None:
+    host.told("withdraw")
+    host.bird.told.clear()
+    host.told("isolate")
+    changes = [line.split()[1] for line in host.bird.told if line.startswith("disable any")]
+    assert changes == [PLAIN, PLAIN6, GRACEFUL, GRACEFUL6]
+    host.told("restore", "graceful")
+    host.bird.told.clear()
+    host.told("restore")
+    changes = [line for line in host.bird.told if line.split()[0] in ("enable", "disable")]
+    plain = changes.index(f"enable {PLAIN}")
+    assert plain < changes.index(f"disable {GRACEFUL}"), "the address was away for a moment"
+
+
+def test_bird_is_told_to_enable_and_disable_and_nothing_else(host: Announcer) -> None:
+    for do in ("withdraw", "isolate", "restore"):
+        host.told(do)
+    assert {line.split()[0] for line in host.bird.told} == {"show", "enable", "disable"}
+
+
+def test_what_a_person_has_disabled_is_announced_in_no_way_and_stays_so(host: Announcer) -> None:
+    host.bird.state[PLAIN6] = "down"
+    assert host.told()["withdrawn"] == "", "the other address is served"
+    for do in ("withdraw", "withdraw"):
+        host.told(do)
+        assert host.on == {PLAIN, GRACEFUL}
+    host.told("isolate")
+    # The next boot has both disabled, by the constant.
+    host.root.new_boot_id()
+    host.told("restore")
+    assert host.on == {PLAIN}
+    host.told("restore")
+    assert host.on == {PLAIN}
+
+
+def test_a_host_that_somebody_withdrew_wholly_serves_when_it_is_asked_to(host: Announcer) -> None:
+    host.bird.state.update({PLAIN: "down", PLAIN6: "down"})
+    assert host.told("isolate")["withdrawn"] == "withdrawn"
+    assert host.told("restore", "withdrawn")["withdrawn"] == "withdrawn"
+    assert host.root.read(CONSTANTS) == IN_SERVICE, "a person's own withdrawal ends with a boot"
+    host.told("restore")
+    assert host.on == {PLAIN, PLAIN6}
+
+
+def test_a_host_is_leaving_for_as_long_as_the_inventory_says(host: Announcer) -> None:
+    host.root.write("proc/uptime", "100.00 0\n")
+    host.told("withdraw")
+    for uptime, leaving in ((129, True), (130, False)):
+        host.root.write("proc/uptime", f"{uptime}.00 0\n")
+        assert host.told("withdraw")["leaving"] is leaving
+
+
+def test_a_host_that_no_router_hears_does_not_serve(host: Announcer) -> None:
+    assert host.told(peers=["router1"])["up"]
+    host.bird.established = False
+    assert not host.told()["up"]
+    assert not host.told(peers=["router1"])["up"]
+    assert "no protocol router9" in host.refused("look", peers=["router9"])
+
+
+def _deny(host: Announcer) -> None:
+    host.bird.denies = True
+
+
+def _forget_file(host: Announcer) -> None:
+    (host.root.path / CONSTANTS).unlink()
+
+
+def _other_file(host: Announcer) -> None:
+    host.root.write(CONSTANTS, "define EDGETUNE_DRAINED = 0; define MORE = 1;\n")
+
+
+def _no_include(host: Announcer) -> None:
+    host.bird.includes = False
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (_deny, "obeys nothing: Access denied"),
+        (_forget_file, "edgetune.conf with the line 'define EDGETUNE_DRAINED = 0;' is not there"),
+        (_other_file, "has to be one line"),
+        (_no_include, "does not include"),
+    ],
+)
+def test_a_host_that_would_not_obey_says_so_before_and_changes_nothing(
+    host: Announcer, spoil: Callable[[Announcer], None], why: str
+) -> None:
+    assert host.told()["refuses"] == ""
+    spoil(host)
+    before = dict(host.bird.state)
+    assert why in host.told()["refuses"]
+    for do in ("withdraw", "isolate"):
+        assert why in host.refused(do)
+    assert host.bird.state == before
+    assert not host.root.exists("var/lib/edgetune/drain-bird.json")
+
+
+def test_a_file_that_contradicts_the_present_state_is_told(host: Announcer) -> None:
+    host.root.write(CONSTANTS, DRAINED)
+    assert "a boot would withdraw it" in host.told()["refuses"]
+
+
+def test_a_protocol_that_is_not_there_is_named(host: Announcer) -> None:
+    for do in ("look", "withdraw", "isolate", "restore"):
+        assert "no protocol web, web_leaving" in host.refused(do, protocols=["web/web_leaving"])
+
+
+def test_no_part_of_an_answer_of_bird_is_a_whole_one(host: Announcer) -> None:
+    for most in range(len(host.bird.answer("show protocols"))):
+        host.bird.most = most
+        assert not host.ask()["ok"], most
+
+
+def test_a_bird_that_is_gone_is_no_host_out_of_service(host: Announcer) -> None:
+    host.bird.close()
+    (host.root.path / SOCKET).unlink()
+    for do in ("look", "withdraw", "isolate", "restore"):
+        assert "BIRD does not answer" in host.refused(do)
+
+
+@pytest.mark.parametrize("text", ["anycast", "anycast/", "a b/c", "anycast/x; configure", ""])
+def test_names_are_names(host: Announcer, text: str) -> None:
+    reply = host.ask("withdraw", protocols=[text])
+    assert reply["error"]["field"] == "fields.protocols[0]"
+    assert json.dumps(host.bird.told) == "[]"
+
+
+# --- real BIRDs, and a router that hears them
+
+
+@pytest.fixture
+def heard() -> Iterator[tuple[Router, Announcer]]:
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        roots = {name: folder / name for name in ("e000", "e001")}
+        with running_router(folder, roots) as router:
+            host = Announcer.__new__(Announcer)
+            host.root = AgentRoot(roots["e000"])
+            with closing(Before(roots["e000"] / SOCKET, router.sockets["e000"])):
+                yield router, host
+
+
+def _until(condition: Callable[[], object]) -> None:
+    ends = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not HAS_BIRD, reason="needs root and bird2")
+@pytest.mark.processes
+def test_a_router_sees_the_community_then_the_withdrawal_and_no_session_ends(
+    heard: tuple[Router, Announcer],
+) -> None:
+    router, host = heard
+    sessions = list(ask(router.sockets["e000"], "show protocols").splitlines())
+    session = next(line.split()[4] for line in sessions if "router1" in line)
+    assert host.told("withdraw", protocols=[PAIR])["withdrawn"] == "graceful"
+    _until(lambda: router.paths() == {"e000": True, "e001": False})
+    host.told("isolate", protocols=[PAIR])
+    _until(lambda: router.paths() == {"e001": False})
+    host.told("restore", protocols=[PAIR])
+    _until(lambda: router.paths() == {"e000": False, "e001": False})
+    now = ask(router.sockets["e000"], "show protocols").splitlines()
+    assert session == next(line.split()[4] for line in now if "router1" in line)
+
+
+@pytest.mark.skipif(not HAS_BIRD, reason="needs root and bird2")
+@pytest.mark.processes
+def test_a_bird_that_starts_announces_nothing_until_the_host_is_restored(
+    heard: tuple[Router, Announcer],
+) -> None:
+    router, host = heard
+    host.told("isolate", protocols=[PAIR])
+    router.stop("e000")
+    router.start("e000")
+    _until(lambda: host.told(protocols=[PAIR])["up"])
+    assert host.told(protocols=[PAIR])["withdrawn"] == "withdrawn"
+    assert router.paths() == {"e001": False}
+    host.told("restore", protocols=[PAIR])
+    router.wait_until_heard()
+
+
+@pytest.mark.skipif(not HAS_BIRD, reason="needs root and bird2")
+@pytest.mark.processes
+def test_to_configure_bird_would_bring_back_what_a_person_disabled(
+    heard: tuple[Router, Announcer],
+) -> None:
+    """Why the agent never does it."""
+    router, _ = heard
+    ask(router.sockets["e000"], f"disable {OTHER}")
+    ask(router.sockets["e000"], "configure")
+    told = ask(router.sockets["e000"], "show protocols").splitlines()
+    assert next(line.split()[3] for line in told if OTHER in line) == "up"
