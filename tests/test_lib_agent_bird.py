@@ -13,7 +13,9 @@ from typing import Any, Callable
 
 import pytest
 
+from edgetune.errors import ServerError
 from edgetune.hosts.agent.dispatch import answer
+from edgetune.traffic.drivers.bird import Bird
 from tests.agent_root import AgentRoot, request
 from tests.birds import (
     CONSTANTS,
@@ -30,6 +32,7 @@ from tests.birds import (
     ask,
     running_router,
 )
+from tests.load_balancers._on_hosts import InProcess
 
 WAIT = 30
 PLAIN6, GRACEFUL6 = "anycast6", "anycast6_leaving"
@@ -128,6 +131,15 @@ def test_what_a_person_has_disabled_is_announced_in_no_way_and_stays_so(host: An
     assert host.on == {PLAIN}
 
 
+def test_a_withdrawal_that_was_cut_off_is_no_former_state(host: Announcer) -> None:
+    host.told("withdraw")
+    host.bird.state[PLAIN] = "down"
+    host.told("isolate")
+    assert not host.on
+    host.told("restore")
+    assert host.on == {PLAIN, PLAIN6}
+
+
 def test_a_host_that_somebody_withdrew_wholly_serves_when_it_is_asked_to(host: Announcer) -> None:
     host.bird.state.update({PLAIN: "down", PLAIN6: "down"})
     assert host.told("isolate")["withdrawn"] == "withdrawn"
@@ -219,6 +231,20 @@ def test_names_are_names(host: Announcer, text: str) -> None:
     reply = host.ask("withdraw", protocols=[text])
     assert reply["error"]["field"] == "fields.protocols[0]"
     assert json.dumps(host.bird.told) == "[]"
+
+
+def test_a_host_that_is_still_announced_is_not_taken_for_isolated(host: Announcer) -> None:
+    """The driver asks once more, and believes no half of it."""
+    agents = InProcess({"e000": host.root})
+    fields = {"peers": "", "file": f"/{CONSTANTS}", "socket": f"/{SOCKET}", "wait": "0s"}
+    driver = Bird(agents, protocols=",".join(PAIRS), **fields)
+    driver.withdraw("e000")
+    host.bird.denies = True
+    with pytest.raises(ServerError, match="e000: isolate: .*Access denied"):
+        driver.isolate("e000")
+    host.bird.denies = False
+    driver.isolate("e000")
+    assert driver.servers()["e000"].withdrawn == "withdrawn"
 
 
 # --- real BIRDs, and a router that hears them

@@ -240,7 +240,7 @@ ON_HOSTS = mutations_of(
     (
         "a host whose withdrawal failed is taken for withdrawn",
         "traffic/on_hosts.py",
-        "        if told.error or not done:\n",
+        "        if problem:\n",
         "        if False:\n",
     ),
     (
@@ -312,7 +312,7 @@ ON_HOSTS = mutations_of(
 )
 BIRD = mutations_of(
     "lib/edgetune/hosts/agent/drains",
-    ["lib_agent_bird", "traffic_contract"],
+    ["lib_agent_bird"],
     (
         "a host announces without the community for a moment while it is withdrawn",
         "bird.py",

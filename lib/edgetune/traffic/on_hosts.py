@@ -91,13 +91,13 @@ class OnHosts(DrainDriver):
             raise DrainError(f"there is no server {server!r}")
         order = Order(self.by, self._sent, do, withdrawn)
         told = self._agents.ask([server], order)[server]
-        problem = told.error
-        if problem:
-            # It may have been done all the same: what can be seen decides.
-            told = self._agents.ask([server], Order(self.by, self._sent))[server]
+        if told.error:
+            # It may have been done, and its answer lost: each order is the same on a second call.
+            again = self._agents.ask([server], order)[server]
+            told = told if again.error else again
         how = told.server.withdrawn
         done = how == withdrawn if do == "restore" else bool(how)
-        if told.error or not done:
-            seen = told.error or f"is {how or 'in service'} after {do}"
+        problem = told.error or ("" if done else f"it is {how or 'in service'} then")
+        if problem:
             asked = f"{do} {withdrawn}".rstrip()
-            raise ServerError(f"{server}: {asked}: {problem or seen}")
+            raise ServerError(f"{server}: {asked}: {problem}")
