@@ -22,6 +22,7 @@ _QUERY = f"edgetune lab exec promtool query instant http://{PROMETHEUS} up"
 _WATCHED = f"{_UP} --prometheus"
 # Fewer cannot be split in as many ways as the usual alphas ask for.
 _FEWEST = 6
+_ANYCAST = f"{_UP} --anycast"
 _MACHINES = f"{_UP} --hosts 4 --machines 2"
 
 
@@ -48,6 +49,11 @@ def add_lab_commands(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="N",
         help="of the hosts are virtual machines, with a boot loader, systemd and network cards",
+    )
+    up.add_argument(
+        "--anycast",
+        action="store_true",
+        help="no load balancer: hosts announce one address to a router by BIRD",
     )
     up.set_defaults(command=_lab_up)
     image = commands.add_parser("image", help="build the disk of machines, and say where it is")
@@ -118,12 +124,15 @@ def _lab_up(options: argparse.Namespace) -> int:
         raise UsageError("simulated hosts have no kernel to export, Linux hosts have", _WATCHED)
     if options.simulated and options.machines:
         raise UsageError("machines stand beside Linux hosts, not simulated ones", _MACHINES)
+    if options.simulated and options.anycast:
+        raise UsageError("simulated hosts announce nothing, Linux hosts do", _ANYCAST)
     if options.simulated:
         print(_greeting(_lab("simulated", "up", **given), options))
         return 0
     given.update(prometheus=options.prometheus, machines=options.machines, tell=_tell)
+    given.update(anycast=options.anycast)
     missing = import_module("lab.pop").missing_requirements(
-        options.prometheus, options.machines > 0
+        options.prometheus, options.machines > 0, options.anycast
     )
     if missing:
         needs = f"a lab of namespaces needs {', '.join(missing)}"

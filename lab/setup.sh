@@ -76,7 +76,7 @@ install_packages() {
 offer_packages() {
   local missing answer machines=False
   [ "${1:-}" != machines ] || machines=True
-  missing=$(.venv/bin/python -c "from lab.pop import missing_packages; print(*missing_packages(True, $machines))")
+  missing=$(.venv/bin/python -c "from lab.pop import missing_packages; print(*missing_packages(True, $machines, True))")
   PATH=$PATH:/usr/sbin command -v redis-server >/dev/null || missing="$missing redis-server" # for the tests
   [ -n "$missing" ] || return 0
   echo "The lab of real Linux hosts needs these packages: $missing"

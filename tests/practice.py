@@ -170,6 +170,7 @@ def practising(
     load: bool = True,
     prometheus: bool = False,
     machines: int = 0,
+    anycast: bool = False,
 ) -> Iterator[Practice]:
     """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
     lab.up(
@@ -179,6 +180,7 @@ def practising(
         pops=pops,
         load=load,
         prometheus=prometheus,
+        anycast=anycast,
         machines=machines,
     )
     practice = Practice(home, patience=3600.0 if machines else 400.0)

@@ -417,6 +417,7 @@ class TestLab:
             stays: bool = False,
             prometheus: bool = False,
             machines: int = 0,
+            anycast: bool = False,
             tell: Callable[[str], None] = print,
         ) -> dict[str, Any]:
             if machines:
@@ -424,7 +425,7 @@ class TestLab:
             (home / "lab").mkdir(exist_ok=True)
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
             pop.calls.append(("up", hosts, pops, load, post_seconds, stays))
-            pop.scraped, pop.machines = prometheus, machines
+            pop.scraped, pop.machines, pop.anycast = prometheus, machines, anycast
             pop.state = {"kind": pop.kind, "hosts": [{"name": f"e{n:03}"} for n in range(hosts)]}
             return dict(pop.state)
 
@@ -435,10 +436,11 @@ class TestLab:
         pop.kind = "namespaces"
         pop.up, pop.down = up, down
         pop.status = lambda home: pop.state
-        pop.missing_requirements = lambda prometheus, machines: (
+        pop.missing_requirements = lambda prometheus, machines, anycast: (
             pop.missing
             + ["prometheus"] * (prometheus and not pop.packaged)
             + ["qemu-utils"] * (machines and not pop.packaged)
+            + ["bird2"] * (anycast and not pop.packaged)
         )
         pop.enter_controller = lambda home: pop.calls.append(("enter",))
         monkeypatch.setitem(sys.modules, "lab.pop", pop)
@@ -528,6 +530,20 @@ class TestLab:
             "  next:       edgetune lab up --prometheus",
         ]
         assert pop.calls == []
+
+    def test_hosts_announce_an_address_where_that_is_asked_for(
+        self, pop: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert exit_code("lab", "up") == 0 and not pop.anycast
+        assert exit_code("lab", "up", "--anycast") == 0 and pop.anycast
+        pop.packaged = False
+        assert exit_code("lab", "up", "--anycast") == 1
+        assert "a lab of namespaces needs bird2;" in capsys.readouterr().err
+        assert exit_code("lab", "up", "--simulated", "--anycast") == 2
+        assert capsys.readouterr().err.splitlines() == [
+            "edgetune: simulated hosts announce nothing, Linux hosts do",
+            "  next:       edgetune lab up --anycast",
+        ]
 
     def test_machines_tell_what_their_boot_waits_for(
         self, pop: Any, capsys: pytest.CaptureFixture[str]

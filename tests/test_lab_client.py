@@ -33,7 +33,7 @@ def test_the_load_goes_on_for_days_until_it_is_told_to_end(
     commands: io.BufferedWriter, tmp_path: Path
 ) -> None:
     counters = tmp_path / "client.json"
-    load = Load(2, 1, counters, tmp_path / "lost", tmp_path / "unready")
+    load = Load(2, 1, "127.0.0.1", counters, tmp_path / "lost", tmp_path / "unready")
     asked: list[str] = []
     later = load.next_burst + DAYS
     with mock.patch.object(Load, "_start", lambda self, path: asked.append(path)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clients of all PoPs: bursts of short requests and a few slow bodies, each one accounted for.
 
-Run as `python -m lab.pop.client HOSTS POPS COUNTERS LOST UNREADY`. "on", "on N" (N times as many)
-and "off" on standard input start and stop new requests; the end of standard input ends the process.
+Run as `python -m lab.pop.client HOSTS POPS ADDRESS COUNTERS LOST UNREADY`. "on", "on N" (N times as
+many) and "off" on standard input start and stop new requests; its end ends the process.
 COUNTERS is a JSON file with cumulative counts, replaced every 0.2 s; LOST gets one JSON line per
 lost request, UNREADY one per answer from a host that was not ready (it says so in X-Lab-Ready).
 """
@@ -20,7 +20,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from .layout import FIRST_PORT, LOAD_BALANCER
+from .layout import FIRST_PORT
 
 BURST_SECONDS = 0.9
 BURSTS_PER_HOST = (4, 12, 8, 14)  # requests in one burst, in turn
@@ -35,14 +35,14 @@ REPORT_SECONDS = 0.2
 class Request:
     """One request, answered when the whole body named by Content-Length has come."""
 
-    def __init__(self, path: str, port: int) -> None:
+    def __init__(self, path: str, address: str, port: int) -> None:
         self.path = path
         self.started = time.monotonic()
         self.head = b""
         self.body = 0
         self.expected = 0
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self.socket.connect_ex((LOAD_BALANCER, port))
+        self.socket.connect_ex((address, port))
 
     def send(self) -> None:
         text = f"GET {self.path} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n"
@@ -85,8 +85,11 @@ class Request:
 class Load:
     """All requests under way, the schedule of the next ones, and the counts."""
 
-    def __init__(self, hosts: int, pops: int, counters: Path, lost: Path, unready: Path) -> None:
+    def __init__(
+        self, hosts: int, pops: int, address: str, counters: Path, lost: Path, unready: Path
+    ) -> None:
         self.hosts = hosts
+        self.address = address
         # PoPs take turns, and they are of one size.
         self.ports = itertools.cycle(range(FIRST_PORT, FIRST_PORT + pops))
         self.counters = counters
@@ -148,7 +151,7 @@ class Load:
                 self._start(path)
 
     def _start(self, path: str) -> None:
-        request = Request(path, next(self.ports))
+        request = Request(path, self.address, next(self.ports))
         self.counts["requests"] += 1
         self.selector.register(request.socket, selectors.EVENT_WRITE, request)
 
@@ -200,4 +203,4 @@ def _log(path: Path, request: Request, **more: Any) -> None:
 
 
 if __name__ == "__main__":
-    Load(int(sys.argv[1]), int(sys.argv[2]), *map(Path, sys.argv[3:6])).run()
+    Load(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], *map(Path, sys.argv[4:7])).run()

@@ -45,6 +45,7 @@ def up(
     stays: bool = False,
     prometheus: bool = False,
     machines: int = 0,
+    anycast: bool = False,
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
@@ -54,15 +55,17 @@ def up(
     `post_seconds` is the time that the firmware takes in each reboot. Not `drops`: hosts receive
     all that comes, whatever their snoop mode. `prometheus`: it scrapes the hosts, and Alertmanager
     takes its alerts. The last `machines` of the hosts are virtual machines; `tell` is told what
-    that waits for.
+    that waits for. `anycast`: hosts announce one address to a router, and no HAProxy is there.
     """
-    missing = missing_requirements(prometheus, machines > 0)
+    missing = missing_requirements(prometheus, machines > 0, anycast)
     if missing:
         raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}", REFUSED)
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}", INPUT)
     if not 0 <= machines <= hosts:
         raise LabError(f"of {hosts} hosts {machines} cannot be machines", INPUT)
+    if anycast and (machines or pops > 1):
+        raise LabError("an anycast PoP is the only one of its lab, and has no machines", INPUT)
     if machines and prometheus:
         raise LabError("machines have no exporter for Prometheus", INPUT)
     sites(addresses(hosts), pops)
@@ -74,6 +77,7 @@ def up(
         drops=drops and has_drops(),
         prometheus=prometheus,
         machines=machines,
+        anycast=anycast,
     )
     try:
         options["image"] = str(Image().build(tell)) if machines else ""

@@ -131,7 +131,8 @@ def balancer(home: Path, how: str) -> None:
 
     Comes back when the new process answers; soon after a "forget" or "kill" it waits for the end
     of its first checks. After a reload the old process goes on with the sessions it has, which
-    nothing counts any more; a state set in the moment of a reload may be lost.
+    nothing counts any more; a state set in the moment of a reload may be lost. The router of an
+    anycast PoP can "forget": from then on it remembers no connection.
     """
     request(home, "balancer_fault", how=how)
 

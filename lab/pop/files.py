@@ -26,16 +26,18 @@ BMC_USER = "edgetune"
 CHECKOUT = Path(__file__).parents[2]
 WRITTEN_BY_US = "# Written by `edgetune lab up`."
 
-POP = f"""
-  {{0.name}}:
+POP = """
+  {0.name}:
     min_in_service: 0.5
     region: lab
     health: "http://127.0.0.1:80/health"
     load_balancer:
-      {{{{driver: haproxy, address: "tcp://{LOAD_BALANCER}:9999", backend: {{0.backend}}}}}}
-    bmc: {{{{credentials: lab}}}}{{1}}
+      {2}
+    bmc: {{credentials: lab}}{1}
     hosts:
 """
+HAPROXY = f'{{driver: haproxy, address: "tcp://{LOAD_BALANCER}:9999", backend: %s}}'
+BIRD = "{driver: bird, protocols: anycast/anycast_leaving, wait: 2s, checks: none}"
 # Counters from Prometheus; health and drift, which it has not, from the hosts themselves.
 METRICS = f"""
     metrics:
@@ -121,14 +123,17 @@ gates: {max_concurrent: 2}
 """
 
 
-def write_inventory(layout: Layout, sites: Sequence[Site], prometheus: bool = False) -> None:
-    """`prometheus`: it is asked for the counters."""
+def write_inventory(
+    layout: Layout, sites: Sequence[Site], prometheus: bool = False, anycast: bool = False
+) -> None:
+    """`prometheus`: it is asked for the counters. `anycast`: hosts announce the address."""
     from lab.bmc.machine import uuid_of  # late, as below
 
     text, metrics = "", METRICS if prometheus else ""
     for site in sites:
         hosts = (f"{HOST.format(host, uuid_of(host.name))}\n" for host in site.hosts)
-        text += POP.format(site, metrics) + "".join(hosts)
+        balancer = BIRD if anycast else HAPROXY % site.backend
+        text += POP.format(site, metrics, balancer) + "".join(hosts)
     layout.inventory.write_text(f"---\n{WRITTEN_BY_US}\npops:{text}")
 
 

@@ -18,8 +18,10 @@ from pathlib import Path
 from .layout import TEXTFILES
 
 FILES = Path(__file__).with_name("image")
+ANYCAST_FILES = Path(__file__).with_name("anycast_image")
 SLOW_BODY_BYTES = 200_000
 EXPORTER = "::respawn:/usr/local/lib/lab/run_exporter\n"
+BIRD = "::respawn:/usr/local/lib/lab/run_bird\n"
 
 PROGRAMS = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"}
 EMPTY = ("dev", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var")
@@ -50,12 +52,16 @@ def build(
     nic_queue: bool,
     machine: Path = Path("/"),
     exporter: bool = False,
+    anycast: bool = False,
 ) -> None:
     """Make the image at `image` (a new directory on a tmpfs); the same one serves all hosts.
 
-    `exporter`: init starts Prometheus' node_exporter.
+    `exporter`: init starts Prometheus' node_exporter. `anycast`: it starts BIRD.
     """
     shutil.copytree(FILES, image)
+    if anycast:
+        shutil.copytree(ANYCAST_FILES, image, dirs_exist_ok=True)
+        _add_service(image, BIRD)
     _give_to_root(image)
     for name in (*EMPTY, *OPAQUE_IN_USR):
         _opaque(image / name)
@@ -82,8 +88,12 @@ def _fill(image: Path, public_key: str, nic_queue: bool) -> None:
 
 def _add_exporter(image: Path) -> None:
     (image / TEXTFILES[1:]).mkdir(parents=True)
+    _add_service(image, EXPORTER)
+
+
+def _add_service(image: Path, line: str) -> None:
     with (image / "etc/inittab").open("a") as inittab:
-        inittab.write(EXPORTER)
+        inittab.write(line)
 
 
 def _give_to_root(image: Path) -> None:

@@ -13,6 +13,7 @@ CONTROLLER = "10.77.0.2"
 LOAD_BALANCER = "10.77.0.3"
 CLIENT = "10.77.0.4"
 BMC = "10.77.0.5"
+ANYCAST = "10.79.0.1"  # announced by each host of a lab with --anycast
 FIRST_PORT = 80  # of the load balancer, for the first PoP
 PROMETHEUS = "127.0.0.1:9090"  # where the controller is
 ALERTMANAGER = "127.0.0.1:9093"

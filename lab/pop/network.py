@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from . import kernel
@@ -99,6 +99,17 @@ def set_addresses(namespace: int, addresses: Sequence[str]) -> None:
     lines = [f"address add {address}/16 dev eth0" for address in addresses]
     with inside(namespace):
         _ip(["link set lo up", *lines, "link set eth0 up"])
+
+
+def rules(lines: Iterable[str]) -> None:
+    """Rules of policy routing of the present namespace."""
+    _ip([f"rule add {line}" for line in lines])
+
+
+def set_route(namespace: int, destination: str, gateway: str) -> None:
+    """A route of eth0 of `namespace`."""
+    with inside(namespace):
+        _ip([f"route add {destination} via {gateway} dev eth0"])
 
 
 def know_neighbours(namespace: int, neighbours: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ from . import disk, files, host, image, network, processes, readiness, services
 from .bmcs import Bmcs
 from .drops import Drops
 from .layout import (
+    ANYCAST,
     BACK_CONTROLLER,
     BMC,
     CLIENT,
@@ -33,6 +34,7 @@ from .layout import (
 from .load_balancer import Balancer
 from .machines import Machines
 from .monitoring import Monitoring
+from .router import Router
 
 # busybox init takes SIGUSR2 for "power off", SIGTERM for "reboot"; process 1 of a PID namespace
 # dies of SIGKILL at once.
@@ -100,6 +102,7 @@ class PoP:
         prometheus: bool = False,
         machines: int = 0,
         image: str = "",
+        anycast: bool = False,
     ) -> None:
         self.layout = layout
         self.sites = sites(addresses(hosts, machines), pops)
@@ -107,6 +110,7 @@ class PoP:
         self.machines = Machines(layout, Path(image))
         self.post_seconds = post_seconds
         self.prometheus = prometheus
+        self.anycast = anycast
         self.load = False
         self.surge = 1
         self.namespaces: dict[str, int] = {}  # of what is at the other end of each port
@@ -115,7 +119,7 @@ class PoP:
         self.full: set[str] = set()
         self.busy: dict[str, subprocess.Popen[bytes] | None] = {}  # a machine has it in itself
         self.drops = Drops(layout.disks, drops)
-        self.balancer: Balancer | None = None
+        self.balancer: Balancer | Router | None = None
         self.client: subprocess.Popen[bytes] | None = None
         self.monitoring: Monitoring | None = None
 
@@ -131,12 +135,14 @@ class PoP:
             self._boot(item)
         with network.inside(self.namespaces["controller"]):
             readiness.wait_for_ssh(self.addresses, self.machines, tell)
-        self.balancer = Balancer(self.namespaces["balancer"], self.sites, self.layout)
+        self.balancer = self._start_balancer(self.namespaces["balancer"])
         if self.prometheus:
             controller = self.namespaces["controller"]
             self.monitoring = Monitoring(controller, self.addresses, self.layout)
         client = self.namespaces["client"]
-        self.client = services.start_client(client, len(self.hosts), len(self.sites), self.layout)
+        address = ANYCAST if self.anycast else LOAD_BALANCER
+        counts = (len(self.hosts), len(self.sites))
+        self.client = services.start_client(client, *counts, address, self.layout)
         self.bmcs.wait_until_ready()
         readiness.wait_for_servers(self.balancer)
         readiness.wait_for_client(self.layout.client)
@@ -374,14 +380,22 @@ class PoP:
         shares = {"controller": 0.5, "balancer": all_of_it, "client": all_of_it}
         network.slow_down(port, self.namespaces[port], shares.get(port, 1))
 
+    def _start_balancer(self, namespace: int) -> Balancer | Router:
+        if not self.anycast:
+            return Balancer(namespace, self.sites, self.layout)
+        network.set_route(self.namespaces["client"], ANYCAST, LOAD_BALANCER)
+        return Router(namespace, self.addresses, self.layout)
+
     def _make_disks(self, nic_queue: bool) -> None:
         disks = self.layout.disks
         host.make_key(self.layout.key, "edgetune-lab")
         public_key = self.layout.key.with_suffix(".pub").read_text()
-        image.build(disks / "image", public_key, nic_queue, exporter=self.prometheus)
+        image.build(
+            disks / "image", public_key, nic_queue, Path("/"), self.prometheus, self.anycast
+        )
         keys = {item.name: self._make_disk(item) for item in self.addresses}
         files.write_known_hosts(self.layout, self.addresses, keys)
-        files.write_inventory(self.layout, self.sites, self.prometheus)
+        files.write_inventory(self.layout, self.sites, self.prometheus, self.anycast)
         files.write_campaign(self.layout, len(self.sites))
         machines = any(item.is_machine for item in self.addresses)
         files.write_configuration(self.layout, self.post_seconds, self.prometheus, machines)
@@ -416,7 +430,7 @@ class PoP:
             raise LabError(f"host {name} is off", REFUSED)
         return pid
 
-    def _balancer(self) -> Balancer:
+    def _balancer(self) -> Balancer | Router:
         if self.balancer is None:
             raise LabError("the lab's load balancer has not been started", REFUSED)
         return self.balancer

@@ -12,6 +12,7 @@ from pathlib import Path
 from .layout import Address, LabError
 from .load_balancer import Balancer
 from .machines import Machines
+from .router import Router
 
 SECONDS = 60.0
 # Of virtual machines: some times what they take on two idle cores.
@@ -53,15 +54,15 @@ def _shows_banner(address: str) -> bool:
         return False
 
 
-def wait_for_servers(balancer: Balancer) -> None:
-    """Until HAProxy's own checks have passed on all servers."""
+def wait_for_servers(balancer: Balancer | Router) -> None:
+    """Until HAProxy's own checks have passed on all servers, or the router hears them."""
     end = time.monotonic() + SECONDS
     while True:
         waiting = balancer.unchecked()
         if waiting == []:
             return
         if time.monotonic() > end:
-            raise LabError(f"HAProxy says these servers are not up: {waiting}")
+            raise LabError(f"nothing is sent to these servers: {waiting}")
         time.sleep(0.02)
 
 

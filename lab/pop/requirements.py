@@ -40,14 +40,19 @@ MACHINES = {
     "mke2fs": "e2fsprogs",
     "sfdisk": "fdisk",
 }
+# Of an anycast PoP alone.
+ANYCAST = {"bird": "bird2", "nft": "nftables"}
 TUN = Path("/dev/net/tun")
 NGINX_ECHO = Path("/usr/lib/nginx/modules/ngx_http_echo_module.so")
 PROBE = ("unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--time", "--fork", "true")
 
 
-def missing_packages(prometheus: bool = False, machines: bool = False) -> list[str]:
+def missing_packages(
+    prometheus: bool = False, machines: bool = False, anycast: bool = False
+) -> list[str]:
     """Debian packages to install before a lab can run, with these or without; sorted."""
     needed = {**PACKAGES, **(MONITORING if prometheus else {}), **(MACHINES if machines else {})}
+    needed.update(ANYCAST if anycast else {})
     found = {command: shutil.which(command, path=SYSTEM_PATH) for command in needed}
     packages = {needed[command] for command, path in found.items() if path is None}
     if not NGINX_ECHO.exists():
@@ -55,14 +60,16 @@ def missing_packages(prometheus: bool = False, machines: bool = False) -> list[s
     return sorted(packages)
 
 
-def missing_requirements(prometheus: bool = False, machines: bool = False) -> list[str]:
+def missing_requirements(
+    prometheus: bool = False, machines: bool = False, anycast: bool = False
+) -> list[str]:
     """Reasons and Debian packages that keep the namespaced lab from running here; [] is good.
 
-    `prometheus`, `machines`: those for a lab with them.
+    `prometheus`, `machines`, `anycast`: those for a lab with them.
     """
     if not sys.platform.startswith("linux"):
         return ["Linux"]
-    packages = missing_packages(prometheus, machines)
+    packages = missing_packages(prometheus, machines, anycast)
     if os.geteuid() != 0:
         return ["root", *packages]
     if machines and not TUN.exists():

@@ -10,10 +10,12 @@ from . import network
 from .layout import Layout
 
 
-def start_client(namespace: int, hosts: int, pops: int, layout: Layout) -> subprocess.Popen[bytes]:
+def start_client(
+    namespace: int, hosts: int, pops: int, address: str, layout: Layout
+) -> subprocess.Popen[bytes]:
     """The load generator of all PoPs, silent until "on" is written to its standard input."""
     with network.inside(namespace), layout.console("client").open("ab") as log:
         command = [sys.executable, "-E", "-s", "-S", "-m", "lab.pop.client"]
         files = (layout.client, layout.client_lost, layout.client_unready)
-        command += [str(word) for word in (hosts, pops, *files)]
+        command += [str(word) for word in (hosts, pops, address, *files)]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)

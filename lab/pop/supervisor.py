@@ -31,7 +31,10 @@ VERBS = {
     *("set_link", "slow_link", "set_monitoring", "balancer_fault", "balancer_state", "bmc_fault"),
 }
 # Of the options, those that the PoP is made of, in its order.
-PARTS = ("hosts", "pops", "post_seconds", "drops", "prometheus", "machines", "image")
+PARTS = (
+    *("hosts", "pops", "post_seconds", "drops", "prometheus", "machines", "image"),
+    "anycast",
+)
 
 
 def main() -> None:
