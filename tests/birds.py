@@ -116,6 +116,7 @@ class FakeBird(Door):
         self.state = {"device1": "up", PLAIN: "up", GRACEFUL: "down", OTHER: "up", "router1": "up"}
         self.established, self.includes = True, True
         self.most = 1 << 20  # bytes that come of each answer
+        self.by_lines = False  # each line of an answer comes for itself
         self.told: list[str] = []
         self._constants = constants
         super().__init__(path)
@@ -126,7 +127,9 @@ class FakeBird(Door):
             for line in lines:
                 self.told.append(line.strip())
                 reply = self.answer(line.strip()).encode()
-                client.sendall(reply[: self.most])
+                for part in reply.splitlines(True) if self.by_lines else [reply[: self.most]]:
+                    client.sendall(part)
+                    time.sleep(0.02 * self.by_lines)
                 if len(reply) > self.most:
                     return
 

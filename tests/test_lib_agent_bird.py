@@ -219,6 +219,12 @@ def test_no_part_of_an_answer_of_bird_is_a_whole_one(host: Announcer) -> None:
         assert not host.ask()["ok"], most
 
 
+def test_an_answer_that_comes_line_by_line_is_read_to_its_end(host: Announcer) -> None:
+    host.bird.by_lines = True
+    seen = host.told()
+    assert seen["up"], "the session is in the last line but one"
+
+
 def test_a_bird_that_is_gone_is_no_host_out_of_service(host: Announcer) -> None:
     host.bird.close()
     (host.root.path / SOCKET).unlink()

@@ -364,8 +364,8 @@ BIRD = mutations_of(
     (
         "a part of an answer of BIRD is taken for the whole",
         "bird_control.py",
-        "            if not part:\n                raise",
-        "            if not part:\n                break\n                raise",
+        'rb"(?:^|\\n)\\d{4} [^\\n]*\\n\\Z"',
+        'rb"\\n\\Z"',
     ),
     (
         "a host is withdrawn although routers had no time to follow the community",
