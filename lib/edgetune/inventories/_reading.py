@@ -92,7 +92,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
     metrics, *more_metrics = _read_all_metrics(fields)
     pop = Pop(
         name=name,
-        min_in_service=fields.number("min_in_service", 0.7, minimum=0, maximum=1),
+        min_in_service=_read_min_in_service(fields),
         health=health,
         ports=_read_ports(fields, health),
         reboot_time=fields.duration("reboot_time", 300.0, minimum=0),
@@ -111,6 +111,16 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         raise fields.wrong("hosts", "is empty")
     fields.done()
     return pop
+
+
+def _read_min_in_service(fields: Fields) -> float:
+    """Called ``floor`` up to 0.10: an inventory that an upgrade refuses stops rollbacks, too."""
+    if fields.raw("floor", None) is None:
+        return fields.number("min_in_service", 0.7, minimum=0, maximum=1)
+    if fields.raw("min_in_service", None) is not None:
+        raise fields.wrong("floor", "is the former name of min_in_service, which is there, too")
+    share: float = fields.number("floor", minimum=0, maximum=1)
+    return share
 
 
 def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from edgetune.rollout.automation import ALWAYS, SOAKING, what_is_off
 from edgetune.rollout.context import Context
 from edgetune.rollout.kept_inventory import compared
 from edgetune.rollout.nodes import differences, this_node
+from edgetune.rollout.pack_folder import site_files
 from edgetune.rollout.preflight import (
     CLOCKS_APART,
     Check,
@@ -88,6 +89,9 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("automation", "rules and sensor are on, as rollouts need them", check_automation)
     alike = "hold the same keys, inventory, tunings and pack"
     yield _Named("nodes", f"those that ran actions in the last hour {alike}", check_nodes)
+    if subject.context.config.records == "st2":
+        stays = "nothing of yours lies there, where an upgrade would remove it"
+        yield _Named("pack folder", stays, check_pack_folder)
     yield _Named(
         "inventory", "its source tells the PoP as it was for the last plan", check_inventory
     )
@@ -162,6 +166,13 @@ def check_nodes(subject: Subject) -> Iterable[Finding]:
     others = [node for node in context.nodes.all() if node.name != this.name]
     for text in differences([this, *others]):
         yield Finding(text, "make the nodes alike", refuses=False)
+
+
+def check_pack_folder(subject: Subject) -> Iterable[Finding]:
+    """No file of the site lies where StackStorm removes it when the pack is installed anew."""
+    for field, path in site_files(subject.context.config):
+        what = f"{field}: {path} lies in the folder of the pack, which an upgrade removes"
+        yield Finding(what, "move it, such as to /opt/stackstorm/edgetune", refuses=False)
 
 
 def check_inventory(subject: Subject) -> Iterable[Finding]:
