@@ -137,4 +137,44 @@ KEPT = mutations_of(
         "\n",
     ),
 )
-INVENTORIES = (*READ, *ASKED, *KEPT)
+UPGRADED = mutations_of(
+    "lib/edgetune",
+    ["upgrade", "rollout_pack_folder"],
+    (
+        "the share that an older inventory gives is not looked at",
+        "inventories/_reading.py",
+        "    return share\n",
+        "    return 0.7\n",
+    ),
+    (
+        "of a former name and the present one either counts",
+        "inventories/_reading.py",
+        '    if fields.raw("min_in_service", None) is not None:\n',
+        "    if False:\n",
+    ),
+    (
+        "a folder whose name begins alike is taken for the pack's",
+        "rollout/pack_folder.py",
+        "ROOT in (Path(way), *Path(way).parents) for way",
+        "way.startswith(str(ROOT)) for way",
+    ),
+    (
+        "links into the folder of the pack are not followed",
+        "rollout/pack_folder.py",
+        "(os.path.normpath(path), os.path.realpath(path))",
+        "(os.path.normpath(path),)",
+    ),
+    (
+        "what the inventory names may lie in the folder of the pack",
+        "rollout/pack_folder.py",
+        '        *_texts("inventory", load_yaml(config.inventory)),\n',
+        "",
+    ),
+    (
+        "the doctor says nothing of the folder of the pack",
+        "rollout/steps/doctor_pop.py",
+        '    if subject.context.config.records == "st2":\n',
+        "    if False:\n",
+    ),
+)
+INVENTORIES = (*READ, *ASKED, *KEPT, *UPGRADED)
