@@ -145,6 +145,13 @@ class StartAliasTestCase(AliasCase):
     others = ("edgetune start", "edgetune start accept_queue", "start accept_queue on lab1")
 
 
+class UninstallAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_uninstall"
+    understood = {"edgetune uninstall from lab1": {"pop": "lab1"}}
+    others = ("edgetune uninstall", "edgetune uninstall lab1", "edgetune uninstall from")
+
+
 class CarryOnAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_carry_on"

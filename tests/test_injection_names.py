@@ -22,8 +22,7 @@ from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.record import load_plan, read_rollout
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import SqliteStore, St2Store
-from edgetune.traffic import open_driver
-from edgetune.traffic.drivers import haproxy
+from edgetune.traffic import haproxy_backend, open_driver
 from edgetune.tuning import find_tuning, load_tuning
 from tests.builders import ROOT, inventory_document, reading, write_yaml
 from tests.hostile import HOSTILE
@@ -102,14 +101,14 @@ def test_a_command_to_haproxy_is_one_line_of_names(
 ) -> None:
     sent: list[str] = []
 
-    def ask(address: str, command: str, deadline: float) -> str:
+    def ask(address: str, command: str, deadline: float, tls: object) -> str:
         sent.append(command)
         return ""
 
-    monkeypatch.setattr(haproxy, "ask", ask)
+    monkeypatch.setattr(haproxy_backend, "ask", ask)
     inventory = YamlInventory(write_yaml(tmp_path / "inventory.yaml", a_pop()))
     entry = inventory.pop("lab1").load_balancer
-    balancer = open_driver(entry.driver, entry.fields)
+    balancer = open_driver(entry.driver, entry.fields, lambda: pytest.fail("no host is asked"))
     for text in HOSTILE.values():
         with pytest.raises(EdgetuneError):
             balancer.restore("e000", text)

@@ -106,7 +106,15 @@ def test_all_that_was_written_down_is_told(trial: Trial) -> None:
         ports=(443,),
         reboot_time=60.0,
         load_balancer=LoadBalancer(
-            "haproxy", {"address": "tcp://127.0.0.1:9", "backend": "edges"}, checks="marker"
+            "haproxy",
+            {
+                "address": "tcp://127.0.0.1:9",
+                "backend": "edges",
+                "ca_file": "",
+                "certificate_file": "",
+                "server_name": "",
+            },
+            checks="marker",
         ),
         hosts=(
             Host("e000", "127.0.9.1", 22, "", "lab", "e000", bmc),
@@ -137,7 +145,7 @@ def test_every_pop_is_known_and_no_other(trial: Trial) -> None:
         ("lab1/hosts", {}, "pops.lab1.hosts: is empty"),
         ("lab1/hosts/e001/address", None, "pops.lab1.hosts.e001.address: is missing"),
         ("lab1/hosts/e001/address", "10.0.0.01", "pops.lab1.hosts.e001.address: '10.0.0.01' is"),
-        ("lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of com"),
+        ("lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of bird"),
         ("lab1/metrics", {"source": "snmp"}, "pops.lab1.metrics.source: 'snmp' is none of"),
     ],
 )

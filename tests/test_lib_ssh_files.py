@@ -274,7 +274,7 @@ UNUSABLE = "is no private key without a passphrase, of type ed25519, ECDSA or RS
         (ED.export_private_key("openssh")[:150], UNUSABLE),
         (b"-----BEGIN OPENSSH PRIVATE KEY-----\n", UNUSABLE),
         (b"PRIVATE KEY \xff\xfe", UNUSABLE),
-        (ED.export_public_key(), "holds no private key"),
+        (ED.export_public_key(), "holds no private key; the public key is for ssh_agent"),
         (b"", "holds no private key"),
         (b"hunter2\xff", "holds no private key"),
     ],

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bench._mutation import Edit
 from tests import mutants
@@ -21,7 +22,11 @@ EVERY = mutants.choose([])
 def test_a_mutation_is_of_the_code_and_the_tests_that_there_are(mutation: Mutation) -> None:
     text = (ROOT / mutation.edit.file).read_text(encoding="utf-8")
     assert text.count(mutation.edit.old) == 1, "the list needs the text that is there now"
-    compile(text.replace(mutation.edit.old, mutation.edit.new), mutation.edit.file, "exec")
+    mutated = text.replace(mutation.edit.old, mutation.edit.new)
+    if mutation.edit.file.endswith(".py"):
+        compile(mutated, mutation.edit.file, "exec")
+    else:
+        yaml.safe_load(mutated)
     assert all((ROOT / file).is_file() for file in mutation.tests)
 
 

@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,10 +48,16 @@ class Slow(Fleet):
     """A fleet without SSH, in which one host answers once it may."""
 
     def __init__(self, threads: int) -> None:
-        self._threads = threads
+        self._config: Any = SimpleNamespace(ssh_threads=threads)
         self.may_answer = threading.Event()
 
-    def _ask_one(self, host: Any, verb: str, request: Any, timeout: float) -> HostResult:
+    @contextmanager
+    def _login(self) -> Iterator[Any]:
+        yield None
+
+    def _ask_one(
+        self, login: Any, host: Any, verb: str, request: Any, timeout: float
+    ) -> HostResult:
         if host.name == "e001":
             self.may_answer.wait(60)
         return HostResult(host.name, data=RESULTS["sample"])

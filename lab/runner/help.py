@@ -22,7 +22,7 @@ _KINDS = {
     "number": "number",
     "object": "object, as a=b,c=d",
 }
-_NAME = 16
+_NAME = 20
 
 
 def action_list(pack: Pack, everything: bool) -> str:

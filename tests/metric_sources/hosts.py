@@ -25,7 +25,12 @@ class _FleetWithoutSsh(Fleet):
     """It asks one host after the other."""
 
     def __init__(self) -> None:
-        self._threads, self._agent, self._login = 1, packed(b""), None  # type: ignore[assignment]
+        self._config: Any = SimpleNamespace(ssh_threads=1)
+        self._agent = packed(b"")
+
+    @contextmanager
+    def _login(self) -> Iterator[Any]:
+        yield None
 
 
 class _Agent:

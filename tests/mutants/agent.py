@@ -349,8 +349,8 @@ AGENT = (
         (
             "a host that no connection reaches is well",
             "many_connections.py",
-            "        return _lost_logins(login, host)\n",
-            '        return ""\n',
+            "    if not told:\n        return _lost_logins(login, host)\n",
+            '    if not told:\n        return ""\n',
         ),
     ),
     *mutations_of(

@@ -578,8 +578,8 @@ CONGESTION = (
         (
             "harm is not taken back",
             "round.py",
-            "decisions.become(ROLLED_BACK, worse, _LOOKS_BY)",
-            "decisions.note(worse, _LOOKS_BY)",
+            "decisions.become(ROLLED_BACK, worse, BY_COMPARISON)",
+            "decisions.note(worse, BY_COMPARISON)",
         ),
         (
             "harm is looked for at each round with all of alpha",

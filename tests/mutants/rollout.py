@@ -341,16 +341,10 @@ TRAFFIC = mutations_of(
     (
         "a drain is written down after it",
         "steps/drain_hosts.py",
-        '    opened.move(work, names, "draining")\n'
+        '    opened.move(work, names, "draining")\n    keep_silenced(opened, work)\n',
         "    keep_silenced(opened, work)\n"
         "    for each in opened.hosts(names):\n"
-        "        if servers[each.server].is_let_in:\n"
-        "            opened.lease.permit()\n"
-        "            driver.withdraw(each.server)\n",
-        "    for each in opened.hosts(names):\n"
-        "        if servers[each.server].is_let_in:\n"
-        "            opened.lease.permit()\n"
-        "            driver.withdraw(each.server)\n"
+        "        driver.withdraw(each.server)\n"
         '    opened.move(work, names, "draining")\n',
     ),
     (

@@ -142,8 +142,8 @@ SEVERAL = mutations_of(
     (
         "one of several load balancers that forgot a drain is not told again",
         "driver.py",
-        "        return not self.withdrawn or any(not own.withdrawn for own in told)\n",
-        "        return not self.withdrawn\n",
+        "        return not self.unknown and any(not own.withdrawn for own in told)\n",
+        "        return not self.unknown and not self.withdrawn\n",
     ),
     (
         "a host that only one load balancer serves needs no room to leave",
@@ -306,8 +306,8 @@ ON_HOSTS = mutations_of(
     (
         "one host that refuses stops the return of all others",
         "rollout/steps/undrain_hosts.py",
-        "            except ServerError as error:\n                refused[host.name]",
-        "            except ValueError as error:\n                refused[host.name]",
+        "        except ServerError as error:\n            refused[host.name]",
+        "        except ValueError as error:\n            refused[host.name]",
     ),
 )
 BIRD = mutations_of(

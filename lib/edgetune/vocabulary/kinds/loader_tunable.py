@@ -32,8 +32,9 @@ KIND = Kind(
             tunable_refusal,
         )
     },
-    # What the loader's own files would take for something else is left out.
-    value=Text(r"[A-Za-z0-9_.:,/-]{1,200}"),
+    # What the loader's own files would take for something else is left out, and what looks like an
+    # option of a program or a path.
+    value=Text(r"-?[A-Za-z0-9_][A-Za-z0-9_.:,-]{0,198}"),
     touches=lambda target: [BOOT_ENTRY],
     disruption="reboot",
     order=5,
