@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from bench._ssh_hosts import Site
 from bench._table import BenchError
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import read_config
+from edgetune.hosts import helpers
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.conversation import BOOTSTRAP
 from edgetune.hosts.fleet import Fleet, packed
@@ -33,8 +35,11 @@ TIMEOUT = 60
 Peer = Callable[[Sequence[str]], None]
 
 
-def fleet(site: Site) -> Peer:
-    """edgetune itself, keys and known_hosts read anew as in every action."""
+def fleet(site: Site, alone: bool = False) -> Peer:
+    """edgetune itself, keys and known_hosts read anew as in every action.
+
+    ``alone``: without helpers, and so on one core, however many hosts there are.
+    """
     config = read_config(
         {
             "inventory": "none",
@@ -45,8 +50,11 @@ def fleet(site: Site) -> Peer:
         }
     )
 
+    usual = helpers.FROM
+
     def ask(addresses: Sequence[str]) -> None:
         hosts = [Host(address, address, site.port, "", "", address) for address in addresses]
+        helpers.FROM = sys.maxsize if alone else usual
         for result in Fleet(config).ask(hosts, "facts", lambda host: {}).values():
             if result.failed:
                 raise BenchError(f"Fleet: {result.error}")

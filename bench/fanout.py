@@ -7,6 +7,9 @@ Rows "with agent" send the agent's source and a request for facts, and read fact
 "command only" run a command without input, which is less work. Orders are shuffled, all figures
 are medians over the rounds, and a ratio is between two runs of one round.
 
+More than 64 hosts are asked by as many processes as there are cores; the row "one process" is the
+same without that.
+
 Measured: wall clock, and CPU of the controller's side (this process and the programs it starts).
 The time that Fleet and the libraries take to be imported is left out; that of ssh, ansible and
 pyinfra to start is in, since they are started for every step.
@@ -19,6 +22,7 @@ agent on private roots as the simulated lab does, and measures the machine more 
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -42,6 +46,7 @@ from bench._table import (
 )
 
 FLEET = "edgetune Fleet, with agent"
+ALONE = "edgetune Fleet, one process, with agent"
 HEADERS = [
     "client",
     "hosts/s (median, min..max)",
@@ -78,6 +83,7 @@ def run(count: int, rounds: int, server: str) -> dict[str, Any]:
         "rounds": rounds,
         "parallel": PARALLEL,
         "server": server,
+        "load": os.getloadavg()[0],
         "versions": versions(),
         "left_out": left_out,
         "figures": [figure(name, samples, count) for name in peers],
@@ -88,6 +94,7 @@ def own_peers(site: Site) -> dict[str, Peer]:
     """The clients that are compared wherever OpenSSH is; they must work."""
     peers = {
         FLEET: _ssh_peers.fleet(site),
+        ALONE: _ssh_peers.fleet(site, alone=True),
         "paramiko with TCP_NODELAY, with agent": _ssh_peers.bare_paramiko(site, nodelay=True),
         "paramiko as it comes, with agent": _ssh_peers.bare_paramiko(site, nodelay=False),
     }
@@ -149,7 +156,7 @@ def versions() -> dict[str, str]:
 
 def show(document: Mapping[str, Any]) -> None:
     """Print what `run` found."""
-    counts = "{hosts} hosts, {parallel} at once, {server} server, {rounds} rounds"
+    counts = "{hosts} hosts, {parallel} at once, {server} server, {rounds} rounds, load {load:.1f}"
     print(f"bench.fanout: {counts.format(**document)}; {compared(document)}")
     print_table(HEADERS, map(_row, document["figures"]))
     print_left_out(document)

@@ -93,7 +93,7 @@ def test_fanout_compares_every_client_with_fleet(tmp_path: Path) -> None:
     assert (document["hosts"], document["rounds"], document["server"]) == (3, 1, "canned")
     fleet, *peers = document["figures"]
     assert (fleet["client"], fleet["ratio"]["median"]) == (fanout.FLEET, 1.0)
-    assert len(peers) == (4 if _ssh_peers.has_program("ssh") else 2)
+    assert len(peers) == (5 if _ssh_peers.has_program("ssh") else 3)
     for figure in document["figures"]:
         for key in SPREADS:
             assert 0 <= figure[key]["min"] <= figure[key]["median"] <= figure[key]["max"]

@@ -118,3 +118,31 @@ ACCESS = mutations_of(
         "        command = own.ssh_command or BOOTSTRAP\n",
     ),
 )
+HELPERS = mutations_of(
+    "lib/edgetune/hosts",
+    ["lib_helpers"],
+    (
+        "no helper joins",
+        "helpers.py",
+        "                seats.put(self)\n",
+        "                pass\n",
+    ),
+    (
+        "a helper goes on when nobody asks it any more",
+        "helpers.py",
+        "        os._exit(0)\n",
+        "        signal.pause()\n",
+    ),
+    (
+        "hosts of a helper that died are waited for",
+        "helpers.py",
+        "            told.set_result(_lost(host))\n\n",
+        "            pass\n\n",
+    ),
+    (
+        "helpers stay when all hosts are through",
+        "helpers.py",
+        "        self._process.kill()\n        self._process.wait()\n",
+        "        return\n",
+    ),
+)

@@ -20,6 +20,7 @@ from edgetune.hosts.agent import bundle
 from edgetune.hosts.answers import longest, read_answer
 from edgetune.hosts.connection import Login
 from edgetune.hosts.conversation import BOOTSTRAP, converse
+from edgetune.hosts.helpers import Ask, Question, shared
 from edgetune.hosts.jumps import Jumps
 from edgetune.hosts.many_connections import lost_connections
 from edgetune.hosts.result import HostResult
@@ -79,20 +80,21 @@ class Fleet:
         end = time.monotonic() + patience
         told: SimpleQueue[Future[tuple[Host, HostResult]]] = SimpleQueue()
 
-        def ask_until(login: Login, host: Host) -> tuple[Host, HostResult]:
+        def ask_until(ask: Ask, host: Host) -> tuple[Host, HostResult]:
+            again = False
             while True:
-                result = self._ask_one(login, host, verb, request(host), timeout)
+                result = ask(Question(host, verb, dict(request(host)), timeout, again))
                 if result.reason != "unreachable" or time.monotonic() + _AGAIN > end:
                     return host, result
                 time.sleep(_AGAIN)
-                try:
-                    # A certificate may live for minutes, and somebody renews it meanwhile.
-                    login = replace(login, key=load_login_key(self._config))
-                except InputError as error:  # what other hosts answered is not lost for it
-                    return host, HostResult(host.name, error=str(error), reason="unreachable")
+                again = True
 
-        with self._login() as login, self._pool(len(hosts)) as pool:
-            asked = [pool.submit(ask_until, login, host) for host in hosts]
+        with (
+            self.asking() as own,
+            shared(own, self._config, len(hosts)) as ask,
+            self._pool(len(hosts)) as pool,
+        ):
+            asked = [pool.submit(ask_until, ask, host) for host in hosts]
             for future in asked:
                 future.add_done_callback(told.put)
             left = len(asked)
@@ -118,6 +120,24 @@ class Fleet:
             return {host.name: why for host, why in zip(hosts, found) if why}
 
     @contextmanager
+    def asking(self) -> Iterator[Ask]:
+        """Asks one host in this process, with the login of one call."""
+        with self._login() as login:
+
+            def ask(question: Question) -> HostResult:
+                if not question.again:
+                    return self._ask_one(login, question)
+                try:
+                    # A certificate may live for minutes, and somebody renews it meanwhile.
+                    renewed = replace(login, key=load_login_key(self._config))
+                except InputError as error:  # what other hosts answered is not lost for it
+                    name = question.host.name
+                    return HostResult(name, error=str(error), reason="unreachable")
+                return self._ask_one(renewed, question)
+
+            yield ask
+
+    @contextmanager
     def _login(self) -> Iterator[Login]:
         """The login of one call: its key is read anew, its jump hosts are left in the end."""
         own = self._config
@@ -128,13 +148,12 @@ class Fleet:
     def _pool(self, most: int) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(min(self._config.ssh_threads, most))
 
-    def _ask_one(
-        self, login: Login, host: Host, verb: str, request: Mapping[str, object], timeout: float
-    ) -> HostResult:
-        document = dict(request, protocol=AGENT_PROTOCOL, verb=verb)
+    def _ask_one(self, login: Login, question: Question) -> HostResult:
+        host, verb = question.host, question.verb
+        document = dict(question.document, protocol=AGENT_PROTOCOL, verb=verb)
         data = self._agent + json.dumps(document).encode()
         try:
-            raw = converse(login, host, data, timeout, longest(verb))
+            raw = converse(login, host, data, question.timeout, longest(verb))
             return read_answer(host.name, verb, document, raw)
         except HostError as error:
             return HostResult(host.name, error=f"answer to {verb}: {error}", reason="garbage")
