@@ -23,6 +23,7 @@ from edgetune.documents.sample import Sample
 from edgetune.errors import FencedError
 from edgetune.fields import Fields
 from edgetune.hosts.fleet import Fleet, _together
+from edgetune.hosts.helpers import Question
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Metrics
 from edgetune.metrics.source import MetricSource, Sampled
@@ -55,12 +56,10 @@ class Slow(Fleet):
     def _login(self) -> Iterator[Any]:
         yield None
 
-    def _ask_one(
-        self, login: Any, host: Any, verb: str, request: Any, timeout: float
-    ) -> HostResult:
-        if host.name == "e001":
+    def _ask_one(self, login: Any, question: Question) -> HostResult:
+        if question.host.name == "e001":
             self.may_answer.wait(60)
-        return HostResult(host.name, data=RESULTS["sample"])
+        return HostResult(question.host.name, data=RESULTS["sample"])
 
 
 def test_hosts_that_answer_together_are_stored_together(
