@@ -49,6 +49,7 @@ _NIC = {
 }
 _FACTS = {
     "hostname": "e000",
+    "system": "linux",
     "machine": {"uuid": "", "serial": ""},
     "os": {"id": "debian", "version": "12"},
     "kernel": "6.1.0-28-amd64",

@@ -66,10 +66,8 @@ SABOTAGES: Mapping[str, Sabotage] = {
             Edit(CHECK_DRAINED, "    if server.is_let_in:\n", "    if False:\n"),
             Edit(
                 CHECK_DRAINED,
-                "        if was_admitted(work.hosts[host.name].lb_before):\n"
-                "            opened.lease.permit()\n"
-                "            driver.isolate(host.server)\n",
-                "        pass\n",
+                "                driver.isolate(host.server)\n",
+                "                pass\n",
             ),
             Edit(
                 KEEP_OUT,

@@ -18,6 +18,7 @@ from edgetune.vocabulary.places import (
     INIT_SCRIPT,
     NOT_READY,
     PREFIX_FILE_TOLD,
+    RC_SCRIPT,
     SETUP,
     STATE,
     UNIT,
@@ -27,7 +28,7 @@ from edgetune.vocabulary.places import (
 TUNINGS = STATE + "/tunings"
 # In this order: the hook before what it runs, and last what fences other requests.
 OURS = (
-    *(UNIT_LINK, UNIT, INIT_SCRIPT),
+    *(UNIT_LINK, UNIT, INIT_SCRIPT, RC_SCRIPT),
     *(AGENT, SOURCE, COMPILED, RESERVE, KEPT, PREFIX_FILE_TOLD),
     *(FOLLOWING, REBOOT_MARK, KEEPER),
 )
