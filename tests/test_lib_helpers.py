@@ -86,7 +86,7 @@ def test_helpers_join_and_every_host_has_its_answer_in_order(
     assert sorted(str(each["x"]) for each in server.requests) == list(results)
     assert [own.returncode for own in begun] == [-signal.SIGKILL] * (CORES - 1)
     # No secret, nothing of a host, and no path in what every user sees.
-    assert {tuple(own.args[1:]) for own in begun} == {("-m", "edgetune.hosts.helpers")}
+    assert {tuple(own.args[1:]) for own in begun} == {("-m", "edgetune.hosts.helper")}
 
 
 def test_few_hosts_are_asked_alone(server: Server, begun: list[subprocess.Popen[bytes]]) -> None:

@@ -129,7 +129,7 @@ HELPERS = mutations_of(
     ),
     (
         "a helper goes on when nobody asks it any more",
-        "helpers.py",
+        "helper.py",
         "        os._exit(0)\n",
         "        signal.pause()\n",
     ),

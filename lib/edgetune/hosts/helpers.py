@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that talk to hosts beside ours, since the threads of one process share one core.
 
-A helper is this module, run anew: no fork of a process with threads. It reads the files of the
+A helper is `helper`, run anew: no fork of a process with threads. It reads the files of the
 configuration itself, and gets no secret. It ends as soon as its standard input does, whatever
 became of the process that began it: nothing goes on changing hosts.
 """
@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from edgetune.inventory import Host
 FROM = 65
 """So many hosts are worth a helper, which takes a third of a second to begin."""
 
+_PROGRAM = "edgetune.hosts.helper"  # which imports the fleet, and so this module
 _SPARE = 30.0
 
 
@@ -89,7 +89,7 @@ class _Helper:
         self._waiting: dict[int, tuple[Host, Future[HostResult]]] = {}
         self._asked = 0
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            [sys.executable, "-m", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -98,7 +98,7 @@ class _Helper:
         self._reader = threading.Thread(target=self._read, args=(threads, seats))
         self._reader.start()
         with suppress(OSError):
-            _write(self._process.stdin, (config, threads))
+            write(self._process.stdin, (config, threads))
 
     def __call__(self, question: Question) -> HostResult:
         """Ask a host there; it is unreachable if the helper ends meanwhile."""
@@ -108,7 +108,7 @@ class _Helper:
                 self._asked += 1
                 self._waiting[self._asked] = (question.host, told)
                 with suppress(OSError):  # it has ended, which the reader tells
-                    _write(self._process.stdin, (self._asked, question))
+                    write(self._process.stdin, (self._asked, question))
             else:
                 told.set_result(_lost(question.host))
         try:
@@ -129,11 +129,11 @@ class _Helper:
 
     def _read(self, threads: int, seats: SimpleQueue[Ask]) -> None:
         with suppress(EOFError, OSError):
-            _load(self._process.stdout)
+            load(self._process.stdout)
             for _ in range(threads):
                 seats.put(self)
             while True:
-                number, result = _load(self._process.stdout)
+                number, result = load(self._process.stdout)
                 self._waiting.pop(number)[1].set_result(result)
         with self._lock:
             self.is_over = True
@@ -147,45 +147,18 @@ def _lost(host: Host) -> HostResult:
     return HostResult(host.name, error=text, reason="unreachable")
 
 
-def _write(place: IO[bytes] | None, message: object) -> None:
+def write(place: IO[bytes] | None, message: object) -> None:
+    """Send a message to our own process; OSError as it comes."""
     data = pickle.dumps(message)
     if place is not None:
         place.write(len(data).to_bytes(4, "big") + data)
         place.flush()
 
 
-def _load(place: IO[bytes] | None) -> Any:
+def load(place: IO[bytes] | None) -> Any:
     """The next message, of our own processes alone; EOFError at the end."""
     head = place.read(4) if place is not None else b""
     data = place.read(int.from_bytes(head, "big")) if place is not None else b""
     if len(head) < 4 or len(data) < int.from_bytes(head, "big"):
         raise EOFError
     return pickle.loads(data)
-
-
-def _help() -> None:
-    """Answer questions until there are no more."""
-    from edgetune.hosts.fleet import Fleet  # which imports this module
-
-    # The process that we help is told of Ctrl-C as well, and says when to end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answers, lock = os.fdopen(os.dup(1), "wb"), threading.Lock()
-    os.dup2(2, 1)  # nothing else is written there
-
-    def answer(ask: Ask, number: int, question: Question) -> None:
-        result = ask(question)
-        with lock:
-            _write(answers, (number, result))
-
-    config, threads = _load(sys.stdin.buffer)
-    with Fleet(config).asking() as ask, ThreadPoolExecutor(threads) as pool:
-        _write(answers, "up")
-        with suppress(EOFError):
-            while True:
-                pool.submit(answer, ask, *_load(sys.stdin.buffer))
-        # Conversations that are under way end with us.
-        os._exit(0)
-
-
-if __name__ == "__main__":
-    _help()
