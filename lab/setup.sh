@@ -74,10 +74,12 @@ install_packages() {
 }
 
 offer_packages() {
-  local missing answer machines=False
+  local missing answer program machines=False
   [ "${1:-}" != machines ] || machines=True
   missing=$(.venv/bin/python -c "from lab.pop import missing_packages; print(*missing_packages(True, $machines, True))")
-  PATH=$PATH:/usr/sbin command -v redis-server >/dev/null || missing="$missing redis-server" # for the tests
+  for program in redis-server sudo; do # for the tests
+    PATH=$PATH:/usr/sbin command -v $program >/dev/null || missing="$missing $program"
+  done
   [ -n "$missing" ] || return 0
   echo "The lab of real Linux hosts needs these packages: $missing"
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
