@@ -37,7 +37,7 @@ from edgetune.inventory import Host
 
 given = json.load(sys.stdin)
 result = Fleet(read_config(given["config"])).ask(
-    [Host(**given["host"])], "apply", lambda host: given["request"]
+    [Host(**{**given["host"], "host_keys": ()})], "apply", lambda host: given["request"]
 )
 sys.exit(result["e000"].error)
 """
