@@ -15,20 +15,18 @@ from edgetune.hosts.agent.verbs.reboot import REBOOT_MARK
 from edgetune.vocabulary.places import (
     CONGESTION,
     CONGESTION_EPOCH,
-    INIT_SCRIPT,
+    HOOKS,
     NOT_READY,
     PREFIX_FILE_TOLD,
-    RC_SCRIPT,
     SETUP,
     STATE,
     UNIT,
-    UNIT_LINK,
 )
 
 TUNINGS = STATE + "/tunings"
 # In this order: the hook before what it runs, and last what fences other requests.
 OURS = (
-    *(UNIT_LINK, UNIT, INIT_SCRIPT, RC_SCRIPT),
+    *HOOKS,
     *(AGENT, SOURCE, COMPILED, RESERVE, KEPT, PREFIX_FILE_TOLD),
     *(FOLLOWING, REBOOT_MARK, KEEPER),
 )
