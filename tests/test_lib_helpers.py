@@ -114,10 +114,11 @@ def test_a_helper_that_dies_loses_what_it_asked_and_nothing_else(
     assert {each.reason for each in results.values() if each.failed} <= {"unreachable"}
 
 
+@pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python3"])
 def test_helpers_that_cannot_begin_leave_the_work_to_us(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", program)
     results = server.fleet(ssh_threads=6).ask(hosts(server, 12), "facts", lambda host: {}, 600)
     assert [each.error for each in results.values()] == [None] * 12
 

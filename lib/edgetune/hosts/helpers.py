@@ -62,7 +62,7 @@ def shared(own: Ask, config: Config, hosts: int) -> Iterator[Ask]:
     seats: SimpleQueue[Ask] = SimpleQueue()
     for _ in range(threads - each * (cores - 1)):
         seats.put(own)
-    helpers = [_Helper(config, each, seats) for _ in range(cores - 1)]
+    helpers: list[_Helper] = []
 
     def ask(question: Question) -> HostResult:
         seat = seats.get()
@@ -72,6 +72,9 @@ def shared(own: Ask, config: Config, hosts: int) -> Iterator[Ask]:
             seats.put(own if getattr(seat, "is_over", False) else seat)
 
     try:
+        for _ in range(cores - 1):
+            with suppress(OSError):  # no memory for one, or no process
+                helpers.append(_Helper(config, each, seats))
         yield ask
     finally:
         for helper in helpers:
