@@ -72,7 +72,6 @@ def test_a_pop_too_small_for_its_min_in_service_is_refused(tmp_path: Path) -> No
         plan(tmp_path, min_in_service=0.9)
 
 
-@pytest.mark.slow
 def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> None:
     """The ways of splitting it are a number of more than 4,300 digits."""
     small, what = pop(tmp_path), tuning()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from edgetune.documents.options import Options
 from edgetune.documents.plan import Groups, assignments
@@ -34,9 +34,7 @@ def draw_groups(
 def _drawn(
     pop: Pop, touched: Sequence[str], options: Options, *facts: Mapping[str, str]
 ) -> dict[str, Groups]:
-    found: dict[str, list[str]] = {}
-    for name in touched:
-        found.setdefault(_stratum(pop, touched, facts, name), []).append(name)
+    found = _by_stratum(pop, touched, facts)
     dice = random.Random(options.seed)
     strata = {}
     for stratum in sorted(found):
@@ -47,16 +45,21 @@ def _drawn(
     return strata
 
 
-def _stratum(
-    pop: Pop, touched: Sequence[str], facts: Iterable[Mapping[str, str]], name: str
-) -> str:
-    """What hosts have in common that are compared: drivers count otherwise in another kernel."""
-    hardware = pop.host(name).hardware
-    alike = [host for host in touched if pop.host(host).hardware == hardware]
-    own = [
-        known.get(name, "") for known in facts if len({known.get(host, "") for host in alike}) > 1
-    ]
-    return ", ".join(filter(None, [hardware or "any", *own]))
+def _by_stratum(
+    pop: Pop, touched: Sequence[str], facts: Sequence[Mapping[str, str]]
+) -> dict[str, list[str]]:
+    """The hosts that are compared with each other, by what they have in common."""
+    alike: dict[str, list[str]] = {}
+    for name in touched:
+        alike.setdefault(pop.host(name).hardware, []).append(name)
+    found: dict[str, list[str]] = {}
+    for hardware, hosts in alike.items():
+        # A fact that all of them share does not name a stratum.
+        apart = [known for known in facts if len({known.get(host, "") for host in hosts}) > 1]
+        for host in hosts:
+            common = [hardware or "any", *(known.get(host, "") for known in apart)]
+            found.setdefault(", ".join(filter(None, common)), []).append(host)
+    return found
 
 
 def test_hosts(hosts: int, options: Options) -> int:
