@@ -11,6 +11,7 @@ As root, with the packages of `edgetune lab up --machines`. Each boot takes half
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import subprocess
@@ -137,7 +138,10 @@ class Machine:
 
     def reboot(self) -> None:
         boots = pop.boots(self._home)[HOST]
-        self.ask("reboot", epoch=1, boot_id=self.ask("facts")["boot_id"])
+        boot_id = self.ask("facts")["boot_id"]
+        # The machine may be off before the last byte of the answer is through its console.
+        with contextlib.suppress(pop.LabError):
+            self.ask("reboot", epoch=1, boot_id=boot_id)
         self.await_boot(boots + 1)
 
     def await_boot(self, boots: int) -> None:
