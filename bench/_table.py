@@ -39,6 +39,29 @@ def options(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def count_chosen(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    name: str,
+    usual: int,
+    quick: int,
+    most: int | None = None,
+    what: str = "",
+) -> tuple[argparse.Namespace, int]:
+    """What was chosen of all `options`, and how many by the option ``--NAME``, from 1 to ``most``;
+    the program ends with an error for any other number."""
+    help = f"{what}{usual}, or {quick} with --quick"
+    parser.add_argument(f"--{name}", type=int, metavar="N", help=help)
+    chosen = parser.parse_args(arguments)
+    given: int | None = vars(chosen)[name]
+    count = (quick if chosen.quick else usual) if given is None else given
+    if most is None and count < 1:
+        parser.error(f"--{name}: must be at least 1")
+    if most is not None and not 1 <= count <= most:
+        parser.error(f"--{name}: must be from 1 to {most}")
+    return chosen, count
+
+
 def carry_out(
     name: str,
     chosen: argparse.Namespace,
@@ -95,6 +118,11 @@ def spread(values: Iterable[float]) -> dict[str, float]:
     listed = list(values)
     found = {"median": statistics.median(listed), "min": min(listed), "max": max(listed)}
     return {name: float(f"{value:.4g}") for name, value in found.items()}
+
+
+def told(found: Mapping[str, float]) -> str:
+    """A `spread` in whole numbers, for a table."""
+    return f"{found['median']:.0f}, {found['min']:.0f}..{found['max']:.0f}"
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -34,11 +34,13 @@ from bench._table import (
     BenchError,
     carry_out,
     compared,
+    count_chosen,
     measure,
     options,
     print_left_out,
     print_table,
     spread,
+    told,
 )
 from bench.fanout import versions
 from edgetune.config import read_config
@@ -54,11 +56,7 @@ TRUE = shutil.which("true") or "/bin/true"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument("--hosts", type=int, metavar="N", help="64, or 8 with --quick")
-    chosen = parser.parse_args(arguments)
-    count = (8 if chosen.quick else 64) if chosen.hosts is None else chosen.hosts
-    if not 1 <= count <= MAX_HOSTS:
-        parser.error(f"--hosts: must be from 1 to {MAX_HOSTS}")
+    chosen, count = count_chosen(parser, arguments, "hosts", 64, quick=8, most=MAX_HOSTS)
     return carry_out("access", chosen, lambda: run(count, 2 if chosen.quick else 5), show)
 
 
@@ -204,10 +202,9 @@ def show(document: Mapping[str, Any]) -> None:
 
 
 def _row(found: Mapping[str, Any]) -> list[str]:
-    rate = found["hosts_per_s"]
     return [
         found["access"],
-        f"{rate['median']:.0f}, {rate['min']:.0f}..{rate['max']:.0f}",
+        told(found["hosts_per_s"]),
         f"{found['ratio']['median']:.2f}",
         f"{found['controller_cpu_ms']['median']:.1f}",
     ]

@@ -29,11 +29,13 @@ from bench._table import (
     Sample,
     carry_out,
     compared,
+    count_chosen,
     measure,
     options,
     print_left_out,
     print_table,
     spread,
+    told,
 )
 
 FLEET = "edgetune Fleet, apply"
@@ -50,14 +52,10 @@ DIFFERENCES = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument("--rounds", type=int, metavar="N", help="7, or 2 with --quick")
     parser.add_argument(
         "--tuned", type=Path, metavar="DIRECTORY", help="tuned's Debian packages, unpacked"
     )
-    chosen = parser.parse_args(arguments)
-    rounds = (2 if chosen.quick else 7) if chosen.rounds is None else chosen.rounds
-    if rounds < 1:
-        parser.error("--rounds: must be at least 1")
+    chosen, rounds = count_chosen(parser, arguments, "rounds", 7, quick=2)
     return carry_out("agent", chosen, lambda: run(rounds, chosen.tuned), show)
 
 
@@ -160,10 +158,9 @@ def show(document: Mapping[str, Any]) -> None:
 
 
 def _row(found: Mapping[str, Any]) -> list[str]:
-    time = found["ms"]
     return [
         found["client"],
-        f"{time['median']:.0f}, {time['min']:.0f}..{time['max']:.0f}",
+        told(found["ms"]),
         f"{found['ratio']['median']:.2f}",
         f"{found['host_cpu_ms']['median']:.0f}",
     ]

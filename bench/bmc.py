@@ -39,6 +39,7 @@ from bench._table import (
     Sample,
     carry_out,
     compared,
+    count_chosen,
     measure,
     options,
     print_left_out,
@@ -76,11 +77,7 @@ LATE_HEADERS = ["client, answered late", "resets", "told", "PATCHes", "told"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument("--bmcs", type=int, metavar="N", help="200, or 20 with --quick")
-    chosen = parser.parse_args(arguments)
-    count = (20 if chosen.quick else 200) if chosen.bmcs is None else chosen.bmcs
-    if not 1 <= count <= MAX_BMCS:
-        parser.error(f"--bmcs: must be from 1 to {MAX_BMCS}")
+    chosen, count = count_chosen(parser, arguments, "bmcs", 200, quick=20, most=MAX_BMCS)
     return carry_out("bmc", chosen, lambda: run(count, chosen.quick), show)
 
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench._table import BenchError, carry_out, options, print_table, spread
+from bench._table import BenchError, carry_out, count_chosen, options, print_table, spread
 from edgetune import AGENT_PROTOCOL
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.fleet import packed
@@ -61,14 +61,8 @@ HEADERS = ["agent", "settings", "CPU s (median, min..max)", "starts of Python", 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument(
-        "--rounds", type=int, metavar="N", help="boots of each, 3, or 1 with --quick"
-    )
     parser.add_argument("--before", metavar="COMMIT", help="the agent of this commit, too")
-    chosen = parser.parse_args(arguments)
-    rounds = (1 if chosen.quick else 3) if chosen.rounds is None else chosen.rounds
-    if rounds < 1:
-        parser.error("--rounds: must be at least 1")
+    chosen, rounds = count_chosen(parser, arguments, "rounds", 3, quick=1, what="boots of each, ")
     return carry_out("boot_hook", chosen, lambda: run(rounds, chosen.before), show)
 
 
