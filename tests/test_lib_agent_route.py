@@ -242,6 +242,46 @@ def test_nobody_waits_for_what_is_taken_back_meanwhile(
     assert len(pauses) == 2 and not host.exists("run/edgetune-late")
 
 
+def test_a_route_that_moves_between_a_look_and_a_change_stays_where_it_is(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = instead(monkeypatch, Routes(host, DEFAULT))
+    kind, target = RouteMetric(Host(str(host.path))), {"family": "inet", "route": "default"}
+    assert kind.runtime(target)
+    table.lines = [DEFAULT.replace("10.9.0.1", "10.9.0.7")]
+    kind.apply(target, {"initcwnd": 32})
+    assert Route(table.lines[0]).option("via") == "10.9.0.7"
+    was = kind.snapshot(target)
+    table.lines = [DEFAULT.replace("10.9.0.1", "10.9.0.8")]
+    kind.restore(target, was)
+    found = Route(table.lines[0])
+    assert (found.option("via"), found.option("initcwnd")) == ("10.9.0.8", "32")
+
+
+def test_the_end_of_a_boot_starts_few_processes_for_a_route(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = instead(monkeypatch, Routes(host, DEFAULT))
+    monkeypatch.setattr(Host, "detach", lambda own, command: None)
+    host.apply(route(initcwnd=32))
+    table.lines = []
+    assert host.boot_hook() == []
+    table.lines = [DEFAULT]
+    host.write("proc/net/route", LISTED)
+    asked: list[tuple[str, ...]] = []
+    answer = table.attempt
+
+    def attempt(*words: str) -> tuple[int, str, str]:
+        asked.append(words)
+        return answer(*words)
+
+    monkeypatch.setattr(table, "attempt", attempt)
+    assert unattended.late(Host(str(host.path))) == []
+    assert Route(table.lines[0]).option("initcwnd") == "32"
+    # One while nobody holds the lock, one with it, one before the change and one after it.
+    assert [words[5] for words in asked] == ["show", "show", "show", "change", "show"]
+
+
 # Recorded on Linux 6.18, little endian.
 LISTED = """\
 Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT

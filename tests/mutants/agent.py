@@ -270,15 +270,35 @@ AGENT = (
         ["lib_agent_route"],
         (
             "the end of a boot waits for what a person took back meanwhile",
-            "unattended.py",
-            "        if Journals(host).stamp() != stamp:\n",
-            "        if False:\n",
+            "journal.py",
+            "        if self._known is None or self._known[0] != stamp:\n",
+            "        if self._known is None:\n",
         ),
         (
             "a route is asked for by a process each time",
             "kinds/route_metric.py",
             "listed = not table or _lists(table, target)",
             "listed = True",
+        ),
+        (
+            "a route is changed as it stood before somebody moved it",
+            "kinds/route_metric.py",
+            """        self._doubt(target)
+        for route in""",
+            "        for route in",
+        ),
+        (
+            "a route is put back as it stood before somebody moved it",
+            "kinds/route_metric.py",
+            """        self._doubt(target)
+        for was in""",
+            "        for was in",
+        ),
+        (
+            "each look at a route is a process",
+            "kinds/route_metric.py",
+            '        if not known.get("routes"):\n',
+            "        if True:\n",
         ),
         (
             "a route whose network has the bits of a host is never there",

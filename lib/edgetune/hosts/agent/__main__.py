@@ -9,7 +9,6 @@ import signal
 import sys
 from typing import List
 
-from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 
 USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING"
@@ -58,6 +57,8 @@ def main(arguments: List[str]) -> int:
         problems = act_unattended(Host(root), arguments)
         sys.stderr.writelines(f"edgetune: {problem}\n" for problem in problems)
         return 1 if problems else 0
+    from edgetune.hosts.agent.dispatch import answer
+
     reply = json.dumps(answer(root, sys.stdin.buffer.read()), sort_keys=True) + "\n"
     # Nobody may be there to read it.
     with contextlib.suppress(BrokenPipeError), open(1, "wb", closefd=False) as output:

@@ -98,6 +98,7 @@ class BootHook:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._journals = Journals(host)
         self._directories = Directories(host)
 
     def sync(self) -> str:
@@ -107,7 +108,7 @@ class BootHook:
         it. The text file is written, too; why it is not there comes back, "" when it is or need
         not be.
         """
-        journals, damaged = Journals(self._host).read()
+        journals, damaged = self._journals.read()
         textfile = Textfile(self._host)
         telling = bool(textfile.directory)
         standing = bool(journals or damaged)
@@ -147,7 +148,7 @@ class BootHook:
     def _stay(self) -> None:
         self._host.make_directory(STATE, 0o700)
         # A journal that is damaged to us may be one of another version, whose agent can read it.
-        if not (self._host.exists(AGENT) and Journals(self._host).damaged()):
+        if not (self._host.exists(AGENT) and self._journals.damaged()):
             # In this order: the agent.py of versions before 0.11 holds its text itself.
             self._put(SOURCE, bundle.own_source(), 0o600)
             self._put(AGENT, bundle.copy_runner(), 0o700)

@@ -216,11 +216,18 @@ class Journal:
         return self.confirm_within > 0 and self.state != "confirmed"
 
 
+Stamp = List[Tuple[str, int, int]]
+
+
 class Journals:
-    """The journals of this host, a file each."""
+    """The journals of this host, a file each.
+
+    All of them are read once, and again when one of them was written since.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._known: Optional[Tuple[Stamp, Tuple[List[Journal], Dict[str, str]]]] = None
 
     def load(self, tuning: str) -> Optional[Journal]:
         """The journal of a tuning, or None; Failed when it cannot be read, with the way out."""
@@ -279,18 +286,24 @@ class Journals:
         """The tunings whose journals cannot be read, with what is wrong."""
         return self.read()[1]
 
-    def stamp(self) -> List[Tuple[str, int, int]]:
+    def _stamp(self) -> Stamp:
         """Another one whenever one of them was written, since a file is replaced as a whole."""
         directory = self._host.path(STATE + "/tunings")
         found = []
         for name in self._host.names(STATE + "/tunings"):
             with contextlib.suppress(FileNotFoundError):
                 status = os.lstat(os.path.join(directory, name))
-                found.append((name, status.st_ino, status.st_mtime_ns))
+                found.append((name, status.st_ino, status.st_ctime_ns))
         return found
 
     def read(self) -> Tuple[List[Journal], Dict[str, str]]:
         """`all` and `damaged` of one look."""
+        stamp = self._stamp()
+        if self._known is None or self._known[0] != stamp:
+            self._known = stamp, self._read()
+        return self._known[1]
+
+    def _read(self) -> Tuple[List[Journal], Dict[str, str]]:
         loaded: List[Journal] = []
         damaged: Dict[str, str] = {}
         for name in self._host.names(STATE + "/tunings"):

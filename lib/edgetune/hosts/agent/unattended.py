@@ -41,20 +41,20 @@ def boot(host: Host) -> List[str]:
     Services are not restarted: at this point of the boot they have not been started yet.
     """
     problems: List[str] = []
+    journals = Journals(host)
     host.booting = True
     with host.lock(60.0):
-        for journal in reversed(Journals(host).all()):
+        for journal in reversed(journals.all()):
             attempt(problems, journal.tuning, _end_if_due, host, journal)
-        for journal in Journals(host).all():
+        for journal in journals.all():
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _carry_on, host, journal, problems)
         if host.exists(CONGESTION):
             attempt(problems, CONGESTION, _end_congestion, host)
         attempt(problems, "", BootHook(host).sync)
-        journals, damaged = Journals(host).read()
-        if _unready(host, _for_boots(host, journals)):
+        if _unready(host, _for_boots(host, journals.all())):
             attempt(problems, "", follow_up, host)
-    return problems + list(damaged.values())
+        return problems + list(journals.damaged().values())
 
 
 def _end_congestion(host: Host) -> None:
@@ -84,32 +84,30 @@ def late(host: Host) -> List[str]:
 
 def _late(host: Host) -> List[str]:
     problems: List[str] = []
-    _await_rest(host)
+    journals = Journals(host)
+    _await_rest(host, journals)
     host.booting = host.late = True
     with host.lock(60.0):
         # What stands on them may have been missing when the host began to boot.
-        for journal in reversed(Journals(host).all()):
+        for journal in reversed(journals.all()):
             if journal.state == "restoring":
                 attempt(problems, journal.tuning, take_back, host, journal)
-        for journal in Journals(host).all():
+        for journal in journals.all():
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _set_again, host, journal, problems)
-        missing = _unready(host, _for_boots(host, Journals(host).all()))
+        missing = _unready(host, _for_boots(host, journals.all()))
         problems += [f"{entry.setting.id}: is not there yet, or down" for entry in missing]
     return problems
 
 
-def _await_rest(host: Host) -> None:
+def _await_rest(host: Host, journals: Journals) -> None:
     """Until all is there that the rest stands on, or for `LATE_WAIT`."""
     end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
-    stamp, entries = Journals(host).stamp(), _for_boots(host, Journals(host).all())
-    while _unready(host, entries) and time.monotonic() < end:
+    # Nobody holds the lock: a person may take a tuning back meanwhile.
+    while _unready(host, _for_boots(host, journals.all())) and time.monotonic() < end:
         # The rest of the boot has more use for the CPU.
         time.sleep(pause)
         pause = min(1.5 * pause, LOOK_SELDOM)
-        # Nobody holds the lock: a person may take a tuning back meanwhile.
-        if Journals(host).stamp() != stamp:
-            stamp, entries = Journals(host).stamp(), _for_boots(host, Journals(host).all())
 
 
 def _for_boots(host: Host, journals: Sequence[Journal]) -> List[Entry]:
@@ -207,14 +205,17 @@ def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
 
 def _await(host: Host, entries: Sequence[Entry]) -> None:
     """Drivers may bring their interfaces some time after the boot hook started."""
-    host.answers.clear()
     end = time.monotonic() + BOOT_WAIT
-    settings = [entry.setting for entry in entries]
-    while time.monotonic() < end:
-        with host.read_cache():
-            if all(HANDLERS.on(host, setting.kind).present(setting.target) for setting in settings):
-                return
+    while not _all_present(host, entries) and time.monotonic() < end:
         time.sleep(0.1)
+        host.answers.clear()
+
+
+def _all_present(host: Host, entries: Sequence[Entry]) -> bool:
+    with host.read_cache():
+        return all(
+            HANDLERS.on(host, entry.setting.kind).present(entry.setting.target) for entry in entries
+        )
 
 
 def revert(host: Host, tuning: str) -> None:

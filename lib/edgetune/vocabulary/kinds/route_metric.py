@@ -2,7 +2,6 @@
 """What TCP connections learn from the route that they take."""
 
 import contextlib
-import ipaddress
 from typing import List
 
 from edgetune.vocabulary.grammar import Parts, Text, Whole
@@ -25,6 +24,9 @@ def destination(target: Target) -> str:
 
 def route_of(target: Target) -> List[str]:
     """The route, however its network is spelt."""
+    # A boot needs none of it.
+    import ipaddress
+
     place = destination(target)
     # No host has a route that is none.
     with contextlib.suppress(ValueError):

@@ -87,16 +87,20 @@ class RouteMetric(HookKept):
         table = self.host.text(TABLES[family_of(target)])
         known = self.host.answers.setdefault(f"{KIND.id_of(target)} is there", {})
         if not table or known.get("table") != table:
+            self._doubt(target)
             listed = not table or _lists(table, target)
             known.update(table=table, there=listed and self.present(target))
         return bool(known["there"])
 
     def snapshot(self, target: Target) -> List[str]:
         """The text of each route."""
+        self._doubt(target)
         return [route.text for route in self._routes(target)]
 
     def apply(self, target: Target, value: Value) -> None:
         said = {name: str(part or "") for name, part in parts(value).items()}
+        # All of a route is written again: nobody may have changed it since it was read.
+        self._doubt(target)
         for route in self._routes(target):
             self._change(target, route, route.having(said))
 
@@ -104,6 +108,7 @@ class RouteMetric(HookKept):
         """What routes had of it then, on those that are there now: a gateway may have moved."""
         if not isinstance(snapshot, list):
             raise TypeError(f"the journal holds no list but {snapshot!r}")
+        self._doubt(target)
         for was in map(Route, snapshot):
             for now in self._routes(target):
                 if now.key == was.key:
@@ -115,19 +120,30 @@ class RouteMetric(HookKept):
         if now == wanted:
             return
         self._ip(target, "change", wanted.words)
+        self._doubt(target)
         if wanted not in self._routes(target):
             self._ip(target, "change", now.words)
+            self._doubt(target)
             raise Failed(f"{now.text} did not become {wanted.text}")
 
     def _routes(self, target: Target) -> List[Route]:
-        """The routes to it in the main table, the one in use first; Unsupported without any."""
-        try:
-            text = self.host.once(f"routes of {KIND.id_of(target)}", lambda: self._show(target))
-        except Failed as error:
-            raise Unsupported(str(error)) from None
-        if not text.strip():
+        """The routes to it in the main table, the one in use first; Unsupported without any.
+
+        They are remembered until one is changed here: each look is a process.
+        """
+        known = self.host.answers.setdefault(KIND.id_of(target), {})
+        if not known.get("routes"):
+            try:
+                known["routes"] = self._show(target).splitlines()
+            except Failed as error:
+                raise Unsupported(str(error)) from None
+        if not known["routes"]:
             raise Unsupported(f"the main table has no {family_of(target)} route {target['route']}")
-        return [Route(line) for line in text.splitlines()]
+        return [Route(line) for line in known["routes"]]
+
+    def _doubt(self, target: Target) -> None:
+        """Ask anew from now on."""
+        self.host.answers.pop(KIND.id_of(target), None)
 
     def _show(self, target: Target) -> str:
         return self._ip(target, "show", ["table", "main", "exact", destination(target)])
