@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from edgetune.documents.diagnosis import Diagnosis, Found
 from edgetune.durations import duration
+from edgetune.report.host_names import hosts_text
 from edgetune.report.text import clock
 from edgetune.sanitize import command, one_line
 
 WIDTH = 100
 LONGEST = 400
-SPANS = 8
 TITLES = {
     "helps": "A tuning would help",
     "conflict": "Works against tunings",
@@ -45,33 +44,6 @@ def diagnosis_text(result: Diagnosis) -> str:
         parts.append(_part(["No answer", *_block(silent, 2)]))
     parts.append(_part(_next(result)))
     return "\n\n".join(parts)
-
-
-def hosts_text(names: Sequence[str]) -> str:
-    """Names of hosts, with ``e000..e011`` for those that are numbered in a row."""
-    spans = [
-        f"{span[0]}..{span[-1]}" if len(span) > 2 else ", ".join(span) for span in _spans(names)
-    ]
-    shown, rest = spans[:SPANS], sum(len(span) for span in _spans(names)[SPANS:])
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
-
-
-def _spans(names: Sequence[str]) -> list[list[str]]:
-    spans: list[list[str]] = []
-    for name in sorted(names):
-        if spans and _follower(spans[-1][-1]) == name:
-            spans[-1].append(name)
-        else:
-            spans.append([name])
-    return spans
-
-
-def _follower(name: str) -> str:
-    found = re.fullmatch(r"(.*?)(\d+)", name)
-    if found is None:
-        return ""
-    head, number = found.groups()
-    return f"{head}{int(number) + 1:0{len(number)}}"
 
 
 def _findings(rows: Sequence[Found], answered: int) -> Iterator[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from edgetune.documents.inventory import PopChange
-from edgetune.report.diagnosis import hosts_text
+from edgetune.report.host_names import hosts_text
 from edgetune.report.text import listed
 
 

@@ -29,9 +29,9 @@ from edgetune.judge.outliers import changes_of, odd_hosts
 from edgetune.metrics.catalogue import metrics_of
 from edgetune.report.axes import number
 from edgetune.report.clocks import local, stamp, zone
-from edgetune.report.diagnosis import hosts_text
 from edgetune.report.effects import bounds, level, moved_per, said_of, share, unit_of
 from edgetune.report.headline import headline
+from edgetune.report.host_names import hosts_text
 from edgetune.report.next_steps import next_steps
 from edgetune.report.phases import phases, runs
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture

@@ -25,7 +25,7 @@ from edgetune.documents.reading import digest_of
 from edgetune.errors import DamagedError, InputError, RefusedError
 from edgetune.inventories import open_inventory, read_pop, source_of
 from edgetune.inventory import Host, Inventory, Pop
-from edgetune.report.diagnosis import hosts_text
+from edgetune.report.host_names import hosts_text
 from edgetune.report.text import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.store import value_of
