@@ -21,9 +21,9 @@ from bench._mutation import Edit, MutationError, copy_checkout
 from bench.chaos import auditor, breakage, sabotage
 from bench.chaos.auditor import Broken, End, Faults, Stop, Window
 from bench.chaos.counting import Note, why_not_counted
-from bench.chaos.run import Report
 from bench.chaos.schedule import KINDS, SCENARIOS, Fault, Moment, make_schedule
 from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
+from bench.chaos.stage import Report
 from lab import pop as lab
 from tests.builders import ROOT
 

@@ -21,14 +21,14 @@ from bench.chaos.sight import look_at_all
 from lab import pop as lab
 
 if TYPE_CHECKING:
-    from bench.chaos.run import Run
+    from bench.chaos.stage import Stage
 
 Ticks = Generator[None, None, Any]
 
 HUNT_SECONDS = 6.0  # for a process that lives only some tenths of a second
 
 
-def carry_out(run: Run, fault: Fault) -> Ticks:
+def carry_out(run: Stage, fault: Fault) -> Ticks:
     """Wait for the fault's moment, then break and mend; the run lasts until that is over."""
     host = yield from run.moment(fault.moment)
     target = (host or HOSTS[0]) if fault.target == SAME else fault.target
@@ -43,7 +43,7 @@ def carry_out(run: Run, fault: Fault) -> Ticks:
     run.note(fault, target, begun, said or "")
 
 
-def _action(run: Run, fault: Fault, target: str) -> Ticks:
+def _action(run: Stage, fault: Fault, target: str) -> Ticks:
     def kill() -> bool:
         found = [pid for runner in run.runners() for pid in children_of(runner)]
         for pid in found[:1]:
@@ -53,7 +53,7 @@ def _action(run: Run, fault: Fault, target: str) -> Ticks:
     return (yield from _hunt(kill))
 
 
-def _runner(run: Run, fault: Fault, target: str) -> Ticks:
+def _runner(run: Stage, fault: Fault, target: str) -> Ticks:
     """ "alone": its actions go on without it; "whole": they die with it."""
 
     def kill() -> bool:
@@ -66,15 +66,15 @@ def _runner(run: Run, fault: Fault, target: str) -> Ticks:
     return (yield from _hunt(kill))
 
 
-def _agent(run: Run, fault: Fault, target: str) -> Ticks:
+def _agent(run: Stage, fault: Fault, target: str) -> Ticks:
     return (yield from _hunt(lambda: lab.kill(run.home, target, "agent") > 0))
 
 
-def _sshd(run: Run, fault: Fault, target: str) -> Ticks:
+def _sshd(run: Stage, fault: Fault, target: str) -> Ticks:
     return (yield from _hunt(lambda: lab.kill(run.home, target, "sshd") > 0))
 
 
-def _power(run: Run, fault: Fault, target: str) -> Ticks:
+def _power(run: Stage, fault: Fault, target: str) -> Ticks:
     since, lost = _break(run, target, lambda: lab.power(run.home, target, "cut"))
     with _explains(run, lost=lost, since=since):
         boot, before = Window(since), run.boots(target)
@@ -86,7 +86,7 @@ def _power(run: Run, fault: Fault, target: str) -> Ticks:
     boot.end = time.time()
 
 
-def _balancer(run: Run, fault: Fault, target: str) -> Ticks:
+def _balancer(run: Stage, fault: Fault, target: str) -> Ticks:
     with _explains(run, lost=target == "kill", unready=target != "reload"):
         if target != "reload":
             run.faults.forgot.append(time.time())
@@ -94,7 +94,7 @@ def _balancer(run: Run, fault: Fault, target: str) -> Ticks:
         yield
 
 
-def _store(run: Run, fault: Fault, target: str) -> Ticks:
+def _store(run: Stage, fault: Fault, target: str) -> Ticks:
     if target == "away":
         return (yield from _move_store(run, fault))
     if target == "lock":
@@ -105,7 +105,7 @@ def _store(run: Run, fault: Fault, target: str) -> Ticks:
     return ""
 
 
-def _move_store(run: Run, fault: Fault) -> Ticks:
+def _move_store(run: Stage, fault: Fault) -> Ticks:
     def move() -> bool:
         with suppress(FileNotFoundError):  # nothing has been written yet
             run.site.move_store(away=True)
@@ -119,7 +119,7 @@ def _move_store(run: Run, fault: Fault) -> Ticks:
     return said
 
 
-def _lock_store(run: Run, fault: Fault) -> Ticks:
+def _lock_store(run: Stage, fault: Fault) -> Ticks:
     held: list[sqlite3.Connection] = []
 
     def lock() -> bool:
@@ -134,27 +134,27 @@ def _lock_store(run: Run, fault: Fault) -> Ticks:
     return said
 
 
-def _cut(run: Run, fault: Fault, target: str) -> Ticks:
+def _cut(run: Stage, fault: Fault, target: str) -> Ticks:
     since, lost = _break(run, target, lambda: lab.set_link(run.home, target, up=False))
     with _explains(run, lost=lost, since=since):
         yield from run.pause(fault.lasts)
         lab.set_link(run.home, target, up=True)
 
 
-def _slow(run: Run, fault: Fault, target: str) -> Ticks:
+def _slow(run: Stage, fault: Fault, target: str) -> Ticks:
     since, lost = _break(run, target, lambda: lab.slow_link(run.home, target, on=True))
     with _explains(run, lost=lost, since=since):
         yield from run.pause(fault.lasts)
         lab.slow_link(run.home, target, on=False)
 
 
-def _full(run: Run, fault: Fault, target: str) -> Ticks:
+def _full(run: Stage, fault: Fault, target: str) -> Ticks:
     lab.fill_disk(run.home, target, full=True)
     yield from run.pause(fault.lasts)
     lab.fill_disk(run.home, target, full=False)
 
 
-def _exchange(run: Run, fault: Fault, target: str) -> Ticks:
+def _exchange(run: Stage, fault: Fault, target: str) -> Ticks:
     """Two hosts have each other's address in the inventory, from the start for good, or later and
     until a person mends it."""
     pair = target.split("+")
@@ -166,7 +166,7 @@ def _exchange(run: Run, fault: Fault, target: str) -> Ticks:
     yield
 
 
-def _stop(run: Run, fault: Fault, target: str) -> Ticks:
+def _stop(run: Stage, fault: Fault, target: str) -> Ticks:
     """The kill switch, as a person pulls it; what changed meanwhile is not explained by it."""
     yield from run.edgetune("stop_all", "reason=chaos")
     start = time.time()
@@ -178,7 +178,7 @@ def _stop(run: Run, fault: Fault, target: str) -> Ticks:
     yield from run.edgetune("resume_all")
 
 
-KINDS: dict[str, Callable[[Run, Fault, str], Ticks]] = {
+KINDS: dict[str, Callable[[Stage, Fault, str], Ticks]] = {
     "action": _action,
     "runner": _runner,
     "agent": _agent,
@@ -214,7 +214,7 @@ def _hunt(attempt: Callable[[], bool]) -> Ticks:
     return "found nothing to break"
 
 
-def _break(run: Run, target: str, act: Callable[[], None]) -> tuple[float, bool]:
+def _break(run: Stage, target: str, act: Callable[[], None]) -> tuple[float, bool]:
     """Since when it is broken, and whether clients' requests went through it before or after: a
     host may be given back in the very moment."""
     since, carried = time.time(), _carries(run, target)
@@ -224,7 +224,7 @@ def _break(run: Run, target: str, act: Callable[[], None]) -> tuple[float, bool]
 
 @contextmanager
 def _explains(
-    run: Run, lost: bool = False, unready: bool = False, since: float | None = None
+    run: Stage, lost: bool = False, unready: bool = False, since: float | None = None
 ) -> Iterator[None]:
     """Losses from here, or before, to the end of the block and some health checks more."""
     window = Window(time.time() if since is None else since)
@@ -236,7 +236,7 @@ def _explains(
         window.end = time.time() + CHECK_SECONDS
 
 
-def _carries(run: Run, port: str) -> bool:
+def _carries(run: Stage, port: str) -> bool:
     """Whether clients' requests go to that host, or through that cable."""
     run.look()
     return port != "controller" if port in NETWORK else run.admin(port) != "maint"

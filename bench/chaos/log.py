@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The log of `--resume`: a JSON line for each run of a seed, the newest of a seed at the end.
 
-A line is a run's Report (see bench.chaos.run): seed, scenario, setup, faults, missed, outcome,
+A line is a run's Report (see bench.chaos.stage): seed, scenario, setup, faults, missed, outcome,
 seconds, broken, because (empty: the run counts), commit, stood_still, load, files.
 """
 
