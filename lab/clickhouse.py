@@ -242,12 +242,12 @@ class _Server(ThreadingHTTPServer):
 class ClickHouse:
     """A server on loopback; ``change`` makes another body of an answer, ``serve`` writes it."""
 
-    def __init__(self, table: Table, engine: Engine = stand_in) -> None:
+    def __init__(self, table: Table, engine: Engine = stand_in, port: int = 0) -> None:
         self.table, self.engine = table, engine
         self.asked: list[Asked] = []
         self.change: Callable[[str], str] = str
         self.headers: dict[str, str] = {}
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.owner = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()

@@ -21,6 +21,7 @@ from bench._mutation import Edit, MutationError, copy_checkout
 from bench.chaos import auditor, breakage, sabotage
 from bench.chaos.auditor import Broken, End, Faults, Stop, Window
 from bench.chaos.counting import Note, why_not_counted
+from bench.chaos.rounds import QUICK
 from bench.chaos.schedule import KINDS, SCENARIOS, Fault, Moment, make_schedule
 from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
 from bench.chaos.stage import Report
@@ -80,7 +81,7 @@ def test_sixty_seeds_hold_every_scenario_and_every_fault() -> None:
     assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS)
     moments = {fault.moment.event for each in schedules for fault in each.faults}
     assert moments == {"start", "drain", "maint", "boot", "ready"}
-    assert set(KINDS) == set(breakage.KINDS)
+    assert set(KINDS) <= set(breakage.KINDS)
 
 
 def test_each_seed_may_meet_a_host_that_the_rollout_has_in_its_hands() -> None:
@@ -385,7 +386,7 @@ def test_seeds_are_a_list_of_ranges(text: str, seeds: list[int]) -> None:
 @pytest.mark.slow
 def test_each_sabotage_is_of_the_code_that_there_is(tmp_path: Path) -> None:
     for name, each in sabotage.SABOTAGES.items():
-        copy = copy_checkout(tmp_path / name, each.edits)
+        copy = copy_checkout(tmp_path / name, [*QUICK, *each.edits] if each.rounds else each.edits)
         assert all(edit.new in (copy / edit.file).read_text() for edit in each.edits)
         assert 1 <= len(each.seeds) <= 3
         files = {edit.file for edit in each.edits}

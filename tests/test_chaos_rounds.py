@@ -259,6 +259,15 @@ class TestAuditor:
         there = [Told(at, {"e": self.ONE}, self.KNOWN) for at in (1, 907, 909)]
         assert self.said(*there) == ["expiry: e treats what ended long ago"]
 
+    def test_what_is_taken_back_is_over_before_it_is_gone(self) -> None:
+        over = Stands(3, "a", self.ONE.prefixes, 0.0)
+        sights = [Told(700, {"e": self.ONE}, self.KNOWN)]
+        sights += [Told(at, {"e": over}, self.BACK) for at in (701, 709)]
+        assert self.said(*sights) == []
+        assert self.said(*sights, Told(710, {"e": over}, self.BACK)) == [
+            "expiry: e treats what ended long ago"
+        ]
+
     def test_what_comes_after_a_rollback(self) -> None:
         before, later = Told(0, {"e": None}, self.BACK), Told(1, {"e": self.ONE}, self.BACK)
         assert self.said(before, later) == ["roll back: e was told 3 after the rollback"]
@@ -267,6 +276,29 @@ class TestAuditor:
             "roll back: e was renewed after the rollback"
         ]
         assert [own.what for own in told.nothing_left(later)] == ["e has 3 still"]
+
+    def test_what_was_under_way_when_it_was_rolled_back(self) -> None:
+        sights = [Told(at, {"e": None}, self.BACK) for at in (0, 1, 2)]
+        sights.append(Told(4, {"e": self.ONE}, self.BACK))
+        assert [*told.rounds(sights, under_way=5)] == []
+        assert [own.promise for own in told.rounds(sights, under_way=4)] == ["roll back"]
+
+    def test_what_is_told_while_all_is_stopped(self) -> None:
+        renewed = Stands(3, "a", self.ONE.prefixes, 950.0)
+        sights = [
+            Told(at, {"e": own}, self.KNOWN)
+            for at, own in ((1, None), (2, self.ONE), (3, self.ONE), (4, renewed), (5, None))
+        ]
+        assert [own.what for own in told.stopped(sights, 0, 9)] == [
+            "e was told 3 while all was stopped",
+            "e was renewed while all was stopped",
+        ]
+        assert [*told.stopped(sights, 2, 4)] == [*told.stopped(sights, 4, 9)] == []
+
+    def test_routes_of_which_no_file_tells(self) -> None:
+        strange = Stands(0, "", self.ONE.prefixes, 2.0)
+        (one,) = self.said(*[Told(at, {"e": strange}, self.KNOWN) for at in (1, 2)])
+        assert one == "whole: e has routes of ours, and nothing that tells of them"
 
     def test_hosts_that_are_not_alike(self) -> None:
         other = Stands(3, "b", self.ONE.prefixes, 900.0)

@@ -14,6 +14,11 @@ exit status is 1 if any seed broke a promise. `--seed N` runs that one again, ex
 the timing; `--resume FILE` writes a line for each seed that was run, and leaves those out that are
 in there already, unless they broke a promise.
 
+`--rounds` breaks rounds of congestion control instead, on as many hosts, whose pack has rounds of
+two seconds. Its auditor looks at the routes of hosts, their files and the records: a host treats
+what a record has, and no prefix that is held out; nothing stands that nobody renewed; after a
+rollback nothing is left; nothing is told while all is stopped.
+
 `--sabotage NAME` runs a pack in which something is wrong on purpose, in at most three seeds; the
 exit status is 0 if the auditor catches it. "all" runs each of them.
 """
@@ -23,7 +28,7 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
@@ -32,9 +37,12 @@ from typing import Any
 from bench._log import append
 from bench._table import options, print_table, write_json
 from bench.chaos.log import mended, newest, present_commit, read_log
+from bench.chaos.rounds import run_rounds
+from bench.chaos.rounds_schedule import make_rounds
 from bench.chaos.run import run_seed
 from bench.chaos.sabotage import SABOTAGES, Caught, commit_sabotage
 from bench.chaos.schedule import make_schedule
+from bench.chaos.stage import Report
 from lab import pop as lab
 
 HEADERS = ["seed", "scenario", "store, resumed by", "faults", "outcome", "s", "counts", "broken"]
@@ -50,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--resume", type=Path, metavar="FILE", help="log of the runs done")
     parser.add_argument("--keep", action="store_true", help="leave the lab of a broken seed up")
     parser.add_argument("--sabotage", choices=[*SABOTAGES, "all"], metavar="NAME")
+    parser.add_argument("--rounds", action="store_true", help="of congestion control")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="labs at once")
     chosen = parser.parse_args(arguments)
     missing = missing_requirements()
@@ -61,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if chosen.sabotage:
             return _sabotage(list(SABOTAGES) if chosen.sabotage == "all" else [chosen.sabotage])
-        figures = run_all(seeds, chosen.jobs, chosen.keep, chosen.resume)
+        play = play_rounds if chosen.rounds else play_rollout
+        figures = run_all(seeds, chosen.jobs, chosen.keep, chosen.resume, play)
     except KeyboardInterrupt:
         return 130
     show(figures, mended(read_log(chosen.resume)))
@@ -84,20 +94,37 @@ def seeds_of(text: str) -> list[int]:
     return found
 
 
+Play = Callable[[int, bool, Callable[[], bool]], Report]
+"""Runs a seed: whether its lab stays up if it broke a promise, and what is asked at every tick."""
+
+
+def play_rollout(seed: int, keep: bool, stop: Callable[[], bool]) -> Report:
+    """A Play of one rollout."""
+    return run_seed(make_schedule(seed), keep, stop)
+
+
+def play_rounds(seed: int, keep: bool, stop: Callable[[], bool]) -> Report:
+    """A Play of rounds of congestion control."""
+    return run_rounds(make_rounds(seed), keep, stop)
+
+
 def run_all(
-    seeds: Sequence[int], jobs: int = 1, keep: bool = False, log: Path | None = None
+    seeds: Sequence[int],
+    jobs: int = 1,
+    keep: bool = False,
+    log: Path | None = None,
+    play: Play = play_rollout,
 ) -> list[dict[str, Any]]:
-    """Run each seed of which the log has no unbroken run; the figures of all, in order."""
+    """Run each seed of which the log has no unbroken run; the figures of all, in order.
+
+    A log is of one kind of Play alone: their seeds have the same numbers.
+    """
     known = newest(read_log(log))
     done = {seed: figure for seed, figure in known.items() if not figure["broken"]}
     commit = present_commit()
     stop = threading.Event()
     with ThreadPoolExecutor(jobs) as pool:
-        runs = [
-            pool.submit(run_seed, make_schedule(seed), keep, stop.is_set)
-            for seed in seeds
-            if seed not in done
-        ]
+        runs = [pool.submit(play, seed, keep, stop.is_set) for seed in seeds if seed not in done]
         try:
             for run in as_completed(runs):
                 figure = {**asdict(run.result()), "commit": commit}

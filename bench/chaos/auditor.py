@@ -284,19 +284,19 @@ def _side(name: str, side: str, end: End) -> Iterator[Broken]:
 
 
 def _plan(name: str, was: HostState, now: HostState) -> Iterator[Broken]:
-    strange = [path for path in _changed(was, now) if not path.startswith(OURS)]
+    strange = [path for path in changed_paths(was, now) if not path.startswith(OURS)]
     if strange:
         yield Broken("plan", f"{name}: changed, and no plan showed it: {', '.join(strange)}")
 
 
-def _changed(was: HostState, now: HostState) -> list[str]:
+def changed_paths(was: HostState, now: HostState) -> list[str]:
     paths = {**was.fingerprint, **now.fingerprint}
     return sorted(p for p in paths if was.fingerprint.get(p) != now.fingerprint.get(p))
 
 
 def _about(was: HostState, now: HostState) -> str:
     journals = ", ".join(f"{name} {state}" for name, state in now.journals.items()) or "no journal"
-    changed = ", ".join(_changed(was, now)) or "no file"
+    changed = ", ".join(changed_paths(was, now)) or "no file"
     marker = ", not ready" if now.not_ready else ""
     values = f"runs {now.runtime}, stored {now.stored or 'nothing'}"
     return f"{values}, {journals}{marker}; different: {changed}"

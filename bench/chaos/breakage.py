@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Ticks = Generator[None, None, Any]
 
+CLIENTS_PORT = 8123
 HUNT_SECONDS = 6.0  # for a process that lives only some tenths of a second
 
 
@@ -178,6 +179,19 @@ def _stop(run: Stage, fault: Fault, target: str) -> Ticks:
     yield from run.edgetune("resume_all")
 
 
+def _back(run: Stage, fault: Fault, target: str) -> Ticks:
+    """A person takes the congestion control of clients back, and lets it go on."""
+    for words in (("roll_back_congestion",), ("resume_congestion", "requested_by=chaos")):
+        yield from run.edgetune(words[0], "pop=lab1", *words[1:])
+        yield from run.pause(fault.lasts)
+
+
+def _source(run: Stage, fault: Fault, target: str) -> Ticks:
+    run.site.end_clients()
+    yield from run.pause(fault.lasts)
+    run.site.start_clients(CLIENTS_PORT)
+
+
 KINDS: dict[str, Callable[[Stage, Fault, str], Ticks]] = {
     "action": _action,
     "runner": _runner,
@@ -191,6 +205,8 @@ KINDS: dict[str, Callable[[Stage, Fault, str], Ticks]] = {
     "full": _full,
     "stop": _stop,
     "exchange": _exchange,
+    "back": _back,
+    "source": _source,
 }
 
 

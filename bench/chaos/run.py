@@ -15,17 +15,15 @@ from bench.chaos import auditor
 from bench.chaos.auditor import Broken, End, Window
 from bench.chaos.breakage import Ticks, carry_out
 from bench.chaos.counting import why_not_counted
-from bench.chaos.keeper import processes_of
 from bench.chaos.schedule import HOSTS, MUST_SERVE, Moment, Schedule
 from bench.chaos.sight import SETTING, HostState, Sight, lines_of, look_at_all
 from bench.chaos.site import Site, read_result
-from bench.chaos.stage import CLIENT_LOGS, LIMIT, Report, Stage, in_lab
+from bench.chaos.stage import CLIENT_LOGS, LIMIT, SETTLE_SECONDS, Report, Stage, in_lab
 from lab import CHECKOUT
 from lab import pop as lab
 
 Looks = Mapping[str, Optional[HostState]]
 
-SETTLE_SECONDS = 60.0
 SWEEP_SECONDS = 2.0  # between two calls of recover_orphans
 ENDED = ("complete", "rolled_back", "held")
 NOT_BACK = ("complete", "held")
@@ -135,8 +133,7 @@ class Run(Stage):
 
     def _calm_down(self) -> Ticks:
         """Until actions without a workflow have ended, and every host serves that should."""
-        own = self.site.redis_pid
-        yield from self.until(lambda: set(processes_of(self.home)) <= {own}, SETTLE_SECONDS)
+        yield from self.at_rest()
         yield from self._ask_status()
         expected = set(HOSTS) - set(self._end().quarantined)
         yield from self.until(lambda: expected <= self.watch.sights[-1].ready(), SETTLE_SECONDS)

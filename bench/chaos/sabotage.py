@@ -11,22 +11,35 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bench._mutation import Edit
+from bench.chaos.rounds import run_rounds
+from bench.chaos.rounds_schedule import make_rounds
 from bench.chaos.run import run_seed
 from bench.chaos.schedule import make_schedule
+from bench.chaos.stage import Report
 
 ROLLOUT = "lib/edgetune/rollout"
 BEGIN_DRAIN = f"{ROLLOUT}/steps/drain_hosts.py"
 CHECK_DRAINED = f"{ROLLOUT}/steps/check_drained.py"
 UNDRAIN = f"{ROLLOUT}/steps/undrain_hosts.py"
 KEEP_OUT = f"{ROLLOUT}/drain.py"
+CONFIGURATION = "lib/edgetune/congestion/configuration.py"
+ROUNDS = "lib/edgetune/rounds"
 
 
 @dataclass(frozen=True)
 class Sabotage:
-    """What is wrong with the pack, and at most three seeds that have to show it."""
+    """What is wrong with the pack, and at most three seeds that have to show it: of rollouts, or
+    of ``rounds`` of congestion control."""
 
     seeds: tuple[int, ...]
     edits: tuple[Edit, ...]
+    rounds: bool = False
+
+    def run(self, seed: int) -> Report:
+        """That seed with this pack."""
+        if self.rounds:
+            return run_rounds(make_rounds(seed), edits=self.edits)
+        return run_seed(make_schedule(seed), edits=self.edits)
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,63 @@ SABOTAGES: Mapping[str, Sabotage] = {
             ),
         ),
     ),
+    "no_hold_out": Sabotage(
+        (11, 1, 4),
+        (
+            Edit(
+                CONFIGURATION,
+                "[own for own in selection.chosen if not own.held_out]",
+                "[*selection.chosen]",
+            ),
+        ),
+        rounds=True,
+    ),
+    "told_before_it_is_recorded": Sabotage(
+        (11, 1, 4),
+        (
+            Edit(
+                f"{ROUNDS}/telling.py",
+                "    work.decisions.number = max(work.decisions.number, wanted.number)\n"
+                "    work.save()\n",
+                "    work.decisions.number = max(work.decisions.number, wanted.number)\n",
+            ),
+        ),
+        rounds=True,
+    ),
+    "no_expiry": Sabotage(
+        (1, 4, 8),
+        (
+            Edit(
+                "lib/edgetune/hosts/agent/congestion.py",
+                "        if standing is not None and self.seconds_left(standing):\n",
+                "        if standing is not None:\n",
+            ),
+        ),
+        rounds=True,
+    ),
+    "rollback_of_one_host": Sabotage(
+        (11, 5, 9),
+        (
+            Edit(
+                f"{ROUNDS}/steps/roll_back_congestion.py",
+                "take_back(work, known, in_order(known))",
+                "take_back(work, known, in_order(known)[:1])",
+            ),
+        ),
+        rounds=True,
+    ),
+    "rounds_while_stopped": Sabotage(
+        (4, 14, 3),
+        (
+            Edit(f"{ROUNDS}/work.py", "        refuse_if_stopped(self.context)\n", ""),
+            Edit(
+                f"{ROUNDS}/steps/select_prefixes.py",
+                "    refuse_if_stopped(context)\n",
+                "",
+            ),
+        ),
+        rounds=True,
+    ),
 }
 
 
@@ -116,7 +186,7 @@ def commit_sabotage(name: str, tell: Callable[[Mapping[str, Any]], None]) -> Cau
     """Run the seeds of a sabotage until one of them breaks a promise; `tell` gets each figure."""
     sabotage = SABOTAGES[name]
     for run, seed in enumerate(sabotage.seeds, 1):
-        report = run_seed(make_schedule(seed), edits=sabotage.edits)
+        report = sabotage.run(seed)
         tell(asdict(report))
         if report.broken:
             first = report.broken[0]

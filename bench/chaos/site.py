@@ -10,6 +10,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,7 @@ class Site:
         self.checkout = CHECKOUT
         self.log = home / "edgetune.log"
         self._redis: subprocess.Popen[bytes] | None = None
+        self._clients: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
 
     def up(self, hosts: int, coordination: str, stays: bool) -> None:
@@ -78,17 +81,11 @@ class Site:
         command = [sys.executable, "-m", "lab.cli", "lab", "exec", "redis-server", *options]
         with (self.home / "redis.log").open("wb") as log:
             self._redis = self._start([*command, "--appendfsync", "always"], log)
-
         end = time.monotonic() + REDIS_SECONDS
         while b"Ready to accept" not in (self.home / "redis.log").read_bytes():
             if time.monotonic() > end or self._redis.poll() is not None:
                 raise lab.LabError(f"Redis did not start: see {self.home / 'redis.log'}")
             time.sleep(0.02)
-
-    @property
-    def redis_pid(self) -> int:
-        """0 if there is none."""
-        return self._redis.pid if self._redis is not None else 0
 
     def kill_redis(self, wipe: bool) -> None:
         """With its data, or not."""
@@ -99,13 +96,38 @@ class Site:
             shutil.rmtree(self.home / "redis")
             (self.home / "redis").mkdir()
 
+    def start_clients(self, port: int) -> None:
+        """What sockets are read through, at loopback of the controller (``clients``)."""
+        module = [sys.executable, "-m", "bench.chaos.clients", f"{port}"]
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "lab.cli", "lab", "exec", *module]
+            self._clients = self._start(command, log)
+
+    def end_clients(self) -> None:
+        """It answers nobody any more."""
+        if self._clients is not None:
+            self._clients.kill()
+            self._clients.wait()
+
+    @property
+    def stays(self) -> set[int]:
+        """Processes that end with the lab and not before."""
+        kept = (self._redis, self._clients)
+        return {process.pid for process in kept if process is not None}
+
     def exchange_addresses(self, one: str, other: str) -> None:
         """Let two hosts have each other's SSH address in the inventory."""
+        with self.pop() as pop:
+            hosts = pop["hosts"]
+            exchanged = hosts[other]["address"], hosts[one]["address"]
+            hosts[one]["address"], hosts[other]["address"] = exchanged
+
+    @contextmanager
+    def pop(self) -> Iterator[dict[str, Any]]:
+        """Change what the inventory says of the PoP, at the end of the block."""
         file = self.home / "lab/inventory.yaml"
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
-        hosts = document["pops"]["lab1"]["hosts"]
-        exchanged = hosts[other]["address"], hosts[one]["address"]
-        hosts[one]["address"], hosts[other]["address"] = exchanged
+        yield document["pops"]["lab1"]
         fresh = file.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(document), encoding="utf-8")
         fresh.replace(file)
@@ -118,7 +140,7 @@ class Site:
     def lock_store(self) -> sqlite3.Connection:
         """Nobody else can use the store until the connection is closed; raises sqlite3.Error
         while somebody does."""
-        held = sqlite3.connect(self._store, timeout=0.02, isolation_level=None)
+        held = sqlite3.connect(self.store, timeout=0.02, isolation_level=None)
         try:
             held.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error:
@@ -128,16 +150,17 @@ class Site:
 
     def move_store(self, away: bool) -> None:
         """Put a directory in its place, as when a disk is not mounted, or put it back."""
-        aside = self._store.with_suffix(".away")
+        aside = self.store.with_suffix(".away")
         if away:
-            self._store.rename(aside)
-            self._store.mkdir()
+            self.store.rename(aside)
+            self.store.mkdir()
         else:
-            self._store.rmdir()
-            aside.rename(self._store)
+            self.store.rmdir()
+            aside.rename(self.store)
 
     @property
-    def _store(self) -> Path:
+    def store(self) -> Path:
+        """The SQLite file."""
         return self.home / "edgetune.sqlite"
 
     def _start(self, command: list[str], out: Any, err: Any = None) -> subprocess.Popen[bytes]:

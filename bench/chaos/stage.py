@@ -16,13 +16,14 @@ from bench._mutation import Edit, copy_checkout
 from bench.chaos.auditor import Broken, Faults, Window
 from bench.chaos.breakage import Ticks
 from bench.chaos.counting import Note, met
-from bench.chaos.keeper import Keeper
+from bench.chaos.keeper import Keeper, processes_of
 from bench.chaos.schedule import Fault, Moment
 from bench.chaos.sight import Event, Watch
 from bench.chaos.site import Site
 
 TICK = 0.05
 LIMIT = 400.0  # a story that has not ended by then is stuck
+SETTLE_SECONDS = 60.0
 CLIENT_LOGS = ("client-lost.jsonl", "client-unready.jsonl")
 
 
@@ -179,6 +180,11 @@ class Stage:
         """Run an action to its end."""
         process = self.site.edgetune(*words, result=result)
         yield from self.until(lambda: process.poll() is not None)
+
+    def at_rest(self) -> Ticks:
+        """Until actions without a workflow have ended."""
+        stays = self.site.stays
+        yield from self.until(lambda: set(processes_of(self.home)) <= stays, SETTLE_SECONDS)
 
     def drive(self, parts: list[Ticks], story: Ticks) -> None:
         """Until the story and what is broken have ended; moments that never came are dropped."""

@@ -18,7 +18,7 @@ LATE = 8.0
 
 @dataclass(frozen=True)
 class Stands:
-    """What stands on a host until a time, in epoch seconds."""
+    """What stands on a host until a time, in epoch seconds; number 0 where it does not tell."""
 
     number: int
     checksum: str
@@ -45,26 +45,58 @@ class Told:
     known: Known | None
 
 
-def rounds(sights: Sequence[Told]) -> Iterator[Broken]:
-    """All that can be said of looks that follow each other closely."""
+def rounds(sights: Sequence[Told], under_way: float = 0.0) -> Iterator[Broken]:
+    """All that can be said of looks that follow each other closely.
+
+    What a round had sent before a rollback may arrive ``under_way`` seconds after it.
+    """
+    back = float("inf")
+    ended: dict[str, float] = {}
     for earlier, later in zip(sights, sights[1:]):
+        back = min(back, earlier.time) if _is_back(earlier, later) else float("inf")
         for name, now in later.hosts.items():
             if now is None:
                 continue
             was = earlier.hosts.get(name)
-            if later.time - now.until > LATE:
+            if not now.number:
+                what = f"{name} has routes of ours, and nothing that tells of them"
+                yield Broken("whole", what, later.time)
+                continue
+            if was is not None and now.until < was.until:
+                # A host that takes it back lets its time be over first.
+                ended[name] = later.time
+            if later.time - max(now.until, ended.get(name, now.until)) > LATE:
                 yield Broken("expiry", f"{name} treats what ended long ago", later.time)
-            if was is None or (was.number, was.checksum) != (now.number, now.checksum):
-                yield from _new(name, now, earlier, later)
-            elif now.until > was.until and _is_back(earlier, later):
-                yield Broken("roll back", f"{name} was renewed after the rollback", later.time)
+            yield from _held_out(name, now, later)
+            what = _told(was, now)
+            if what and later.time - back >= under_way:
+                yield Broken("roll back", f"{name} was {what} after the rollback", later.time)
+            if is_new(was, now) and (later.known is None or later.known.number < now.number):
+                yield Broken("record", f"{name} has {now.number}, which no record has", later.time)
 
 
-def _new(name: str, now: Stands, earlier: Told, later: Told) -> Iterator[Broken]:
-    if later.known is None or later.known.number < now.number:
-        yield Broken("record", f"{name} has {now.number}, which no record has", later.time)
-    if _is_back(earlier, later):
-        yield Broken("roll back", f"{name} was told {now.number} after the rollback", later.time)
+def is_new(was: Stands | None, now: Stands) -> bool:
+    """Whether a host was told another configuration than it had."""
+    return was is None or (was.number, was.checksum) != (now.number, now.checksum)
+
+
+def stopped(sights: Sequence[Told], start: float, end: float) -> Iterator[Broken]:
+    """No host is told anything from ``start`` to ``end``, epoch seconds."""
+    for earlier, later in zip(sights, sights[1:]):
+        if start < earlier.time and later.time < end:
+            for name, now in later.hosts.items():
+                what = _told(earlier.hosts.get(name), now) if now else ""
+                if what:
+                    yield Broken("stop", f"{name} was {what} while all was stopped", later.time)
+
+
+def _told(was: Stands | None, now: Stands) -> str:
+    if is_new(was, now):
+        return f"told {now.number}"
+    return "renewed" if was is not None and now.until > was.until else ""
+
+
+def _held_out(name: str, now: Stands, later: Told) -> Iterator[Broken]:
     held = now.prefixes & (later.known.held_out if later.known else frozenset())
     if held:
         yield Broken("hold-out", f"{name} treats {', '.join(sorted(held))}", later.time)
