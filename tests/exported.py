@@ -79,7 +79,7 @@ def _tune(world: EmptyWorld) -> None:
     world.change_inventory(document)
     now = time.time()
     effect = PrefixEffect("delivery_rate", 40, 10, 1.2, (1.1, 1.3), 0.01, 0.99, 0.05)
-    newest = Outcome(now, now - 60, now + 600, 7, 40, 10, ["e001"])
+    newest = Outcome(now, now - 60, now + 600, 7, 40, 10, ["e001"], new=3, since=now - 900)
     looks = [LookTaken(1, now, [effect], [])]
     decided = Decisions("lab1", "salt", 1, since=now - 900, looks=looks, newest=newest)
     world.context.store.put(decisions_key("lab1"), decided.document())

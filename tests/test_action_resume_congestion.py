@@ -15,6 +15,7 @@ class ResumeCongestionTestCase(CongestionActionTestCase):
         roll_back_congestion(self.world.context, "lab1", "calls", "ana")
         result = self.assert_succeeds(pop="lab1", requested_by="bea")
         self.assertEqual((result["changed"], self.world.decided.state), (True, "tuning"))
+        self.assertEqual(result["message"], "lab1 is tuned again, as bea says; it was: calls")
 
     def test_somebody_decides_it(self) -> None:
         roll_back_congestion(self.world.context, "lab1", "calls", "ana")

@@ -14,6 +14,7 @@ class RollBackCongestionTestCase(CongestionActionTestCase):
         result = self.assert_succeeds(pop="lab1", reason="calls", requested_by="ana")
         self.assertEqual(self.world.hosts.treated(), {})
         self.assertIn("nothing is treated any more on 4 of 4 hosts", result["message"])
+        self.assertIn("; asked for by ana; reason: calls; ", result["message"])
         self.assertIn("st2 run edgetune.resume_congestion pop=lab1", result["message"])
 
     def test_a_host_that_is_away_is_named(self) -> None:

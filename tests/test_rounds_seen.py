@@ -15,6 +15,7 @@ from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rounds.steps.resume_congestion import resume_congestion
 from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.rounds.work import claim_of
 from tests.rounds_world import RoundsWorld, treating
@@ -50,6 +51,12 @@ def exported(world: RoundsWorld) -> dict[str, float]:
     return {name: float(value) for name, _, value in rows if not name.startswith("#")}
 
 
+def taken_back(told: dict[str, float]) -> tuple[float, ...]:
+    """By harm, and by request."""
+    name = 'edgetune_congestion_taken_back{cause="%s",pop="lab1"}'
+    return tuple(told[name % cause] for cause in ("harm", "request"))
+
+
 def checked(world: RoundsWorld) -> list[str]:
     with world.at_work():
         rows: Any = doctor_pop(world.context, "lab1")["checks"]
@@ -69,6 +76,10 @@ def test_a_pop_that_is_tuned_says_what_is_treated_and_needs_nobody(world: Rounds
     assert told['edgetune_congestion_prefixes{group="treated",pop="lab1"}'] == many
     assert told['edgetune_congestion_prefixes{group="held_out",pop="lab1"}'] == out
     assert told['edgetune_congestion_last_round_timestamp_seconds{pop="lab1"}'] == world.now
+    assert told['edgetune_congestion_prefixes_new{pop="lab1"}'] == 0
+    age = world.now - told['edgetune_congestion_configuration_timestamp_seconds{pop="lab1"}']
+    assert 0 < age < 4 * 300
+    assert taken_back(told) == (0, 0)
     assert told['edgetune_congestion_hosts_without{pop="lab1"}'] == 0
     assert told['edgetune_congestion_hosts_not_taken_back{pop="lab1"}'] == 0
 
@@ -93,7 +104,9 @@ def test_a_host_that_does_not_have_it_is_named(world: RoundsWorld) -> None:
 def test_nothing_is_treated_once_its_time_is_up(world: RoundsWorld) -> None:
     world.now += 2 * HOUR
     assert "nothing is treated; last round 2h ago" in status(world)
-    assert exported(world)['edgetune_congestion_prefixes{group="treated",pop="lab1"}'] == 0
+    told = exported(world)
+    assert told['edgetune_congestion_prefixes{group="treated",pop="lab1"}'] == 0
+    assert 'edgetune_congestion_configuration_timestamp_seconds{pop="lab1"}' not in told
 
 
 def test_what_waits_says_why(world: RoundsWorld) -> None:
@@ -140,6 +153,7 @@ class TestTakenBack:
         told = exported(left)
         assert told['edgetune_congestion_hosts_not_taken_back{pop="lab1"}'] == 1
         assert 'edgetune_congestion_last_round_timestamp_seconds{pop="lab1"}' not in told
+        assert taken_back(told) == (0, 1)
         left.hosts.mute.clear()
         left.round()
         assert "NOT TAKEN BACK" not in status(left)
@@ -169,7 +183,11 @@ class TestTakenBack:
         assert "resume_congestion pop=lab1" in status(world)
         assert checked(world)[0].startswith("taken back: delivery_rate is 0.")
         name = 'edgetune_congestion_effect_ratio{metric="delivery_rate",pop="lab1"}'
-        assert 0 < exported(world)[name] < 1
+        told = exported(world)
+        assert 0 < told[name] < 1
+        assert taken_back(told) == (1, 0)
+        world.do(resume_congestion, requested_by="ana")
+        assert taken_back(exported(world)) == (0, 0)
 
 
 def test_a_pop_that_left_the_inventory_calls_nobody(world: RoundsWorld) -> None:

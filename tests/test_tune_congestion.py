@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from edgetune.errors import EdgetuneError
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
 from edgetune.rounds.steps.push_configuration import push_configuration
+from edgetune.rounds.steps.resume_congestion import resume_congestion
+from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.rounds.steps.select_prefixes import select_prefixes
 from lab.runner import Engine, Execution, Pack
 from lab.serve.rules import RuleBook
@@ -109,6 +112,23 @@ def test_chat_is_told_what_was_taken_back_also_where_a_host_fails_to_do_so() -> 
     assert not rule.matches({**payload, "result": {"result": {**told, "channel": ""}}})
     # It has no result where it was killed.
     assert not rule.matches({**payload, "result": {"error": "killed"}})
+
+
+def test_chat_is_told_what_a_person_took_back_and_let_go_on(conductor: Any) -> None:
+    rule, context = RuleBook(Pack(ROOT)).rule("post_congestion"), conductor._world.context
+    context.config = replace(context.config, chat_channel="edge")
+    again = resume_congestion(context, "lab1", requested_by="ana")
+    told = {
+        "roll_back_congestion": roll_back_congestion(context, "lab1", "calls", "ana"),
+        "resume_congestion": resume_congestion(context, "lab1", "mended", "bea"),
+    }
+    for name, result in told.items():
+        payload = {"action_ref": f"edgetune.{name}", "status": "succeeded"}
+        assert rule.matches({**payload, "result": {"result": result}})
+        # What changes nothing is no news.
+        assert not rule.matches({**payload, "result": {"result": again}})
+    assert "; asked for by ana; reason: calls; " in told["roll_back_congestion"]["message"]
+    assert "tuned again, as bea says: mended; it was: calls" in told["resume_congestion"]["message"]
 
 
 def test_a_stop_is_told(conductor: Any) -> None:

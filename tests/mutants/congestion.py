@@ -800,6 +800,24 @@ CONGESTION = (
             "        return bool(",
         ),
         (
+            "a rollback by a person is told as harm",
+            "export/rounds.py",
+            "is_back, is_harm = decided.state == ROLLED_BACK, bool(own.taken_back)",
+            "is_back = is_harm = decided.state == ROLLED_BACK",
+        ),
+        (
+            "harm is told as a rollback by a person",
+            "export/rounds.py",
+            "bool(own.taken_back)",
+            "False",
+        ),
+        (
+            "a configuration that ended has an age",
+            "export/rounds.py",
+            "    if own.treated:\n",
+            "    if True:\n",
+        ),
+        (
             "a damaged record cannot be begun anew",
             "rounds/work.py",
             "        if not mends:",
@@ -832,10 +850,26 @@ CONGESTION = (
             "",
         ),
         (
+            "chat does not hear of what a person took back",
+            "post_congestion.yaml",
+            "      - edgetune.roll_back_congestion\n",
+            "",
+        ),
+        (
             "a round that was killed is posted",
             "post_congestion.yaml",
             "      - null\n",
             "",
+        ),
+    ),
+    *mutations_of(
+        "deploy/prometheus",
+        ["deploy_prometheus"],
+        (
+            "a rollback by a person is an alert",
+            "edgetune.rules.yaml",
+            'edgetune_congestion_taken_back{cause="harm"}',
+            "edgetune_congestion_taken_back",
         ),
     ),
     *mutations_of(

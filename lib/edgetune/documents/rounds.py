@@ -55,7 +55,8 @@ class Outcome:
     be told, ``until`` when hosts take back what they have unless it is renewed, in epoch seconds; 0
     for never. ``number`` is the configuration that hosts have, with so many prefixes ``treated``
     and ``held_out``, and ``missing`` names hosts that do not have it. ``problem`` and ``waits`` are
-    those of ``Rounds``.
+    those of ``Rounds``. ``new`` prefixes came with the newest round, and ``since`` is when hosts
+    were told that configuration first, 0 where nothing is treated.
     """
 
     at: float = 0.0
@@ -67,6 +68,8 @@ class Outcome:
     missing: list[str] = field(default_factory=list)
     problem: str = ""
     waits: str = ""
+    new: int = 0
+    since: float = 0.0
 
 
 @dataclass
@@ -195,6 +198,8 @@ class Rounds:
             missing if treated else [],
             self.problem,
             self.waits,
+            self.rows[-1].new if self.rows else 0,
+            self.since if treated else 0.0,
         )
 
     def add(self, row: RoundRow) -> None:

@@ -174,6 +174,24 @@ FAMILIES = (
         ("pop", "group"),
     ),
     Family(
+        "edgetune_congestion_prefixes_new",
+        "gauge",
+        "Client prefixes that the newest round chose in addition.",
+        _POP,
+    ),
+    Family(
+        "edgetune_congestion_configuration_timestamp_seconds",
+        "gauge",
+        "When hosts were told the configuration that they have; of a PoP that treats prefixes.",
+        _POP,
+    ),
+    Family(
+        "edgetune_congestion_taken_back",
+        "gauge",
+        "Whether everything is taken back until a person resumes, by cause: harm, or request.",
+        ("pop", "cause"),
+    ),
+    Family(
         "edgetune_congestion_hosts_without",
         "gauge",
         "Hosts that do not have the configuration that the others have.",

@@ -13,11 +13,12 @@ from edgetune.rounds.work import entry_of, seized
 
 
 class ResumedResult(TypedDict):
-    """Whether it was rolled back."""
+    """Whether it was rolled back; the chat ``channel`` that is told if so."""
 
     pop: str
     changed: bool
     message: str
+    channel: str
 
 
 def resume_congestion(
@@ -33,7 +34,8 @@ def resume_congestion(
     with seized(context, pop) as work:
         decisions = work.decisions
         if decisions.state != ROLLED_BACK:
-            return {"pop": pop, "changed": False, "message": f"{pop} is not rolled back"}
+            message = f"{pop} is not rolled back"
+            return {"pop": pop, "changed": False, "message": message, "channel": ""}
         was = decisions.reason
         decisions.become(TUNING, reason, requested_by)
         decisions.pending, decisions.windows_off = [], ""
@@ -43,4 +45,6 @@ def resume_congestion(
             selection = work.selection(entry.thresholds)
             work.rounds.selection = replace(selection, chosen=()).text()
         work.save()
-    return {"pop": pop, "changed": True, "message": f"{pop} is tuned again; it was: {was}"}
+    why = f": {reason}" if reason else ""
+    message = f"{pop} is tuned again, as {requested_by} says{why}; it was: {was}"
+    return {"pop": pop, "changed": True, "message": message, "channel": context.config.chat_channel}

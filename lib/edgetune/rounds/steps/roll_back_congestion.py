@@ -16,13 +16,15 @@ from edgetune.sanitize import command
 
 
 class BackResult(TypedDict):
-    """Hosts that confirmed that nothing of ours is left (``done``), and those that did not."""
+    """Hosts that confirmed that nothing of ours is left (``done``), and those that did not; the
+    chat ``channel`` that is told of it, "" for none."""
 
     pop: str
     done: list[str]
     failed: list[str]
     error: str
     message: str
+    channel: str
 
 
 def roll_back_congestion(
@@ -59,6 +61,8 @@ def roll_back_congestion(
     again = command("roll_back_congestion", pop=pop)
     errors = "; ".join(f"{name}: {error}" for name, error in told.errors.items())
     message = f"{pop}: nothing is treated any more on {len(told.done)} of {len(known.hosts)} hosts"
+    who = f"; asked for by {requested_by}" if requested_by else ""
+    why = f"; reason: {reason}" if reason else ""
     left = f"; {again} tries again: {errors}" if errors else ""
     goes_on = f"; {command('resume_congestion', pop=pop)} lets it go on"
     return {
@@ -66,5 +70,6 @@ def roll_back_congestion(
         "done": [*told.done],
         "failed": [*told.errors],
         "error": f"{pop}: not confirmed, and not renewed: {errors}; {again}" if errors else "",
-        "message": f"{message}{left or goes_on}",
+        "message": f"{message}{who}{why}{left or goes_on}",
+        "channel": context.config.chat_channel,
     }
