@@ -103,6 +103,20 @@ def test_an_initial_window_is_that_which_was_told() -> None:
         ([DEFAULT, "unicast 203.0.113.0/24 via 192.0.2.9 dev eth0 proto bird"], "somebody else"),
         (["blackhole default dev lo scope global"], "of type blackhole"),
         (["unicast default nhid 7 via 192.0.2.1 dev eth0"], "has nhid"),
+        (
+            [DEFAULT + " congctl bbr"],
+            "systemd-networkd, by TCPCongestionControlAlgorithm=, or a person has congctl bbr on "
+            "the route to it (default proto static)",
+        ),
+        (
+            [ECMP.replace("metric 32", "metric 32 congctl lock cubic")],
+            "BIRD, by krt_congctl, has congctl cubic on the route to it (203.0.0.0/16 proto bird)",
+        ),
+        (
+            ["unicast default via 192.0.2.1 dev eth0 congctl bbr"],
+            "a person or a script has congctl",
+        ),
+        (["unicast default via 192.0.2.1 dev eth0 proto 77 congctl bbr"], "whoever made it has co"),
     ],
 )
 def test_a_prefix_that_has_no_such_route_is_told(lines: list[str], says: str) -> None:
@@ -234,6 +248,17 @@ def test_routes_of_others_are_left_alone(edge: RoutesDouble) -> None:
 
 
 @pytest.mark.processes
+def test_a_route_of_which_somebody_else_chose_is_left_to_them(edge: RoutesDouble) -> None:
+    """Also where that comes later, and with the lock that makes a program's own choice fail."""
+    edge.tell()
+    ip("route replace default via 10.1.0.2 congctl lock reno proto static")
+    before = edge.others
+    assert until(lambda: [*edge.treated] == [V6_CLIENTS], 20)
+    assert "systemd-networkd, by TCPCongestionControl" in edge.tell()["skipped"][V4_CLIENTS]
+    assert edge.others == before
+
+
+@pytest.mark.processes
 def test_a_kernel_without_ipv6_is_told_so(edge: RoutesDouble) -> None:
     (edge.root.path / "proc/net/if_inet6").unlink()
     assert edge.tell()["skipped"] == {V6_CLIENTS: "this host has no IPv6"}
@@ -282,6 +307,58 @@ def test_a_kernel_without_the_algorithm_is_refused(host: Double) -> None:
 def test_a_host_that_another_program_tunes_is_refused(host: Double) -> None:
     host.root.write("proc/88/comm", "bpftune\n")
     assert "bpftune (process 88) chooses the congestion control" in host.refusal()
+
+
+BBR = "every connection begins with bbr here, held out or not"
+SYSCTL = "net.ipv4.tcp_congestion_control = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, BBR),
+        ({"etc/sysctl.d/50-bbr.conf": SYSCTL.format("bbr")}, f"{BBR}: /etc/sysctl.d/50-bbr.conf"),
+        # The last one counts, and says something else.
+        (
+            {
+                "etc/sysctl.d/50-bbr.conf": SYSCTL.format("bbr"),
+                "etc/sysctl.d/60-cubic.conf": SYSCTL.format("cubic"),
+            },
+            BBR,
+        ),
+        ({"proc/88/comm": "tuned\n"}, f"{BBR}: tuned, with the profile of /etc/tuned/active_p"),
+        (
+            {
+                "etc/sysctl.d/50-bbr.conf": SYSCTL.format("bbr"),
+                "proc/88/comm": "cilium-agent\n",
+            },
+            f"{BBR}: /etc/sysctl.d/50-bbr.conf and Cilium, by the option enable-bbr",
+        ),
+    ],
+)
+def test_a_host_where_every_connection_has_it_already_is_refused_by_name(
+    host: Double, files: dict[str, str], says: str
+) -> None:
+    host.root.write(f"proc/sys/{congestion.USUAL}", "bbr\n")
+    for name, text in files.items():
+        host.root.write(name, text)
+    said = host.refusal()
+    assert said.endswith(says) if says == BBR else says in said
+
+
+def test_programs_that_set_another_one_or_none_are_no_tuners(host: Double) -> None:
+    own = Host(str(host.root.path))
+    host.root.write("proc/88/comm", "tuned\n")
+    prefixes = [Wanted(V4_CLIENTS, 0)]
+    told = Told("lab1", 1, "bbr", 600, prefixes, "routes", "")
+    told = told._replace(checksum=told.sum)
+    for usual in ("cubic\n", "bbr2\n", ""):
+        host.root.write(f"proc/sys/{congestion.USUAL}", usual)
+        congestion.refuse_unfit(own, told)
+    # What is taken back is taken back in any case.
+    host.root.write(f"proc/sys/{congestion.USUAL}", "bbr\n")
+    none = told._replace(prefixes=[])
+    congestion.refuse_unfit(own, none._replace(checksum=none.sum))
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,24 @@ CONGESTION = (
             "if standing is not None:",
         ),
         (
+            "a host where every connection has it already is told",
+            "congestion.py",
+            'if host.text(f"/proc/sys/{USUAL}") == configuration.algorithm:',
+            "if False:",
+        ),
+        (
+            "a file of sysctl.d that does not count is blamed",
+            "congestion.py",
+            "for file, value in files[-1:] if",
+            "for file, value in files if",
+        ),
+        (
+            "a route of which somebody else chose is copied",
+            "appliers/routes.py",
+            '    if best.option("congctl"):',
+            "    if False:",
+        ),
+        (
             "the keeper ends with the SSH session",
             "congestion.py",
             'unit = ["--no-block", "--unit',

@@ -11,13 +11,14 @@ import fcntl
 import json
 import os
 import time
-from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from edgetune.hosts.agent.appliers import APPLIERS, applier
 from edgetune.hosts.agent.appliers.base import Configuration, Wanted
 from edgetune.hosts.agent.boot_hook import BootHook, agent_command
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Deadline
+from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Failed, Json, Refused, complaint
 from edgetune.vocabulary.places import CONGESTION
 
@@ -28,8 +29,16 @@ REFRESH, SELDOM = 2.0, 30.0
 """Seconds between two looks at what may have moved, and at most after looks that failed."""
 
 AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+USUAL = "net/ipv4/tcp_congestion_control"
+"""The sysctl of what connections begin with where nobody says anything else."""
+
 TUNERS = ("bpftune",)
-"""Programs that choose the congestion control of connections themselves."""
+"""Programs that choose the congestion control of connections themselves, by their comm."""
+SETTERS = {
+    "tuned": "tuned, with the profile of /etc/tuned/active_profile",
+    "cilium-agent": "Cilium, by the option enable-bbr of its bandwidth manager",
+}
+"""Programs that may have set USUAL, in no file of sysctl.d."""
 
 
 class Standing(NamedTuple):
@@ -259,11 +268,29 @@ def refuse_unfit(host: Host, configuration: Configuration) -> None:
     if configuration.algorithm not in offered:
         module = f"; load the module tcp_{configuration.algorithm}"
         raise Refused(f"{AVAILABLE} has no {configuration.algorithm}{module}")
-    for process in host.names("/proc"):
-        if process.isdigit() and host.text(f"/proc/{process}/comm") in TUNERS:
-            name = host.text(f"/proc/{process}/comm")
+    running = _running(host)
+    for name in TUNERS:
+        if name in running:
+            process = running[name]
             raise Refused(f"{name} (process {process}) chooses the congestion control here")
+    if host.text(f"/proc/sys/{USUAL}") == configuration.algorithm:
+        told = f"every connection begins with {configuration.algorithm} here, held out or not"
+        raise Refused(f"{told}{_who_set(host, configuration.algorithm, running)}")
     applier(host, configuration.applier).probe(configuration)
+
+
+def _running(host: Host) -> Dict[str, str]:
+    """A process of each program, by its comm."""
+    processes = (name for name in host.names("/proc") if name.isdigit())
+    return {host.text(f"/proc/{process}/comm"): process for process in processes}
+
+
+def _who_set(host: Host, algorithm: str, running: Mapping[str, str]) -> str:
+    """Who may have set USUAL so: the file of sysctl.d that counts, and programs that run."""
+    files = [(file, value) for file, key, value in Sysctl(host).assignments() if key == USUAL]
+    found = [file for file, value in files[-1:] if value == algorithm]
+    found += [what for name, what in SETTERS.items() if name in running]
+    return f": {' and '.join(found)}" if found else ""
 
 
 def describe(host: Host) -> Json:

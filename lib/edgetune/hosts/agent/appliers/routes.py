@@ -17,6 +17,13 @@ from edgetune.hosts.agent.protocol import Failed, Refused, Unsupported
 OURS = "219"
 """Of rtnetlink's protocols: none that iproute2, FRR or BIRD knows."""
 
+PROGRAMS = {
+    "bird": "BIRD, by krt_congctl,",
+    "boot": "a person or a script",
+    "static": "systemd-networkd, by TCPCongestionControlAlgorithm=, or a person",
+}
+"""Who sets congctl on routes of a protocol. FRR and NetworkManager have no word for it."""
+
 MOST_ROUTES = 20000
 """Of the main table: more are those of a whole BGP table, which we would read time and again."""
 
@@ -163,6 +170,14 @@ def _best(index: Index, network: "ipaddress.IPv4Network | ipaddress.IPv6Network"
 def _copy(best: Route, own: Wanted, algorithm: str) -> Route:
     if best.type != "unicast":
         raise Unsupported(f"the route to it is of type {best.type}")
+    if best.option("congctl"):
+        # Somebody chooses here, for held-out prefixes, too.
+        protocol = best.option("proto") or "boot"
+        who = PROGRAMS.get(protocol, "whoever made it")
+        raise Unsupported(
+            f"{who} has congctl {best.option('congctl')} on the route to it "
+            f"({best.destination} proto {protocol})"
+        )
     said = {"proto": OURS, "congctl": algorithm, "expires": ""}
     if own.initcwnd:
         said["initcwnd"] = str(own.initcwnd)
