@@ -72,6 +72,17 @@ def material(**more: Any) -> CongestionMaterial:
     return replace(own, **more)
 
 
+def test_what_was_taken_back_is_not_said_to_be_treated() -> None:
+    before = material()
+    back = replace(before, rounds=replace(before.rounds, configuration=None))
+    back.decisions.become("rolled_back", "calls", "ana")  # type: ignore[union-attr]
+    text, page = congestion_text(back), said(congestion_page(back))
+    assert "2 prefixes chosen but not treated, 1 held out" in text
+    assert text.count("not treated") == 3 and "treated, window" not in text
+    assert page.count("not treated") == 2 and "None is treated now." in page
+    assert "None is treated now." not in said(congestion_page(before))
+
+
 def test_a_pop_is_told_in_full() -> None:
     text = congestion_text(material())
     assert text.startswith("lab1: tuning, 2 prefixes treated on 2 of 3 hosts\n")

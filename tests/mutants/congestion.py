@@ -775,6 +775,16 @@ CONGESTION = (
         ),
     ),
     *mutations_of(
+        "lib/edgetune/report",
+        ["lib_report_congestion"],
+        (
+            "what was taken back is said to be treated",
+            "congestion.py",
+            "    if not material.rounds.is_treating:\n        return",
+            "    if False:\n        return",
+        ),
+    ),
+    *mutations_of(
         "lib/edgetune/documents",
         ["lib_report_congestion"],
         (

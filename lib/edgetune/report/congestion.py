@@ -232,10 +232,12 @@ def newest_first(material: CongestionMaterial) -> list[Chosen]:
     return sorted(material.chosen, key=lambda own: (-own.since, own.prefix))
 
 
-def how_treated(own: Chosen) -> str:
-    """Whether a prefix is treated, and its initial window."""
+def how_treated(material: CongestionMaterial, own: Chosen) -> str:
+    """Whether a prefix is treated, and its initial window; what was taken back is not."""
     if own.held_out:
         return "held out"
+    if not material.rounds.is_treating:
+        return "not treated"
     return f"treated, window {own.initcwnd}" if own.has_window else "treated"
 
 
@@ -244,14 +246,15 @@ def _prefixes(material: CongestionMaterial) -> list[str]:
     if not chosen:
         return ["No prefix is chosen."]
     treated = sum(not own.held_out for own in chosen)
+    how = "treated" if material.rounds.is_treating else "chosen but not treated"
     lines = [
-        f"{prefixes_text(treated)} treated, {len(chosen) - treated} held out, the newest first:",
+        f"{prefixes_text(treated)} {how}, {len(chosen) - treated} held out, the newest first:",
         f"  {'prefix':<23} {'chosen':<17}  duty  flap",
     ]
     for own in chosen[:SHOWN]:
         since = material.since(own)
         shares = f"{own.duty:5.0%} {own.flaps:5.0%}"
-        lines.append(f"  {own.prefix:<23} {since:<17} {shares}  {how_treated(own)}")
+        lines.append(f"  {own.prefix:<23} {since:<17} {shares}  {how_treated(material, own)}")
     more = len(chosen) - SHOWN
     return [*lines, f"  ... and {more} more, on the page"] if more > 0 else lines
 

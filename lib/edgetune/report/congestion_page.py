@@ -60,7 +60,7 @@ def congestion_page(material: CongestionMaterial) -> str:
             for name, own in (newest.levels.items() if newest else ())
         ],
         prefixes=[
-            (own, material.since(own), how_treated(own), skipped.get(own.prefix, ""))
+            (own, material.since(own), how_treated(material, own), skipped.get(own.prefix, ""))
             for own in newest_first(material)
         ],
         hosts=[(name, name in there, unwell.get(name, "")) for name in material.hosts],
