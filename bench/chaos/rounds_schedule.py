@@ -33,7 +33,7 @@ SECONDS = {
     BACK: (0.5, 4.0),
     SOURCE: (2.0, 6.0),
 }
-# What changes hosts after a kill switch, or after a rollback, would be asked for by this harness.
+# A rollback is refused while all is stopped, and nobody here asks for it again.
 NOT_BOTH = {"stop", BACK}
 EXPIRED, TAKEN_BACK = "expired", "rolled_back"
 ENDINGS = (EXPIRED, TAKEN_BACK)
