@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from edgetune import AGENT_PROTOCOL
+from edgetune.documents.congestion import Configuration, Treated
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.conversation import BOOTSTRAP
 from edgetune.hosts.fleet import packed
@@ -159,6 +160,47 @@ def test_a_setting_is_planned_applied_confirmed_verified_and_restored(home: Path
     finally:
         ask(home, "restore", epoch=1, tuning="t")
     assert on(home, "cat", SOMAXCONN) == "8"
+
+
+def test_systemd_keeps_congestion_control_until_a_boot_or_its_time_ends_it(home: Path) -> None:
+    """Over the end of the session that told it, and a keeper that is killed."""
+    keeper, epochs = "edgetune-congestion.service", iter(range(1, 9))
+
+    def tell(ttl: int) -> dict[str, Any]:
+        """Every kernel has that algorithm, and connections of the machine begin with another."""
+        epoch = next(epochs)
+        told = Configuration("lab1", epoch, "reno", ttl, [Treated("10.77.40.0/24")]).sealed()
+        return ask(home, "congestion", configuration=told.document(), epoch=epoch)
+
+    def is_kept() -> bool:
+        return on(home, "sh", "-c", f"systemctl is-active {keeper} || :") == "active"
+
+    def routes() -> str:
+        return on(home, "ip", "-o", "route", "show", "proto", "219")
+
+    def left() -> str:
+        """Of the agent's files, its hook and its routes."""
+        find = "ls /var/lib/edgetune/congestion.json /etc/systemd/system/*edgetune* 2>/dev/null"
+        return on(home, "sh", "-c", f"{find}; ip -o route show proto 219")
+
+    before = left()
+    told = tell(3600)
+    assert told["kept"] and told["skipped"] == {}
+    assert is_kept() and "10.77.40.0/24" in routes() and "congctl reno" in routes()
+    first = on(home, "systemctl", "show", "--property=MainPID", keeper)
+    assert pop.kill(home, HOST, "agent") >= 1
+    wait_until(is_kept, "a keeper after it was killed")
+    assert on(home, "systemctl", "show", "--property=MainPID", keeper) != first
+    boots = pop.boots(home)[HOST]
+    with suppress(pop.LabError):
+        on(home, "systemctl", "--no-block", "reboot")
+    wait_for_running(home, boots + 1)
+    assert left() == before and not is_kept()
+    told = tell(30)
+    assert told["kept"] and 0 < told["seconds_left"] <= 30 and "congctl reno" in routes()
+    wait_until(lambda: left() == before, "the end of what nobody renewed")
+    wait_until(lambda: not is_kept(), "the end of its keeper")
+    assert state_of(home) == "running", on(home, "systemctl", "--failed", "--no-legend")
 
 
 def test_a_disk_that_is_full_takes_no_byte_until_it_is_healed(home: Path) -> None:
