@@ -23,6 +23,7 @@ _WATCHED = f"{_UP} --prometheus"
 # Fewer cannot be split in as many ways as the usual alphas ask for.
 _FEWEST = 6
 _ANYCAST = f"{_UP} --anycast"
+_FREEBSD = f"{_UP} --simulated --freebsd 8"
 _MACHINES = f"{_UP} --hosts 4 --machines 2"
 
 
@@ -35,6 +36,13 @@ def add_lab_commands(parser: argparse.ArgumentParser) -> None:
     )
     up.add_argument("--no-load", action="store_true", help="without a client that makes requests")
     up.add_argument("--simulated", action="store_true", help="without root: hosts are processes")
+    up.add_argument(
+        "--freebsd",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the simulated hosts have FreeBSD (experimental)",
+    )
     up.add_argument(
         "--post-seconds", type=float, default=0.0, metavar="N", help="of firmware in each reboot"
     )
@@ -126,8 +134,10 @@ def _lab_up(options: argparse.Namespace) -> int:
         raise UsageError("machines stand beside Linux hosts, not simulated ones", _MACHINES)
     if options.simulated and options.anycast:
         raise UsageError("simulated hosts announce nothing, Linux hosts do", _ANYCAST)
+    if options.freebsd and not options.simulated:
+        raise UsageError("Linux hosts have no FreeBSD, simulated hosts can", _FREEBSD)
     if options.simulated:
-        print(_greeting(_lab("simulated", "up", **given), options))
+        print(_greeting(_lab("simulated", "up", freebsd=options.freebsd, **given), options))
         return 0
     given.update(prometheus=options.prometheus, machines=options.machines, tell=_tell)
     given.update(anycast=options.anycast)
@@ -147,19 +157,24 @@ def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
     pops = list(shared(hosts, options.pops))
     kind = "simulated" if state["kind"] == "simulated" else "Linux"
     virtual = f"{options.machines} virtual, " if options.machines else ""
+    virtual = f"{options.freebsd} with FreeBSD, " if options.freebsd else virtual
     load = "with no load" if options.no_load else "under load"
     load += ", and Prometheus" if options.prometheus else ""
     up = "are up" if len(pops) > 1 else "is up"
     dry_run = "a dry run" if len(hosts) // len(pops) >= _FEWEST else f"needs {_FEWEST} hosts a PoP"
     noun = "hosts" if len(hosts) > 1 else "host"
     which = command("diagnose_hosts", pop=pops[0])
-    plan = command("rollout_pop", pop=pops[0], tuning="accept_queue")
+    tuning = "oca_network" if options.freebsd else "accept_queue"
+    plan = command("rollout_pop", pop=pops[0], tuning=tuning)
+    mixed = 0 < options.freebsd < len(hosts)
+    if mixed:
+        plan = command("rollout_pop", pop=pops[0], tuning=tuning, only="freebsd")
     return "\n".join(
         [
             f"{_span(pops)} {up}: {len(hosts)} {kind} {noun}, {_span(hosts)}, {virtual}{load}",
             "Until `edgetune lab down` takes the lab away, try:",
             f"  {which:54}  # what would help",
-            f"  {plan:54}  # {dry_run}",
+            f"  {plan}" if mixed else f"  {plan:54}  # {dry_run}",
             *([f"  {_QUERY}"] if options.prometheus else []),
             "  edgetune status",
         ]

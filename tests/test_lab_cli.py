@@ -418,6 +418,7 @@ class TestLab:
             prometheus: bool = False,
             machines: int = 0,
             anycast: bool = False,
+            freebsd: int = 0,
             tell: Callable[[str], None] = print,
         ) -> dict[str, Any]:
             if machines:
@@ -544,6 +545,40 @@ class TestLab:
             "edgetune: simulated hosts announce nothing, Linux hosts do",
             "  next:       edgetune lab up --anycast",
         ]
+
+    @pytest.mark.parametrize(
+        ("words", "which", "plan"),
+        [
+            (["--freebsd", "8"], "8 with FreeBSD, under load", "tuning=oca_network    # a dry run"),
+            (["--freebsd", "2"], "2 with FreeBSD, under load", "tuning=oca_network only=freebsd"),
+            ([], "e007, under load", "tuning=accept_queue   # a dry run"),
+        ],
+    )
+    def test_simulated_hosts_may_have_freebsd(
+        self,
+        pop: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        words: list[str],
+        which: str,
+        plan: str,
+    ) -> None:
+        pop.kind = "simulated"
+        monkeypatch.setitem(sys.modules, "lab.simulated", pop)
+        assert exit_code("lab", "up", "--simulated", *words) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].endswith(which) and lines[3].endswith(plan)
+        assert max(map(len, lines)) <= 80
+
+    def test_hosts_with_freebsd_are_simulated(
+        self, pop: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert exit_code("lab", "up", "--freebsd", "8") == 2
+        assert capsys.readouterr().err.splitlines() == [
+            "edgetune: Linux hosts have no FreeBSD, simulated hosts can",
+            "  next:       edgetune lab up --simulated --freebsd 8",
+        ]
+        assert pop.calls == []
 
     def test_machines_tell_what_their_boot_waits_for(
         self, pop: Any, capsys: pytest.CaptureFixture[str]

@@ -546,7 +546,7 @@ def test_counted_drops_follow_queue_and_load(tmp_path: Path) -> None:
         counters = Counters(random.Random(7))
         for _ in range(1000):
             counters.grow(0.1, backlog, load)
-        counters.write(tmp_path / "root")
+        counters.write(tmp_path / "root", host.counted(counters))
         names, values = (tmp_path / "root/proc/net/netstat").read_text().splitlines()
         row = dict(zip(names.split(), values.split()))
         assert row["ListenOverflows"] == row["ListenDrops"]

@@ -12,6 +12,7 @@ import pytest
 
 from lab import simulated
 from lab.pop.layout import Layout
+from lab.simulated import host
 from lab.simulated.counters import MISSED, Counters
 from tests.lab_host_bmc import Bmc
 
@@ -66,7 +67,7 @@ def test_missed_packets_follow_the_snoop_mode(tmp_path: Path) -> None:
         counters = Counters(random.Random(7))
         for _ in range(600):
             counters.grow(0.2, 4096, 1.0, mode)
-        counters.write(tmp_path)
+        counters.write(tmp_path, host.counted(counters))
         text = (tmp_path / "sys/class/net/eth0/statistics/rx_missed_errors").read_text()
         missed[mode] = int(text)
     assert missed["home"] <= 0.3 * missed["early"]

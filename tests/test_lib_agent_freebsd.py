@@ -31,6 +31,8 @@ from tests.kernels import GRACE
 
 QUEUE = "kern.ipc.soacceptqueue"
 RC_SCRIPT = "usr/local/etc/rc.d/edgetune"
+TICKS = "kern.cp_time: 321 0 188 10 61683\n"
+PAGES = "vm.stats.vm.v_free_count: 482182\nvm.stats.vm.v_inactive_count: 528\nhw.pagesize: 4096\n"
 OURS = "boot/loader.conf.d/90-edgetune-0001-t.conf"
 
 
@@ -370,7 +372,7 @@ def test_a_boot_environment_that_does_not_come_up_is_left_by_a_reset(host: FreeB
 
 
 def test_a_boot_environment_that_would_forget_us_is_refused(host: FreeBsd) -> None:
-    host.kept_apart = False
+    host.keep_in_environment()
     assert why_not(host, environment()).startswith(
         "/var/lib is part of the boot environment zroot/ROOT/default: give it a dataset of its own"
     )
@@ -566,11 +568,11 @@ def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:
         ("netstat -ibdn", LINKS.replace("Idrop", "Ilost"), "rx_packets"),
         ("netstat -ibdn", LINKS.replace(" 7000 ", "    - "), "rx_packets"),
         ("netstat -ibdn", LINKS.splitlines()[0], "rx_packets"),
-        ("sysctl -n kern.cp_time", "321 0 188 10\n", "cpu_busy_ms"),
-        ("sysctl -n kern.clockrate", "{ hz = 1000 }\n", "cpu_busy_ms"),
-        ("sysctl -n kern.clockrate", "{ hz = 1, stathz = 0 }\n", "cpu_busy_ms"),
-        ("sysctl -n vm.loadavg", "0.32\n", "load1"),
-        ("sysctl -n hw.pagesize", "\n", "memory_available_kb"),
+        ("sysctl -i kern.cp_time", "kern.cp_time: 321 0 188 10\n", "cpu_busy_ms"),
+        ("sysctl -i kern.cp_time", TICKS + "kern.clockrate: { hz = 1000 }\n", "cpu_busy_ms"),
+        ("sysctl -i kern.cp_time", TICKS + "kern.clockrate: { stathz = 0 }\n", "cpu_busy_ms"),
+        ("sysctl -i vm.loadavg", PAGES + "vm.loadavg: 0.32\n", "load1"),
+        ("sysctl -i vm.loadavg", "vm.loadavg: { 0.32 0.16 0.06 }\n", "memory_available_kb"),
     ],
 )
 def test_what_is_told_oddly_is_not_measured(
@@ -647,5 +649,5 @@ def test_a_tunable_that_the_kernel_does_not_take_is_refused(host: FreeBsd) -> No
 def test_a_tunable_of_which_the_kernel_makes_another_value_is_not_verified(host: FreeBsd) -> None:
     host.apply(tunable("2000"), **GRACE)
     host.boot_anew()
-    host.fails["sysctl -n hw.ix.rxd"] = (0, "2048\n", "")
+    host.fails["sysctl hw.ix.rxd"] = (0, "hw.ix.rxd: 2048\n", "")
     assert not standing(host, tunable("2000")) and not confirmed(host, tunable("2000"))

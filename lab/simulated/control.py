@@ -39,17 +39,21 @@ def up(
     post_seconds: float = 0.0,
     pops: int = 1,
     stays: bool = False,
+    freebsd: int = 0,
 ) -> dict[str, Any]:
     """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
 
     The lab ends with the calling process, however that ends, unless it `stays`. Whatever ends
     this call early, Ctrl-C included, takes everything down again.
-    `post_seconds` is the time that the firmware takes in each reboot.
+    `post_seconds` is the time that the firmware takes in each reboot. The last `freebsd` of the
+    hosts have FreeBSD.
     """
     if find_spec("asyncssh") is None:
         raise LabError("the simulated lab needs the Python package asyncssh", REFUSED)
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"a simulated lab has 1 to {MAX_HOSTS} hosts, not {hosts}", INPUT)
+    if not 0 <= freebsd <= hosts:
+        raise LabError(f"of {hosts} hosts 0 to {hosts} have FreeBSD, not {freebsd}", INPUT)
     shared(range(hosts), pops)
     layout = Layout(home.resolve())
     lock = _lock_to_come_up(layout)
@@ -60,6 +64,7 @@ def up(
         raise
     try:
         options = {"hosts": hosts, "pops": pops, "load": load, "post_seconds": post_seconds}
+        options["freebsd"] = freebsd
         return _bring_up(layout, {**options, "lock": lock}, stays)
     except BaseException:
         down(home)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated host counts, in the formats of Linux, and the traffic that makes it grow."""
+"""What a simulated host counts, and the traffic that makes it grow."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 CPUS = 2
-TICKS = 100  # of /proc/stat, per second
 PACKETS = 400.0  # received per second by a host with its even share of the PoP's traffic
 NO_DROPS_FROM = 1024
 # Packets that the card misses per second: a model of what the snoop mode does, not hardware.
 MISSED = {"early": 10.0, "cluster_on_die": 5.0, "home_osb": 3.0, "home": 1.0}
 
-NIC = (
+NIC_COUNTERS = (
     *("rx_packets", "rx_bytes", "rx_dropped", "rx_missed_errors", "rx_errors"),
     *("tx_packets", "tx_bytes", "tx_dropped", "tx_errors"),
 )
@@ -52,29 +51,39 @@ class Counters:
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._values = dict.fromkeys((*NIC, *TCP_EXT, *TCP), 0)
-        self._busy = [0.0] * CPUS
-        self._uptime = 0.0
+        self.values = dict.fromkeys((*NIC_COUNTERS, *TCP_EXT, *TCP), 0)
+        # In seconds.
+        self.busy = [0.0] * CPUS
+        self.uptime = 0.0
         self._written: dict[str, str] = {}
 
-    def grow(self, seconds: float, backlog: int, load: float, snoop_mode: str = "early") -> None:
-        """Let traffic of `load` (1 is usual, 0 is none) come in for that long."""
-        self._uptime += seconds
+    def grow(
+        self,
+        seconds: float,
+        backlog: int,
+        load: float,
+        snoop_mode: str = "early",
+        resent: float = 0.002,
+    ) -> None:
+        """Let traffic of `load` (1 is usual, 0 is none) come in for that long; `resent` is the
+        share of segments that are sent again.
+        """
+        self.uptime += seconds
         packets = self._poisson(PACKETS * seconds * load)
         drops = self._poisson(drops_per_second(backlog) * seconds * load)
         added = {"ListenDrops": drops, "ListenOverflows": drops, "PassiveOpens": packets // 8}
         added.update(rx_packets=packets, tx_packets=packets, InSegs=packets, OutSegs=packets)
         added.update(rx_bytes=packets * 200, tx_bytes=packets * 1200)
         added["rx_missed_errors"] = self._poisson(MISSED[snoop_mode] * seconds * load)
-        added["RetransSegs"] = self._poisson(0.002 * packets)
+        added["RetransSegs"] = self._poisson(resent * packets)
         for name, amount in added.items():
-            self._values[name] += amount
+            self.values[name] += amount
         for cpu in range(CPUS):
-            self._busy[cpu] += seconds * min(0.9, 0.1 * load * self._chance.uniform(0.8, 1.2))
+            self.busy[cpu] += seconds * min(0.9, 0.1 * load * self._chance.uniform(0.8, 1.2))
 
-    def write(self, root: Path) -> None:
-        """Bring /proc and /sys up to date; a reader sees a file as it was or as it is."""
-        for path, text in self._files().items():
+    def write(self, root: Path, files: Mapping[str, str]) -> None:
+        """Bring `files` up to date, by path; a reader sees one as it was or as it is."""
+        for path, text in files.items():
             if self._written.get(path) != text:
                 replace(root / path, text)
                 self._written[path] = text
@@ -87,30 +96,6 @@ class Counters:
             count += 1
             product *= self._chance.random()
         return count
-
-    def _files(self) -> Mapping[str, str]:
-        values = self._values
-        files = {f"sys/class/net/eth0/statistics/{name}": f"{values[name]}\n" for name in NIC}
-        files["proc/net/netstat"] = _table("TcpExt", TCP_EXT, values)
-        files["proc/net/snmp"] = _table("Tcp", TCP, values)
-        share = values["rx_packets"] // CPUS
-        files["proc/net/softnet_stat"] = f"{share:08x}{' 00000000' * 12}\n" * CPUS
-        files["proc/stat"] = self._stat()
-        idle = self._uptime * CPUS - sum(self._busy)
-        files["proc/uptime"] = f"{self._uptime:.2f} {idle:.2f}\n"
-        return files
-
-    def _stat(self) -> str:
-        busy = [round(seconds * TICKS) for seconds in self._busy]
-        idle = [max(0, round(self._uptime * TICKS) - ticks) for ticks in busy]
-        rows = [("cpu ", sum(busy), sum(idle))]
-        rows += [(f"cpu{cpu}", busy[cpu], idle[cpu]) for cpu in range(CPUS)]
-        return "".join(f"{name} {used} 0 0 {free} 0 0 0 0 0 0\n" for name, used, free in rows)
-
-
-def _table(title: str, names: tuple[str, ...], values: Mapping[str, int]) -> str:
-    numbers = " ".join(str(values[name]) for name in names)
-    return f"{title}: {' '.join(names)}\n{title}: {numbers}\n"
 
 
 def replace(path: Path, text: str) -> None:

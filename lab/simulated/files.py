@@ -27,8 +27,8 @@ POP = """
     hosts:
 """
 HOST = (
-    "      {0.name}: {{address: {0.ip}, port: {0.port}, {1}, server: {0.name},"
-    ' bmc: {{address: "{2}"}}}}\n'
+    "      {0.name}: {{address: {0.ip}, port: {0.port}, rack: {0.rack}, hardware: simulated,"
+    ' server: {0.name}, bmc: {{address: "{1}"}}}}\n'
 )
 
 
@@ -40,6 +40,12 @@ class Endpoint:
     ip: str
     port: int
     address: str
+    system: str = "Linux"
+
+    @property
+    def rack(self) -> str:
+        """One for each system, so that `only=` can name it."""
+        return "r1" if self.system == "Linux" else self.system.lower()
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,12 @@ class Site:
     hosts: tuple[Endpoint, ...]
 
 
-def endpoints(count: int) -> list[Endpoint]:
-    """127.77.0.1 and so on with one port; where only 127.0.0.1 is there, a port for each host."""
+def endpoints(count: int, freebsd: int = 0) -> list[Endpoint]:
+    """127.77.0.1 and so on with one port; where only 127.0.0.1 is there, a port for each host.
+
+    The last `freebsd` hosts have FreeBSD.
+    """
+    systems = ["Linux"] * (count - freebsd) + ["FreeBSD"] * freebsd
     hosts = {f"e{index:03d}": f"127.77.0.{index + 1}" for index in range(count)}
     alone = not _can_bind("127.77.0.1", 0)
     for _ in range(TRIES):
@@ -61,7 +71,8 @@ def endpoints(count: int) -> list[Endpoint]:
             places = [("127.0.0.1", first + index) for index in range(count)]
         else:
             places = [(address, first) for address in hosts.values()]
-        found = [Endpoint(name, *at, own) for (name, own), at in zip(hosts.items(), places)]
+        told = zip(hosts.items(), places, systems)
+        found = [Endpoint(name, *at, own, system) for (name, own), at, system in told]
         if all(_can_bind(each.ip, each.port) for each in found):
             return found
     raise LabError(f"no free port for {count} hosts on the loopback interface")
@@ -79,12 +90,11 @@ def _can_bind(ip: str, port: int) -> bool:
 def write_inventory(
     layout: Layout, sites: Sequence[Site], bmcs: Mapping[str, str], health: str
 ) -> None:
-    """One stratum: all hosts have one rack and one sort of hardware. `bmcs` is {host name: URL}."""
+    """All hosts have one sort of hardware. `bmcs` is {host name: URL}."""
     text = "---\n# Written by `edgetune lab up --simulated`.\npops:"
-    alike = "rack: r1, hardware: simulated"
     for site in sites:
         text += POP.format(name=site.name, health=health, balancer=site.balancer, backend=BACKEND)
-        text += "".join(HOST.format(host, alike, bmcs[host.name]) for host in site.hosts)
+        text += "".join(HOST.format(host, bmcs[host.name]) for host in site.hosts)
     layout.inventory.write_text(text, encoding="utf-8")
 
 

@@ -1,20 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private root of one simulated host: a disk, and what its kernel shows in /proc and /sys."""
+"""The private root of a simulated host with Linux: a disk, and what its kernel shows."""
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import sys
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from lab.bmc.machine import serial_of, uuid_of
 
 from . import commands, sysctls
-from .counters import CPUS
+from .commands import REBOOT_MARK, backlog
+from .commands import start_nginx as start_service
+from .counters import CPUS, NIC_COUNTERS, TCP, TCP_EXT, Counters
+from .scripts import install_programs
 
-CHECKOUT = Path(__file__).parents[2]
+__all__ = [
+    "REBOOT_MARK",
+    "backlog",
+    "boot_hook",
+    "counted",
+    "install",
+    "resent",
+    "start_kernel",
+    "start_service",
+]
+
+COMMANDS = Path(commands.__file__)
 IMAGE = Path(__file__).with_name("image")
 RUN_TIME = ("proc", "sys", "run")
 
@@ -30,6 +43,7 @@ NIC = {
     "device/numa_node": "0",
     "device/vendor": "0x1af4",
 }
+TICKS = 100  # of /proc/stat, per second
 CPU = "processor\t: {}\nmodel name\t: Simulated CPU\ncpu MHz\t\t: 2000.000\n\n"
 KERNEL = {
     "proc/cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet",
@@ -52,35 +66,61 @@ def install(root: Path, name: str, address: str) -> None:
     (root / "var/lib").mkdir(parents=True)
     _write(root / "etc/hostname", name)
     _write(root / commands.ADDRESS, address)
-    for command in commands.COMMANDS:
-        _install_command(root, command)
+    install_programs(root, COMMANDS, commands.COMMANDS)
 
 
-def _install_command(root: Path, name: str) -> None:
-    """A shell script, because a path in a #! line must be short and without blanks."""
-    path = root / "usr/local/sbin" / name
-    module = CHECKOUT / "lab/simulated/commands.py"
-    words = [sys.executable, "-I", "-S", str(module), str(root), name]
-    _write(path, f'#!/bin/sh\nexec {shlex.join(words)} "$@"')
-    path.chmod(0o755)
-
-
-def start_kernel(root: Path, name: str) -> str:
-    """Make everything a boot makes anew, before any service starts; the new boot_id comes back."""
+def start_kernel(root: Path, name: str) -> None:
+    """Make everything a boot makes anew, before any service starts."""
     for directory in RUN_TIME:
         shutil.rmtree(root / directory, ignore_errors=True)
-    boot_id = str(uuid.uuid4())
     sysctls.write_defaults(root)
     for path, text in KERNEL.items():
         _write(root / path, text)
-    _write(root / "proc/sys/kernel/random/boot_id", boot_id)
+    _write(root / "proc/sys/kernel/random/boot_id", str(uuid.uuid4()))
     _write(root / "proc/sys/kernel/hostname", name)
     _write(root / "sys/class/dmi/id/product_uuid", uuid_of(name))
     _write(root / "sys/class/dmi/id/product_serial", serial_of(name))
     _start_network(root)
     (root / "run").mkdir()
     sysctls.apply_stored(root)
-    return boot_id
+
+
+def boot_hook(root: Path) -> list[str]:
+    """The command of ours; none where there is none."""
+    script = root / "etc/init.d/S99edgetune"
+    return ["/bin/sh", str(script), "start"] if script.exists() else []
+
+
+def resent(root: Path) -> float:
+    """Segments sent again of those sent."""
+    return 0.002
+
+
+def counted(counters: Counters) -> Mapping[str, str]:
+    """Files of what a host counted, by path."""
+    values = counters.values
+    files = {f"sys/class/net/eth0/statistics/{name}": f"{values[name]}\n" for name in NIC_COUNTERS}
+    files["proc/net/netstat"] = _table("TcpExt", TCP_EXT, values)
+    files["proc/net/snmp"] = _table("Tcp", TCP, values)
+    share = values["rx_packets"] // CPUS
+    files["proc/net/softnet_stat"] = f"{share:08x}{' 00000000' * 12}\n" * CPUS
+    files["proc/stat"] = _stat(counters)
+    idle = counters.uptime * CPUS - sum(counters.busy)
+    files["proc/uptime"] = f"{counters.uptime:.2f} {idle:.2f}\n"
+    return files
+
+
+def _stat(counters: Counters) -> str:
+    busy = [round(seconds * TICKS) for seconds in counters.busy]
+    idle = [max(0, round(counters.uptime * TICKS) - ticks) for ticks in busy]
+    rows = [("cpu ", sum(busy), sum(idle))]
+    rows += [(f"cpu{cpu}", busy[cpu], idle[cpu]) for cpu in range(CPUS)]
+    return "".join(f"{name} {used} 0 0 {free} 0 0 0 0 0 0\n" for name, used, free in rows)
+
+
+def _table(title: str, names: tuple[str, ...], values: Mapping[str, int]) -> str:
+    numbers = " ".join(str(values[name]) for name in names)
+    return f"{title}: {' '.join(names)}\n{title}: {numbers}\n"
 
 
 def _start_network(root: Path) -> None:

@@ -17,15 +17,15 @@ import asyncssh
 from lab.pop.files import write_campaign, write_configuration
 from lab.pop.layout import Layout, shared
 
-from . import commands, files, host, processes
+from . import commands, files, processes
 from .balancer import Balancer, Server
 from .bmcs import Bmcs
 from .counters import Counters, Surge, replace
 from .ssh import HostServer, environment
+from .system import SYSTEMS, System
 
 DOWN_SECONDS = 2.0
 TICK = 0.2
-BOOT_HOOK = "etc/init.d/S99edgetune"
 BUSY_SECONDS = 0.5
 NOT_READY = "var/lib/edgetune-not-ready"
 
@@ -35,6 +35,7 @@ class Machine:
     """One host; it is off while `on` is False, and `boot` is the next one under way."""
 
     endpoint: files.Endpoint
+    system: System
     root: Path
     ssh: HostServer
     counters: Counters
@@ -58,14 +59,19 @@ class Machine:
         """False from the middle of a change until it is verified."""
         return not (self.root / NOT_READY).exists()
 
+    def show_counters(self) -> None:
+        """Have its programs and files tell what it counted."""
+        self.counters.write(self.root, self.system.counted(self.counters))
+
 
 class PoP:
     """Hosts on private roots, of one PoP or several of the same size; `load` says whether there is
-    any traffic, `post_seconds` what the firmware takes in each reboot.
+    any traffic, `post_seconds` what the firmware takes in each reboot. The last `freebsd` of the
+    hosts have FreeBSD.
     """
 
     def __init__(
-        self, layout: Layout, hosts: int, pops: int, load: bool, post_seconds: float
+        self, layout: Layout, hosts: int, pops: int, load: bool, post_seconds: float, freebsd: int
     ) -> None:
         self.layout = layout
         self.load = load
@@ -75,7 +81,7 @@ class PoP:
         self._chance = random.Random()
         self._surge = Surge(self._chance)
         user_key = _make_user_key(layout.key)
-        self._hosts = shared(files.endpoints(hosts), pops)
+        self._hosts = shared(files.endpoints(hosts, freebsd), pops)
         self.balancers = {
             name: Balancer([Server(each.name, each.address) for each in own])
             for name, own in self._hosts.items()
@@ -90,12 +96,13 @@ class PoP:
     def _machine(self, endpoint: files.Endpoint, balancer: Balancer, user_key: str) -> Machine:
         root = self.layout.lab / "hosts" / endpoint.name / "root"
         ssh = HostServer(root, endpoint.ip, endpoint.port, user_key)
-        return Machine(endpoint, root, ssh, Counters(self._chance), balancer)
+        system = SYSTEMS[endpoint.system]
+        return Machine(endpoint, system, root, ssh, Counters(self._chance), balancer)
 
     async def bring_up(self) -> None:
         """All of it, until it answers; OSError says what did not work."""
         for machine in self.machines:
-            host.install(machine.root, machine.endpoint.name, machine.endpoint.address)
+            machine.system.install(machine.root, machine.endpoint.name, machine.endpoint.address)
             await self._boot(machine)
         health = await asyncio.start_server(self._answer_health, "127.0.0.1", 0)
         self._servers = [health]
@@ -124,7 +131,7 @@ class PoP:
             self._flow(now - last)
             last = now
             for machine in self.machines:
-                if machine.on and (machine.root / commands.REBOOT_MARK).exists():
+                if machine.on and (machine.root / machine.system.REBOOT_MARK).exists():
                     self._take_down(machine)
                     self._start_boot(machine)
 
@@ -135,6 +142,7 @@ class PoP:
             "hosts": [
                 {
                     "name": machine.endpoint.name,
+                    "system": machine.endpoint.system,
                     "address": f"{machine.endpoint.ip}:{machine.endpoint.port}",
                     "state": "on" if machine.on else "rebooting" if machine.boot else "off",
                     "boots": machine.boots,
@@ -152,15 +160,16 @@ class PoP:
         for balancer in self.balancers.values():
             balancer.load = load
         running = [machine for machine in self.machines if machine.on]
-        backlogs = [commands.backlog(machine.root) for machine in running]
+        backlogs = [machine.system.backlog(machine.root) for machine in running]
         for machine, backlog in zip(running, backlogs):
             healthy = backlog is not None and machine.is_ready
             machine.server.up = healthy
         for machine, backlog in zip(running, backlogs):
             share = machine.balancer.share(machine.endpoint.name)
             mode = self.bmcs.snoop_mode(machine.endpoint.name)
-            machine.counters.grow(seconds, backlog or 0, share, mode)
-            machine.counters.write(machine.root)
+            resent = machine.system.resent(machine.root)
+            machine.counters.grow(seconds, backlog or 0, share, mode, resent)
+            machine.show_counters()
 
     def _reset(self, name: str, kind: str) -> None:
         """What a BMC was asked for; a simulated host goes down alike in whatever way it does."""
@@ -194,13 +203,12 @@ class PoP:
 
     async def _boot(self, machine: Machine) -> None:
         """In the order of an init: kernel, stored sysctls, our boot hook, nginx, sshd."""
-        host.start_kernel(machine.root, machine.endpoint.name)
+        machine.system.start_kernel(machine.root, machine.endpoint.name)
         machine.counters = Counters(self._chance)
-        machine.counters.write(machine.root)
-        if (machine.root / BOOT_HOOK).exists():
-            await _run_boot_hook(machine.root)
+        machine.show_counters()
+        await _run_boot_hook(machine)
         try:
-            commands.start_nginx(machine.root)
+            machine.system.start_service(machine.root)
         except commands.Refusal as refusal:
             print(f"{machine.endpoint.name}: {refusal}", file=sys.stderr)
         await machine.ssh.start()
@@ -244,11 +252,12 @@ class PoP:
         replace(self.layout.state, json.dumps({**known, **self.state()}, indent=2) + "\n")
 
 
-async def _run_boot_hook(root: Path) -> None:
-    hook = await asyncio.create_subprocess_exec(
-        "/bin/sh", str(root / BOOT_HOOK), "start", cwd=root, env=environment(root)
-    )
-    await hook.wait()
+async def _run_boot_hook(machine: Machine) -> None:
+    root = machine.root
+    command = machine.system.boot_hook(root)
+    if command:
+        hook = await asyncio.create_subprocess_exec(*command, cwd=root, env=environment(root))
+        await hook.wait()
 
 
 def _make_user_key(path: Path) -> str:

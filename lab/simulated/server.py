@@ -26,7 +26,7 @@ LOST_AFTER = 0.2  # s; the guard, or the starter
 
 
 def main() -> None:
-    """Argument: JSON with home, hosts, pops, load, post_seconds and descriptors: lock, and, unless
+    """Argument: JSON with home, what `up` was given, and descriptors: lock, and, unless
     the lab is to outlive its starter, starter (see `lab.lifeline`).
     """
     options = json.loads(sys.argv[1])
@@ -60,7 +60,7 @@ async def _be_the_hosts(layout: Layout, options: dict[str, Any], guard: int) -> 
     from .pop import PoP  # not before the fork: the guard needs none of it
 
     try:
-        wanted = (options[name] for name in ("hosts", "pops", "load", "post_seconds"))
+        wanted = (options[name] for name in ("hosts", "pops", "load", "post_seconds", "freebsd"))
         pop = PoP(layout, *wanted)
         await pop.bring_up()
     except (LabError, OSError) as error:

@@ -10,12 +10,14 @@ import re
 from typing import Dict, Optional
 
 from edgetune.hosts.agent.freebsd.network import MADE_UP
-from edgetune.hosts.agent.freebsd.parameters import number, told
+from edgetune.hosts.agent.freebsd.parameters import all_told, whole
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed
 
 COLUMNS = ("Ipkts", "Ierrs", "Idrop", "Ibytes", "Opkts", "Oerrs", "Obytes", "Coll", "Drop")
 """The last columns of ``netstat -ibdn``; those before them may be empty."""
+
+PAGES = ("vm.stats.vm.v_free_count", "vm.stats.vm.v_inactive_count")
 
 
 def counters(host: Host) -> Dict[str, int]:
@@ -25,10 +27,10 @@ def counters(host: Host) -> Dict[str, int]:
 
 def gauges(host: Host) -> Dict[str, Optional[float]]:
     """The load, and the memory that is free or could be at once."""
-    load = re.match(r"\{ ([0-9.]+) ", told(host, "vm.loadavg") or "")
-    pages = [number(host, f"vm.stats.vm.v_{name}_count") for name in ("free", "inactive")]
-    size = number(host, "hw.pagesize")
-    known = [own for own in (*pages, size) if own is not None]
+    told = all_told(host, ("vm.loadavg", *PAGES, "hw.pagesize"))
+    load = re.match(r"\{ ([0-9.]+) ", told.get("vm.loadavg", ""))
+    numbers = [whole(told.get(name)) for name in (*PAGES, "hw.pagesize")]
+    known = [own for own in numbers if own is not None]
     return {
         "load1": float(load.group(1)) if load else None,
         "memory_available_kb": sum(known[:2]) * known[2] / 1024 if len(known) == 3 else None,
@@ -88,8 +90,9 @@ def _is_made_up(line: str) -> bool:
 
 def _cpus(host: Host) -> Dict[str, int]:
     """Of ``kern.cp_time``: user, nice, system, interrupt, idle, in ticks of ``stathz``."""
-    ticks = (told(host, "kern.cp_time") or "").split()
-    rate = re.search(r"stathz = ([0-9]+)", told(host, "kern.clockrate") or "")
+    told = all_told(host, ("kern.cp_time", "kern.clockrate"))
+    ticks = told.get("kern.cp_time", "").split()
+    rate = re.search(r"stathz = ([0-9]+)", told.get("kern.clockrate", ""))
     if len(ticks) != 5 or not all(own.isdigit() for own in ticks) or not rate:
         return {}
     hertz = int(rate.group(1))

@@ -9,7 +9,7 @@ from typing import Dict, List, Optional
 from edgetune.hosts.agent.freebsd.boot_environments import environments
 from edgetune.hosts.agent.freebsd.interrupts import queues
 from edgetune.hosts.agent.freebsd.network import Interface, carrying, interfaces
-from edgetune.hosts.agent.freebsd.parameters import environment, number, told
+from edgetune.hosts.agent.freebsd.parameters import all_told, environment, number, whole
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
 from edgetune.vocabulary.values import format_cpus, parse_cpus
@@ -23,9 +23,10 @@ WRITTEN = ("/etc", "/var")
 
 def system_facts(host: Host) -> Json:
     """All that another system tells in other ways; what FreeBSD does not have is empty."""
-    release = told(host, "kern.osrelease") or os.uname().release
+    told = all_told(host, ("kern.osrelease", "kern.hostname", "hw.physmem", "vm.swap_total"))
+    release = told.get("kern.osrelease") or os.uname().release
     return {
-        "hostname": told(host, "kern.hostname") or os.uname().nodename,
+        "hostname": told.get("kern.hostname") or os.uname().nodename,
         "machine": {
             name: environment(host, f"smbios.system.{name}") for name in ("uuid", "serial")
         },
@@ -33,7 +34,7 @@ def system_facts(host: Host) -> Json:
         "kernel": release,
         "uptime": time.monotonic(),
         "cpus": cpu_facts(host),
-        "memory": _memory(host),
+        "memory": _memory(told, number(host, "vm.ndomains") or 1),
         "addresses": _addresses(host),
         "nics": {own.name: _nic(host, own) for own in carrying(host)},
         "thp": {},
@@ -46,8 +47,8 @@ def system_facts(host: Host) -> Json:
 
 def cpu_facts(host: Host) -> Json:
     """What CPUs there are; a kernel that knows no domains has them all in domain 0."""
-    count = number(host, "hw.ncpu") or 1
-    model = told(host, "hw.model")
+    told = all_told(host, ("hw.ncpu", "hw.model"))
+    count, model = whole(told.get("hw.ncpu")) or 1, told.get("hw.model")
     vendors = [VENDORS[name] for name in VENDORS if model and model.startswith(name)]
     return {
         "online": format_cpus(set(range(count))),
@@ -71,11 +72,9 @@ def _domains(host: Host) -> Dict[str, str]:
     return found
 
 
-def _memory(host: Host) -> Json:
-    total = number(host, "hw.physmem")
+def _memory(told: Dict[str, str], domains: int) -> Json:
+    total, swap = whole(told.get("hw.physmem")), whole(told.get("vm.swap_total"))
     total_kb = None if total is None else total // 1024
-    domains = number(host, "vm.ndomains") or 1
-    swap = number(host, "vm.swap_total")
     return {
         "total_kb": total_kb,
         "swap_kb": None if swap is None else swap // 1024,

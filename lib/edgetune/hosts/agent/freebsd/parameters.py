@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of FreeBSD's kernel, by sysctl(8), and of its environment, by kenv(1)."""
 
-from typing import Optional
+from typing import Dict, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Unsupported
@@ -29,9 +29,12 @@ def _named(host: Host, options: str, name: str) -> bool:
 
 def value_of(host: Host, name: str) -> str:
     """The value of a parameter, white space normalised; Unsupported where there is none."""
-    if not is_there(host, name):
+    status, output, _ = host.attempt("sysctl", name)
+    told, _, value = output.partition(": ")
+    # Of a node it tells what is below; of one that has no format, nothing.
+    if status != 0 or told != name:
         raise Unsupported(f"{name}: this kernel has no such parameter")
-    return " ".join(host.run("sysctl", "-n", name).split())
+    return " ".join(value.split())
 
 
 def told(host: Host, name: str) -> Optional[str]:
@@ -42,10 +45,24 @@ def told(host: Host, name: str) -> Optional[str]:
         return None
 
 
-def number(host: Host, name: str) -> Optional[int]:
-    """The same of a whole number."""
-    text = told(host, name)
+def all_told(host: Host, names: Sequence[str]) -> Dict[str, str]:
+    """The values of those that are there, each of one line; one sysctl(8) is asked for all."""
+    try:
+        status, output, _ = host.attempt("sysctl", "-i", *names)
+    except Failed:
+        return {}
+    rows = [line.partition(": ") for line in output.splitlines()] if status == 0 else []
+    return {name: " ".join(value.split()) for name, _, value in rows if name in names}
+
+
+def whole(text: Optional[str]) -> Optional[int]:
+    """A whole number; None for anything else."""
     return int(text) if text and text.isdigit() else None
+
+
+def number(host: Host, name: str) -> Optional[int]:
+    """The value of a parameter that is one."""
+    return whole(told(host, name))
 
 
 def environment(host: Host, name: str) -> str:

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel, pool and services of one host with FreeBSD, and the programs that reach them.
+
+Run as `python programs.py ROOT NAME ARGUMENT...`; it must not import anything of the lab. What the
+programs print has the form of FreeBSD's own sources (releng/13 and releng/14: sbin/sysctl,
+sbin/bectl, sbin/kldload, sbin/kldstat, sbin/kldunload, sbin/ifconfig, usr.bin/netstat,
+usr.bin/vmstat, usr.sbin/service). They share no code with the host agent. All that they know is in
+files below ROOT/stub, so it outlives a process that is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+WRITABLE, TUNABLE, FIXED, BOTH = "writable", "tunable", "fixed", "both"
+"""What may change a parameter: sysctl(8), the boot loader, nobody, or either."""
+
+STACKS = {"tcp_rack": "rack", "tcp_bbr": "bbr"}
+MOUNT_POINT = "var/lib/edgetune/boot_environment"
+REBOOT_MARK = "stub/reboots"
+COUNTED = "stub/counted.json"
+
+Answer = tuple[int, str, str]
+"""Exit status, output and complaints."""
+Kernel = dict[str, Any]
+
+
+class Machine:
+    """What outlives its processes: `kernel` until the next boot, `pool` and `services` longer."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def keep(self, what: str, known: Kernel) -> None:
+        """Write one of the three in one step."""
+        file = self.path / f"stub/{what}.new"
+        file.write_text(json.dumps(known), encoding="utf-8")
+        file.replace(self.path / f"stub/{what}.json")
+
+    def known(self, what: str) -> Kernel:
+        """Read one of the three."""
+        known: Kernel = json.loads((self.path / f"stub/{what}.json").read_text(encoding="utf-8"))
+        return known
+
+    def text(self, name: str) -> str:
+        """A file of what a program prints."""
+        return (self.path / "stub" / name).read_text(encoding="utf-8")
+
+    @property
+    def parameters(self) -> dict[str, tuple[str, str]]:
+        """What may change each parameter, and its value when the kernel starts."""
+        rows = [line.split(" ", 2) for line in self.text("parameters.txt").splitlines()]
+        return {name: (access, value) for name, access, value in rows if name != "#"}
+
+    def boot(self) -> None:
+        """As the boot loader does, which reads its files, and as a kernel that starts."""
+        pool = self.known("pool")
+        running = pool.pop("once", "") or pool["default"]
+        self.keep("pool", {**pool, "running": running, "mounts": {}})
+        shutil.rmtree(self.path / MOUNT_POINT, ignore_errors=True)
+        environment = dict(self._loader_files())
+        known = self.parameters
+        parameters = {name: value for name, (_, value) in known.items()}
+        parameters["kern.hostname"] = self.rc_variable("hostname")
+        for name, value in environment.items():
+            if known.get(name, (FIXED, ""))[0] in (TUNABLE, BOTH):
+                parameters[name] = value
+        loaded = [name[: -len("_load")] for name, on in environment.items() if on == "YES"]
+        kernel = {"boot_id": os.urandom(16).hex(), "parameters": parameters}
+        self.keep("kernel", {**kernel, "environment": environment, "modules": loaded, "busy": []})
+
+    def _loader_files(self) -> Iterator[tuple[str, str]]:
+        directory = sorted((self.path / "boot/loader.conf.d").glob("*.conf"))
+        files = [self.path / "stub/firmware.txt"]
+        files += [self.path / f"boot/loader.conf{end}" for end in ("", ".local")]
+        for file in (*files, *directory):
+            if file.exists():
+                yield from re.findall(r'^([a-z][^\s=]*)="([^"]*)"', file.read_text(), re.MULTILINE)
+
+    def rc_variable(self, name: str) -> str:
+        """Of /etc/rc.conf, "" for none."""
+        text = (self.path / "etc/rc.conf").read_text(encoding="utf-8")
+        found = re.findall(rf'^{name}="(.*)"$', text, re.MULTILINE)
+        return str(found[-1]) if found else ""
+
+    def read_sysctl_conf(self) -> None:
+        """As rc(8) does, twice in each boot."""
+        for name in ("sysctl.conf", "sysctl.conf.local"):
+            file = self.path / "etc" / name
+            for line in file.read_text().splitlines() if file.exists() else []:
+                if re.match("[a-z]", line):
+                    Programs(self).answer("sysctl", "-i", line)
+
+    def start(self, service: str) -> None:
+        """(Re)start one: only now it takes up the length of its accept queue."""
+        queue = self.known("kernel")["parameters"]["kern.ipc.soacceptqueue"]
+        self.keep("services", {**self.known("services"), service: queue})
+
+
+class Programs:
+    """What each program answers; nothing else is there."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def answer(self, program: str, *words: str) -> Answer:
+        """Run one."""
+        answer: Answer = getattr(self, f"_{program}")(*words)
+        return answer
+
+    def _sysctl(self, *words: str) -> Answer:
+        options = "".join(word[1:] for word in words if word[0] == "-")
+        kernel, output = self._machine.known("kernel"), ""
+        for name in (word for word in words if word[0] != "-"):
+            name, sets, value = name.partition("=")
+            if name in self._special:
+                output += self._special[name](kernel, options)
+                continue
+            if name not in kernel["parameters"]:
+                below = [own for own in kernel["parameters"] if own.startswith(f"{name}.")]
+                output += "".join(
+                    self._shown(options, own, kernel["parameters"][own]) for own in below
+                )
+                if not below and "i" not in options:
+                    return 1, output, f"sysctl: unknown oid '{name}'\n"
+                continue
+            if sets:
+                complaint = self._set(kernel, name, value)
+                if complaint:
+                    return 1, "", f"sysctl: {complaint}\n"
+            output += self._shown(options, name, {**kernel["parameters"], **self._counted()}[name])
+        return 0, output, ""
+
+    def _counted(self) -> dict[str, str]:
+        """Parameters that count, where something does."""
+        file = self._machine.path / COUNTED
+        counted: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+        return counted
+
+    def _access(self, name: str) -> str:
+        return self._machine.parameters.get(name, (WRITABLE, ""))[0]
+
+    def _set(self, kernel: Kernel, name: str, value: str) -> str:
+        """Set a parameter; what sysctl(8) complains of, else ""."""
+        access = self._access(name)
+        if access == TUNABLE:
+            return f"oid '{name}' is a read only tunable"
+        if access == FIXED:
+            return f"oid '{name}' is read only"
+        if kernel["parameters"][name].isdigit() and not value.isdigit():
+            return f"invalid integer '{value}'"
+        known = ["freebsd", *(STACKS[own] for own in kernel["modules"] if own in STACKS)]
+        if name == "net.inet.tcp.functions_default" and value not in known:
+            return f"{name}={value}: No such file or directory"
+        if name == "net.inet.tcp.mssdflt" and not 48 <= int(value) <= 65535:
+            return f"{name}={value}: Invalid argument"
+        kernel["parameters"][name] = value
+        self._machine.keep("kernel", kernel)
+        return ""
+
+    def _shown(self, options: str, name: str, value: str) -> str:
+        access = self._access(name)
+        left_out = ("W" in options and access not in (WRITABLE, BOTH)) or (
+            "T" in options and access not in (TUNABLE, BOTH)
+        )
+        if left_out:
+            return ""
+        return (
+            f"{name}\n"
+            if "N" in options
+            else f"{value if 'n' in options else f'{name}: {value}'}\n"
+        )
+
+    @property
+    def _special(self) -> dict[str, Callable[[Kernel, str], str]]:
+        return {"kern.boot_id": self._boot_id, "net.inet.tcp.functions_available": self._stacks}
+
+    def _boot_id(self, kernel: Kernel, options: str) -> str:
+        """FreeBSD 12 has none, and without -x it is not shown."""
+        known = "x" in options and kernel["parameters"]["kern.osrelease"][:2] != "12"
+        return f"Format: Length:16 Dump:0x{kernel['boot_id']}\n" if known else ""
+
+    def _stacks(self, kernel: Kernel, options: str) -> str:
+        default = kernel["parameters"]["net.inet.tcp.functions_default"]
+        text = "\nStack                           D Alias                            PCB count\n"
+        for name in ["freebsd", *(STACKS[own] for own in kernel["modules"] if own in STACKS)]:
+            mark = "*" if name == default else " "
+            text += f"{name:<32}{mark} {name:<32} 3\n"
+        return text + "\n"
+
+    def _kenv(self, quiet: str, name: str) -> Answer:
+        assert quiet == "-q"
+        value = self._machine.known("kernel")["environment"].get(name)
+        return (1, "", "") if value is None else (0, f"{value}\n", "")
+
+    def _kldload(self, option: str, name: str) -> Answer:
+        assert option == "-n"
+        kernel = self._machine.known("kernel")
+        if not (self._machine.path / f"boot/kernel/{name}.ko").exists():
+            return 1, "", f"kldload: can't load {name}: No such file or directory\n"
+        if name not in kernel["modules"]:
+            self._machine.keep("kernel", {**kernel, "modules": [*kernel["modules"], name]})
+        return 0, "", ""
+
+    def _kldunload(self, name: str) -> Answer:
+        kernel = self._machine.known("kernel")
+        default = kernel["parameters"]["net.inet.tcp.functions_default"]
+        if name in kernel["busy"] or STACKS.get(name) == default:
+            return 1, "", "kldunload: can't unload file: Device busy\n"
+        if name not in kernel["modules"]:
+            return 1, "", f"kldunload: can't find file {name}: No such file or directory\n"
+        kernel["modules"].remove(name)
+        self._machine.keep("kernel", kernel)
+        return 0, "", ""
+
+    def _kldstat(self, quiet: str, option: str, name: str) -> Answer:
+        assert quiet == "-q" and option in ("-n", "-m")
+        loaded = option == "-n" and name in self._machine.known("kernel")["modules"]
+        return 0 if loaded else 1, "", ""
+
+    def _sysrc(self, *words: str) -> Answer:
+        assert words == ("-n", "-i", "kld_list")
+        found = self._machine.rc_variable("kld_list")
+        return 0, f"{found}\n" if found else "", ""
+
+    def _bectl(self, verb: str, *words: str) -> Answer:
+        pool = self._machine.known("pool")
+        if verb == "list":
+            flags = dict.fromkeys(pool["names"], "")
+            for flag, which in (("N", "running"), ("R", "default"), ("T", "once")):
+                if pool.get(which):
+                    flags[pool[which]] += flag
+            rows = [
+                f"{name}\t{own or '-'}\t{self._mounted(name, own)}\t8.1G\t2026-03-01 10:00\n"
+                for name, own in flags.items()
+            ]
+            return 0, "".join(rows), ""
+        if verb == "activate" and words == ("-T",):
+            pool.pop("once", None)
+            self._machine.keep("pool", pool)
+            return 0, "Temporary activation removed\n", ""
+        name = words[0] if verb in ("mount", "umount") else words[-1]
+        if name not in pool["names"]:
+            return 1, f"Did not successfully {verb} boot environment {name}\n", ""
+        if verb in ("mount", "umount"):
+            return self._mount(verb, words, pool)
+        pool["once" if words[0] == "-t" else "default"] = name
+        self._machine.keep("pool", pool)
+        return 0, f"Successfully activated boot environment {name}\n", ""
+
+    def _mounted(self, name: str, flags: str) -> str:
+        return "/" if "N" in flags else str(self._machine.known("pool")["mounts"].get(name, "-"))
+
+    def _mount(self, verb: str, words: tuple[str, ...], pool: Kernel) -> Answer:
+        """What a boot environment holds is in ROOT/stub/NAME, or where it is mounted."""
+        name, own = words[0], self._machine.path / "stub/environments" / words[0]
+        if (name in pool["mounts"]) == (verb == "mount"):
+            return 1, "", f"Failed to {verb} bootenv {name}\n"
+        # By itself below /tmp, which is everybody's.
+        place = (*words, f"/tmp/be_mount.{name}")[1] if verb == "mount" else pool["mounts"][name]
+        at = self._machine.path / place[1:]
+        if verb == "umount":
+            shutil.rmtree(own, ignore_errors=True)
+            shutil.copytree(at, own)
+            for entry in at.iterdir():
+                shutil.rmtree(entry)
+            del pool["mounts"][name]
+        else:
+            own.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(own, at, dirs_exist_ok=True)
+            pool["mounts"][name] = place
+        self._machine.keep("pool", pool)
+        return 0, f"Successfully mounted {name} at {place}\n" if verb == "mount" else "", ""
+
+    def _zfs(self, *words: str) -> Answer:
+        assert words[:4] == ("list", "-H", "-o", "name")
+        pool = self._machine.known("pool")
+        apart = pool.get("apart", True) and words[4] != "/"
+        return 0, "zroot/lib\n" if apart else f"zroot/ROOT/{pool['running']}\n", ""
+
+    def _ifconfig(self, *words: str) -> Answer:
+        assert words == ("-a",)
+        return 0, self._machine.text("ifconfig.txt"), ""
+
+    def _route(self, *words: str) -> Answer:
+        assert words[:2] == ("-n", "get") and words[3] == "default"
+        if words[2] == "-inet6":
+            return 1, "", "route: route has not been found\n"
+        return 0, "   route to: 0.0.0.0\ndestination: 0.0.0.0\n    gateway: 192.0.2.1\n", ""
+
+    def _netstat(self, *words: str) -> Answer:
+        files = {
+            "-anW -p tcp": "connections.txt",
+            "-ibdn": "links.txt",
+            "--libxo json -s -p tcp": "tcp.json",
+        }
+        return 0, self._machine.text(files[" ".join(words)]), ""
+
+    def _vmstat(self, *words: str) -> Answer:
+        assert words == ("-ai",)
+        return 0, self._machine.text("interrupts.txt"), ""
+
+    def _cpuset(self, *words: str) -> Answer:
+        assert words == ("-g", "-d", "0")
+        return 0, "domain 0 mask: 0, 1, 2, 3, 4, 5, 6, 7\n", ""
+
+    def _service(self, name: str, verb: str) -> Answer:
+        services = self._machine.known("services")
+        if name not in services:
+            return 1, "", f"{name} does not exist in /etc/rc.d or the local startup directories\n"
+        if verb == "restart":
+            self._machine.start(name)
+        runs = self._machine.known("services")[name] is not None
+        told = f"{name} is running as pid 77.\n" if runs else f"{name} is not running.\n"
+        return (0 if runs else 1), told, ""
+
+    def _shutdown(self, *words: str) -> Answer:
+        assert words == ("-r", "now")
+        (self._machine.path / REBOOT_MARK).touch()
+        return 0, "Shutdown NOW!\n", ""
+
+
+NAMES = (
+    *("sysctl", "kenv", "kldload", "kldunload", "kldstat", "sysrc", "bectl", "zfs", "ifconfig"),
+    *("route", "netstat", "vmstat", "cpuset", "service", "shutdown"),
+)
+
+if __name__ == "__main__":
+    answered = Programs(Machine(Path(sys.argv[1]))).answer(*sys.argv[2:])
+    sys.stdout.write(answered[1])
+    sys.stderr.write(answered[2])
+    sys.exit(answered[0])
