@@ -61,6 +61,18 @@ def test_hosts_with_different_systems_are_never_compared(world: EmptyWorld) -> N
     assert sorted(own.test + own.control) == ["e001", "e002"]
 
 
+def test_a_plan_says_when_one_verdict_is_of_two_systems(world: EmptyWorld) -> None:
+    told = "hosts run FreeBSD and Linux: each is compared with its own, and the verdict is of all"
+    assert told not in " ".join(_plan(world)["text"].split())
+    world.hosts.systems = {"e001": "freebsd", "e002": "freebsd"}
+    text = " ".join(_plan(world)["text"].split())
+    assert f"{told}; they count in other ways: listen_drops, " in text
+    assert "packets" in text.partition("other ways: ")[2]
+    assert "health_failed" not in text.partition("other ways: ")[2]
+    world.hosts.systems = {f"e{number:03d}": "freebsd" for number in range(8)}
+    assert told not in " ".join(_plan(world)["text"].split())
+
+
 def test_a_kind_that_the_system_of_a_host_lacks_is_refused_with_its_field(
     world: EmptyWorld,
 ) -> None:

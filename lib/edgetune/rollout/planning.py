@@ -20,6 +20,7 @@ from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
 from edgetune.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
+from edgetune.report.text import listed
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.chosen import chosen_hosts
 from edgetune.rollout.context import Context
@@ -35,6 +36,8 @@ from edgetune.vocabulary.kind import SYSTEMS
 from edgetune.vocabulary.kinds import KINDS
 
 _FEW = 3
+ALIKE = "the same"
+"""What a metric says of FreeBSD where hosts read it as on Linux."""
 _UNPROVEN = (
     "nothing that both tell shows that it is the host's own "
     "(bmc.machine in the inventory vouches for it)"
@@ -98,7 +101,26 @@ def plan_and_notes(
     systems = {name: SYSTEMS.get(known.system, known.system) for name, known in facts.items()}
     proven = subject.proven[0]
     made = make_plan(pop, tuning, rendered, seen, options, proven, restarts, kernels, systems)
-    return made, [*notes, *silent, *_stays_hung(made, facts)]
+    mixed = _mixed(context, made, systems)
+    return made, [*notes, *mixed, *silent, *_stays_hung(made, facts)]
+
+
+def _mixed(context: Context, made: Plan, systems: Mapping[str, str]) -> list[Finding]:
+    """Whether one verdict is of hosts with several systems, and what these count in other ways."""
+    own = sorted({systems[name] for name in made.groups.hosts})
+    if len(own) < 2:
+        return []
+    told = context.catalogue.told_by("hosts")
+    apart = {name for name, entry in told.items() if entry.get("freebsd", ALIKE) != ALIKE}
+    metrics = [
+        name for name in made.metrics if apart.intersection(context.catalogue[name].readings)
+    ]
+    what = (
+        f"hosts run {' and '.join(own)}: each is compared with its own, and the verdict is of all"
+    )
+    if metrics:
+        what += f"; they count in other ways: {listed(metrics)}"
+    return [Finding(what, "leave one of them out: only=, exclude=", refuses=False)]
 
 
 def _refuse_two_ways(context: Context, pop: Pop, tuning: Tuning) -> None:
