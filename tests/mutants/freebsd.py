@@ -166,6 +166,12 @@ FREEBSD = (
             "    if False:\n",
         ),
         (
+            "what is below a node of parameters passes for its value",
+            "freebsd/parameters.py",
+            "    if status != 0 or told != name:\n",
+            "    if status != 0:\n",
+        ),
+        (
             "the boot hook runs after the network",
             "boot_hook.py",
             "# BEFORE: netif\n",
@@ -204,6 +210,44 @@ FREEBSD = (
             "rollout/preflight.py",
             "    check_systems,\n    check_permission,\n",
             "    check_permission,\n",
+        ),
+        (
+            "nobody is told that one verdict is of two systems",
+            "rollout/planning.py",
+            "    if len(own) < 2:\n",
+            "    if True:\n",
+        ),
+        (
+            "what two systems count alike is told as counted in other ways",
+            "rollout/planning.py",
+            'entry.get("freebsd", ALIKE) != ALIKE',
+            '"freebsd" in entry',
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/hosts/agent/freebsd",
+        ["lib_agent_freebsd_recorded"],
+        (
+            "a line of a parameter that has several passes for another one",
+            "parameters.py",
+            " if name in names}",
+            "}",
+        ),
+        (
+            "a table of interfaces without its last column is counted",
+            "counters.py",
+            "    if head.split()[-len(COLUMNS) :] != list(COLUMNS):\n",
+            "    if False:\n",
+        ),
+    ),
+    *mutations_of(
+        "lab/simulated",
+        ["lab_freebsd"],
+        (
+            "a simulated host with FreeBSD boots without our hook",
+            "freebsd/host.py",
+            "    if not script.exists():\n",
+            "    if True:\n",
         ),
     ),
 )

@@ -47,7 +47,7 @@ def _interface(block: str) -> Interface:
     is_up = "UP" in head.group(2).split(",")
     # Some, such as those of tunnels, have no carrier, and no status.
     carries = status is None or status.group(1).strip() in ("active", "associated", "no ring")
-    speed = re.search(r"^\s+media: .*?\b([0-9]+)(G?)[Bb]ase", block, re.MULTILINE)
+    speed = re.search(r"\smedia: .*?\b([0-9]+)(G?)[Bb]ase", block)
     rate = int(speed.group(1)) * (1000 if speed.group(2) else 1) if speed else None
     told = re.findall(r"^\s+inet6? ([0-9A-Fa-f.:]+)", block, re.MULTILINE)
     return Interface(head.group(1), is_up and carries, rate, told)
