@@ -271,8 +271,85 @@ def test_services_are_restarted_by_service(host: FreeBsd) -> None:
     assert why_not(host, other) == "the service nothing is inactive"
 
 
-def test_a_property_of_systemd_is_none_here(host: FreeBsd) -> None:
-    assert "service.property is for Linux" in why_not(host, nginx("LimitNOFILE", "1"))
+PROPERTIES = [nginx("LimitNOFILE", "65536"), nginx("CPUAffinity", "2-5"), nginx("Nice", "-5")]
+RC_CONF_D = "etc/rc.conf.d/nginx"
+
+
+def test_properties_of_a_service_are_variables_of_rc(host: FreeBsd) -> None:
+    before = host.tree()
+    assert host.apply(*PROPERTIES)["restarted"] == ["nginx"]
+    assert host.read(f"{RC_CONF_D}/90-edgetune-0001-t").splitlines()[1:] == [
+        'nginx_limits="-B -n 65536"',
+        'nginx_cpuset="2-5"',
+        'nginx_nice="-5"',
+    ]
+    assert standing(host, *PROPERTIES)
+    host.boot_anew()
+    host.machine.start("nginx")
+    assert standing(host, *PROPERTIES)
+    host.restore()
+    assert host.tree() == before
+    assert host.attempt("ps", "-o", "nice=", "-p", "77")[1].strip() == "0"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "own", "why"),
+    [
+        (RC_CONF_D, 'nginx_nice="1"\n', PROPERTIES[2], f"/{RC_CONF_D} is a file: rc(8) reads"),
+        (
+            f"{RC_CONF_D}/99-own",
+            'nginx_nice="1"\n',
+            PROPERTIES[2],
+            f"/{RC_CONF_D}/99-own is read after ours, and sets nginx_nice",
+        ),
+        (
+            f"usr/local/{RC_CONF_D}",
+            "nginx_cpuset=0 # ours\n",
+            PROPERTIES[1],
+            f"/usr/local/{RC_CONF_D} is read after ours, and sets nginx_cpuset",
+        ),
+        (
+            "etc/rc.conf",
+            'nginx_limits="-B -n 1024 -m 1g"\n',
+            PROPERTIES[0],
+            "/etc/rc.conf sets nginx_limits to -B -n 1024 -m 1g: more than open files",
+        ),
+        ("etc/x", "", nginx("LimitCORE", "0"), "rc(8) has no LimitCORE, but Nice, CPUAffinity"),
+        ("etc/x", "", nginx("LimitNOFILE", "1:2"), "1:2 is no LimitNOFILE that rc(8) takes"),
+        ("etc/x", "", nginx("Nice", "$(reboot)"), "$(reboot) is no Nice that rc(8) takes"),
+    ],
+)
+def test_properties_that_rc_cannot_keep_are_refused(
+    host: FreeBsd, file: str, text: str, own: dict[str, Any], why: str
+) -> None:
+    host.write(file, text)
+    assert why_not(host, own).startswith(why)
+
+
+def test_a_property_in_rc_conf_is_what_a_boot_sets(host: FreeBsd) -> None:
+    host.write("etc/rc.conf", "nginx_nice='3'\nnginx_limits=\"-B -n 9\"\n")
+    rows = host.plan(nginx("Nice", "3"), nginx("LimitNOFILE", "10"))
+    assert [(row["persistent"], row["runtime"]) for row in rows] == [("3", "0"), ("9", "1048576")]
+    host.apply(nginx("Nice", "4"))
+    assert standing(host, nginx("Nice", "4"))
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        ("service nginx onestatus", "nginx is not running.\n"),
+        ("cpuset -g -p", "pid 77 mask:\n"),
+        ("procstat", "{}"),
+        ("procstat", "PID COMM RLIMIT\n"),
+        ("procstat", '{"openfiles": {"soft_limit": "1"}}'),
+    ],
+)
+def test_a_service_that_tells_nothing_of_itself_is_refused(
+    host: FreeBsd, call: str, answer: str
+) -> None:
+    host.fails[call] = (0, answer, "")
+    rows = host.plan(PROPERTIES[0], PROPERTIES[1])
+    assert "unsupported" in [row["status"] for row in rows]
 
 
 @pytest.mark.processes

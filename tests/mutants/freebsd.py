@@ -172,6 +172,24 @@ FREEBSD = (
             "    if status != 0:\n",
         ),
         (
+            "what a shell would carry out is a property of a service",
+            "kinds/freebsd/service_property.py",
+            "        if not re.fullmatch(_TAKEN[name], value):\n",
+            "        if False:\n",
+        ),
+        (
+            "other limits of a service are lost",
+            "kinds/freebsd/service_property.py",
+            'if name_of(setting.target) == "LimitNOFILE" and not _LIMITS.fullmatch(text):',
+            "if False:",
+        ),
+        (
+            "a file of rc that is read after ours is not looked at",
+            "kinds/freebsd/service_property.py",
+            "        if files and files[-1] > ours and files[-1] not in FIRST:\n",
+            "        if False:\n",
+        ),
+        (
             "the boot hook runs after the network",
             "boot_hook.py",
             "# BEFORE: netif\n",

@@ -96,8 +96,8 @@ def start_service(root: Path) -> None:
 
 def backlog(root: Path) -> int | None:
     """The length of nginx' accept queue, None while it does not run."""
-    length = Machine(root).known("services")["nginx"]
-    return None if length is None else int(length)
+    nginx = Machine(root).known("services")["nginx"]
+    return None if nginx is None else int(nginx["queue"])
 
 
 def resent(root: Path) -> float:

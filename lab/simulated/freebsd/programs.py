@@ -24,6 +24,7 @@ WRITABLE, TUNABLE, FIXED, BOTH = "writable", "tunable", "fixed", "both"
 
 STACKS = {"tcp_rack": "rack", "tcp_bbr": "bbr"}
 MOUNT_POINT = "var/lib/edgetune/boot_environment"
+DEFAULTS = {"nice": "0", "cpuset": "0-7", "limits": "-B -n 1048576"}
 REBOOT_MARK = "stub/reboots"
 COUNTED = "stub/counted.json"
 
@@ -99,9 +100,17 @@ class Machine:
                     Programs(self).answer("sysctl", "-i", line)
 
     def start(self, service: str) -> None:
-        """(Re)start one: only now it takes up the length of its accept queue."""
-        queue = self.known("kernel")["parameters"]["kern.ipc.soacceptqueue"]
-        self.keep("services", {**self.known("services"), service: queue})
+        """(Re)start one: only now it takes up its variables, and the length of its accept queue."""
+        own = self.path / "etc/rc.conf.d" / service
+        files = [
+            self.path / "etc/rc.conf",
+            *sorted(own.glob("*")),
+            *([own] if own.is_file() else []),
+        ]
+        said = dict(DEFAULTS, queue=self.known("kernel")["parameters"]["kern.ipc.soacceptqueue"])
+        for file in files:
+            said.update(re.findall(rf'^{service}_(\w+)="(.*)"$', file.read_text(), re.MULTILINE))
+        self.keep("services", {**self.known("services"), service: said})
 
 
 class Programs:
@@ -308,8 +317,25 @@ class Programs:
         return 0, self._machine.text("interrupts.txt"), ""
 
     def _cpuset(self, *words: str) -> Answer:
+        if words == ("-g", "-p", "77"):
+            first, _, last = self._of_nginx("cpuset").partition("-")
+            cpus = ", ".join(map(str, range(int(first), int(last or first) + 1)))
+            return 0, f"pid 77 mask: {cpus}\n", ""
         assert words == ("-g", "-d", "0")
         return 0, "domain 0 mask: 0, 1, 2, 3, 4, 5, 6, 7\n", ""
+
+    def _of_nginx(self, name: str) -> str:
+        return str(self._machine.known("services")["nginx"][name])
+
+    def _ps(self, *words: str) -> Answer:
+        assert words == ("-o", "nice=", "-p", "77")
+        return 0, f" {self._of_nginx('nice')}\n", ""
+
+    def _procstat(self, *words: str) -> Answer:
+        assert words == ("--libxo", "json", "rlimit", "77")
+        limit = self._of_nginx("limits").split()[-1]
+        told = {"process_id": 77, "openfiles": {"soft_limit": limit, "hard_limit": limit}}
+        return 0, json.dumps({"procstat": {"rlimit": {"77": told}}}), ""
 
     def _service(self, name: str, verb: str) -> Answer:
         services = self._machine.known("services")
@@ -329,7 +355,7 @@ class Programs:
 
 NAMES = (
     *("sysctl", "kenv", "kldload", "kldunload", "kldstat", "sysrc", "bectl", "zfs", "ifconfig"),
-    *("route", "netstat", "vmstat", "cpuset", "service", "shutdown"),
+    *("route", "netstat", "vmstat", "cpuset", "ps", "procstat", "service", "shutdown"),
 )
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ KIND = Kind(
     touches=lambda target: [property_of(service_of(target), name_of(target))],
     disruption="restart",
     order=180,
+    systems=("linux", "freebsd"),
     summary="A property of a service's unit, such as LimitNOFILE; it takes effect with a restart.",
-    takes="The value as a unit file has it, on one line. For `CPUAffinity` a list of CPUs.",
+    takes="The value as a unit file has it, on one line. For `CPUAffinity` a list of CPUs. "
+    "FreeBSD has `CPUAffinity`, `LimitNOFILE` and `Nice`, kept in `/etc/rc.conf.d/SERVICE/`.",
     example={"service": "nginx", "property": "LimitNOFILE", "value": 65536},
 )
