@@ -57,10 +57,10 @@ class FreeBsd(NearRoot):
     def _change(self, what: str, **known: Any) -> None:
         self.machine.keep(what, {**self.machine.known(what), **known})
 
-    def tell(self, name: str, value: str) -> None:
+    def tell(self, name: str, value: str, access: str = "") -> None:
         """Have the kernel tell another value from its next start on."""
         file = self.path / "stub/parameters.txt"
-        access = self.machine.parameters[name][0]
+        access = access or self.machine.parameters[name][0]
         file.write_text(f"{file.read_text()}{name} {access} {value}\n")
 
     def boot_anew(self) -> list[str]:

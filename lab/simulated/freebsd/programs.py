@@ -313,16 +313,40 @@ class Programs:
         return 0, self._machine.text(files[" ".join(words)]), ""
 
     def _vmstat(self, *words: str) -> Answer:
-        assert words == ("-ai",)
-        return 0, self._machine.text("interrupts.txt"), ""
+        files = {"-ai": "interrupts.txt", "-z": "zones.txt"}
+        return 0, self._machine.text(files[" ".join(words)]), ""
 
     def _cpuset(self, *words: str) -> Answer:
         if words == ("-g", "-p", "77"):
             first, _, last = self._of_nginx("cpuset").partition("-")
-            cpus = ", ".join(map(str, range(int(first), int(last or first) + 1)))
-            return 0, f"pid 77 mask: {cpus}\n", ""
-        assert words == ("-g", "-d", "0")
-        return 0, "domain 0 mask: 0, 1, 2, 3, 4, 5, 6, 7\n", ""
+            own = range(int(first), int(last or first) + 1)
+            return 0, f"pid 77 mask: {', '.join(map(str, own))}\n", ""
+        kernel = self._machine.known("kernel")
+        cpus = list(range(int(kernel["parameters"]["hw.ncpu"])))
+        if "-x" in words:
+            return self._cpuset_of_irq(kernel, cpus, words)
+        assert words[:2] == ("-g", "-d")
+        near = [cpu for cpu in cpus if self._domain(kernel, cpu) == int(words[2])]
+        return 0, f"domain {words[2]} mask: {', '.join(map(str, near))}\n", ""
+
+    def _domain(self, kernel: Kernel, cpu: int) -> int:
+        """Each has as many neighbouring CPUs."""
+        count = int(kernel["parameters"]["vm.ndomains"])
+        return cpu * count // int(kernel["parameters"]["hw.ncpu"])
+
+    def _cpuset_of_irq(self, kernel: Kernel, cpus: list[int], words: tuple[str, ...]) -> Answer:
+        irq = words[-1]
+        if f"irq{irq}:" not in self._machine.text("interrupts.txt"):
+            return 1, "", "cpuset: getaffinity: No such process\n"
+        if words[0] == "-g":
+            own = kernel.get("irqs", {}).get(irq, cpus)
+            return 0, f"irq {irq} mask: {', '.join(map(str, own))}\n", ""
+        ranges = [part.partition("-") for part in words[1].split(",")]
+        wanted = [cpu for low, _, high in ranges for cpu in range(int(low), int(high or low) + 1)]
+        if not set(wanted) <= set(cpus):
+            return 1, "", "cpuset: setaffinity: Invalid argument\n"
+        self._machine.keep("kernel", {**kernel, "irqs": {**kernel.get("irqs", {}), irq: wanted}})
+        return 0, "", ""
 
     def _of_nginx(self, name: str) -> str:
         return str(self._machine.known("services")["nginx"][name])

@@ -24,12 +24,13 @@ def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List
     """
     topology = Topology(host)
     if policy in ("spread", "interleave"):
-        return deal(_turns(policy, queues, len(topology.nodes)), _in_order(topology))
+        return deal(turns(policy, queues, len(topology.nodes)), _in_order(topology))
     chosen = local_cpus(host, interface) if policy == "local" else all_online(topology, policy)
     return deal([0] * queues, [cores_first(topology, chosen)])
 
 
-def _turns(policy: str, queues: int, nodes: int) -> List[int]:
+def turns(policy: str, queues: int, nodes: int) -> List[int]:
+    """Whose turn it is for each of so many queues: ``spread`` or ``interleave``."""
     if policy == "spread":
         return [queue * nodes // queues for queue in range(queues)]
     return [queue % nodes for queue in range(queues)]

@@ -20,12 +20,14 @@ KIND = Kind(
     value=Text("|".join([*POLICIES, CPUS])),
     tidy=tidy,
     touches=touches_interface,
+    systems=("linux", "freebsd"),
     disruption="live",
     order=80,
     ordered=False,
     summary="Which CPU serves the interrupts of which queue: one each, cores before hyper-threads.",
     takes="`local`: CPUs of the card's NUMA node in turn. `spread`: each node gets a block of "
     "neighbouring queues. `interleave`: the queues are dealt out to the nodes one by one. A list "
-    "of CPUs is taken in turn.",
+    "of CPUs is taken in turn. On FreeBSD for cards whose driver uses iflib(9), and for vtnet and "
+    "cxgbe.",
     example={"interface": "*", "value": "local"},
 )

@@ -2,17 +2,17 @@
 """``facts`` of a host with FreeBSD, in the terms of those of Linux."""
 
 import os
-import re
 import time
 from typing import Dict, List, Optional
 
 from edgetune.hosts.agent.freebsd.boot_environments import environments
+from edgetune.hosts.agent.freebsd.cpus import domain_of, domains
 from edgetune.hosts.agent.freebsd.interrupts import queues
 from edgetune.hosts.agent.freebsd.network import Interface, carrying, interfaces
 from edgetune.hosts.agent.freebsd.parameters import all_told, environment, number, whole
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
-from edgetune.vocabulary.values import format_cpus, parse_cpus
+from edgetune.vocabulary.values import format_cpus
 
 VENDORS = {"Intel": "GenuineIntel", "AMD": "AuthenticAMD"}
 """As /proc/cpuinfo of Linux has them, by how hw.model begins."""
@@ -46,7 +46,7 @@ def system_facts(host: Host) -> Json:
 
 
 def cpu_facts(host: Host) -> Json:
-    """What CPUs there are; a kernel that knows no domains has them all in domain 0."""
+    """What CPUs there are."""
     told = all_told(host, ("hw.ncpu", "hw.model"))
     count, model = whole(told.get("hw.ncpu")) or 1, told.get("hw.model")
     vendors = [VENDORS[name] for name in VENDORS if model and model.startswith(name)]
@@ -55,21 +55,11 @@ def cpu_facts(host: Host) -> Json:
         "count": count,
         "vendor": vendors[0] if vendors else None,
         "model": model,
-        "nodes": _domains(host) or {"0": format_cpus(set(range(count)))},
+        "nodes": {
+            str(domain): format_cpus(cpus)
+            for domain, cpus in (domains(host) or {0: set(range(count))}).items()
+        },
     }
-
-
-def _domains(host: Host) -> Dict[str, str]:
-    found = {}
-    for domain in range(number(host, "vm.ndomains") or 1):
-        try:
-            text = host.attempt("cpuset", "-g", "-d", str(domain))[1]
-        except Failed:
-            return {}
-        mask = re.search(r"mask: ([0-9, ]+)$", text.strip())
-        if mask:
-            found[str(domain)] = format_cpus(parse_cpus(mask.group(1)))
-    return found
 
 
 def _memory(told: Dict[str, str], domains: int) -> Json:
@@ -96,13 +86,13 @@ def _addresses(host: Host) -> Optional[List[Json]]:
 
 
 def _nic(host: Host, own: Interface) -> Json:
-    driver, unit = re.fullmatch(r"(.*?)([0-9]*)", own.name).groups()  # type: ignore[union-attr]
+    driver = own.name.rstrip("0123456789")
     counts = [queue.side for queue in queues(host, own.name)]
     return {
         "driver": driver,
         "up": own.up,
         "speed": own.speed,
-        "numa_node": number(host, f"dev.{driver}.{unit}.%domain"),
+        "numa_node": domain_of(host, own.name),
         "local_cpus": None,
         "queues": {side: counts.count(side) for side in ("rx", "tx")},
         "channels": None,

@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interrupts of the queues of network cards, by vmstat(8)."""
+"""The interrupts of the queues of network cards, by vmstat(8) and cpuset(1)."""
 
 import re
-from typing import List, NamedTuple
+from typing import Iterator, List, NamedTuple, Set, Tuple
 
+from edgetune.hosts.agent.freebsd.parameters import told
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import Failed
+from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.vocabulary.values import format_cpus, parse_cpus
 
 # Drivers of iflib(9), and vtnet: their interrupts have the names of interface and queue.
 _OF_QUEUE = re.compile(r"irq([0-9]+): (\S+?):([rt])xq?([0-9]+)\s")
+# cxgbe(4): adapter, port, and the queue in hexadecimal. What is not ``a`` is of another interface.
+_OF_ADAPTER = re.compile(r"irq([0-9]+): (t[0-9]+nex[0-9]+):([0-9a-f]+)a([0-9a-f]+)\s")
+_CHELSIO = re.compile(r"(cxgbe|cxl|cc)([0-9]+)")
 
 
 class Queue(NamedTuple):
-    """An interrupt of a queue: ``side`` is ``rx`` or ``tx``."""
+    """An interrupt of a queue: ``side`` is ``rx`` or ``tx``.
+
+    Its number ``irq`` may be another after a boot, its ``name`` is not.
+    """
 
     irq: int
     side: str
     number: int
+    name: str
 
 
 def queues(host: Host, interface: str) -> List[Queue]:
@@ -25,7 +34,46 @@ def queues(host: Host, interface: str) -> List[Queue]:
         lines = host.run("vmstat", "-ai").splitlines()
     except Failed:
         return []
-    found = [_OF_QUEUE.match(line + " ") for line in lines]
-    own = [each for each in found if each and each.group(2) == interface]
-    told = [Queue(int(each.group(1)), f"{each.group(3)}x", int(each.group(4))) for each in own]
-    return sorted(told, key=lambda queue: (queue.side, queue.number))
+    chelsio = _CHELSIO.fullmatch(interface)
+    found = _of_port(host, chelsio, lines) if chelsio else _named(interface, lines)
+    return sorted(found, key=lambda queue: (queue.side, queue.number))
+
+
+def _named(interface: str, lines: List[str]) -> Iterator[Queue]:
+    for line in lines:
+        own = _OF_QUEUE.match(line + " ")
+        if own and own.group(2) == interface:
+            side, number = f"{own.group(3)}x", int(own.group(4))
+            yield Queue(int(own.group(1)), side, number, f"{interface}:{side}q{number}")
+
+
+def _of_port(host: Host, interface: "re.Match[str]", lines: List[str]) -> Iterator[Queue]:
+    adapter, port = _place(host, "dev.{}.{}".format(*interface.groups()))
+    for line in lines:
+        own = _OF_ADAPTER.match(line + " ")
+        if own and own.group(2) == adapter and int(own.group(3), 16) == port:
+            number = int(own.group(4), 16)
+            yield Queue(int(own.group(1)), "rx", number, f"{interface.group()}:rxq{number}")
+
+
+def _place(host: Host, device: str) -> Tuple[str, int]:
+    """Adapter and port of an interface; ("", -1) where they are not told."""
+    port = re.search(r"\bport=([0-9]+)", told(host, f"{device}.%location") or "")
+    return (told(host, f"{device}.%parent") or "", int(port.group(1))) if port else ("", -1)
+
+
+def cpus_of(host: Host, queue: Queue) -> Set[int]:
+    """The CPUs that may serve it; Unsupported where cpuset(1) does not tell."""
+    try:
+        told = host.run("cpuset", "-g", "-x", str(queue.irq)).strip()
+    except Failed as why:
+        raise Unsupported(str(why)) from None
+    mask = re.fullmatch(rf"irq {queue.irq} mask: ([0-9, ]+)", told)
+    if mask is None:
+        raise Unsupported(f"cpuset -g -x {queue.irq} tells no CPUs of {queue.name}")
+    return parse_cpus(mask.group(1))
+
+
+def serve_on(host: Host, queue: Queue, cpus: Set[int]) -> None:
+    """Have it served by these CPUs; Failed when the kernel refuses."""
+    host.run("cpuset", "-l", format_cpus(cpus), "-x", str(queue.irq))
