@@ -581,13 +581,81 @@ def test_a_person_at_the_console_can_take_a_tuning_back(
     assert "t is taken back" in capsys.readouterr().out and host.parameter(QUEUE) == "128"
 
 
+def irqs(value: str, interface: str = "ix0") -> dict[str, Any]:
+    return setting("nic.irq_affinity", {"interface": interface}, value)
+
+
+def served(host: FreeBsd) -> list[str]:
+    """The CPUs of both queues of ix0."""
+    told = [host.attempt("cpuset", "-g", "-x", irq)[1].strip() for irq in ("264", "265")]
+    return [text.partition("mask: ")[2] for text in told]
+
+
+@pytest.mark.parametrize(
+    ("value", "domains", "threads", "cpus"),
+    [
+        ("local", "1", "1", ["0", "1"]),
+        ("local", "1", "2", ["0", "2"]),
+        ("3,5", "1", "1", ["3", "5"]),
+        ("6", "1", "1", ["6", "6"]),
+        ("spread", "2", "1", ["0", "4"]),
+        ("interleave", "2", "1", ["0", "4"]),
+    ],
+)
+def test_interrupts_of_queues_are_placed_over_boots_and_back(
+    host: FreeBsd, value: str, domains: str, threads: str, cpus: list[str]
+) -> None:
+    host.tell("vm.ndomains", domains)
+    host.tell("kern.smp.threads_per_core", threads)
+    host.boot_anew()
+    before, everywhere = host.tree(), served(host)
+    row = host.plan(irqs(value))[0]
+    assert (row["status"], row["runtime"]) == ("change", "each 0-7")
+    host.apply(irqs(value))
+    assert served(host) == cpus and standing(host, irqs(value))
+    assert not host.apply(irqs(value))["changed"]
+    assert host.boot_anew() == [] and served(host) == cpus
+    host.restore()
+    assert served(host) == everywhere and host.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        (irqs("9"), "there is no CPU 9"),
+        (irqs("local", "ix7"), "vmstat -ai names no interrupts of queues of ix7: it is down, or"),
+        (irqs("local", "ix1"), "nobody knows the domain of ix1: %domain has none"),
+    ],
+)
+def test_interrupts_that_cannot_be_placed_are_refused(
+    host: FreeBsd, own: dict[str, Any], why: str
+) -> None:
+    host.tell("vm.ndomains", "2")
+    host.boot_anew()
+    assert why_not(host, own).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "why"),
+    [
+        ("cpuset -g -d", "cpuset: getdomain: Invalid argument\n", "cpuset -g -d does not tell"),
+        ("cpuset -g -x", "irq 264 mask:\n", "cpuset -g -x 264 tells no CPUs of ix0:rxq0"),
+    ],
+)
+def test_cpus_that_are_not_told_are_not_guessed(
+    host: FreeBsd, call: str, answer: str, why: str
+) -> None:
+    host.fails[call] = (0, answer, "")
+    assert why_not(host, irqs("local")).startswith(why)
+
+
 def test_the_journal_of_one_system_is_read_on_the_same(host: FreeBsd) -> None:
     host.apply(module())
     journal = json.loads(host.read("var/lib/edgetune/tunings/t.json"))
     assert journal["entries"][0]["snapshot"] == {"was": "absent"}
 
 
-@pytest.mark.parametrize("verb", ["diagnose", "sockets", "congestion"])
+@pytest.mark.parametrize("verb", ["sockets", "congestion"])
 def test_what_is_for_linux_alone_says_so(host: FreeBsd, verb: str) -> None:
     error = host.fail(verb)
     assert error["reason"] == "refused"
@@ -728,3 +796,130 @@ def test_a_tunable_of_which_the_kernel_makes_another_value_is_not_verified(host:
     host.boot_anew()
     host.fails["sysctl hw.ix.rxd"] = (0, "hw.ix.rxd: 2048\n", "")
     assert not standing(host, tunable("2000")) and not confirmed(host, tunable("2000"))
+
+
+def diagnosed(host: FreeBsd, seconds: int = 0) -> dict[str, dict[str, Any]]:
+    """Findings by name; with two looks, no second goes by."""
+    told = host.ask("diagnose", seconds=seconds, services=["nginx"])
+    assert told["unread"] == []
+    return {found["finding"]: found for found in told["findings"]}
+
+
+def zone(host: FreeBsd, name: str, **columns: int) -> None:
+    """Have a zone tell other numbers."""
+    file = host.path / "stub/zones.txt"
+    head, *rows = file.read_text().splitlines()
+    names = head.split()[1:]
+    told = dict.fromkeys(names, 0)
+    told.update(columns)
+    kept = [row for row in rows if not row.startswith(f"{name}:")]
+    new = f"{name}: {', '.join(str(told[each]) for each in names)}"
+    file.write_text("\n".join([head, *kept, new]) + "\n")
+
+
+@pytest.fixture
+def young(host: FreeBsd, monkeypatch: pytest.MonkeyPatch) -> FreeBsd:
+    """Booted 100 s ago."""
+    monkeypatch.setattr("edgetune.hosts.agent.findings.freebsd.Snapshot.uptime", 100.0)
+    return host
+
+
+def test_a_host_that_is_well_has_no_finding(young: FreeBsd) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 0))
+    before = young.tree()
+    assert diagnosed(young) == {} and young.tree() == before
+
+
+TCP = (
+    '{"statistics": {"tcp": {"sent-packets": %d, "sent-retransmitted-packets": %d,'
+    ' "listen-queue-overflows": %d}}}'
+)
+
+
+def test_full_queues_and_segments_sent_again_are_found(young: FreeBsd) -> None:
+    young.write("stub/tcp.json", TCP % (1000, 20, 300))
+    found = diagnosed(young)
+    assert found["listen_queue"]["numbers"] == {
+        "dropped_per_s": 3.0,
+        "dropped": 300,
+        "soacceptqueue": 128,
+    }
+    again = found["segments_again"]
+    assert (again["severity"], again["tuning"]) == ("helps", "oca_network")
+    assert again["numbers"]["share"] == 0.02
+    young.apply(module(), stack())
+    assert "segments_again" not in diagnosed(young), "it is RACK that sends them"
+
+
+def test_buffers_that_there_were_not_are_found(young: FreeBsd) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 0))
+    zone(young, "mbuf_cluster", LIMIT=1018320, USED=1018320, FAIL=500)
+    zone(young, "vnode_pbuf", LIMIT=128, SLEEP=40)
+    found = diagnosed(young)
+    assert found["buffers_refused"]["numbers"] == {
+        "refused_per_s": 5.0,
+        "refused": 500,
+        "nmbclusters": 1018000,
+    }
+    assert "mbuf_cluster of 1018320" in found["buffers_refused"]["what"]
+    assert found["pager_buffers"]["numbers"] == {"waits_per_s": 0.4, "waits": 40, "nswbuf": 262}
+    assert "vnode_pbuf" in found["pager_buffers"]["what"]
+
+
+def test_what_was_refused_long_ago_is_no_finding(young: FreeBsd) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 0))
+    zone(young, "mbuf", FAIL=0, SLEEP=7)
+    zone(young, "64 pcpu", FAIL=900)
+    assert diagnosed(young) == {}
+
+
+def test_what_happens_now_is_found_where_there_was_none(
+    young: FreeBsd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 0))
+    monkeypatch.setattr("edgetune.hosts.agent.findings.freebsd.Snapshot.uptime", 1e9)
+    zone(young, "mbuf", FAIL=9)
+    monkeypatch.setattr(
+        "edgetune.hosts.agent.findings.freebsd.time.sleep", lambda _: zone(young, "mbuf", FAIL=19)
+    )
+    found = diagnosed(young, seconds=1)
+    assert found["buffers_refused"]["numbers"]["refused"] == 19
+    assert found["buffers_refused"]["numbers"]["refused_per_s"] > 0
+
+
+def test_what_the_appliance_needed_and_is_switched_off_is_found(young: FreeBsd) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 0))
+    young.write("boot/loader.conf", 'vm.numa.disabled="1"\n')
+    young.tell("kern.ipc.mb_use_ext_pgs", "0")
+    young.tell("kern.ipc.tls.enable", "0")
+    young.boot_anew()
+    found = diagnosed(young)
+    assert list(found) == ["single_pages", "kernel_tls", "no_domains"]
+    assert found["no_domains"]["numbers"] == {"domains": 1}
+
+
+def test_interrupts_on_cpus_of_another_domain_are_found(young: FreeBsd) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 0))
+    young.tell("vm.ndomains", "2")
+    young.boot_anew()
+    (afar,) = diagnosed(young).values()
+    assert (afar["finding"], afar["numbers"]) == ("interrupts_afar", {"queues": 2, "all": 2})
+    young.apply(irqs("local"))
+    assert diagnosed(young) == {}
+
+
+def test_a_drift_is_a_finding(young: FreeBsd) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 0))
+    young.apply(sysctl("1024", QUEUE))
+    young.attempt("sysctl", f"{QUEUE}=64")
+    assert diagnosed(young)["drift"]["severity"] == "conflict"
+
+
+@pytest.mark.parametrize("answer", ["", "ITEM SIZE LIMIT USED\n", "vmstat: no such thing\n"])
+def test_zones_that_are_not_told_are_unread(young: FreeBsd, answer: str) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 0))
+    young.fails["vmstat -z"] = (0, answer, "")
+    told = young.ask("diagnose", seconds=0)
+    assert told["findings"] == [] and told["unread"] == [
+        "vmstat -z: vmstat -z tells no table of zones"
+    ]

@@ -11,6 +11,7 @@ import pytest
 from edgetune.hosts.agent.freebsd.interrupts import queues
 from edgetune.hosts.agent.freebsd.network import carrying, gateways, interfaces
 from edgetune.hosts.agent.freebsd.parameters import all_told
+from edgetune.hosts.agent.freebsd.zones import Zone, zones
 from edgetune.hosts.agent.host import Host
 from tests.builders import ROOT
 from tests.freebsd import FreeBsd, freebsd_host
@@ -126,6 +127,24 @@ def test_the_tcp_stacks_of_a_kernel(host: FreeBsd) -> None:
 
 
 def test_interrupts_of_cards(host: FreeBsd) -> None:
-    """Older drivers by Intel, with a queue of both sides in one, and the timers of CPUs."""
+    """Of releases before iflib, whose queues are of both sides; and both ports of a Chelsio."""
     host.fails["vmstat -ai"] = (0, text("bsdrp/vmstat-i.txt"), "")
     assert queues(agent(host), "igb1") == []
+    host.tell("dev.cxl.0.%parent", "t5nex0", "fixed")
+    host.tell("dev.cxl.1.%parent", "t5nex0", "fixed")
+    host.tell("dev.cxl.0.%location", "port=0", "fixed")
+    host.tell("dev.cxl.1.%location", "port=1", "fixed")
+    host.machine.boot()
+    first, second = (queues(agent(host), name) for name in ("cxl0", "cxl1"))
+    assert [own.irq for own in first] == list(range(284, 292))
+    assert [own.irq for own in second] == list(range(294, 302))
+    assert (first[7].name, first[7].number, first[7].side) == ("cxl0:rxq7", 7, "rx")
+    assert queues(agent(host), "cxl2") == [], "nobody tells its port"
+
+
+def test_zones_of_network_buffers(host: FreeBsd) -> None:
+    """A number may follow its comma at once, and is larger than 32 bits."""
+    host.fails["vmstat -z"] = (0, text("bsdrp/vmstat-z-mbuf.txt"), "")
+    known = zones(agent(host))
+    assert list(known)[:3] == ["mbuf_packet", "mbuf", "mbuf_cluster"] and len(known) == 6
+    assert known["mbuf_cluster"] == Zone(limit=4084056, used=9614, failed=0, slept=0)

@@ -190,6 +190,60 @@ FREEBSD = (
             "        if False:\n",
         ),
         (
+            "hyper-threads are taken for cores",
+            "freebsd/cpus.py",
+            "(cpu % threads, cpu)",
+            "cpu",
+        ),
+        (
+            "the CPUs of some domains are taken for those of all",
+            "freebsd/cpus.py",
+            "        if mask is None:\n            return {}\n",
+            "        if mask is None:\n            continue\n",
+        ),
+        (
+            "a card is near the first domain",
+            "kinds/freebsd/nic_irq_affinity.py",
+            "        if own is None or own not in known:\n",
+            "        own = own or 0\n        if own not in known:\n",
+        ),
+        (
+            "interrupts stay where they were put",
+            "kinds/freebsd/nic_irq_affinity.py",
+            "        self._serve(target, was)\n",
+            "        pass\n",
+        ),
+        (
+            "what a host refused once, long ago, is found for ever",
+            "findings/freebsd.py",
+            "self.total(*names) / self.uptime >= SELDOM",
+            "self.total(*names) > 0",
+        ),
+        (
+            "what happens now counts no more than what did since the boot",
+            "findings/freebsd.py",
+            "(self.live and self.rate(*names) > 0) or ",
+            "",
+        ),
+        (
+            "requests that waited for a buffer are no finding",
+            "findings/freebsd.py",
+            " for count in (_failed, _slept)]",
+            " for count in (_failed,)]",
+        ),
+        (
+            "RACK is proposed to hosts that have it",
+            "findings/freebsd.py",
+            'stack == "freebsd" and share',
+            "share",
+        ),
+        (
+            "no table of zones is one without failures",
+            "freebsd/zones.py",
+            '    if head.split()[: 1 + len(COLUMNS)] != ["ITEM", *COLUMNS]:\n',
+            "    if False:\n",
+        ),
+        (
             "the boot hook runs after the network",
             "boot_hook.py",
             "# BEFORE: netif\n",
@@ -250,6 +304,12 @@ FREEBSD = (
             "parameters.py",
             " if name in names}",
             "}",
+        ),
+        (
+            "the queues of both ports of a card are one",
+            "interrupts.py",
+            " and int(own.group(3), 16) == port",
+            "",
         ),
         (
             "a table of interfaces without its last column is counted",

@@ -37,7 +37,7 @@ VERBS = (
 )
 
 
-OF_LINUX = ("diagnose", "sockets", "congestion")
+OF_LINUX = ("sockets", "congestion")
 """Those that no other system has."""
 
 LONGEST_MESSAGE = 800

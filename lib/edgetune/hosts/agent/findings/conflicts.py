@@ -6,6 +6,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from edgetune.hosts.agent.drift import Drift, drifted
 from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding
+from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Json, Unsupported
@@ -89,7 +90,12 @@ def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
 
 def drift(snap: Snapshot) -> Iterator[Json]:
     """Settings that are not any more as a standing tuning left them."""
-    rows = drifted(snap.host)
+    yield from drift_of(snap.host)
+
+
+def drift_of(host: Host) -> Iterator[Json]:
+    """The same of a host."""
+    rows = drifted(host)
     for tuning in dict.fromkeys(row.tuning for row in rows):
         own = [row for row in rows if row.tuning == tuning]
         what = f"settings of {tuning} have drifted ({len(own)}): {_few(list(map(_drifted, own)))}"

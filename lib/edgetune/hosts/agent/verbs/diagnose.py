@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``diagnose``: what is wrong with a host, and which tunings would help."""
 
-from typing import List
+from typing import Any, List, Sequence, Tuple
 
-from edgetune.hosts.agent.findings import FINDERS
-from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.protocol import Json, Request, complaint
@@ -22,10 +20,10 @@ def run(host: Host, request: Request) -> Json:
     seconds = request.whole("seconds", 0, LONGEST, default=5)
     services = _services(request)
     request.done()
-    snap = Snapshot(host, services)
+    snap, finders = _of(host, services)
     snap.look(seconds)
     findings: List[Json] = []
-    for find in FINDERS:
+    for find in finders:
         try:
             findings += find(snap)
         except Exception as error:
@@ -37,6 +35,18 @@ def run(host: Host, request: Request) -> Json:
         "unread": [f"{what}: {why}" for what, why in snap.unread.items()],
         "tunings": {journal.tuning: journal.state for journal in Journals(host).all()},
     }
+
+
+def _of(host: Host, services: Sequence[str]) -> Tuple[Any, Sequence[Any]]:
+    """What findings of this host are made of, and what makes them."""
+    if host.system == "freebsd":
+        from edgetune.hosts.agent.findings import freebsd
+
+        return freebsd.Snapshot(host, services), freebsd.FINDERS
+    from edgetune.hosts.agent.findings import FINDERS
+    from edgetune.hosts.agent.findings.snapshot import Snapshot
+
+    return Snapshot(host, services), FINDERS
 
 
 def _services(request: Request) -> List[str]:
