@@ -861,9 +861,17 @@ def test_buffers_that_there_were_not_are_found(young: FreeBsd) -> None:
         "refused": 500,
         "nmbclusters": 1018000,
     }
-    assert "mbuf_cluster of 1018320" in found["buffers_refused"]["what"]
+    assert "(500 since the boot: mbuf_cluster)" in found["buffers_refused"]["what"]
     assert found["pager_buffers"]["numbers"] == {"waits_per_s": 0.4, "waits": 40, "nswbuf": 262}
     assert "vnode_pbuf" in found["pager_buffers"]["what"]
+
+
+def test_a_limit_that_is_not_told_is_no_number(young: FreeBsd) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 300))
+    young.fails["sysctl kern.ipc.soacceptqueue"] = (1, "", "sysctl: unknown oid\n")
+    (found,) = diagnosed(young).values()
+    assert found["numbers"] == {"dropped_per_s": 3.0, "dropped": 300}
+    assert "kern.ipc.soacceptqueue is not told" in found["what"]
 
 
 def test_what_was_refused_long_ago_is_no_finding(young: FreeBsd) -> None:
@@ -895,7 +903,7 @@ def test_what_the_appliance_needed_and_is_switched_off_is_found(young: FreeBsd) 
     young.boot_anew()
     found = diagnosed(young)
     assert list(found) == ["single_pages", "kernel_tls", "no_domains"]
-    assert found["no_domains"]["numbers"] == {"domains": 1}
+    assert found["no_domains"]["numbers"] == {"disabled": 1, "ndomains": 1}
 
 
 def test_interrupts_on_cpus_of_another_domain_are_found(young: FreeBsd) -> None:

@@ -90,15 +90,14 @@ def _slept(zone: str) -> str:
 
 def listen_queue(snap: Snapshot) -> Iterator[Json]:
     """Connections dropped because nobody accepted them in time."""
-    name, longest = "listen_overflows", number(snap.host, "kern.ipc.soacceptqueue")
-    if snap.goes_on(name) and longest is not None:
+    name, allowed = "listen_overflows", "kern.ipc.soacceptqueue"
+    if snap.goes_on(name):
         rate, total = snap.rate(name), snap.total(name)
         what = (
             f"full accept queues drop {per_s(rate, 'connections')} ({total} since the boot); "
-            f"kern.ipc.soacceptqueue is {longest}, of which a socket takes its share when it "
-            "begins to listen"
+            f"{_is(snap, allowed)}, of which a socket takes its share when it begins to listen"
         )
-        numbers = {"dropped_per_s": rate, "dropped": total, "soacceptqueue": longest}
+        numbers = {"dropped_per_s": rate, "dropped": total, **_known(snap, allowed)}
         yield finding("listen_queue", what, numbers)
 
 
@@ -120,17 +119,14 @@ def buffers_refused(snap: Snapshot) -> Iterator[Json]:
     if not names or not snap.goes_on(*names):
         return
     rate, total = snap.rate(*names), snap.total(*names)
-    each = [f"{name} of {snap.zones[name].limit}" for name in own if snap.zones[name].failed]
-    clusters = number(snap.host, "kern.ipc.nmbclusters") or 0
+    short = [name for name in own if snap.zones[name].failed]
+    clusters = "kern.ipc.nmbclusters"
     what = (
-        f"{per_s(rate, 'network buffers')} are refused ({total} since the boot: {_few(each)}); "
-        f"kern.ipc.nmbclusters is {clusters}"
+        f"{per_s(rate, 'network buffers')} are refused ({total} since the boot: {_few(short)}); "
+        f"{_is(snap, clusters)}"
     )
-    yield finding(
-        "buffers_refused",
-        what,
-        {"refused_per_s": rate, "refused": total, "nmbclusters": clusters},
-    )
+    numbers = {"refused_per_s": rate, "refused": total, **_known(snap, clusters)}
+    yield finding("buffers_refused", what, numbers)
 
 
 def pager_buffers(snap: Snapshot) -> Iterator[Json]:
@@ -141,12 +137,11 @@ def pager_buffers(snap: Snapshot) -> Iterator[Json]:
         return
     rate, total = snap.rate(*names), snap.total(*names)
     waited = [name for name in own if snap.zones[name].failed or snap.zones[name].slept]
-    buffers = number(snap.host, "kern.nswbuf") or 0
     what = (
         f"{per_s(rate, 'requests')} find no buffer of the pager ({total} since the boot: "
-        f"{_few(waited)}); kern.nswbuf is {buffers}, which a boot sets (loader.tunable)"
+        f"{_few(waited)}); {_is(snap, 'kern.nswbuf')}, which a boot sets (loader.tunable)"
     )
-    numbers = {"waits_per_s": rate, "waits": total, "nswbuf": buffers}
+    numbers = {"waits_per_s": rate, "waits": total, **_known(snap, "kern.nswbuf")}
     yield finding("pager_buffers", what, numbers)
 
 
@@ -173,9 +168,8 @@ def kernel_tls(snap: Snapshot) -> Iterator[Json]:
 def no_domains(snap: Snapshot) -> Iterator[Json]:
     """Domains of memory switched off: the kernel has one queue of pages for all sockets."""
     if environment(snap.host, "vm.numa.disabled") == "1":
-        count = number(snap.host, "vm.ndomains") or 1
-        what = f"the kernel knows {count} domain of memory, since vm.numa.disabled is 1"
-        yield finding("no_domains", what, {"domains": count})
+        what = "the kernel has one domain of memory for all sockets: vm.numa.disabled is 1"
+        yield finding("no_domains", what, {"disabled": 1, **_known(snap, "vm.ndomains")})
 
 
 def interrupts_afar(snap: Snapshot) -> Iterator[Json]:
@@ -199,6 +193,16 @@ def interrupts_afar(snap: Snapshot) -> Iterator[Json]:
 def drift(snap: Snapshot) -> Iterator[Json]:
     """Settings that are not any more as a standing tuning left them."""
     return drift_of(snap.host)
+
+
+def _known(snap: Snapshot, parameter: str) -> Dict[str, int]:
+    """The number of a parameter by the last part of its name; nothing where it is not told."""
+    value = number(snap.host, parameter)
+    return {} if value is None else {parameter.rpartition(".")[2]: value}
+
+
+def _is(snap: Snapshot, parameter: str) -> str:
+    return f"{parameter} is {told(snap.host, parameter) or 'not told'}"
 
 
 def _few(names: Sequence[str]) -> str:
