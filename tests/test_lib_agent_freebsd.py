@@ -295,7 +295,7 @@ def test_properties_of_a_service_are_variables_of_rc(host: FreeBsd) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "own", "why"),
     [
-        (RC_CONF_D, 'nginx_nice="1"\n', PROPERTIES[2], f"/{RC_CONF_D} is a file: rc(8) reads"),
+        (RC_CONF_D, "", PROPERTIES[2], f"/{RC_CONF_D} is a file: rc(8) reads"),
         (
             f"{RC_CONF_D}/99-own",
             'nginx_nice="1"\n',

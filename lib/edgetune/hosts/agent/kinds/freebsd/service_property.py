@@ -2,6 +2,7 @@
 """Properties of services, as rc(8) gives them to what it starts: see rc.conf(5) and rc.subr(8)."""
 
 import json
+import os
 import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
@@ -41,7 +42,7 @@ class ServiceProperty(FileKept):
         if not re.fullmatch(_TAKEN[name], value):
             raise Unsupported(f"{value} is no {name} that rc(8) takes")
         place = self._directory(setting.target)
-        if self.host.text(place):
+        if os.path.isfile(self.host.path(place)):
             raise Unsupported(f"{place} is a file: rc(8) reads a directory of that name, too")
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
