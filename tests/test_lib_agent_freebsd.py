@@ -638,13 +638,15 @@ def test_interrupts_that_cannot_be_placed_are_refused(
 @pytest.mark.parametrize(
     ("call", "answer", "why"),
     [
-        ("cpuset -g -d", "cpuset: getdomain: Invalid argument\n", "cpuset -g -d does not tell"),
+        ("cpuset -g -d 1", "cpuset: getdomain: Invalid argument\n", "cpuset -g -d does not tell"),
         ("cpuset -g -x", "irq 264 mask:\n", "cpuset -g -x 264 tells no CPUs of ix0:rxq0"),
     ],
 )
 def test_cpus_that_are_not_told_are_not_guessed(
     host: FreeBsd, call: str, answer: str, why: str
 ) -> None:
+    host.tell("vm.ndomains", "2")
+    host.boot_anew()
     host.fails[call] = (0, answer, "")
     assert why_not(host, irqs("local")).startswith(why)
 
