@@ -876,10 +876,14 @@ def test_a_limit_that_is_not_told_is_no_number(young: FreeBsd) -> None:
     assert "kern.ipc.soacceptqueue is not told" in found["what"]
 
 
-def test_what_was_refused_long_ago_is_no_finding(young: FreeBsd) -> None:
-    young.write("stub/tcp.json", TCP % (100000, 12, 0))
-    zone(young, "mbuf", FAIL=0, SLEEP=7)
-    zone(young, "64 pcpu", FAIL=900)
+def test_what_was_refused_long_ago_is_no_finding(
+    young: FreeBsd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young.write("stub/tcp.json", TCP % (100000, 12, 9))
+    monkeypatch.setattr("edgetune.hosts.agent.findings.freebsd.Snapshot.uptime", 1e6)
+    zone(young, "mbuf", FAIL=9, SLEEP=7)
+    zone(young, "vnode_pbuf", SLEEP=9)
+    zone(young, "64 pcpu", FAIL=90000000)
     assert diagnosed(young) == {}
 
 
