@@ -64,7 +64,7 @@ def test_oca_network_is_promoted_on_the_hosts_that_it_is_for(home: Path) -> None
     assert "module is for FreeBSD, and this host runs Linux" in refused
     before = pictures(home)
     helped = roll_out(home, "oca_network", "dry_run=false", "wait=true")
-    assert helped["outcome"] == "promoted", helped["text"]
+    assert helped["outcome"] == "promoted", helped
     after = pictures(home)
     assert [name for name in after if after[name] != before[name]] == [*FREEBSD]
     for name in FREEBSD:
@@ -76,6 +76,6 @@ def test_oca_network_is_promoted_on_the_hosts_that_it_is_for(home: Path) -> None
 def test_what_hurts_hosts_with_freebsd_is_taken_back(home: Path) -> None:
     before = pictures(home)
     hurt = roll_out(home, "tiny_socket_queue", "dry_run=false", "wait=true")
-    assert (hurt["outcome"], hurt["verdict"]) == ("rolled_back", "degraded"), hurt["text"]
+    assert (hurt["outcome"], hurt["verdict"]) == ("rolled_back", "degraded"), hurt
     assert pictures(home) == before
     assert {backlog(root(home, name)) for name in FREEBSD} == {8}
