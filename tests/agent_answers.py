@@ -47,6 +47,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "sample": {},
     "diagnose": {},
     "textfile": {},
+    "hand_over": {},
     "uninstall": {},
     "sockets": {},
     "congestion": {},

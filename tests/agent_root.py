@@ -233,7 +233,7 @@ class AgentRoot:
         """Boot anew: memory is lost, then the boot hook runs if it is there, then nginx starts."""
         self.new_boot_id()
         shutil.rmtree(self.path / "stub/transient", ignore_errors=True)
-        stored = sorted(self.path.glob("etc/sysctl.d/90-edgetune-*.conf"))
+        stored = sorted(self.path.glob("etc/sysctl.d/*.conf"))
         kept = re.findall(r"somaxconn = (\d+)", "".join(file.read_text() for file in stored))
         self.write("proc/sys/net/core/somaxconn", f"{[128, *kept][-1]}\n")
         self.write(f"{THP}/enabled", "always [madvise] never\n")

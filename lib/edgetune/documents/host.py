@@ -182,6 +182,16 @@ class Uninstalled:
 
 
 @dataclass(frozen=True)
+class HandedOver:
+    """The new names of the ``files`` that keep a tuning. Where it was not ``found``, which settings
+    are not as wanted (``wrong``)."""
+
+    files: dict[str, str]
+    found: bool
+    wrong: list[str]
+
+
+@dataclass(frozen=True)
 class WayBack:
     """What taking a tuning back leads to, by id of each setting; of ``verify``. None where a tuning
     that came later holds it."""

@@ -168,6 +168,7 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
     },
     "reboot": {"rebooting": flag},
     "textfile": {"missing": remark},
+    "hand_over": {"files": mapping(_WORDS, _WORDS), "found": flag, "wrong": rows(remark)},
     "uninstall": {"files": rows(_WORDS), "left": rows(_WORDS), "tunings": rows(_WORDS)},
     "congestion": {
         "number": whole(2**53),

@@ -18,3 +18,5 @@ HOOKS = (INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK)
 """The files of boot hooks, of every init."""
 OURS = "90-edgetune-"
 """What the names of the files begin with that keep a tuning over a boot."""
+HANDED_OVER = "89-"
+"""The same once they are handed over. They are read before OURS, which may set the same anew."""

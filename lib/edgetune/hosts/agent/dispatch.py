@@ -33,6 +33,7 @@ VERBS = (
     "textfile",
     "sockets",
     "congestion",
+    "hand_over",
     "uninstall",
 )
 

@@ -231,7 +231,7 @@ class Journals:
 
     def load(self, tuning: str) -> Optional[Journal]:
         """The journal of a tuning, or None; Failed when it cannot be read, with the way out."""
-        name = _journal_file(tuning)
+        name = journal_file(tuning)
         try:
             return Journal.of(json.loads(self._host.kept(name)[0].decode()))
         except FileNotFoundError:
@@ -321,7 +321,7 @@ class Journals:
     def save(self, journal: Journal) -> None:
         """Write it down, durably."""
         self._host.make_directory(STATE + "/tunings", 0o700)
-        self._host.write(_journal_file(journal.tuning), _text_of(journal), 0o600)
+        self._host.write(journal_file(journal.tuning), _text_of(journal), 0o600)
 
     def size(self, journal: Journal) -> int:
         """How many bytes it takes on disk."""
@@ -329,7 +329,7 @@ class Journals:
 
     def forget(self, tuning: str) -> None:
         """Remove it: everything is as it was."""
-        self._host.remove(_journal_file(tuning))
+        self._host.remove(journal_file(tuning))
 
 
 def _told_of(value: Optional[Value], was: Optional[FileState]) -> Optional[Value]:
@@ -351,5 +351,6 @@ def ranked(sequence: int, tuning: str) -> str:
     return f"{sequence:04d}-{tuning}"
 
 
-def _journal_file(tuning: str) -> str:
+def journal_file(tuning: str) -> str:
+    """The file that holds the journal of a tuning."""
     return f"{STATE}/tunings/{tuning}.json"

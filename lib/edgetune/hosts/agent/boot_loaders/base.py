@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of every boot loader."""
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Unsupported
@@ -80,6 +80,10 @@ class BootLoader:
     def unkeep(self, parameter: str, kept: object) -> None:
         """Have what ``kept`` told; also where it is so already."""
         raise NotImplementedError
+
+    def unmarked(self, parameter: str) -> Dict[str, str]:
+        """The files of ours that ``keep`` made, as they are without our marks."""
+        return {}
 
     def entry(self, id: str) -> BootEntry:
         """The entry of that id; Unsupported where there is none."""

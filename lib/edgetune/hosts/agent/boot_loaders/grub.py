@@ -3,7 +3,7 @@
 
 import os
 import re
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from edgetune.hosts.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
 from edgetune.hosts.agent.boot_loaders.grub_env import GrubEnv
@@ -131,6 +131,15 @@ class Grub(BootLoader):
 
     def unkeep(self, parameter: str, kept: object) -> None:
         self._put(parameter, f"{kept}\n".encode() if kept else b"")
+
+    def unmarked(self, parameter: str) -> Dict[str, str]:
+        """No menu names these files, so none has to be made anew for another name."""
+        file = _file(parameter)
+        text = self.host.text(file)
+        marks = (("# edgetune: ", "# "), ("edgetune_without", "without_words"))
+        for mark, plain in marks:
+            text = text.replace(mark, plain)
+        return {file: f"{text}\n"} if text else {}
 
     def _put(self, parameter: str, data: bytes) -> None:
         file = _file(parameter)

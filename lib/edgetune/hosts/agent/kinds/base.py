@@ -106,6 +106,13 @@ class Handler:
         """The files that keep these settings over a boot, with their content."""
         return {}
 
+    def unmarked(self, target: Target) -> Dict[str, str]:
+        """The files of ours that keep it and that no journal holds, as they are without our marks.
+
+        Those of `files` are in the journal.
+        """
+        return {}
+
     def reload(self) -> None:
         """Make the operating system look at changed files."""
 

@@ -8,9 +8,18 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journal
 
 
+_OURS = "# Kept by edgetune "
+
+
 def header(journal: Journal) -> str:
     """The first line of every configuration file we write."""
-    return f"# Kept by edgetune for the tuning {journal.tuning}, digest {journal.digest}\n"
+    return f"{_OURS}for the tuning {journal.tuning}, digest {journal.digest}\n"
+
+
+def without_header(text: str) -> str:
+    """A configuration file of ours without what says that it is."""
+    first, _, rest = text.partition("\n")
+    return rest if first.startswith(_OURS) else text
 
 
 def later(name: str, ours: str) -> bool:

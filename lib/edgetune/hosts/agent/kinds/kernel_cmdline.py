@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One parameter of the kernel's command line."""
 
+from typing import Dict
+
 from edgetune.hosts.agent.boot_loaders.base import BootEntry
 from edgetune.hosts.agent.kinds.base import held
 from edgetune.hosts.agent.kinds.tried_by_boot import TriedByBoot
@@ -39,6 +41,9 @@ class KernelCmdline(TriedByBoot):
     def commit(self, setting: Setting) -> None:
         self.loader.keep(parameter_of(setting.target), split(str(setting.value)))
         self.loader.forget_trial()
+
+    def unmarked(self, target: Target) -> Dict[str, str]:
+        return self.loader.unmarked(parameter_of(target))
 
     def restore(self, target: Target, snapshot: object) -> None:
         self.loader.forget_trial()

@@ -96,6 +96,8 @@ def _remove(host: Host) -> None:
         host.attempt("systemctl", "daemon-reload")
     # Of our files they are empty by now.
     Directories(host).prune()
+    # Those that others, or what was handed over, need by now are the host's own.
+    host.remove(Directories.FILE)
     for name in host.names(STATE):
         if _DRAFT.fullmatch(name):
             host.remove(f"{STATE}/{name}")
