@@ -140,6 +140,12 @@ RESULTS: dict[str, dict[str, Any]] = {
     },
     "reboot": {"rebooting": True, "boot_id": BOOT_ID},
     "textfile": {"missing": "", "boot_id": BOOT_ID},
+    "hand_over": {
+        "files": {"/etc/sysctl.d/90-edgetune-0001-queue.conf": "/etc/sysctl.d/89-queue.conf"},
+        "found": True,
+        "wrong": [],
+        "boot_id": BOOT_ID,
+    },
     "uninstall": {
         "files": ["/var/lib/edgetune/epoch"],
         "left": ["/etc/edgetune"],

@@ -15,6 +15,7 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.find_left import find_left
+from edgetune.rollout.steps.hand_over_tuning import hand_over_tuning
 from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.remove_agents import remove_agents
@@ -34,6 +35,7 @@ STEPS = {
         take_over_rollout,
         find_left,
         list_applied,
+        hand_over_tuning,
         remove_agents,
         assess_orphan,
         set_rollout_state,

@@ -228,6 +228,20 @@ class RetireAliasTestCase(AliasCase):
     others = ("edgetune retire accept_queue",)
 
 
+class HandOverAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_hand_over"
+    understood = {
+        "edgetune hand over accept_queue on lab1": {"tuning": "accept_queue", "pop": "lab1"},
+        "edgetune hand over accept_queue on lab1 reason=leaving": {
+            "tuning": "accept_queue",
+            "pop": "lab1",
+            "reason": "leaving",
+        },
+    }
+    others = ("edgetune hand over accept_queue",)
+
+
 class ReportAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_report"

@@ -327,6 +327,11 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
         ("recover_left", "find_left", {"execution": "ID"}),
         ("release_host", "find_rollout", {"host": "e001"}),
         ("retire_tuning", "list_applied", {"pop": "lab1", "tuning": "accept_queue"}),
+        (
+            "retire_tuning",
+            "hand_over_tuning",
+            {"pop": "lab1", "tuning": "accept_queue", "hand_over": True},
+        ),
         ("uninstall_agent", "list_applied", {"pop": "lab1"}),
         ("advance_campaign", "step_campaign", {}),
         ("advance_soaking", "list_soaking", {}),

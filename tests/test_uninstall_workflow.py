@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workflow ``uninstall_agent``, conducted by the local runner on a PoP in memory."""
+"""The workflows ``uninstall_agent`` and ``retire_tuning``, conducted on a PoP in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ class Conductor(Engine):
 
     def uninstall(self, **given: Any) -> tuple[str, dict[str, Any]]:
         """How it ended, and what it put out."""
-        done = self.run("uninstall_agent", {"pop": "lab1", "requested_by": "ana", **given})
+        return self.output("uninstall_agent", **given)
+
+    def output(self, workflow: str, **given: Any) -> tuple[str, dict[str, Any]]:
+        """The same of any workflow on the PoP."""
+        done = self.run(workflow, {"pop": "lab1", "requested_by": "ana", **given})
         return done.status, done.payload
 
     def _run(self, execution: Execution) -> tuple[str, Any]:
@@ -49,7 +53,7 @@ class Conductor(Engine):
 def world(tmp_path: Path) -> World:
     """A tuning stands on every host."""
     made = changing(tmp_path)
-    made.roll_all({"first_batch": 0, "end_batch": 2})
+    made.roll_all({"first_batch": 0, "end_batch": len(made.plan.batches)})
     for state in ("soaking", "promoting"):
         made.roll_all(made.mark(state))
     made.mark("complete")
@@ -71,3 +75,28 @@ def test_what_stands_is_taken_back_first_as_asked(world: World, tmp_path: Path) 
     assert world.hosts.tuned == set()
     assert world.head.state == "rolled_back"
     assert "uninstalled: moving out" in [entry.reason for entry in world.head.history][-2]
+
+
+def test_what_is_handed_over_stays_and_its_hosts_are_left(world: World, tmp_path: Path) -> None:
+    conductor = Conductor(world, tmp_path)
+    own = {"tuning": "accept_queue", "hand_over": True}
+    status, told = conductor.output("retire_tuning", **own, dry_run=True)
+    assert (status, told["rollouts"], len(told["files"])) == ("succeeded", [], 8)
+    assert world.head.state == "complete" and len(world.hosts.tuned) == 8
+    status, told = conductor.output("retire_tuning", **own, reason="moving out")
+    assert (status, told["rollouts"]) == ("succeeded", [world.rollout])
+    assert told["message"] == "accept_queue is handed over on 8 of 8 hosts of lab1"
+    assert (world.head.state, world.hosts.tuned) == ("handed_over", set())
+    status, told = conductor.uninstall()
+    assert (status, len(told["done"])) == ("succeeded", 8)
+    status, told = conductor.output("retire_tuning", tuning="accept_queue")
+    assert status == "failed" and "was handed over at" in told["message"]
+
+
+def test_a_dry_run_of_retiring_takes_nothing_back(world: World, tmp_path: Path) -> None:
+    status, told = Conductor(world, tmp_path).output(
+        "retire_tuning", tuning="accept_queue", dry_run=True
+    )
+    stands = f"accept_queue stands on lab1 by {world.rollout}, and would be taken back"
+    assert (status, told["message"], told["rollouts"]) == ("succeeded", stands, [])
+    assert world.head.state == "complete" and len(world.hosts.tuned) == 8

@@ -56,7 +56,7 @@ _WAYS = {
     "restore": (*_FIRST, check_rebooted, set_bios, restore_hosts, *_LAST),
 }
 
-CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot", "uninstall")
+CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot", "uninstall", "hand_over")
 _DISTURBING_VERBS = ("apply", "restore", "reboot")
 
 
@@ -191,6 +191,8 @@ class Hosts:
         self.without_textfile: dict[str, str] = {}
         self.held: dict[str, str] = {}
         self.left: list[str] = []
+        self.handed_over: set[str] = set()
+        self.lost: set[str] = set()
         self.carries: Callable[[str], bool] = lambda name: False
         self.sessions: Callable[[str], int] = lambda name: 0
         self.disturbed: list[tuple[str, str]] = []
@@ -265,10 +267,11 @@ class Hosts:
             return HostResult(name, error="timed out", reason="unreachable")
         if (name, verb) in self.errors:
             return HostResult(name, error=self.errors[name, verb], reason="failed")
-        if verb == "uninstall" and name in self.held:
+        if verb in ("uninstall", "hand_over") and name in self.held:
             return HostResult(name, error=self.held[name], reason="refused")
-        if verb == "uninstall" and request["dry_run"]:
-            return self._answered(name, verb, request, self._uninstall(name, request))
+        if verb in ("uninstall", "hand_over") and request["dry_run"]:
+            own = getattr(self, "_" + verb)(name, request)
+            return self._answered(name, verb, request, own)
         if request.get("drained") and name not in self.not_ready:
             return HostResult(name, error="this machine was not drained", reason="refused")
         if (request.get("address") or self.addresses[name]) != self.addresses[name]:
@@ -329,6 +332,16 @@ class Hosts:
             self.left.append(name)
             self.epochs.pop(name, None)
         return {"tunings": [self.standing.name] if name in self.tuned else []}
+
+    def _hand_over(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        """What was handed over once is there still, unless it is ``lost``."""
+        wrong = [] if name in self.handed_over and name not in self.lost else ["it differs"]
+        if name not in self.tuned:
+            return {"files": {}, "found": False, "wrong": wrong}
+        if not request["dry_run"]:
+            self.tuned.discard(name)
+            self.handed_over.add(name)
+        return {"found": True, "wrong": []}
 
     def _apply(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         changed = name not in self.tuned

@@ -444,7 +444,7 @@ AGENT = (
 LEAVING = (
     *mutations_of(
         FOLDER,
-        ["lib_agent_uninstall"],
+        ["lib_agent_uninstall", "lib_agent_hand_over"],
         (
             "an agent is removed while a tuning stands",
             "verbs/uninstall.py",
@@ -482,10 +482,179 @@ LEAVING = (
             "        if True:\n            if epoch",
         ),
         (
+            "a removed agent leaves the list of directories that others need by now",
+            "verbs/uninstall.py",
+            "    host.remove(Directories.FILE)\n",
+            "",
+        ),
+        (
             "two change a host at once where a third removed the lock",
             "host.py",
             "            while not self._is_lock(descriptor):\n",
             "            while False:\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_agent_hand_over"],
+        (
+            "what the boot hook alone keeps is handed over",
+            "hand_over.py",
+            "        if _by_hook_alone(host, entry):\n            yield",
+            "        if False:\n            yield",
+        ),
+        (
+            "a tuning that does not stand is handed over",
+            "hand_over.py",
+            '        yield f"{row.setting.id} {row.reason}"\n    for other in others:',
+            "        pass\n    for other in others:",
+        ),
+        (
+            "nobody asks what a boot would make of the new files",
+            "hand_over.py",
+            "            if not alike(now, left):\n",
+            "            if False:\n",
+        ),
+        (
+            "a file of a person is overwritten",
+            "hand_over.py",
+            "    if host.exists(new) and new not in journal.files:\n",
+            "    if False:\n",
+        ),
+        (
+            "a tuning is handed over from under the one it stands on",
+            "hand_over.py",
+            "    for other in below:\n",
+            "    for other in []:\n",
+        ),
+        (
+            "a file of update-grub in between is not seen",
+            "hand_over.py",
+            'if old.endswith(".cfg") else []:',
+            "if False else []:",
+        ),
+        (
+            "a journal does not know of the new files",
+            "hand_over.py",
+            "    journal.files = {**new, **journal.files}\n",
+            "",
+        ),
+        (
+            "the old files go before the new ones are there",
+            "hand_over.py",
+            "    try:\n        for own in files.values():\n",
+            "    try:\n        for name in files:\n            host.remove(name)\n"
+            "        for own in files.values():\n",
+        ),
+        (
+            "a file that is handed over says that it is ours",
+            "hand_over.py",
+            "without_header(decode(host.read(name)))",
+            "decode(host.read(name))",
+        ),
+        (
+            "a snippet of GRUB that is handed over says that it is ours",
+            "boot_loaders/grub.py",
+            "            text = text.replace(mark, plain)\n",
+            "            pass\n",
+        ),
+        (
+            "nobody looks whether it holds without our files",
+            "hand_over.py",
+            "        _refuse_lost(host, journal)\n    except",
+            "    except",
+        ),
+        (
+            "the tuning of another rollout is handed over",
+            "verbs/hand_over.py",
+            "        if (journal.rollout, journal.digest) != (rollout, digest):\n",
+            "        if False:\n",
+        ),
+        (
+            "a host that a rollout holds is handed over",
+            "verbs/hand_over.py",
+            "        if not host.ready:\n",
+            "        if False:\n",
+        ),
+        (
+            "a dry run hands over",
+            "verbs/hand_over.py",
+            "        if not dry_run:\n            hand_over(",
+            "        if True:\n            hand_over(",
+        ),
+        (
+            "an older epoch hands over",
+            "verbs/hand_over.py",
+            "            host.fence(epoch)\n",
+            "            pass\n",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/vocabulary",
+        ["lib_agent_hand_over"],
+        (
+            "what is handed over is read after the files of a tuning",
+            "places.py",
+            'HANDED_OVER = "89-"',
+            'HANDED_OVER = "91-"',
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/rollout/steps",
+        ["action_hand_over_tuning"],
+        (
+            "one host that refuses keeps only itself from being handed over",
+            "hand_over_tuning.py",
+            "    if refused:\n",
+            "    if False:\n",
+        ),
+        (
+            "the record does not say first what is handed over",
+            "hand_over_tuning.py",
+            "    opened.save()\n    answers = ask_hosts(\n",
+            "    answers = ask_hosts(\n",
+        ),
+        (
+            "what only some hosts did is handed over",
+            "hand_over_tuning.py",
+            "    if left:\n        opened.head.note",
+            "    if False:\n        opened.head.note",
+        ),
+        (
+            "what stands on a host no more is taken for handed over",
+            "hand_over_tuning.py",
+            'if own and not own.found and (head.state == "complete" or own.wrong):',
+            "if False:",
+        ),
+        (
+            "a PoP is handed over while it is paused",
+            "hand_over_tuning.py",
+            "    refuse_if_paused(context, pop)\n",
+            "",
+        ),
+        (
+            "a PoP is handed over while everything is stopped",
+            "hand_over_tuning.py",
+            "    refuse_if_stopped(context)\n",
+            "",
+        ),
+        (
+            "a rollout with quarantined hosts is handed over",
+            "hand_over_tuning.py",
+            "    if head.quarantined:\n",
+            "    if False:\n",
+        ),
+        (
+            "what was handed over passes for taken back",
+            "take_over_for_rollback.py",
+            "    if handed_over_text(head):\n",
+            "    if False:\n",
+        ),
+        (
+            "any action may say that a rollout was handed over",
+            "set_rollout_state.py",
+            '"rolling_back", "handing_over", "handed_over")',
+            '"rolling_back")',
         ),
     ),
     *mutations_of(

@@ -30,7 +30,7 @@ from edgetune.campaign.record import (
     readable_records,
     taken_if_free,
 )
-from edgetune.documents.head import ENDED, Head
+from edgetune.documents.head import ENDED, PROMOTED, Head
 from edgetune.documents.reading import encoded
 from edgetune.documents.words import Decision
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
@@ -260,7 +260,7 @@ def _what(error: Exception) -> str:
 
 
 def _ended(pop: PopStep, heads: Mapping[str, Head]) -> bool:
-    return bool(pop.left_out) or (pop.rollout in heads and heads[pop.rollout].state == "complete")
+    return bool(pop.left_out) or (pop.rollout in heads and heads[pop.rollout].state in PROMOTED)
 
 
 def _progress(ring: RingStep, heads: Mapping[str, Head]) -> str:

@@ -30,13 +30,17 @@ FORWARD = {
     "soaking": ("soaking", "promoting", "held", "rolling_back"),
     "held": ("soaking", "promoting", "rolling_back"),
     "promoting": ("promoting", "complete", "rolling_back"),
-    "complete": ("rolling_back",),
+    "complete": ("rolling_back", "handing_over"),
     "rolling_back": ("rolling_back", "rolled_back"),
     "rolled_back": (),
+    "handing_over": ("handing_over", "handed_over"),
+    "handed_over": (),
 }
 """Which states may follow which; entering the present one again carries it on."""
 
-ENDED = ("complete", "rolled_back")
+ENDED = ("complete", "rolled_back", "handed_over")
+PROMOTED = ("complete", "handing_over", "handed_over")
+"""Every host of its plan was changed, and the changes stand."""
 CHANGES_HOSTS = ("changing", "promoting", "rolling_back")
 CARRIED_ON_BY_A_WORKFLOW = ("claimed", "baseline", *CHANGES_HOSTS)
 

@@ -46,6 +46,8 @@ class State(Word):
     COMPLETE = "complete"
     ROLLING_BACK = "rolling_back"
     ROLLED_BACK = "rolled_back"
+    HANDING_OVER = "handing_over"
+    HANDED_OVER = "handed_over"
 
 
 class Outcome(Word):

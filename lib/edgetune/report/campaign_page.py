@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from edgetune.documents.head import Head
+from edgetune.documents.head import PROMOTED, Head
 from edgetune.documents.look import Effect
 from edgetune.documents.metric import Metric
-from edgetune.documents.words import State
 from edgetune.report.effects import bounds, said_of, share
 from edgetune.report.files import page_of
 from edgetune.report.headline import headline
@@ -98,7 +97,7 @@ def campaign_page(material: CampaignMaterial) -> str:
 def _sentence(record: Record, heads: Mapping[str, Head]) -> str:
     """How far it is, and why it stopped where it did."""
     states = [heads[pop.rollout].state for pop in record.pops.values() if pop.rollout in heads]
-    done = states.count(State.COMPLETE)
+    done = sum(state in PROMOTED for state in states)
     told = f"{done} of {len(record.pops)} PoPs have the tuning"
     left_out = sum(bool(pop.left_out) for pop in record.pops.values())
     told += f", {left_out} left out" if left_out else ""

@@ -19,7 +19,8 @@ _COLORS: dict[str, str] = {
 
 ATTENTION = re.compile(
     r"\b(?:EVERYTHING IS STOPPED|NO OWNER|WITHOUT AN OWNER|OVERDUE|QUARANTINED|HELD|PAUSED"
-    r"|NO SAMPLE|DAMAGED|NOT KNOWN|NOT seen out of service|(?:NOT )?TAKEN BACK|NO ROUND|NOT ON)\b"
+    r"|HANDING OVER|NO SAMPLE|DAMAGED|NOT KNOWN|NOT seen out of service|(?:NOT )?TAKEN BACK"
+    r"|NO ROUND|NOT ON)\b"
 )
 """What a status says of a rollout or a PoP that needs a person."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgetune.documents.head import ENDED, Head
+from edgetune.documents.head import ENDED, PROMOTED, Head
 from edgetune.documents.words import State
 from edgetune.metrics.catalogue import METRICS
 from edgetune.report.effects import share
@@ -18,7 +18,7 @@ _UNDECIDED: dict[str, str] = {
     State.SOAKING: "Both groups are being watched; no look was taken yet.",
     State.HELD: "It was held, and its record holds no verdict.",
     State.PROMOTING: "The control group is being changed; the record holds no verdict.",
-    State.COMPLETE: "Every host is changed; the record holds no verdict.",
+    **dict.fromkeys(PROMOTED, "Every host is changed; the record holds no verdict."),
 }
 
 

@@ -28,6 +28,11 @@ def look_longer(head: Head) -> str:
     return command("rollout_pop", rollout=head.id, wait="true")
 
 
+def hand_over(head: Head) -> str:
+    """The command that leaves its effect to the PoP's own people, also for the rest of it."""
+    return command("retire_tuning", pop=head.pop, tuning=head.tuning, hand_over="true")
+
+
 def _before_changes(head: Head) -> Iterator[Next]:
     yield Next("Its workflow goes on by itself: the baseline first, then the changes.")
     yield Next("To end it, with nothing changed yet:", _back(head))
@@ -58,6 +63,15 @@ def _held(head: Head) -> Iterator[Next]:
 def _complete(head: Head) -> Iterator[Next]:
     yield Next("Nothing is left to do.")
     yield Next("To take it back later:", _back(head))
+    yield Next("To keep its effect without edgetune:", hand_over(head))
+
+
+def _handing_over(head: Head) -> Iterator[Next]:
+    yield Next("Some of its hosts are handed over. To hand the others over:", hand_over(head))
+
+
+def _handed_over(head: Head) -> Iterator[Next]:
+    yield Next("Nothing is left to do: its hosts keep its effect without edgetune.")
 
 
 def _rolling_back(head: Head) -> Iterator[Next]:
@@ -100,4 +114,6 @@ _OF = {
     State.COMPLETE: _complete,
     State.ROLLING_BACK: _rolling_back,
     State.ROLLED_BACK: _rolled_back,
+    State.HANDING_OVER: _handing_over,
+    State.HANDED_OVER: _handed_over,
 }

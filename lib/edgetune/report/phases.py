@@ -10,7 +10,7 @@ from itertools import groupby
 from edgetune.documents.head import Entry
 from edgetune.documents.words import State
 
-_STILL = (State.HELD, State.COMPLETE, State.ROLLED_BACK)
+_STILL = (State.HELD, State.COMPLETE, State.ROLLED_BACK, State.HANDED_OVER)
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,8 @@ PHASES: Mapping[str, str] = {
     State.ROLLING_BACK: "rollback",
     State.COMPLETE: "complete",
     State.ROLLED_BACK: "rolled back",
+    State.HANDING_OVER: "hand-over",
+    State.HANDED_OVER: "handed over",
 }
 
 

@@ -311,6 +311,16 @@ def clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 
 
+def handed_over_text(head: Head) -> str:
+    """That a rollout was left, or is being left, to the PoP's own people; empty if it is not."""
+    if head.state == "handing_over":
+        return f"rollout {head.id} is being handed over: nothing is to be taken back"
+    if head.state != "handed_over":
+        return ""
+    when = clock(head.history[-1].at)
+    return f"rollout {head.id} was handed over at {when}: nothing is to be taken back"
+
+
 def _evidence(why: Quarantine) -> str:
     facts = [f"since {clock(why.since)}"] if why.since else ["since an earlier version"]
     if why.step is not None:

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.words import State
-from edgetune.report.next_steps import look_longer
+from edgetune.report.next_steps import hand_over, look_longer
 from edgetune.report.text import ways_out
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import Unreadable
@@ -85,6 +85,13 @@ def held(head: Head, present: Present) -> Iterator[Need]:
     text += f", {spoken(found.verdict)}: {_short(found.reason)}" if found else ""
     back = command("roll_back_pop", rollout=head.id)
     yield Need(Urgency.HELD, text, {"look longer": look_longer(head), "roll back": back})
+
+
+def handing_over(head: Head, present: Present) -> Iterator[Need]:
+    """A hand-over that was begun and did not reach every host."""
+    if head.state == State.HANDING_OVER:
+        text = f"HANDING OVER for {present.lasts}"
+        yield Need(Urgency.HELD, text, {"carry it on": hand_over(head)})
 
 
 def paused(pop: str, pauses: Mapping[str, Pause]) -> Iterator[Need]:

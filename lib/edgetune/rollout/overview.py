@@ -18,6 +18,7 @@ from edgetune.rollout.needs import (
     Need,
     Urgency,
     damaged_part,
+    handing_over,
     held,
     no_owner,
     of_rounds,
@@ -145,7 +146,7 @@ class Overview:
     def _entry(self, head: Head, newest: Mapping[str, float | None]) -> Entry:
         present = Present(Record(self._context, head), self._now)
         needs = [no_owner(head)] if head.id in self._ownerless else []
-        needs += [*quarantined(head), *held(head, present)]
+        needs += [*quarantined(head), *held(head, present), *handing_over(head, present)]
         needs += paused(head.pop, self._pauses.get(head.pop, {}))
         try:
             if not self._seen.stopped:

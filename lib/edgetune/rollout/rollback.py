@@ -43,6 +43,11 @@ def plan_restore(opened: Rollout) -> None:
         opened.head.quarantined.pop(name, None)
 
 
+def carrying(opened: Record) -> list[str]:
+    """The hosts that carry the change of a rollout."""
+    return [name for name, host in _touched(opened).items() if host.ours]
+
+
 def _touched(opened: Record) -> dict[str, HostStep]:
     """Every host that is not wholly as it was, with where its way back begins."""
     touched: dict[str, HostStep] = {}

@@ -72,20 +72,31 @@ def obstacles(host: Host, journal: Journal, files: Files) -> Iterator[str]:
     if below:
         # What else there is to say would come of that.
         return
-    for other in others:
-        yield from _same_file(journal, other)
     later = [own for own in others if own.sequence > journal.sequence]
     for row in drift_of(host, journal, later):
         yield f"{row.setting.id} {row.reason}"
+    for other in others:
+        yield from _same_file(journal, other)
     for entry in journal.entries:
-        if entry.stored and by_hook(host, entry):
-            yield f"{entry.setting.id} is kept by edgetune's boot hook, and by no file of the system"
-    for new, _ in files.values():
-        if host.exists(new) and new not in journal.files:
-            yield f"{new} is there already: move it away"
-    for name, new in files.items():
-        yield from _read_between(host, name, new.name)
+        if _by_hook_alone(host, entry):
+            yield f"{entry.setting.id} is kept by edgetune's boot hook, and by no file of the host"
+    for name, own in files.items():
+        yield from _in_the_way(host, journal, name, own.name)
     yield from _lost_at_boot(host, [journal, *others], _as_if(host, journal, files))
+
+
+def _by_hook_alone(host: Host, entry: Entry) -> bool:
+    return entry.stored and by_hook(host, entry)
+
+
+def _in_the_way(host: Host, journal: Journal, old: str, new: str) -> Iterator[str]:
+    if host.exists(new) and new not in journal.files:
+        yield f"{new} is there already: move it away"
+    directory = old.rpartition("/")[0]
+    # Nobody but update-grub can tell what another of its files would make of ours.
+    for name in host.names(directory) if old.endswith(".cfg") else []:
+        if new < f"{directory}/{name}" < old and name.endswith(".cfg"):
+            yield f"{directory}/{name} is read between {new} and {old}"
 
 
 def _same_file(journal: Journal, other: Journal) -> Iterator[str]:
@@ -94,15 +105,6 @@ def _same_file(journal: Journal, other: Journal) -> Iterator[str]:
     for id in sorted(both):
         if id.startswith("kernel.cmdline:"):
             yield f"{other.tuning} sets {id}, too: take that back first"
-
-
-def _read_between(host: Host, old: str, new: str) -> Iterator[str]:
-    """Nobody but update-grub can tell what another of its files would make of ours."""
-    directory = old.rpartition("/")[0]
-    if old.endswith(".cfg"):
-        for name in host.names(directory):
-            if new < f"{directory}/{name}" < old and name.endswith(".cfg"):
-                yield f"{directory}/{name} is read between {new} and {old}"
 
 
 def _as_if(host: Host, journal: Journal, files: Files) -> AsIf:
@@ -114,7 +116,7 @@ def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[s
     """What would be another value at the next boot; what the boot hook keeps is told apart."""
     for journal in journals:
         for entry in journal.entries:
-            if entry.stored and by_hook(host, entry):
+            if _by_hook_alone(host, entry):
                 continue
             now, left = _stored(host, entry), _stored(then, entry)
             if not alike(now, left):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import TypedDict, Union
 
+from edgetune.documents.head import PROMOTED
 from edgetune.documents.look import Look
 from edgetune.documents.reading import encoded
 from edgetune.documents.words import Decision, Outcome, State
@@ -22,7 +23,7 @@ Said = Union[Decision, Outcome]
 ELSEWHERE: dict[str, Said] = {
     State.PROMOTING: Decision.WAIT,
     State.ROLLING_BACK: Decision.WAIT,
-    State.COMPLETE: Outcome.PROMOTED,
+    **dict.fromkeys(PROMOTED, Outcome.PROMOTED),
     State.HELD: Outcome.HELD,
     State.ROLLED_BACK: Outcome.ROLLED_BACK,
 }

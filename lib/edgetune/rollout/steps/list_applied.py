@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.errors import InputError, RefusedError
+from edgetune.report.text import handed_over_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.other_rollouts import refuse_unfinished
@@ -34,12 +35,17 @@ def list_applied(
         refuse_unfinished(context, pop)
     except RefusedError as under_way:
         return {"rollouts": [], "message": str(under_way)}
-    heads = [head for head in all_heads(context) if head.pop == pop and head.state == "complete"]
+    own = [head for head in all_heads(context) if head.pop == pop]
+    heads = [head for head in own if head.state == "complete"]
+    left = [handed_over_text(head) for head in own if head.tuning == tuning]
+    told = [text for text in left if text]
     ids = [head.id for head in reversed(heads) if head.tuning == (tuning or head.tuning)]
     if every:
         found = [f"{head.tuning} by {head.id}" for head in reversed(heads)]
         stand = f"there stand on {pop}: {', '.join(found)}" if found else "nothing stands there"
         return {"rollouts": ids, "message": stand}
+    if not ids and told:
+        return {"rollouts": [], "message": told[-1]}
     if not ids:
         known = ", ".join(sorted({head.tuning for head in heads})) or "none"
         return {"rollouts": [], "message": f"{tuning} does not stand on {pop}; there are: {known}"}

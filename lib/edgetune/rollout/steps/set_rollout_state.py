@@ -20,6 +20,8 @@ from edgetune.rollout.pause_after import waits_for_a_person
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.record import Record
 
+_ENTERED_ELSEWHERE = ("claimed", "rolling_back", "handing_over", "handed_over")
+
 
 class StateResult(TypedDict):
     """The state entered, and its batches from ``first_batch`` to before ``end_batch``.
@@ -47,9 +49,10 @@ def set_rollout_state(
 
     Of two callers with the same epoch one wins, the other gets FencedError. Entering the present
     state again carries it on where it stands. A rollout that has ended gives its PoP back.
-    ``begin_rollback`` alone enters ``rolling_back``.
+    ``begin_rollback`` alone enters ``rolling_back``, and ``hand_over_tuning`` alone
+    ``handing_over``.
     """
-    known = [each for each in FORWARD if each not in ("claimed", "rolling_back")]
+    known = [each for each in FORWARD if each not in _ENTERED_ELSEWHERE]
     if state not in known:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(known)}")
     opened = open_rollout(context, rollout, epoch)

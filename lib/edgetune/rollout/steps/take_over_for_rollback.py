@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from edgetune.documents.head import Head
-from edgetune.errors import FencedError
+from edgetune.errors import FencedError, RefusedError
+from edgetune.report.text import handed_over_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.record import read_rollout
@@ -50,6 +51,8 @@ def take_over_for_rollback(
     refuse_if_stopped(context)
     head = read_rollout(context, rollout).head
     refuse_hosts(head, hosts)
+    if handed_over_text(head):
+        raise RefusedError(handed_over_text(head))
     if not head.may_become:
         told = f"rollout {rollout} is {head.state} already"
         return {"entered": False, "rollout": rollout, "channel": "", "message": told}

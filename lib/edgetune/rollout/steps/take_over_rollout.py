@@ -13,6 +13,7 @@ from edgetune.rollout.lease import as_owner
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
 from edgetune.rollout.record import read_rollout
+from edgetune.sanitize import command
 
 
 class _Refused(TypedDict):
@@ -104,6 +105,9 @@ def _why_left_alone(
 ) -> str:
     if not head.may_become or (unfinished_only and head.state in ENDED):
         return f"is {head.state} already"
+    if head.state == "handing_over":
+        again = command("retire_tuning", pop=head.pop, tuning=head.tuning, hand_over="true")
+        return f"is being handed over; {again} carries it on"
     if (orphaned and not is_orphaned(context, head)) or (execution and head.owner != execution):
         return "has an owner again"
     return ""

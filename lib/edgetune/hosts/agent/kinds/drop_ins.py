@@ -7,7 +7,6 @@ from typing import Dict, List, Sequence
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journal
 
-
 _OURS = "# Kept by edgetune "
 
 
