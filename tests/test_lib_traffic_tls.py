@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from cryptography import x509
 
 from edgetune.errors import DrainError
 from edgetune.traffic.drivers.haproxy import Haproxy
@@ -115,3 +116,14 @@ def test_a_plain_question_is_not_answered(site: Site) -> None:
     plain = Haproxy(site.address.replace("tls:", "tcp:"), "edges")
     with pytest.raises(DrainError):
         plain.servers()
+
+
+def test_the_certificates_of_both_are_told_and_of_one_that_is_not_believed_none(site: Site) -> None:
+    shown = site.driver().certificates()
+    assert [*shown] == site.address.split()
+    for data in shown.values():
+        found = x509.load_der_x509_certificate(data)
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == ["lb.example.org"]
+    assert site.driver(ca_file="").certificates() == {}
+    assert Haproxy("tcp://127.0.0.1:1", "edges").certificates() == {}

@@ -211,6 +211,12 @@ class Config:
     sample_retention: float = option(
         "How long samples of hosts are kept.", 14 * DAY, is_time=True, least=60
     )
+    certificate_warning: float = option(
+        "How long before a certificate expires doctor_pop warns of it.",
+        14 * DAY,
+        is_time=True,
+        least=0,
+    )
     textfile_directory: str = option(
         "Directory on the hosts from which Prometheus' node_exporter reads text files, such as "
         "/var/lib/prometheus/node-exporter; write_textfiles has the agents keep edgetune.prom "

@@ -146,3 +146,43 @@ HELPERS = mutations_of(
         "        return\n",
     ),
 )
+EXPIRY = mutations_of(
+    "lib/edgetune",
+    ["rollout_expiring", "lib_traffic_tls"],
+    (
+        "nobody is warned of a certificate",
+        "rollout/expiring.py",
+        "        if left > within:\n",
+        "        if True:\n",
+    ),
+    (
+        "the last certificate of ours to end counts",
+        "rollout/expiring.py",
+        'fields.get("certificate_file", ""), min)',
+        'fields.get("certificate_file", ""), max)',
+    ),
+    (
+        "the first authority to end counts",
+        "rollout/expiring.py",
+        'fields.get("ca_file", ""), max)',
+        'fields.get("ca_file", ""), min)',
+    ),
+    (
+        "no certificate of a user is looked at",
+        "rollout/expiring.py",
+        "if ends < _FOREVER else []",
+        "if False else []",
+    ),
+    (
+        "one without an end is warned of",
+        "rollout/expiring.py",
+        "if ends < _FOREVER else []",
+        "if True else []",
+    ),
+    (
+        "a load balancer that is not believed tells its certificate",
+        "traffic/drivers/haproxy.py",
+        "                with suppress(OSError):\n",
+        "                if True:\n",
+    ),
+)

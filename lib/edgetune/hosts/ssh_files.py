@@ -12,6 +12,7 @@ from pathlib import Path
 
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import SSHCertificate
 
 from edgetune.config import Config
 from edgetune.errors import InputError
@@ -31,16 +32,35 @@ def load_login_key(config: Config) -> paramiko.PKey:
     InputError names the option and what is wrong, a certificate that has expired included.
     """
     path = config.ssh_key_file
+    certificate = _certificate_path(config)
     if config.ssh_agent:
         key: paramiko.PKey = _key_of_agent(Path(config.ssh_agent), path, config.ssh_timeout)
     else:
         key = load_key(path)
-    beside = Path(f"{path}-cert.pub" if path.suffix != ".pub" else f"{str(path)[:-4]}-cert.pub")
-    if config.ssh_certificate_file:
-        _add_certificate(key, Path(config.ssh_certificate_file))
-    elif beside.exists():
-        _add_certificate(key, beside)
+    if certificate:
+        _add_certificate(key, certificate)
     return key
+
+
+def load_user_certificate(config: Config) -> list[tuple[Path, SSHCertificate]]:
+    """The file and the certificate of the user, if there is one; InputError if it is none."""
+    path = _certificate_path(config)
+    if path is None:
+        return []
+    data = _read("ssh_certificate_file", path, _KEY_BYTES)
+    try:
+        return [(path, read_certificate(b" ".join(data.split()[:2])))]
+    except ValueError as error:
+        raise _wrong("ssh_certificate_file", path, str(error)) from None
+
+
+def _certificate_path(config: Config) -> Path | None:
+    """The one that is named, or that lies beside the key."""
+    if config.ssh_certificate_file:
+        return Path(config.ssh_certificate_file)
+    path = config.ssh_key_file
+    beside = Path(f"{path}-cert.pub" if path.suffix != ".pub" else f"{str(path)[:-4]}-cert.pub")
+    return beside if beside.exists() else None
 
 
 def load_key(path: Path) -> paramiko.PKey:

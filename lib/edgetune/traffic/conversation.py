@@ -40,6 +40,15 @@ def ask(address: str, command: str, deadline: float, tls: Tls | None = None) -> 
         return b"".join(_received(sock, deadline)).decode("utf-8", "replace")
 
 
+def shown_certificate(address: str, deadline: float, tls: Tls) -> bytes:
+    """In DER, the certificate that is shown at ``tls://HOST:PORT``; OSError as of `ask`."""
+    with _connected(address, deadline) as plain:
+        secured = _secured(plain, address, _context(tls), tls)
+        assert isinstance(secured, ssl.SSLSocket)
+        with secured:
+            return secured.getpeercert(binary_form=True) or b""
+
+
 def _context(tls: Tls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca_file or None)

@@ -137,3 +137,7 @@ class DrainDriver(Protocol):
     @abstractmethod
     def refuses_changes(self) -> str:
         """Why a change of a server of this PoP would be refused, or ""; changes nothing."""
+
+    def certificates(self) -> Mapping[str, bytes]:
+        """In DER, those that load balancers show us, by where they are; what fails is left out."""
+        return {}

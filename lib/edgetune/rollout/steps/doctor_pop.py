@@ -19,6 +19,7 @@ from edgetune.rendering import misfits, render
 from edgetune.report.findings import doctor_text, grouped
 from edgetune.rollout.automation import ALWAYS, SOAKING, what_is_off
 from edgetune.rollout.context import Context
+from edgetune.rollout.expiring import Certificate, certificates, check_certificates
 from edgetune.rollout.kept_inventory import compared
 from edgetune.rollout.nodes import differences, this_node
 from edgetune.rollout.pack_folder import site_files
@@ -109,6 +110,12 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("clocks", f"within {duration(CLOCKS_APART)} of ours", check_clocks)
     if subject.context.config.alertmanager.url:
         yield _Named("alerts", "Alertmanager answers, and matchers tell hosts apart", check_alerts)
+    expiring = certificates(subject.context, subject.pop)
+    if expiring:
+        within = subject.context.config.certificate_warning
+        lasting = f"none of {len(expiring)} expires within {duration(within)}"
+        check = partial(_check_certificates, expiring)
+        yield _Named("certificates", lasting, check)
     if _has_experimental(subject):
         yield _Named("systems", "all are tried", check_systems)
     if tuning:
@@ -140,6 +147,10 @@ def _message(pop: str, checks: Sequence[Checked]) -> str:
     if not failed:
         return f"{pop}: all {len(checks)} checks are well"
     return f"{pop}: {len(failed)} of {len(checks)} checks failed: {', '.join(failed)}"
+
+
+def _check_certificates(found: Sequence[Certificate], subject: Subject) -> Iterable[Finding]:
+    return check_certificates(found, subject.context.config.certificate_warning)
 
 
 def check_records(subject: Subject) -> Iterable[Finding]:

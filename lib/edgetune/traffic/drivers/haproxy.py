@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from edgetune.addresses import canonical_url
 from edgetune.fields import Field
-from edgetune.traffic.conversation import Tls
+from edgetune.traffic.conversation import Tls, shown_certificate
 from edgetune.traffic.driver import DrainDriver, Server
 from edgetune.traffic.haproxy_backend import HaproxyBackend
 from edgetune.traffic.several import Part, Several
@@ -18,6 +20,8 @@ _ADDRESS = (
     r":[1-9][0-9]{0,4}|unix:///\S+"
 )
 _FILE = r"/[!-~]*"
+# Seconds for a certificate, which is asked for beside all else.
+_SHOWN_WITHIN = 5.0
 _TLS = ("ca_file", "certificate_file", "server_name")
 
 
@@ -89,6 +93,7 @@ class Haproxy(DrainDriver):
         server_name: str = "",
     ) -> None:
         tls = Tls(ca_file, certificate_file, server_name)
+        self._tls, self._addresses = tls, address.split(" ")
         places = itertools.product(address.split(" "), backend.split(" "))
         self._all = Several(
             [Part(f"{own}/{name}", name, HaproxyBackend(own, name, tls)) for own, name in places]
@@ -108,6 +113,15 @@ class Haproxy(DrainDriver):
 
     def refuses_changes(self) -> str:
         return self._all.refuses_changes()
+
+    def certificates(self) -> Mapping[str, bytes]:
+        found = {}
+        for address in self._addresses:
+            if address.startswith("tls://"):
+                with suppress(OSError):
+                    deadline = time.monotonic() + _SHOWN_WITHIN
+                    found[address] = shown_certificate(address, deadline, self._tls)
+        return found
 
 
 DRIVER = Haproxy
