@@ -108,6 +108,20 @@ def test_one_that_is_away_leaves_no_server_drained_and_keeps_no_other_from_its_o
     assert two.both[0].sends_to(FIRST), "it was not put back where it could be"
 
 
+def test_those_that_answer_go_on_without_the_one_that_is_away(two: TwoSimulated) -> None:
+    driver, second = _driver(two), two.both[1].fields["address"]
+    assert driver.answering() == (driver, "")
+    driver.isolate(FIRST)
+    two.both[1].go_away()
+    rest, away = driver.answering()
+    assert away.startswith(f"{second}: HAProxy does not answer")
+    assert rest.servers()[FIRST].withdrawn == "maint"
+    rest.restore(FIRST)
+    assert two.both[0].sends_to(FIRST)
+    two.both[0].go_away()
+    assert driver.answering() == (driver, "")
+
+
 def test_each_says_what_speaks_against_a_change(two: TwoSimulated) -> None:
     driver, (first, second) = _driver(two), [own.fields["address"] for own in two.both]
     two.both[0].deny_changes()

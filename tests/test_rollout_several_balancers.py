@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from edgetune.documents.batch import Batch
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.preflight import Subject, check_load_balancer
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.traffic import Server
 from edgetune.traffic.several import Part, Several
@@ -33,6 +37,9 @@ class Second(Balancer):
 
 class Both(Several):
     advice = "let edgetune change servers"
+
+    def certificates(self) -> Mapping[str, bytes]:
+        return {}
 
 
 class TwoWorld:
@@ -125,6 +132,114 @@ def test_a_rollback_goes_on_where_one_has_left_the_inventory(two: TwoWorld) -> N
     two.world.context.load_balancer = lambda pop: two.first  # type: ignore[method-assign]
     two.world.roll_back()
     assert two.first.state[two.host] == "ready"
+    assert two.world.hosts.tuned == set()
+
+
+def begin_back(two: TwoWorld) -> list[Batch]:
+    """Its way back begins while the second one is away; the batches of it."""
+    two.second.away = True
+    two.world.mark("rolling_back")
+    opened = read_rollout(two.world.context, two.world.rollout)
+    return [batch for batch in opened.batches() if batch.batch_type == "restore"]
+
+
+def test_a_drained_host_is_restored_while_one_is_away(two: TwoWorld) -> None:
+    """It was out of both, and says "not ready"; one in service has to wait for both."""
+    world = two.world
+    world.roll_all({"first_batch": 0, "end_batch": 1})
+    world.roll(1, until=reboot_hosts)
+    drained = [*world.at(1)]
+    assert world.hosts.tuned == {two.host, *drained}
+    first, second = begin_back(two)
+    assert ([*first.hosts], [*second.hosts]) == (drained, [two.host])
+    with pytest.raises(DrainError, match=f"not put back: {', '.join(drained)}: lb2: does not"):
+        world.roll(first.number)
+    assert world.hosts.tuned == {two.host}
+    assert {two.states(name) for name in drained} == {("ready", "maint")}
+    with pytest.raises(DrainError, match="lb2: does not answer"):
+        world.step(begin_drain, second.number)
+    assert (two.states(), world.hosts.tuned) == (("ready", "ready"), {two.host})
+    two.second.away = False
+    world.roll_back()
+    assert {two.states(name) for name in [two.host, *drained]} == {("ready", "ready")}
+    assert world.hosts.tuned == set()
+
+
+def test_a_host_that_was_out_does_not_wait_with_one_that_was_not(two: TwoWorld) -> None:
+    world = two.world
+    world.roll_all({"first_batch": 0, "end_batch": 1})
+    world.step(begin_drain, 1)
+    out, busy, *_ = world.at(1)
+    two.second.sessions[busy] = 1
+    world.step(check_drained, 1)
+    assert (world.at(1)[out], world.at(1)[busy]) == ("drained", "draining")
+    first = begin_back(two)[0]
+    assert out in first.hosts and busy not in first.hosts
+
+
+def test_nothing_is_taken_back_on_a_host_that_was_not_out_of_both(two: TwoWorld) -> None:
+    """It was withdrawn, and nobody had seen it without sessions."""
+    two.world.step(begin_drain, 0)
+    asked = len(two.world.hosts.changing())
+    batches = begin_back(two)
+    for batch in batches:
+        with pytest.raises(DrainError, match="lb2: does not answer"):
+            two.world.step(begin_drain, batch.number)
+    assert len(two.world.hosts.changing()) == asked
+
+
+def test_one_that_was_being_put_back_may_serve_where_one_is_away(two: TwoWorld) -> None:
+    two.world.roll(0, until=undrain_hosts)
+    two.second.away = True
+    with pytest.raises(DrainError):
+        two.world.step(undrain_hosts, 0)
+    (batch,) = begin_back(two)
+    with pytest.raises(DrainError, match="lb2: does not answer"):
+        two.world.step(begin_drain, batch.number)
+    assert two.world.hosts.tuned == {two.host}
+
+
+def test_without_health_checks_one_that_is_away_may_have_let_it_in(
+    two: TwoWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.world.roll(0, until=undrain_hosts)
+    unchecked = {n: replace(s, checked=False) for n, s in two.first.servers().items()}
+    monkeypatch.setattr(two.first, "servers", lambda: unchecked)
+    (batch,) = begin_back(two)
+    with pytest.raises(DrainError, match="lb2: does not answer"):
+        two.world.step(begin_drain, batch.number)
+
+
+def test_one_that_answers_and_forgot_takes_the_host_out_before_it_is_restored(
+    two: TwoWorld,
+) -> None:
+    two.world.roll(0, until=undrain_hosts)
+    two.first.forget()
+    (batch,) = begin_back(two)
+    with pytest.raises(DrainError, match="not put back"):
+        two.world.roll(batch.number)
+    moves = [state for name, state in two.first.log if name == two.host]
+    assert moves[-3:] == ["drain", "maint", "ready"]
+    assert two.world.hosts.tuned == set()
+
+
+def test_a_host_that_says_ready_is_not_restored_while_one_is_away(two: TwoWorld) -> None:
+    """Another process may have let it in: where one cannot be asked, the host's word counts."""
+    two.world.roll(0, until=undrain_hosts)
+    (batch,) = begin_back(two)
+    two.world.step(begin_drain, batch.number)
+    two.world.step(check_drained, batch.number)
+    two.world.hosts.not_ready.clear()
+    two.world.step(restore_hosts, batch.number)
+    assert two.world.hosts.tuned == {two.host}
+    assert two.world.at(batch.number) == {two.host: "quarantined"}
+
+
+def test_a_change_begins_nowhere_while_one_is_away(two: TwoWorld) -> None:
+    two.world.roll(0, until=apply_tuning)
+    two.second.away = True
+    with pytest.raises(DrainError, match="lb2: does not answer"):
+        two.world.step(apply_tuning, 0)
     assert two.world.hosts.tuned == set()
 
 

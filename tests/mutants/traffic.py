@@ -374,3 +374,38 @@ BIRD = mutations_of(
         "leaving=False",
     ),
 )
+
+AWAY = mutations_of(
+    "lib/edgetune",
+    ["rollout_several_balancers", "lib_traffic_several"],
+    (
+        "a host that was not out of all load balancers is restored without one",
+        "rollout/drain.py",
+        "if work.hosts[name].was_out and name in checked]",
+        "if name in checked]",
+    ),
+    (
+        "a host that nobody checks is restored without one of its load balancers",
+        "rollout/drain.py",
+        "if checks and server and server.checked]",
+        "]",
+    ),
+    (
+        "a host that was being put back was out of traffic",
+        "rollout/rollback.py",
+        '"rebooted", "verified")\n# How far',
+        '"rebooted", "verified", "undraining")\n# How far',
+    ),
+    (
+        "drained hosts wait with the others for a load balancer that is away",
+        "rollout/rollback.py",
+        "if away and touched[name].was_out]",
+        "if False]",
+    ),
+    (
+        "no load balancer answers, and none is asked for",
+        "traffic/several.py",
+        "        if not (asked.failed and asked.told):\n",
+        "        if not asked.failed:\n",
+    ),
+)

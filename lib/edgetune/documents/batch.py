@@ -35,6 +35,8 @@ class HostStep:
     change back by itself that nobody confirmed; 0 where it waits for no confirmation. It is out
     of service since ``out_at``, 0 where it was not taken out, or an earlier version did not say.
     ``boot_took`` is how long its reboot lasted, in seconds, 0 where none was seen to end.
+    ``was_out``: when its way back began, every load balancer had been seen to send it nothing, and
+    none was told to since.
     """
 
     step: str = "planned"
@@ -55,6 +57,7 @@ class HostStep:
     told_at: float = 0.0
     boot_took: float = 0.0
     out_at: float = 0.0
+    was_out: bool = False
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""

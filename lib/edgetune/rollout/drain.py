@@ -60,6 +60,28 @@ def _waits_for(work: Batch, names: Sequence[str]) -> str:
     return "; ".join(filter(None, (sessions, checks)))
 
 
+def reachable(opened: Record, work: Batch, names: Sequence[str]) -> tuple[DrainDriver, list[str]]:
+    """The load balancer, and those of the hosts that a batch can go on with: all of them.
+
+    Where one of several load balancers does not answer, a rollback goes on by the others with hosts
+    that all of them had out of traffic before. Such a host says "not ready", which it is asked for
+    before anything is done to it. So no check lets it in again, whatever the one that is away has
+    forgotten. DrainError, with why that one does not answer, where there is no such host.
+    """
+    driver = opened.context.load_balancer(opened.pop)
+    rest, away = driver.answering() if work.batch_type == "restore" else (driver, "")
+    if not away:
+        return driver, list(names)
+    servers = rest.servers()
+    known = {host.name: servers.get(host.server) for host in opened.hosts(names)}
+    checks = opened.pop.load_balancer.checks != "none"
+    checked = [name for name, server in known.items() if checks and server and server.checked]
+    out = [name for name in names if work.hosts[name].was_out and name in checked]
+    if not out:
+        raise DrainError(away)
+    return rest, out
+
+
 def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     """See that drained hosts still are, before something is done to them.
 
@@ -70,7 +92,10 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     ours = [host for host in opened.hosts(names) if was_admitted(work.hosts[host.name].lb_before)]
     if not ours:
         return
-    driver = opened.context.load_balancer(opened.pop)
+    driver, known = reachable(opened, work, [host.name for host in ours])
+    if len(known) < len(ours):
+        # Of these the whole answer is needed.
+        driver = opened.context.load_balancer(opened.pop)
     servers = _told(opened, work, driver, [host.name for host in ours])
     forgotten = [host for host in ours if servers[host.server].is_let_in]
     for host in forgotten:

@@ -17,6 +17,8 @@ from edgetune.rollout.record import Record
 
 _BACK = ("rebooted", "verified", "undraining")
 _REBOOTED_SINCE = ("rebooting", *_BACK, "done", "quarantined")
+# Every load balancer was seen to send it nothing, and none was told to since.
+_OUT = ("drained", "changing", "changed", "rebooting", "coming_back", "rebooted", "verified")
 # How far back samples tell how a host does now, in intervals.
 _RECENT = 3
 
@@ -27,11 +29,13 @@ def plan_restore(opened: Rollout) -> None:
     touched, only = _touched(opened), opened.head.only
     if only:
         touched = {name: touched[name] for name in only if name in touched}
-    out, serving, in_service = _by_service(opened, list(touched))
+    out, serving, in_service, away = _by_service(opened, list(touched))
     spare = max(1, in_service - opened.pop.must_serve)
     if not opened.drains:
         spare = max(1, len(serving))
-    groups = [out] if out else []
+    # Those that need not wait for a load balancer that is away: see `drain.reachable`.
+    first = [name for name in out if away and touched[name].was_out]
+    groups = [each for each in (first, [name for name in out if name not in first]) if each]
     groups += [serving[start : start + spare] for start in range(0, len(serving), spare)]
     planned = len(opened.plan.every_batch)
     opened.head.first_restore = planned + opened.head.restore_batches
@@ -88,7 +92,14 @@ def _way_back(
         refused=host.refused if mid_reboot else {},
         goes_back_to=host.goes_back_to,
         reverts_at=host.reverts_at,
+        was_out=_was_out(host),
     )
+
+
+def _was_out(host: HostStep) -> bool:
+    """Those of a batch that was planned for its way back stay so until they are put back."""
+    stayed = host.was_out and host.step in ("planned", "draining")
+    return host.lb_before is not None and (host.step in _OUT or stayed)
 
 
 def _must_reboot(opened: Record, batch: Batch, host: HostStep, earlier: HostStep | None) -> bool:
@@ -104,15 +115,18 @@ def _carries_our_change(batch: Batch, host: HostStep) -> bool:
     return batch.batch_type == "change" and host.step in ("changed", *_REBOOTED_SINCE)
 
 
-def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[str], int]:
-    """Those out of service, those in service (the sickest first), how many of the PoP are."""
+def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[str], int, str]:
+    """Those out of service, those in service (the sickest first), how many of the PoP are, and
+    why one of several load balancers did not tell."""
     if not opened.drains or not names:
-        return [], _sickest_first(opened, names), len(opened.pop.hosts)
-    servers = opened.context.load_balancer(opened.pop).servers()
+        return [], _sickest_first(opened, names), len(opened.pop.hosts), ""
+    driver, away = opened.context.load_balancer(opened.pop).answering()
+    servers = driver.servers()
     needing = needs_room(opened.pop, servers)
     serving = [name for name in names if name in needing]
     out = [name for name in names if name not in serving]
-    return out, _sickest_first(opened, serving), len(hosts_in_service(opened.pop, servers))
+    in_service = len(hosts_in_service(opened.pop, servers))
+    return out, _sickest_first(opened, serving), in_service, away
 
 
 def _sickest_first(opened: Record, names: Sequence[str]) -> list[str]:

@@ -138,6 +138,11 @@ class DrainDriver(Protocol):
     def refuses_changes(self) -> str:
         """Why a change of a server of this PoP would be refused, or ""; changes nothing."""
 
+    def answering(self) -> tuple[DrainDriver, str]:
+        """Those of several load balancers that answer, as if there were no others, and why the
+        others do not; itself and "" where all do, or none does."""
+        return self, ""
+
     def certificates(self) -> Mapping[str, bytes]:
         """In DER, those that load balancers show us, by where they are; what fails is left out."""
         return {}

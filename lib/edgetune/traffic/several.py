@@ -83,6 +83,14 @@ class Several:
             raise DrainError(problems)
         return problems
 
+    def answering(self) -> tuple[Several, str]:
+        """Those that answer, and why the others do not; itself and "" where all do, or none."""
+        asked = _each(self._parts, lambda part: part.balancer.servers())
+        if not (asked.failed and asked.told):
+            return self, ""
+        parts = [part for part in self._parts if part.name in asked.told]
+        return Several(parts), "; ".join(asked.failed.values())
+
     def _told(self) -> dict[str, Mapping[str, Server]]:
         asked = _each(self._parts, lambda part: part.balancer.servers())
         asked.refuse()

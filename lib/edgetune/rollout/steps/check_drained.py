@@ -10,7 +10,7 @@ from edgetune import steady_clock
 from edgetune.documents.batch import Batch
 from edgetune.errors import ServerError
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import DrainResult, drain_report, known_servers
+from edgetune.rollout.drain import DrainResult, drain_report, known_servers, reachable
 from edgetune.rollout.in_service import leaving, put_back, state_of, was_admitted
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
@@ -36,7 +36,7 @@ def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> Dra
     opened, work = open_batch(context, rollout, epoch, batch)
     draining = work.at("draining")
     if draining:
-        driver = context.load_balancer(opened.pop)
+        driver, draining = reachable(opened, work, draining)
         servers = _counted(opened, known_servers(opened, driver, draining), draining)
         empty = [
             name

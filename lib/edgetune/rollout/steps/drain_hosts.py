@@ -12,7 +12,7 @@ from edgetune import steady_clock
 from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError, ServerError
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers
+from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers, reachable
 from edgetune.rollout.floor import give_room_back, others_go_on, wait_for_room, with_room
 from edgetune.rollout.freeze import why_frozen
 from edgetune.rollout.in_service import needs_room, state_of
@@ -72,6 +72,7 @@ def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> Drain
         opened.move(work, names, "drained")
     if not names or not opened.drains:
         return _began(opened, work, "nothing to drain")
+    driver, names = reachable(opened, work, names)
     names = _without_lost(opened, work, driver, names)
     names = without_strangers(opened, work, known_servers(opened, driver, names), names)
     names = with_room(opened, driver, work, names) if work.batch_type == "restore" else names

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
 from collections.abc import Mapping
@@ -113,6 +114,14 @@ class Haproxy(DrainDriver):
 
     def refuses_changes(self) -> str:
         return self._all.refuses_changes()
+
+    def answering(self) -> tuple[DrainDriver, str]:
+        rest, away = self._all.answering()
+        if not away:
+            return self, ""
+        left = copy.copy(self)
+        left._all = rest
+        return left, away
 
     def certificates(self) -> Mapping[str, bytes]:
         found = {}
