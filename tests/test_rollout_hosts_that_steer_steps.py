@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
-from edgetune.traffic import Server
+from edgetune.traffic import Agents, OnHosts, Server
+from edgetune.traffic.on_hosts import Answer, Order
 from tests.builders import inventory_document
 from tests.world import Balancer, World
 
@@ -105,6 +106,30 @@ def test_a_silent_host_is_not_in_service_and_is_told(world: World) -> None:
     assert "e003" not in hosts_in_service(pop, subject.servers)
     found = {each.host: each.what for each in check_load_balancer(subject)}
     assert found == {"e003": f"nobody can tell how it stands: {SILENT}"}
+
+
+class Refusing(Agents):
+    """Hosts that answer; e002 refuses changes."""
+
+    servers = ("e001", "e002", "e003")
+
+    def ask(self, servers: Sequence[str], order: Order) -> Mapping[str, Answer]:
+        own = {name: Server(name, "", True, 0, told_by_host=True) for name in servers}
+        return {n: Answer(s, "read-only" if n == "e002" else "") for n, s in own.items()}
+
+
+class Flagged(OnHosts):
+    by = "flag"
+    advice = "have the file writable"
+
+
+def test_a_host_that_refuses_and_is_left_out_blocks_no_plan(world: World) -> None:
+    driver = Flagged(Refusing(), {})
+    world.context.load_balancer = lambda pop: driver  # type: ignore[method-assign]
+    pop = as_owner(world.context, world.rollout).pop
+    for names, told in ((("e001", "e002"), ["e002: read-only"]), (("e001", "e003"), [])):
+        subject = Subject(world.context, pop, [pop.host(name) for name in names])
+        assert [own.what for own in check_load_balancer(subject)] == told
 
 
 def test_a_batch_does_not_begin_with_a_host_that_tells_nothing(world: World) -> None:

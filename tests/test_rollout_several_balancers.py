@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +40,9 @@ class Both(Several):
 
     def certificates(self) -> Mapping[str, bytes]:
         return {}
+
+    def refuses_changes_of(self, servers: Collection[str]) -> str:
+        return self.refuses_changes()
 
 
 class TwoWorld:

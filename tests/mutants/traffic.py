@@ -375,6 +375,16 @@ BIRD = mutations_of(
     ),
 )
 
+REFUSALS = mutations_of(
+    "lib/edgetune/traffic",
+    ["rollout_hosts_that_steer_steps"],
+    (
+        "a host that is left out refuses for the others",
+        "on_hosts.py",
+        "self._look().items() if name in servers]",
+        "self._look().items()]",
+    ),
+)
 AWAY = mutations_of(
     "lib/edgetune",
     ["rollout_several_balancers", "lib_traffic_several"],

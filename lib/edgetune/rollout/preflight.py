@@ -126,7 +126,8 @@ def check_permission(subject: Subject) -> Iterable[Finding]:
 def check_load_balancer(subject: Subject) -> Iterable[Finding]:
     """The load balancer obeys, and sends requests to every host."""
     driver = subject.context.load_balancer(subject.pop)
-    refusal = driver.refuses_changes()
+    # One that is left out may refuse: nothing is asked of it.
+    refusal = driver.refuses_changes_of([host.server for host in subject.hosts])
     if refusal:
         yield Finding(refusal, driver.advice)
     uncounted = [name for name, server in subject.servers.items() if server.sessions is None]

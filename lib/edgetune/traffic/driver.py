@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -137,6 +137,10 @@ class DrainDriver(Protocol):
     @abstractmethod
     def refuses_changes(self) -> str:
         """Why a change of a server of this PoP would be refused, or ""; changes nothing."""
+
+    def refuses_changes_of(self, servers: Collection[str]) -> str:
+        """The same of these servers alone, where each one can refuse for itself."""
+        return self.refuses_changes()
 
     def answering(self) -> tuple[DrainDriver, str]:
         """Those of several load balancers that answer, as if there were no others, and why the

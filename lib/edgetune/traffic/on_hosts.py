@@ -7,7 +7,7 @@ The state lives on the hosts, so every action runner sees it, and a reboot has t
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -74,8 +74,11 @@ class OnHosts(DrainDriver):
 
     def refuses_changes(self) -> str:
         """Hosts that do not answer are told elsewhere, and may be left out."""
-        told = self._look().items()
-        refusals = [f"{name}: {own.refuses}" for name, own in told if own.refuses]
+        return self.refuses_changes_of(self._agents.servers)
+
+    def refuses_changes_of(self, servers: Collection[str]) -> str:
+        told = [(name, own.refuses) for name, own in self._look().items() if name in servers]
+        refusals = [f"{name}: {why}" for name, why in told if why]
         more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
         return "; ".join(refusals[:3]) + more
 
