@@ -53,6 +53,7 @@ class Announcer:
         fields = {"protocols": PAIRS, "peers": [], "wait": WAIT, **more}
         fields = {"file": f"/{CONSTANTS}", "socket": f"/{SOCKET}", **fields}
         asked = {"by": "bird", "fields": fields, "do": do, "withdrawn": word, "ports": [80]}
+        asked["epoch"] = 1
         return answer(str(self.root.path), request("drain", **asked))
 
     def told(self, do: str = "look", word: str = "", **more: Any) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
 def ask(host: AgentRoot, do: str = "look", **more: Any) -> dict[str, Any]:
     """The whole reply, in this process."""
     fields = {"file": more.pop("file", FILE), "settle": SETTLE}
-    asked = {"by": "flag", "fields": fields, "do": do, "withdrawn": "", "ports": [80], **more}
+    asked = {"by": "flag", "fields": fields, "do": do, "withdrawn": "", "ports": [80], "epoch": 1}
+    asked.update(more)
     return answer(str(host.path), request("drain", **asked))
 
 
@@ -58,13 +59,21 @@ def pass_time(host: AgentRoot, seconds: float) -> None:
 @pytest.mark.processes
 def test_a_flag_goes_up_and_down_through_the_door_of_the_controller(host: AgentRoot) -> None:
     fields = {"file": FILE, "settle": SETTLE}
-    asked = {"by": "flag", "fields": fields, "withdrawn": "", "ports": []}
+    asked = {"by": "flag", "fields": fields, "withdrawn": "", "ports": [], "epoch": 1}
     seen = host.ask("drain", do="withdraw", **asked)
     assert (seen["withdrawn"], seen["sessions"]) == ("flag", None), "no port is not zero sessions"
     assert host.read(FILE[1:]) == "1\n"
     assert stat.S_IMODE((host.path / FILE[1:]).stat().st_mode) == 0o644
     assert host.ask("drain", do="restore", **asked)["withdrawn"] == ""
     assert not host.exists(FILE[1:])
+
+
+def test_an_older_epoch_changes_nothing_and_may_look(host: AgentRoot) -> None:
+    told(host, "withdraw", epoch=5)
+    error = refused(host, "restore", epoch=4)
+    assert error == "epoch 4 is older than 5, which this host has seen"
+    assert told(host, epoch=0)["withdrawn"] == "flag"
+    assert told(host, "restore", epoch=5)["withdrawn"] == ""
 
 
 def test_a_host_leaves_and_comes_back_for_as_long_as_readers_need(host: AgentRoot) -> None:
@@ -148,6 +157,7 @@ def test_a_host_without_uptime_is_withdrawn_by_nobody(host: AgentRoot) -> None:
 )
 def test_a_request_that_is_none_names_the_field(host: AgentRoot, field: str, value: Any) -> None:
     asked = {"by": "flag", "fields": {"file": FILE, "settle": 1}, "do": "look", "withdrawn": ""}
+    asked["epoch"] = 1
     reply = answer(str(host.path), request("drain", **{**asked, field: value}))
     assert reply["error"]["reason"] == "bad_request", reply
     assert str(reply["error"]["field"]).startswith(field)

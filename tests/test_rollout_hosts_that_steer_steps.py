@@ -109,18 +109,35 @@ def test_a_silent_host_is_not_in_service_and_is_told(world: World) -> None:
 
 
 class Refusing(Agents):
-    """Hosts that answer; e002 refuses changes."""
+    """Hosts that answer; e002 refuses changes. They were ``asked`` these orders."""
 
     servers = ("e001", "e002", "e003")
 
+    def __init__(self) -> None:
+        self.asked: list[Order] = []
+
     def ask(self, servers: Sequence[str], order: Order) -> Mapping[str, Answer]:
-        own = {name: Server(name, "", True, 0, told_by_host=True) for name in servers}
+        self.asked.append(order)
+        how = "flag" if order.do == "withdraw" else ""
+        own = {name: Server(name, how, True, 0, told_by_host=True) for name in servers}
         return {n: Answer(s, "read-only" if n == "e002" else "") for n, s in own.items()}
 
 
 class Flagged(OnHosts):
     by = "flag"
     advice = "have the file writable"
+
+
+def test_hosts_are_told_under_the_epoch_of_the_rollout(world: World) -> None:
+    agents = Refusing()
+    world.context.load_balancer = lambda pop: Flagged(agents, {})  # type: ignore[method-assign]
+    opened = as_owner(world.context, world.rollout)
+    opened.load_balancer.withdraw("e001")
+    opened.load_balancer.servers()
+    assert [(own.do, own.epoch) for own in agents.asked] == [
+        ("withdraw", world.epoch),
+        ("look", 0),
+    ]
 
 
 def test_a_host_that_refuses_and_is_left_out_blocks_no_plan(world: World) -> None:

@@ -376,11 +376,23 @@ BIRD = mutations_of(
 )
 
 REFUSALS = mutations_of(
-    "lib/edgetune/traffic",
-    ["rollout_hosts_that_steer_steps"],
+    "lib/edgetune",
+    ["rollout_hosts_that_steer_steps", "lib_agent_flag"],
+    (
+        "an older epoch withdraws a host that steers itself",
+        "hosts/agent/verbs/drain.py",
+        "                host.fence(epoch)\n",
+        "                pass\n",
+    ),
+    (
+        "hosts that steer themselves are told no epoch",
+        "rollout/lease.py",
+        ".under(self.head.epoch)",
+        "",
+    ),
     (
         "a host that is left out refuses for the others",
-        "on_hosts.py",
+        "traffic/on_hosts.py",
         "self._look().items() if name in servers]",
         "self._look().items()]",
     ),

@@ -60,7 +60,7 @@ def _waits_for(work: Batch, names: Sequence[str]) -> str:
     return "; ".join(filter(None, (sessions, checks)))
 
 
-def reachable(opened: Record, work: Batch, names: Sequence[str]) -> tuple[DrainDriver, list[str]]:
+def reachable(opened: Rollout, work: Batch, names: Sequence[str]) -> tuple[DrainDriver, list[str]]:
     """The load balancer, and those of the hosts that a batch can go on with: all of them.
 
     Where one of several load balancers does not answer, a rollback goes on by the others with hosts
@@ -68,7 +68,7 @@ def reachable(opened: Record, work: Batch, names: Sequence[str]) -> tuple[DrainD
     before anything is done to it. So no check lets it in again, whatever the one that is away has
     forgotten. DrainError, with why that one does not answer, where there is no such host.
     """
-    driver = opened.context.load_balancer(opened.pop)
+    driver = opened.load_balancer
     rest, away = driver.answering() if work.batch_type == "restore" else (driver, "")
     if not away:
         return driver, list(names)
@@ -95,7 +95,7 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     driver, known = reachable(opened, work, [host.name for host in ours])
     if len(known) < len(ours):
         # Of these the whole answer is needed.
-        driver = opened.context.load_balancer(opened.pop)
+        driver = opened.load_balancer
     servers = _told(opened, work, driver, [host.name for host in ours])
     forgotten = [host for host in ours if servers[host.server].is_let_in]
     for host in forgotten:

@@ -22,6 +22,7 @@ from edgetune.rollout.claims import Claim
 from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.record import Record, baseline_key, look_key, read_rollout
+from edgetune.traffic import DrainDriver
 
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0
@@ -76,6 +77,11 @@ class Rollout(Record):
     def __init__(self, context: Context, head: Head) -> None:
         super().__init__(context, head)
         self.lease = Lease(self)
+
+    @property
+    def load_balancer(self) -> DrainDriver:
+        """What steers requests to the hosts; what it changes it does under our epoch."""
+        return self.context.load_balancer(self.pop).under(self.head.epoch)
 
     def save(self) -> None:
         """Write the head, as its owner only."""

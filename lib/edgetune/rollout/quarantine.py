@@ -34,7 +34,7 @@ def take_out_quarantined(opened: Rollout, work: Batch) -> None:
     whys: dict[str, str] = {}
     if ours:
         try:
-            whys = _take_out(opened, work, opened.context.load_balancer(opened.pop), ours)
+            whys = _take_out(opened, work, opened.load_balancer, ours)
         except DrainError as error:
             whys = dict.fromkeys(ours, str(error))
         # The check of a host that has to serve on must not fail.

@@ -138,6 +138,10 @@ class DrainDriver(Protocol):
     def refuses_changes(self) -> str:
         """Why a change of a server of this PoP would be refused, or ""; changes nothing."""
 
+    def under(self, epoch: int) -> DrainDriver:
+        """The same, acting under an epoch: hosts that steer themselves obey no older one."""
+        return self
+
     def refuses_changes_of(self, servers: Collection[str]) -> str:
         """The same of these servers alone, where each one can refuse for itself."""
         return self.refuses_changes()

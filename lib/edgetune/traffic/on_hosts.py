@@ -6,6 +6,7 @@ The state lives on the hosts, so every action runner sees it, and a reboot has t
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,14 @@ from edgetune.traffic.driver import DrainDriver, Server
 @dataclass(frozen=True)
 class Order:
     """What hosts are asked: to ``do`` look, withdraw, isolate or restore, ``by`` a way of the
-    agent's (``hosts.agent.drains``) with its ``fields``."""
+    agent's (``hosts.agent.drains``) with its ``fields``. A host obeys no ``epoch`` older than one
+    that it has seen; a look needs none."""
 
     by: str
     fields: Mapping[str, object]
     do: str = "look"
     withdrawn: str = ""
+    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,12 @@ class OnHosts(DrainDriver):
     def __init__(self, agents: Agents, sent: Mapping[str, object]) -> None:
         """``sent`` are the fields as the agent reads them."""
         self._agents, self._sent = agents, sent
+        self._epoch = 0
+
+    def under(self, epoch: int) -> DrainDriver:
+        own = copy.copy(self)
+        own._epoch = epoch
+        return own
 
     def servers(self) -> Mapping[str, Server]:
         return {name: told.server for name, told in self._look().items()}
@@ -92,7 +101,7 @@ class OnHosts(DrainDriver):
     def _do(self, do: str, server: str, withdrawn: str = "") -> None:
         if server not in self._agents.servers:
             raise DrainError(f"there is no server {server!r}")
-        order = Order(self.by, self._sent, do, withdrawn)
+        order = Order(self.by, self._sent, do, withdrawn, self._epoch)
         told = self._agents.ask([server], order)[server]
         if told.error:
             # It may have been done, and its answer lost: each order is the same on a second call.

@@ -66,7 +66,7 @@ def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> Drain
     held = _held_up(opened, work)
     if held:
         return _waits(opened, work, held, len(names))
-    driver = context.load_balancer(opened.pop)
+    driver = opened.load_balancer
     if not opened.drains:
         _recognise_live(opened, work, driver, names)
         opened.move(work, names, "drained")

@@ -42,7 +42,7 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
     opened.move(work, names, "undraining")
     failed = []
     if drained:
-        driver = context.load_balancer(opened.pop)
+        driver = opened.load_balancer
         refused = _put_back(opened, driver, work, drained)
         put = [name for name in drained if name not in refused]
         silent = dict.fromkeys(_not_back(opened, driver, work, put), _SICK)

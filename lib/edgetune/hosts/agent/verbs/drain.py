@@ -3,8 +3,8 @@
 
 from edgetune.hosts.agent.drains import DRAINS, open_drain
 from edgetune.hosts.agent.drains.base import Drain
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import Failed, Json, Request
+from edgetune.hosts.agent.host import Host, room_or_not
+from edgetune.hosts.agent.protocol import Failed, Json, Request, read_epoch
 from edgetune.hosts.agent.verbs.sessions import sessions
 
 WORD = "([a-z][a-z_]{0,39})?"
@@ -15,8 +15,9 @@ def run(host: Host, request: Request) -> Json:
 
     The answer tells how the host stands after that. ``sessions`` counts what is open on ``ports``,
     and is null where there are none: nobody can tell then. A changed state that does not show is
-    Failed.
+    Failed; a look needs no epoch. A full disk stops no change where an epoch was seen before.
     """
+    epoch = read_epoch(request)
     by = request.text("by", "|".join(DRAINS))
     do = request.text("do", "look|withdraw|isolate|restore")
     wanted = request.text("withdrawn", WORD)
@@ -25,6 +26,8 @@ def run(host: Host, request: Request) -> Json:
     request.done()
     if do != "look":
         with host.lock():
+            with room_or_not():
+                host.fence(epoch)
             _change(drain, do, wanted)
     seen = drain.look()
     return {
