@@ -24,6 +24,7 @@ _WATCHED = f"{_UP} --prometheus"
 _FEWEST = 6
 _ANYCAST = f"{_UP} --anycast"
 _FREEBSD = f"{_UP} --simulated --freebsd 8"
+_BOTH = f"{_UP} --balancers 2"
 _MACHINES = f"{_UP} --hosts 4 --machines 2"
 
 
@@ -62,6 +63,13 @@ def add_lab_commands(parser: argparse.ArgumentParser) -> None:
         "--anycast",
         action="store_true",
         help="no load balancer: hosts announce one address to a router by BIRD",
+    )
+    up.add_argument(
+        "--balancers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="HAProxies, 1 or 2, that send requests to the hosts; default: 1",
     )
     up.set_defaults(command=_lab_up)
     image = commands.add_parser("image", help="build the disk of machines, and say where it is")
@@ -136,11 +144,13 @@ def _lab_up(options: argparse.Namespace) -> int:
         raise UsageError("simulated hosts announce nothing, Linux hosts do", _ANYCAST)
     if options.freebsd and not options.simulated:
         raise UsageError("Linux hosts have no FreeBSD, simulated hosts can", _FREEBSD)
+    if options.simulated and options.balancers != 1:
+        raise UsageError("simulated hosts have one load balancer", _BOTH)
     if options.simulated:
         print(_greeting(_lab("simulated", "up", freebsd=options.freebsd, **given), options))
         return 0
     given.update(prometheus=options.prometheus, machines=options.machines, tell=_tell)
-    given.update(anycast=options.anycast)
+    given.update(anycast=options.anycast, balancers=options.balancers)
     missing = import_module("lab.pop").missing_requirements(
         options.prometheus, options.machines > 0, options.anycast
     )

@@ -171,6 +171,7 @@ def practising(
     prometheus: bool = False,
     machines: int = 0,
     anycast: bool = False,
+    balancers: int = 1,
 ) -> Iterator[Practice]:
     """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
     lab.up(
@@ -181,6 +182,7 @@ def practising(
         load=load,
         prometheus=prometheus,
         anycast=anycast,
+        balancers=balancers,
         machines=machines,
     )
     practice = Practice(home, patience=3600.0 if machines else 400.0)

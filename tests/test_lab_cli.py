@@ -419,6 +419,7 @@ class TestLab:
             machines: int = 0,
             anycast: bool = False,
             freebsd: int = 0,
+            balancers: int = 1,
             tell: Callable[[str], None] = print,
         ) -> dict[str, Any]:
             if machines:
@@ -427,6 +428,7 @@ class TestLab:
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
             pop.calls.append(("up", hosts, pops, load, post_seconds, stays))
             pop.scraped, pop.machines, pop.anycast = prometheus, machines, anycast
+            pop.balancers = balancers
             pop.state = {"kind": pop.kind, "hosts": [{"name": f"e{n:03}"} for n in range(hosts)]}
             return dict(pop.state)
 
@@ -531,6 +533,11 @@ class TestLab:
             "  next:       edgetune lab up --prometheus",
         ]
         assert pop.calls == []
+
+    def test_two_load_balancers_are_there_where_that_is_asked_for(self, pop: Any) -> None:
+        assert exit_code("lab", "up") == 0 and pop.balancers == 1
+        assert exit_code("lab", "up", "--balancers", "2") == 0 and pop.balancers == 2
+        assert exit_code("lab", "up", "--simulated", "--balancers", "2") == 2
 
     def test_hosts_announce_an_address_where_that_is_asked_for(
         self, pop: Any, capsys: pytest.CaptureFixture[str]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clients of all PoPs: bursts of short requests and a few slow bodies, each one accounted for.
 
-Run as `python -m lab.pop.client HOSTS POPS ADDRESS COUNTERS LOST UNREADY`. "on", "on N" (N times as
-many) and "off" on standard input start and stop new requests; its end ends the process.
+Run as `python -m lab.pop.client HOSTS POPS ADDRESS,... COUNTERS LOST UNREADY`. "on", "on N" (N
+times as many) and "off" on standard input start and stop new requests; its end ends the process.
 COUNTERS is a JSON file with cumulative counts, replaced every 0.2 s; LOST gets one JSON line per
 lost request, UNREADY one per answer from a host that was not ready (it says so in X-Lab-Ready).
 """
@@ -89,9 +89,9 @@ class Load:
         self, hosts: int, pops: int, address: str, counters: Path, lost: Path, unready: Path
     ) -> None:
         self.hosts = hosts
-        self.address = address
-        # PoPs take turns, and they are of one size.
-        self.ports = itertools.cycle(range(FIRST_PORT, FIRST_PORT + pops))
+        # Load balancers take turns, and so do PoPs, which are of one size.
+        ports = range(FIRST_PORT, FIRST_PORT + pops)
+        self.places = itertools.cycle(itertools.product(address.split(","), ports))
         self.counters = counters
         self.lost = lost
         self.unready = unready
@@ -151,7 +151,7 @@ class Load:
                 self._start(path)
 
     def _start(self, path: str) -> None:
-        request = Request(path, self.address, next(self.ports))
+        request = Request(path, *next(self.places))
         self.counts["requests"] += 1
         self.selector.register(request.socket, selectors.EVENT_WRITE, request)
 

@@ -46,6 +46,7 @@ def up(
     prometheus: bool = False,
     machines: int = 0,
     anycast: bool = False,
+    balancers: int = 1,
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
@@ -56,6 +57,7 @@ def up(
     all that comes, whatever their snoop mode. `prometheus`: it scrapes the hosts, and Alertmanager
     takes its alerts. The last `machines` of the hosts are virtual machines; `tell` is told what
     that waits for. `anycast`: hosts announce one address to a router, and no HAProxy is there.
+    `balancers`: so many HAProxies, one or two, send requests to the hosts of each PoP.
     """
     missing = missing_requirements(prometheus, machines > 0, anycast)
     if missing:
@@ -66,6 +68,10 @@ def up(
         raise LabError(f"of {hosts} hosts {machines} cannot be machines", INPUT)
     if anycast and (machines or pops > 1):
         raise LabError("an anycast PoP is the only one of its lab, and has no machines", INPUT)
+    if not 1 <= balancers <= 2 or (anycast and balancers > 1):
+        raise LabError(
+            f"a lab has 1 or 2 HAProxies, and an anycast PoP none; not {balancers}", INPUT
+        )
     if machines and prometheus:
         raise LabError("machines have no exporter for Prometheus", INPUT)
     sites(addresses(hosts), pops)
@@ -78,6 +84,7 @@ def up(
         prometheus=prometheus,
         machines=machines,
         anycast=anycast,
+        balancers=balancers,
     )
     try:
         options["image"] = str(Image().build(tell)) if machines else ""

@@ -124,7 +124,7 @@ def _why(done: subprocess.CompletedProcess[bytes], timeout: float) -> str:
     return lines[-1] if lines else f"exit status {done.returncode}"
 
 
-def balancer(home: Path, how: str) -> None:
+def balancer(home: Path, how: str, number: int = 1) -> None:
     """ "reload" the load balancer: no connection is lost, and its servers keep their states;
     make it "forget": the same, but all servers are ready again; or "kill" it (SIGKILL) and start
     it afresh at once: connections are lost, and all servers are ready again.
@@ -133,15 +133,18 @@ def balancer(home: Path, how: str) -> None:
     of its first checks. After a reload the old process goes on with the sessions it has, which
     nothing counts any more; a state set in the moment of a reload may be lost. The router of an
     anycast PoP can "forget": from then on it remembers no connection.
+
+    "mute" reloads it without its runtime API: it serves clients, and edgetune gets no answer until
+    another fault or `heal`. `number` 2 is the second one of a lab with two.
     """
-    request(home, "balancer_fault", how=how)
+    request(home, "balancer_fault", how=how, number=number)
 
 
 def balancer_state(home: Path) -> dict[str, dict[str, Any]]:
     """What the load balancer itself says, whatever its cable does.
 
     {server: {"admin": "ready", "drain" or "maint", "up": bool, "sessions": int}}; sessions are
-    those of the present process.
+    those of the present process. Of two "admin" has both words where they differ.
     """
     found: dict[str, dict[str, Any]] = request(home, "balancer_state")[0]
     return found
@@ -239,6 +242,7 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
     "off": lambda home, host: power(home, host, "cut"),
     **{name: partial(kill, program=name) for name in PROGRAMS},
     "balancer": balancer,
+    "balancer2": partial(balancer, number=2),
     "stop": lambda home, name: set_monitoring(home, name, False),
     "surge": lambda home, times: set_load(home, True, _number(times)),
 }
@@ -246,7 +250,8 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
 
 def inject(home: Path, fault: str, target: str) -> None:
     """Break something by the name of its fault: "cut", "slow" (of a port), "full", "busy", "off",
-    "sshd", "nginx", "agent" (of a host), "balancer" (reload, forget or kill), "stop" (prometheus or
+    "sshd", "nginx", "agent" (of a host), "balancer" and "balancer2" (reload, forget, kill or
+    mute), "stop" (prometheus or
     alertmanager), "surge" (so many times the usual load), or one of `lab.bmc.FAULTS` with "bmc_"
     before it (of a host).
     """
@@ -282,6 +287,8 @@ def heal(home: Path) -> None:
         keep_busy(home, host, False)
     for name in state["monitoring"]:
         set_monitoring(home, name, True)
+    for number in state["muted"]:
+        balancer(home, "reload", number)
     for host in state["hosts"]:
         _heal_host(home, host)
 

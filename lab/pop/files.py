@@ -15,6 +15,7 @@ from .layout import (
     LOAD_BALANCER,
     PROMETHEUS,
     REFUSED,
+    SECOND_BALANCER,
     TEXTFILES,
     Address,
     LabError,
@@ -37,6 +38,10 @@ POP = """
     hosts:
 """
 HAPROXY = f'{{driver: haproxy, address: "tcp://{LOAD_BALANCER}:9999", backend: %s}}'
+TWO = HAPROXY.replace(
+    f'"tcp://{LOAD_BALANCER}:9999"',
+    f'["tcp://{LOAD_BALANCER}:9999", "tcp://{SECOND_BALANCER}:9999"]',
+)
 BIRD = "{driver: bird, protocols: anycast/anycast_leaving, wait: 2s, checks: none}"
 # Counters from Prometheus; health and drift, which it has not, from the hosts themselves.
 METRICS = f"""
@@ -124,15 +129,21 @@ gates: {max_concurrent: 2}
 
 
 def write_inventory(
-    layout: Layout, sites: Sequence[Site], prometheus: bool = False, anycast: bool = False
+    layout: Layout,
+    sites: Sequence[Site],
+    prometheus: bool = False,
+    anycast: bool = False,
+    both: bool = False,
 ) -> None:
-    """`prometheus`: it is asked for the counters. `anycast`: hosts announce the address."""
+    """`prometheus`: it is asked for the counters. `anycast`: hosts announce the address. `both`:
+    two load balancers send requests to the hosts.
+    """
     from lab.bmc.machine import uuid_of  # late, as below
 
     text, metrics = "", METRICS if prometheus else ""
     for site in sites:
         hosts = (f"{HOST.format(host, uuid_of(host.name))}\n" for host in site.hosts)
-        balancer = BIRD if anycast else HAPROXY % site.backend
+        balancer = BIRD if anycast else (TWO if both else HAPROXY) % site.backend
         text += POP.format(site, metrics, balancer) + "".join(hosts)
     layout.inventory.write_text(f"---\n{WRITTEN_BY_US}\npops:{text}")
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 CONTROLLER = "10.77.0.2"
 LOAD_BALANCER = "10.77.0.3"
+SECOND_BALANCER = "10.77.0.6"  # of a lab with --balancers 2
 CLIENT = "10.77.0.4"
 BMC = "10.77.0.5"
 ANYCAST = "10.79.0.1"  # announced by each host of a lab with --anycast

@@ -13,13 +13,14 @@ from typing import Any
 from lab import unix
 
 from . import network
-from .layout import INPUT, LOAD_BALANCER, LabError, Layout, Site
+from .layout import INPUT, LOAD_BALANCER, REFUSED, LabError, Layout, Site
 
 CONFIGURATION = Path(__file__).with_name("haproxy.cfg")
 FIRST_CHECKS = Path(__file__).with_name("first_checks.lua")
 # Names within the lab's disks, where HAProxy runs; they stand in haproxy.cfg too.
 SOCKET = "haproxy.sock"
 STATES = "haproxy.state"
+MUTE = "mute.cfg"
 
 ANSWER_SECONDS = 15.0
 START_SECONDS = 30.0
@@ -29,15 +30,23 @@ DRAIN_BITS = 0x08 | 0x10
 
 
 class Balancer:
-    """The load balancer of all PoPs, with one server per host, of the host's name."""
+    """A load balancer of all PoPs, with one server per host, of the host's name."""
 
-    def __init__(self, namespace: int, sites: Sequence[Site], layout: Layout) -> None:
+    def __init__(
+        self, namespace: int, sites: Sequence[Site], layout: Layout, address: str = LOAD_BALANCER
+    ) -> None:
         self._namespace = namespace
-        self._directory = layout.disks
-        self._console = layout.console("haproxy")
+        is_first = address == LOAD_BALANCER
+        self._directory = layout.disks if is_first else layout.disks / "balancer2"
+        self._directory.mkdir(exist_ok=True)
+        self._console = layout.console("haproxy" if is_first else "haproxy2")
         self._former: list[subprocess.Popen[bytes]] = []
-        text = CONFIGURATION.read_text() + "".join(map(_proxies, sites))
+        self.is_mute = False
+        text = CONFIGURATION.read_text() + "".join(_proxies(site) for site in sites)
+        text = text.replace(LOAD_BALANCER, address)
         (self._directory / "haproxy.cfg").write_text(text)
+        lines = [line for line in text.splitlines() if f"ipv4@{address}" not in line]
+        (self._directory / MUTE).write_text("\n".join(lines) + "\n")
         (self._directory / FIRST_CHECKS.name).write_text(FIRST_CHECKS.read_text())
         self._process = self._start()
         self._wait_until(self._answers)
@@ -46,12 +55,15 @@ class Balancer:
         return self._process.poll() is None
 
     def fault(self, how: str) -> None:
-        """ "reload" or "forget" (gracefully, with and without the servers' states), or "kill"."""
+        """ "reload" or "forget" (gracefully, with and without the servers' states), "kill", or
+        "mute": a reload after which edgetune gets no answer; each of the others ends that."""
         faults = {"reload": self._reload, "forget": self._forget, "kill": self._kill}
+        faults["mute"] = self._reload
         if how not in faults:
             raise LabError(f"a load balancer can {', '.join(faults)}, not {how}", INPUT)
         # A process that ends checks nothing any more, and requests wait for its first checks.
         self._wait_until(self._has_checked)
+        self.is_mute = how == "mute"
         faults[how]()
         self._wait_until(self._answers)
 
@@ -100,7 +112,8 @@ class Balancer:
         self._process = self._start("-x", SOCKET, "-sf", str(former.pid))
 
     def _start(self, *options: str) -> subprocess.Popen[bytes]:
-        command = ["haproxy", "-db", "-f", "haproxy.cfg", *options]
+        file = MUTE if self.is_mute else "haproxy.cfg"
+        command = ["haproxy", "-db", "-f", file, *options]
         with network.inside(self._namespace), self._console.open("ab") as log:
             return subprocess.Popen(
                 command,
@@ -147,6 +160,46 @@ class Balancer:
                 return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
         except OSError as error:
             raise LabError(f"HAProxy does not answer: {error}") from None
+
+
+class Balancers:
+    """One or two of them, through which the clients go in turn."""
+
+    def __init__(self, all: Sequence[Balancer]) -> None:
+        self._all = all
+
+    def is_running(self) -> bool:
+        return all(own.is_running() for own in self._all)
+
+    @property
+    def muted(self) -> list[int]:
+        """The numbers of those that answer no edgetune."""
+        return [number for number, own in enumerate(self._all, 1) if own.is_mute]
+
+    def fault(self, how: str, number: int = 1) -> None:
+        """Of the one of that number; see `Balancer.fault`."""
+        if not 0 < number <= len(self._all):
+            raise LabError("the lab was built without --balancers 2", REFUSED)
+        self._all[number - 1].fault(how)
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """As of one; of a server that is not alike in both ``admin`` has both words."""
+        told = [own.servers() for own in self._all]
+        return {name: _joined([own[name] for own in told]) for name in told[0]}
+
+    def unchecked(self) -> list[str] | None:
+        """As of one: those that have not passed the check of each."""
+        told = [own.unchecked() for own in self._all]
+        known = [name for names in told if names is not None for name in names]
+        return None if None in told else sorted({*known})
+
+
+def _joined(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "admin": "/".join(dict.fromkeys(own["admin"] for own in told)),
+        "up": all(own["up"] for own in told),
+        "sessions": sum(own["sessions"] for own in told),
+    }
 
 
 def _proxies(site: Site) -> str:

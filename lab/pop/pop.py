@@ -25,13 +25,14 @@ from .layout import (
     INPUT,
     LOAD_BALANCER,
     REFUSED,
+    SECOND_BALANCER,
     Address,
     LabError,
     Layout,
     addresses,
     sites,
 )
-from .load_balancer import Balancer
+from .load_balancer import Balancer, Balancers
 from .machines import Machines
 from .monitoring import Monitoring
 from .router import Router
@@ -70,6 +71,7 @@ OTHERS = {
     "client": (CLIENT, 4),
     "bmc": (BMC, 5),
 }
+SECOND = {"balancer2": (SECOND_BALANCER, 6)}
 
 
 @dataclass
@@ -103,6 +105,7 @@ class PoP:
         machines: int = 0,
         image: str = "",
         anycast: bool = False,
+        balancers: int = 1,
     ) -> None:
         self.layout = layout
         self.sites = sites(addresses(hosts, machines), pops)
@@ -111,6 +114,8 @@ class PoP:
         self.post_seconds = post_seconds
         self.prometheus = prometheus
         self.anycast = anycast
+        self.others = {**OTHERS, **(SECOND if balancers > 1 else {})}
+        self.balancers = [LOAD_BALANCER, SECOND_BALANCER][:balancers]
         self.load = False
         self.surge = 1
         self.namespaces: dict[str, int] = {}  # of what is at the other end of each port
@@ -119,7 +124,7 @@ class PoP:
         self.full: set[str] = set()
         self.busy: dict[str, subprocess.Popen[bytes] | None] = {}  # a machine has it in itself
         self.drops = Drops(layout.disks, drops)
-        self.balancer: Balancer | Router | None = None
+        self.balancer: Balancers | Router | None = None
         self.client: subprocess.Popen[bytes] | None = None
         self.monitoring: Monitoring | None = None
 
@@ -140,7 +145,7 @@ class PoP:
             controller = self.namespaces["controller"]
             self.monitoring = Monitoring(controller, self.addresses, self.layout)
         client = self.namespaces["client"]
-        address = ANYCAST if self.anycast else LOAD_BALANCER
+        address = ANYCAST if self.anycast else ",".join(self.balancers)
         counts = (len(self.hosts), len(self.sites))
         self.client = services.start_client(client, *counts, address, self.layout)
         self.bmcs.wait_until_ready()
@@ -176,6 +181,7 @@ class PoP:
             "bmcs": not self.bmcs.has_ended,
             "monitoring": self.monitoring.describe() if self.monitoring else {},
             "drops_by_snoop_mode": self.drops.possible,
+            "muted": self.balancer.muted if isinstance(self.balancer, Balancers) else [],
             "faults": {name: sorted(getattr(self, name)) for name in FAULTS},
         }
 
@@ -236,9 +242,9 @@ class PoP:
         except FileNotFoundError:  # it has just ended
             raise LabError(f"host {name} is off", REFUSED) from None
 
-    def balancer_fault(self, how: str) -> None:
+    def balancer_fault(self, how: str, number: int = 1) -> None:
         """See `faults.balancer`."""
-        self._balancer().fault(how)
+        self._balancer().fault(how, number)
 
     def balancer_state(self) -> dict[str, dict[str, Any]]:
         """See `faults.balancer_state`."""
@@ -377,12 +383,17 @@ class PoP:
     def _slow_down(self, port: str) -> None:
         # All of the PoP's traffic goes through the cables of the load balancer and the client.
         all_of_it = 2 * len(self.hosts)
-        shares = {"controller": 0.5, "balancer": all_of_it, "client": all_of_it}
+        shares = {
+            "controller": 0.5,
+            **dict.fromkeys(("balancer", "balancer2", "client"), all_of_it),
+        }
         network.slow_down(port, self.namespaces[port], shares.get(port, 1))
 
-    def _start_balancer(self, namespace: int) -> Balancer | Router:
+    def _start_balancer(self, namespace: int) -> Balancers | Router:
         if not self.anycast:
-            return Balancer(namespace, self.sites, self.layout)
+            others = [self.namespaces[port] for port in SECOND if port in self.namespaces]
+            pairs = zip([namespace, *others], self.balancers)
+            return Balancers([Balancer(n, self.sites, self.layout, ip) for n, ip in pairs])
         network.set_route(self.namespaces["client"], ANYCAST, LOAD_BALANCER)
         return Router(namespace, self.addresses, self.layout)
 
@@ -395,7 +406,8 @@ class PoP:
         )
         keys = {item.name: self._make_disk(item) for item in self.addresses}
         files.write_known_hosts(self.layout, self.addresses, keys)
-        files.write_inventory(self.layout, self.sites, self.prometheus, self.anycast)
+        both = len(self.balancers) > 1
+        files.write_inventory(self.layout, self.sites, self.prometheus, self.anycast, both)
         files.write_campaign(self.layout, len(self.sites))
         machines = any(item.is_machine for item in self.addresses)
         files.write_configuration(self.layout, self.post_seconds, self.prometheus, machines)
@@ -407,10 +419,10 @@ class PoP:
         return host.prepare_disk(self.layout.disks / address.name, address)
 
     def _join_others(self) -> None:
-        macs = {ip: f"02:77:00:01:00:{number:02x}" for ip, number in OTHERS.values()}
+        macs = {ip: f"02:77:00:01:00:{number:02x}" for ip, number in self.others.values()}
         known = {**{item.ip: item.mac for item in self.addresses}, **macs}
         known.update({item.bmc: macs[BMC] for item in self.addresses})
-        for port, (ip, _) in OTHERS.items():
+        for port, (ip, _) in self.others.items():
             self._wire(port, macs[ip])
             shared = [item.bmc for item in self.addresses] if port == "bmc" else []
             if port == "controller" and self.machines.any_made:
@@ -430,14 +442,14 @@ class PoP:
             raise LabError(f"host {name} is off", REFUSED)
         return pid
 
-    def _balancer(self) -> Balancer | Router:
+    def _balancer(self) -> Balancers | Router:
         if self.balancer is None:
             raise LabError("the lab's load balancer has not been started", REFUSED)
         return self.balancer
 
     def _expect_port(self, name: str) -> None:
-        if name not in self.hosts and name not in OTHERS:
-            raise LabError(f"a port is a host, {', '.join(OTHERS)}, not {name}", INPUT)
+        if name not in self.hosts and name not in self.others:
+            raise LabError(f"a port is a host, {', '.join(self.others)}, not {name}", INPUT)
 
 
 def _note(names: set[str], name: str, there: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .layout import Address, LabError
-from .load_balancer import Balancer
+from .load_balancer import Balancers
 from .machines import Machines
 from .router import Router
 
@@ -54,7 +54,7 @@ def _shows_banner(address: str) -> bool:
         return False
 
 
-def wait_for_servers(balancer: Balancer | Router) -> None:
+def wait_for_servers(balancer: Balancers | Router) -> None:
     """Until HAProxy's own checks have passed on all servers, or the router hears them."""
     end = time.monotonic() + SECONDS
     while True:

@@ -111,7 +111,7 @@ class Router:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def fault(self, how: str) -> None:
+    def fault(self, how: str, number: int = 1) -> None:
         """ "forget": it remembers no connection from now on, and hashes over the hosts (ECMP)."""
         if how != "forget":
             raise LabError(f"the router of an anycast PoP can forget, not {how}", INPUT)
