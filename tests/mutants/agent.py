@@ -633,12 +633,6 @@ LEAVING = (
             "",
         ),
         (
-            "a PoP is handed over while everything is stopped",
-            "hand_over_tuning.py",
-            "    refuse_if_stopped(context)\n",
-            "",
-        ),
-        (
             "a rollout with quarantined hosts is handed over",
             "hand_over_tuning.py",
             "    if head.quarantined:\n",
