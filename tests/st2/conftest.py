@@ -4,11 +4,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from edgetune.documents.head import ENDED
-from tests.st2.stackstorm import as_found, run
+from edgetune.files import load_yaml
+from tests.builders import write_yaml
+from tests.st2.stackstorm import INVENTORY, as_found, run
+
+# Every kernel has Reno, and no host of a lab has it for all.
+ENTRY = {
+    "algorithm": "reno",
+    "ttl": "10m",
+    "thresholds": {
+        "window": 2,
+        "slowest": 0.5,
+        "sockets": 1,
+        "measured": 0,
+        "duty": 0,
+        "leave_duty": 0,
+        "shortest_rtt_ms": 0,
+        "held_out": 0.05,
+    },
+}
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +48,19 @@ def left_as_found(found_there: set[str]) -> Iterator[None]:
         for row in run("rollout_status")["result"]["result"]["rollouts"]:
             if row["rollout"] not in found_there and row["state"] != "rolled_back":
                 run("roll_back_pop", rollout=row["rollout"])
+
+
+@pytest.fixture
+def tuned() -> Iterator[None]:
+    """The PoP has an entry for a while; afterwards nothing of it is left on its hosts."""
+    before = INVENTORY.read_bytes()
+    document: Any = load_yaml(INVENTORY)
+    document["pops"]["lab1"]["congestion"] = ENTRY
+    write_yaml(INVENTORY, document)
+    try:
+        yield
+    finally:
+        back = run("roll_back_congestion", pop="lab1")
+        run("resume_congestion", pop="lab1")
+        INVENTORY.write_bytes(before)
+    assert (back["status"], back["result"]["result"]["failed"]) == ("succeeded", [])

@@ -23,6 +23,7 @@ URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
 # Else that of `make client`.
 CLIENT = os.environ.get("ST2_CLIENT") or which("st2") or f"{sys.prefix}/st2client/bin/st2"
 HOME = Path(os.environ.get("EDGETUNE_HOME") or ROOT / ".edgetune")
+INVENTORY = HOME / "lab/inventory.yaml"
 # Every wait is so many times as long as a quiet machine needs.
 PATIENCE = float(os.environ.get("ST2_PATIENCE") or 1)
 # The first rollout of the tutorial.
@@ -32,7 +33,10 @@ SHORT = dict(
         (ROOT / "docs/tutorial.md").read_text(encoding="utf-8"),
     )[:4]
 )
-REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT}
+# Two samples have to fit into a baseline, also where a task takes a minute.
+REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT, "baseline": f"{30 * PATIENCE:.0f}s"}
+# A rollout whose verdict does not matter.
+SOON = {**REAL, "tuning": "accept_queue", "baseline": f"{10 * PATIENCE:.0f}s"}
 ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 
 needs_stackstorm = [
@@ -107,6 +111,17 @@ def until(condition: Callable[[], Any], seconds: float) -> Any:
         assert time.monotonic() < deadline, f"not so after {seconds * PATIENCE:g} s"
         time.sleep(3)
     return found
+
+
+def until_state(state: str, execution: str, seconds: float = 400) -> None:
+    """Wait for a state of the rollout that an execution began, unless that ended before."""
+
+    def reached() -> bool:
+        found = call("GET", f"/executions/{execution}")
+        assert found["status"] not in ENDED, found["result"]
+        return state in states()
+
+    until(reached, seconds)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from tests.st2.services import below, restart, services
 from tests.st2.stackstorm import (
     ENDED,
     HOME,
+    INVENTORY,
     REAL,
     call,
     needs_stackstorm,
@@ -25,11 +26,11 @@ from tests.st2.stackstorm import (
     states,
     status,
     until,
+    until_state,
     wait_for,
 )
 
 pytestmark = needs_stackstorm
-INVENTORY = HOME / "lab/inventory.yaml"
 TWO = INVENTORY.exists() and len(load_yaml(INVENTORY)["pops"]) > 1
 one_pop = pytest.mark.skipif(TWO, reason="four hosts a PoP decide nothing at alpha 0.05")
 two_pops = pytest.mark.skipif(not TWO, reason="the lab has one PoP (edgetune lab up --pops 2)")
@@ -106,7 +107,7 @@ def test_a_killed_action_runner_is_survived() -> None:
     """Killed with all it runs while hosts are changed, and started again as it was."""
     runner = services("st2actionrunner")[0]
     execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
-    until(lambda: "changing" in states(), 200)
+    until_state("changing", execution, 200)
     until(lambda: len(below(runner)) > 0, 60)
     restart(runner)
     killed = time.monotonic()
@@ -126,7 +127,7 @@ def test_a_tick_that_died_holds_up_no_other() -> None:
     """The policy counts it until it is ended."""
     runners = services("st2actionrunner")
     begun = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "15m"})
-    until(lambda: "baseline" in states(), 100)
+    until_state("baseline", begun, 100)
     lab.inject(HOME, "cut", _hosts()[0])
     try:
         until(lambda: _newest_tick()["status"] == "running", 100)

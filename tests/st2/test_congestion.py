@@ -7,51 +7,17 @@ thresholds, and chosen in the first round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgetune.files import load_yaml
 from lab import pop as lab
-from tests.builders import write_yaml
 from tests.st2.stackstorm import HOME, call, needs_stackstorm, rule, run, st2, until
-from tests.st2.test_by_itself import INVENTORY, _hosts, one_pop
+from tests.st2.test_by_itself import _hosts, one_pop
 
 pytestmark = [*needs_stackstorm, one_pop]
 PREFIX = "10.77.0.0/24"
-# Every kernel has Reno, and no host of a lab has it for all.
-ENTRY = {
-    "algorithm": "reno",
-    "ttl": "10m",
-    "thresholds": {
-        "window": 2,
-        "slowest": 0.5,
-        "sockets": 1,
-        "measured": 0,
-        "duty": 0,
-        "leave_duty": 0,
-        "shortest_rtt_ms": 0,
-        "held_out": 0.05,
-    },
-}
-
-
-@pytest.fixture
-def tuned() -> Iterator[None]:
-    """The PoP has an entry for a while; afterwards nothing of it is left on its hosts."""
-    before = INVENTORY.read_bytes()
-    document: Any = load_yaml(INVENTORY)
-    document["pops"]["lab1"]["congestion"] = ENTRY
-    write_yaml(INVENTORY, document)
-    try:
-        yield
-    finally:
-        back = run("roll_back_congestion", pop="lab1")
-        run("resume_congestion", pop="lab1")
-        INVENTORY.write_bytes(before)
-    assert (back["status"], back["result"]["result"]["failed"]) == ("succeeded", [])
 
 
 def _routes() -> dict[str, str]:

@@ -22,8 +22,8 @@ from edgetune.traffic.driver import DrainDriver
 from edgetune.traffic.drivers.haproxy import Haproxy
 from tests.builders import ROOT, write_yaml
 from tests.prometheus_api import Reply, api
-from tests.st2.stackstorm import REAL, needs_stackstorm, run
-from tests.st2.test_by_itself import INVENTORY, _hosts, _somaxconn, one_pop
+from tests.st2.stackstorm import INVENTORY, REAL, needs_stackstorm, run
+from tests.st2.test_by_itself import _hosts, _somaxconn, one_pop
 
 pytestmark = [*needs_stackstorm, one_pop]
 

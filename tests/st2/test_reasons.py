@@ -16,8 +16,7 @@ from tests.st2.stackstorm import (
     run,
     st2,
     start,
-    states,
-    until,
+    until_state,
     wait_for,
 )
 
@@ -33,7 +32,7 @@ def _on_host(command: str) -> None:
 def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told() -> None:
     begun = start("rollout_pop", tuning="accept_queue", **REAL)
     try:
-        until(lambda: "baseline" in states(), 120)
+        until_state("baseline", begun, 120)
         _on_host(f"{BROKEN}; chmod +x /usr/local/sbin/python3")
         ended = wait_for(begun)
     finally:

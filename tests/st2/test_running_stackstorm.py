@@ -20,6 +20,7 @@ from tests.st2.stackstorm import (
     HOME,
     REAL,
     SHORT,
+    SOON,
     call,
     key,
     needs_stackstorm,
@@ -27,7 +28,9 @@ from tests.st2.stackstorm import (
     st2,
     start,
     states,
+    status,
     until,
+    until_state,
     wait_for,
 )
 
@@ -181,8 +184,8 @@ def test_the_same_story_and_verdict_as_the_local_runner(locally: Any) -> None:
 
 
 def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
-    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "10s"})
-    until(lambda: "changing" in states(), 400)
+    execution = start("rollout_pop", **SOON)
+    until_state("changing", execution)
     call("DELETE", f"/executions/{execution}")
     assert wait_for(execution)["status"] == "canceled"
     until(lambda: not {"changing", "rolling_back"} & set(states()), 400)
@@ -192,14 +195,14 @@ def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
 
 def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
     """The key is set as `st2 key set` sets it, without any workflow."""
-    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "10s"})
-    until(lambda: "changing" in states(), 400)
+    execution = start("rollout_pop", **SOON)
+    until_state("changing", execution)
     stop = {"name": "edgetune.stop_all", "value": "true", "scope": "st2kv.system"}
     try:
         call("PUT", "/keys/edgetune.stop_all", json=stop)
         assert wait_for(execution)["status"] == "failed"
-        status = run("rollout_status")["result"]["result"]
-        assert "EVERYTHING IS STOPPED: true" in status["text"]
+        text = run("rollout_status")["result"]["result"]["text"]
+        assert "EVERYTHING IS STOPPED: true" in text
     finally:
         run("resume_all")
     until(lambda: not {"changing", "rolling_back"} & set(states()), 400)
@@ -223,7 +226,7 @@ def test_a_held_rollout_is_carried_on_by_its_id() -> None:
     assert "is rolled_back already" in over["result"]["output"]["message"]
 
 
-def test_a_bios_setting_is_rolled_out_and_taken_back() -> None:
+def test_a_bios_setting_is_rolled_out_and_retired() -> None:
     """Logged in with what the encrypted datastore holds, which shows nowhere."""
     text = (HOME / "lab/bmc-credentials.yaml").read_text(encoding="utf-8")
     login = yaml.safe_load(text)["lab"]
@@ -233,8 +236,10 @@ def test_a_bios_setting_is_rolled_out_and_taken_back() -> None:
         found = (ended["status"], output["outcome"], output["verdict"])
         assert found == ("succeeded", "promoted", "improved"), output["text"]
         assert _snoop_modes() == {"home"}
-        back = run("roll_back_pop", rollout=output["rollout"])
-        assert back["result"]["output"]["outcome"] == "rolled_back"
+        back = run("retire_tuning", pop="lab1", tuning="home_snoop", reason="it was a test")
+        assert back["status"] == "succeeded", back["result"]
+        assert back["result"]["output"]["rollouts"] == [output["rollout"]]
+        assert status(output["rollout"])["state"] == "rolled_back"
         assert _snoop_modes() == {"early"}
     for execution in (ended["id"], back["id"]):
         told = json.dumps(call("GET", f"/executions/{execution}/children?depth=-1"))
