@@ -72,7 +72,8 @@ def test_only_some_of_the_missing_are_named() -> None:
 @pytest.mark.parametrize("count, missing", [(1, True), (2, False)])
 def test_a_single_sample_tells_nothing(count: int, missing: bool) -> None:
     found = _doubts(_facts(samples=dict.fromkeys(HOSTS, count)))
-    assert [doubt.kind for doubt in found] == ["missing"] * missing
+    text = "no host has more than 1 of the 2 samples that the soak needs"
+    assert [(doubt.kind, doubt.text) for doubt in found] == [("missing", text)] * missing
 
 
 @pytest.mark.parametrize("interval, limit", [(10.0, 30.0), (1.0, 10.0)])

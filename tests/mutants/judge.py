@@ -100,6 +100,7 @@ JUDGE = (
             "Decision.PROMOTE if found.proven else",
         ),
         ("hosts without data are no doubt", "soundness.py", "ENOUGH = 0.8", "ENOUGH = 0.0"),
+        ("a short window is blamed on hosts", "soundness.py", "if most < LEAST:", "if False:"),
         (
             "a soak without any sample is no doubt",
             "soundness.py",

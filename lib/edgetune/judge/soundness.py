@@ -23,6 +23,8 @@ from edgetune.metrics.catalogue import WORK
 from edgetune.metrics.facts import rebooted_between
 from edgetune.metrics.series import REBOOTED
 
+LEAST = 2
+"""Samples of a host that tell a rate."""
 ENOUGH = 0.8
 """Share of the samples of the best sampled host that every host must have."""
 STALE_AFTER = 3
@@ -76,7 +78,7 @@ def gaps(hosts: Sequence[str], facts: Facts, window: str) -> list[Doubt]:
 def silent_hosts(hosts: Sequence[str], facts: Facts) -> dict[str, int]:
     """The hosts with too few samples of a window, with the number that they have."""
     counts = {host: facts.samples.get(host, 0) for host in hosts}
-    least = max(2, ENOUGH * max(counts.values(), default=0))
+    least = max(LEAST, ENOUGH * max(counts.values(), default=0))
     return {host: count for host, count in counts.items() if count < least}
 
 
@@ -87,6 +89,9 @@ def _missing(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]
         few, many = min(lost.values()), max(lost.values())
         seen = f"{few}" if few == many else f"{few} to {many}"
         text = f"no data from {named(list(lost))} in the {window}: {seen} of {most} samples"
+        if most < LEAST:
+            # Then it is not these hosts: too few samples were taken.
+            text = f"no host has more than {most} of the {LEAST} samples that the {window} needs"
         yield Doubt("missing", text)
 
 
