@@ -89,7 +89,7 @@ def _refuse_congestion(context: Context, pop: str) -> None:
     text = value_of(context.store, decisions_key(pop))
     if text is not None and read_decisions(pop, text).state == TUNING:
         back = command("roll_back_congestion", pop=pop)
-        raise RefusedError(f"tune_congestion treats clients of {pop}; {back} ends that")
+        raise RefusedError(f"tune_congestion may treat clients of {pop}; {back} ends that")
 
 
 def _refuse_held(pop: Pop, shown: Mapping[str, HostResult]) -> None:
