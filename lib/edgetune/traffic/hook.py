@@ -5,10 +5,11 @@ A hook tells its servers as one JSON document::
 
     {"servers": [{"name": "e01", "withdrawn": "", "up": true, "sessions": 3}], "refuses": ""}
 
-A server has the fields of ``Server``. ``name``, ``withdrawn``, ``up`` and ``sessions`` have to be
-there, for what is absent would read as "serves" or "carries nothing". ``refuses`` is why a change
-would be refused. A hook is told to ``withdraw``, ``isolate`` or ``restore`` a server, and may be
-told so again. What its document shows then decides whether it was done.
+A server has the fields of ``Server`` up to ``leaving``. ``name``, ``withdrawn``, ``up`` and
+``sessions`` have to be there, for what is absent would read as "serves" or "carries nothing".
+``refuses`` is why a change would be refused. A hook is told to ``withdraw``, ``isolate`` or
+``restore`` a server, and may be told so again. What its document shows then decides whether it was
+done.
 """
 
 from __future__ import annotations
