@@ -72,6 +72,7 @@ REQUIRED = [
     and not {"numbers", "counters", "gauges", "way_back", "services", "nodes", "thp"} & {*at[:-1]}
     and not {"max", "current", "ring_max"} & {*at[:-1]}
     and at[:-1] not in [("nics",), ("tunings",), ("agent_state", "tunings")]
+    and (verb, at[:-1]) != ("hand_over", ("files",))
     and not any(isinstance(value, int) for value in at[-1:])
     and at[-2:-1] not in [("runtime",), ("wanted",), ("persistent",)]
     and at != ("seconds",)

@@ -53,7 +53,7 @@ def test_a_verdict_that_is_the_cause_is_told_once() -> None:
 @pytest.mark.parametrize("state", FORWARD)
 def test_each_state_has_a_headline_and_a_next_step(state: str) -> None:
     told = headline(head(state))
-    over = state in ("complete", "rolled_back", "rolling_back")
+    over = state in ("complete", "rolled_back", "rolling_back", "handed_over")
     assert told.verdict == ("no verdict" if over else "no verdict yet")
     assert told.sentence and not told.before
     assert next_steps(head(state))
@@ -81,7 +81,9 @@ def test_commands_are_those_of_the_state() -> None:
     assert commands("held") == ["", "rollout_pop rollout=lab1-1 wait=true", back]
     assert commands("soaking") == ["advance_rollout rollout=lab1-1", back]
     assert commands("soaking", wait=True) == ["", back]
-    assert commands("complete") == ["", back]
+    keep = "retire_tuning pop=lab1 tuning=accept_queue hand_over=true"
+    assert commands("complete") == ["", back, keep]
+    assert (commands("handing_over"), commands("handed_over")) == ([keep], [""])
     stuck = {"e001": Quarantine("gone")}
     assert commands("rolled_back", quarantined=stuck) == [
         "plan_rollout pop=lab1 tuning=accept_queue",
