@@ -54,7 +54,7 @@ check: setup lint
 
 test: setup client packages
 	@$(MAKE) --no-print-directory -j 2 lint quiet
-	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
 	  -m "not (machines or quiet)"
 	@echo "tests that boot virtual machines: not run; make test-machines runs them"
 
