@@ -317,7 +317,7 @@ class TestBalancer:
         wait_until(lambda: balancers() == 1, "the end of the former one")
 
     def test_unknown_fault(self, home: Path) -> None:
-        with pytest.raises(pop.LabError, match="reload, forget, kill, not dance"):
+        with pytest.raises(pop.LabError, match="reload, forget, kill, mute, not dance"):
             pop.balancer(home, "dance")
         assert pop.balancer_state(home)
 

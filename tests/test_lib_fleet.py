@@ -92,9 +92,12 @@ class Server:
     async def _stop(self) -> None:
         self._server.close()
         await self._server.wait_closed()
+        # One that was accepted just now is not known yet, and a socket is closed after its end.
+        await _run_what_is_due()
         for connection in self._connections:
             connection.abort()
             await connection.wait_closed()
+        await _run_what_is_due()
 
     async def _process(self, process: Any) -> None:
         request = self._noted(await process.stdin.read()) if self.reads else {}
@@ -107,6 +110,11 @@ class Server:
         self.sources.append(rest[: int(length)])
         self.requests.append(json.loads(rest[int(length) :]))
         return self.requests[-1]
+
+
+async def _run_what_is_due() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 class _Noted(asyncssh.SSHServer):
