@@ -20,6 +20,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Deadline
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Failed, Json, Refused, complaint
+from edgetune.hosts.agent.services import running_programs
 from edgetune.vocabulary.places import CONGESTION
 
 KEEPER = "/run/edgetune-congestion.lock"
@@ -268,7 +269,7 @@ def refuse_unfit(host: Host, configuration: Configuration) -> None:
     if configuration.algorithm not in offered:
         module = f"; load the module tcp_{configuration.algorithm}"
         raise Refused(f"{AVAILABLE} has no {configuration.algorithm}{module}")
-    running = _running(host)
+    running = running_programs(host)
     for name in TUNERS:
         if name in running:
             process = running[name]
@@ -279,14 +280,8 @@ def refuse_unfit(host: Host, configuration: Configuration) -> None:
     applier(host, configuration.applier).probe(configuration)
 
 
-def _running(host: Host) -> Dict[str, str]:
-    """A process of each program, by its comm."""
-    processes = (name for name in host.names("/proc") if name.isdigit())
-    return {host.text(f"/proc/{process}/comm"): process for process in processes}
-
-
 def _who_set(host: Host, algorithm: str, running: Mapping[str, str]) -> str:
-    """Who may have set USUAL so: the file of sysctl.d that counts, and programs that run."""
+    """What may have set USUAL so: the file of sysctl.d that counts, and programs that run."""
     files = [(file, value) for file, key, value in Sysctl(host).assignments() if key == USUAL]
     found = [file for file, value in files[-1:] if value == algorithm]
     found += [what for name, what in SETTERS.items() if name in running]

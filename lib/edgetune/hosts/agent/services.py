@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services: their state, and their restart."""
+"""Services: their state, and their restart; and which programs run."""
 
 import time
-from typing import List, Sequence
+from typing import Dict, List, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 
 RESTART_WAIT = 30.0
 START_WAIT = 10.0
+
+
+def running_programs(host: Host) -> Dict[str, str]:
+    """A process of each program that runs, by its comm."""
+    processes = [name for name in host.names("/proc") if name.isdigit()]
+    return {host.text(f"/proc/{process}/comm"): process for process in processes}
 
 
 def probe_restart(host: Host, service: str) -> None:

@@ -22,7 +22,7 @@ PROGRAMS = {
     "boot": "a person or a script",
     "static": "systemd-networkd, by TCPCongestionControlAlgorithm=, or a person",
 }
-"""Who sets congctl on routes of a protocol. FRR and NetworkManager have no word for it."""
+"""These set congctl on routes of a protocol. FRR and NetworkManager have no word for it."""
 
 MOST_ROUTES = 20000
 """Of the main table: more are those of a whole BGP table, which we would read time and again."""
@@ -173,7 +173,7 @@ def _copy(best: Route, own: Wanted, algorithm: str) -> Route:
     if best.option("congctl"):
         # Somebody chooses here, for held-out prefixes, too.
         protocol = best.option("proto") or "boot"
-        who = PROGRAMS.get(protocol, "whoever made it")
+        who = PROGRAMS.get(protocol, "somebody")
         raise Unsupported(
             f"{who} has congctl {best.option('congctl')} on the route to it "
             f"({best.destination} proto {protocol})"

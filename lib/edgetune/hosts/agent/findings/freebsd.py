@@ -147,22 +147,20 @@ def pager_buffers(snap: Snapshot) -> Iterator[Json]:
 
 def single_pages(snap: Snapshot) -> Iterator[Json]:
     """Network buffers of one page each, though kernels have those of several."""
-    if told(snap.host, "kern.ipc.mb_use_ext_pgs") == "0":
-        what = (
-            "sendfile makes a network buffer for each page, and TLS in the kernel cannot work: "
-            "kern.ipc.mb_use_ext_pgs is 0"
-        )
-        yield finding("single_pages", what, {"mb_use_ext_pgs": 0})
+    what = "sendfile makes a network buffer for each page, and TLS in the kernel cannot work"
+    yield from _switched_off(snap, "single_pages", "kern.ipc.mb_use_ext_pgs", what)
 
 
 def kernel_tls(snap: Snapshot) -> Iterator[Json]:
     """TLS that web servers do alone."""
-    if told(snap.host, "kern.ipc.tls.enable") == "0":
-        what = (
-            "web servers copy what they send over TLS, instead of sendfile: kern.ipc.tls.enable "
-            "is 0"
-        )
-        yield finding("kernel_tls", what, {"enable": 0})
+    what = "web servers copy what they send over TLS, instead of sendfile"
+    yield from _switched_off(snap, "kernel_tls", "kern.ipc.tls.enable", what)
+
+
+def _switched_off(snap: Snapshot, name: str, parameter: str, what: str) -> Iterator[Json]:
+    if told(snap.host, parameter) == "0":
+        numbers = {parameter.rpartition(".")[2]: 0}
+        yield finding(name, f"{what}: {parameter} is 0", numbers)
 
 
 def no_domains(snap: Snapshot) -> Iterator[Json]:

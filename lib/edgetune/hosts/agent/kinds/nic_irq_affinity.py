@@ -12,6 +12,7 @@ from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
 from edgetune.hosts.agent.placement import placed
 from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.hosts.agent.services import running_programs
 from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import interface_of
@@ -126,12 +127,7 @@ class NicIrqAffinity(NicQueueCpus):
 
 def balanced(host: Host) -> bool:
     """Whether irqbalance runs."""
-    return host.once(BALANCER, lambda: _runs(host, BALANCER))
-
-
-def _runs(host: Host, program: str) -> bool:
-    processes = [name for name in host.names("/proc") if name.isdigit()]
-    return any(host.text(f"/proc/{pid}/comm") == program for pid in processes)
+    return BALANCER in host.once("programs", lambda: running_programs(host))
 
 
 def stops_balancer(setting: Setting) -> bool:
