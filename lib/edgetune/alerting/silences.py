@@ -60,7 +60,8 @@ def keep_silences(settings: Alertmanager, rollout: str, wanted: Sequence[Wanted]
 
 def _keep(member: Conversation, bound: float, rollout: str, wanted: Sequence[Wanted]) -> None:
     silences, now = _list(member, rollout)
-    over, lasting = list[Silence](), list[tuple[Wanted, Silence | None]]()
+    over: list[Silence] = []
+    lasting: list[tuple[Wanted, Silence | None]] = []
     for each in wanted:
         own = [silence for silence in silences if _labels(silence) == each.matchers]
         if each.comment:
