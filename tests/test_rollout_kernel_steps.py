@@ -58,13 +58,16 @@ class KernelWorld(EmptyWorld):
         return load_plan(self.context, made["plan"])
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> KernelWorld:
-    made = KernelWorld(tmp_path)
-    made.begin(tmp_path)
+def changing(made: KernelWorld, folder: Path, **planned: Any) -> KernelWorld:
+    made.begin(folder, **planned)
     for state in ("baseline", "changing"):
         made.mark(state)
     return made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> KernelWorld:
+    return changing(KernelWorld(tmp_path), tmp_path)
 
 
 def host_of(world: KernelWorld) -> str:
@@ -146,8 +149,9 @@ def test_a_repeated_step_finds_it_kept(world: KernelWorld) -> None:
 
 
 def test_a_host_is_told_to_take_it_back_by_itself_and_has_time(
-    world: KernelWorld, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    world = changing(KernelWorld(tmp_path, reboot_deadline=DEADLINE), tmp_path)
     name, seen = host_of(world), []
     world.roll(0, until=apply_tuning)
     real = apply_step.ask_hosts
@@ -163,7 +167,7 @@ def test_a_host_is_told_to_take_it_back_by_itself_and_has_time(
     assert seen == [("apply", INSTALL_TIMEOUT)]
     assert request["confirm_within"] == confirm_window(opened, 1) > 0
     assert request["grace_boots"] == 1
-    window = confirm_window(opened, 1) + 60 + world.context.config.reboot_deadline
+    window = confirm_window(opened, 1) + 60 + DEADLINE
     waits = world.batch(0).hosts[name].reverts_at - time.time()
     assert abs(waits - window) < 5, "it boots once more when it has taken the kernel back"
 
@@ -201,11 +205,9 @@ class Hang:
     """A host that was told to boot the new kernel, and from which nobody heard since."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **planned: Any) -> None:
-        self.world = KernelWorld(folder, bmcs=True, reboot_deadline=DEADLINE)
-        self.world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
-        self.world.begin(folder, **planned)
-        for state in ("baseline", "changing"):
-            self.world.mark(state)
+        made = KernelWorld(folder, bmcs=True, reboot_deadline=DEADLINE)
+        made.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
+        self.world = changing(made, folder, **planned)
         self.name = host_of(self.world)
         self.world.bmcs.said["boot_progress"] = "OSRunning"
         self.world.roll(0, until=check_rebooted)
