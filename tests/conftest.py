@@ -42,6 +42,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
+# The last numpy for Python 3.9 starts lscpu when a test first compares arrays.
+if sys.version_info < (3, 10):
+    import numpy.testing  # noqa: F401
+
 leftovers.watch()
 guard = processes.Guard()
 guard.watch()
