@@ -111,10 +111,32 @@ def test_a_boot_that_cannot_be_proven_is_no_host_for_us(tmp_path: Path) -> None:
         assert "kern.boottime" not in " ".join(old.calls)
 
 
-@pytest.mark.parametrize("told", ["", "Format: Length:16 Dump:0x12", "0x" + "1" * 32])
-def test_an_odd_boot_id_is_none(host: FreeBsd, told: str) -> None:
-    host.fails["sysctl -n -x kern.boot_id"] = (0, told, "")
-    assert host.fail("facts")["reason"] == "failed"
+WHOLE = "Format: Length:16 Dump:0x" + "1" * 32 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((0, "", ""), "tells no whole boot, but ''"),
+        ((0, WHOLE[:27], ""), f"tells no whole boot, but '{WHOLE[:27]}'"),
+        ((0, "0x" + "1" * 32, ""), "tells no whole boot, but '0x111"),
+        (
+            (1, "", "sysctl: Cannot allocate memory\n"),
+            "failed, so nothing proves a boot: sysctl: C",
+        ),
+        ((-9, WHOLE, ""), "failed, so nothing proves a boot: Format: Length:16"),
+        ((1, "", ""), "failed, so nothing proves a boot: exit status 1"),
+        ((1, "", "sysctl: unknown oid 'kern.boot_id'\n"), "tells no boot: FreeBSD 13 is needed"),
+    ],
+)
+def test_a_boot_id_that_is_not_told_whole_is_none(
+    host: FreeBsd, answer: tuple[int, str, str], why: str
+) -> None:
+    """Only one that the kernel does not know speaks of an old release."""
+    host.fails["sysctl -n -x kern.boot_id"] = answer
+    error = host.fail("facts")
+    assert error["reason"] == "failed"
+    assert error["message"].startswith(f"sysctl -n -x kern.boot_id {why}"), error["message"]
 
 
 def test_sessions_are_those_from_elsewhere_on_which_something_may_come(host: FreeBsd) -> None:
@@ -404,7 +426,7 @@ def test_a_boot_hook_that_does_not_learn_its_boot_takes_back(host: FreeBsd) -> N
     host.apply(sysctl("1024", QUEUE), confirm_within=60, grace_boots=1)
     host.fails["sysctl -n -x kern.boot_id"] = (0, "", "")
     problems = host.boot_anew()
-    assert any("tells no boot" in problem for problem in problems)
+    assert any("tells no whole boot" in problem for problem in problems)
     assert host.parameter(QUEUE) == "128"
 
 

@@ -129,7 +129,7 @@ class Programs:
         kernel, output = self._machine.known("kernel"), ""
         for name in (word for word in words if word[0] != "-"):
             name, sets, value = name.partition("=")
-            if name in self._special:
+            if name in self._special and name not in self._unborn(kernel):
                 output += self._special[name](kernel, options)
                 continue
             if name not in kernel["parameters"]:
@@ -187,14 +187,17 @@ class Programs:
             else f"{value if 'n' in options else f'{name}: {value}'}\n"
         )
 
+    def _unborn(self, kernel: Kernel) -> list[str]:
+        """What releases before 13 do not have."""
+        return ["kern.boot_id"] if kernel["parameters"]["kern.osrelease"].startswith("12.") else []
+
     @property
     def _special(self) -> dict[str, Callable[[Kernel, str], str]]:
         return {"kern.boot_id": self._boot_id, "net.inet.tcp.functions_available": self._stacks}
 
     def _boot_id(self, kernel: Kernel, options: str) -> str:
-        """FreeBSD 12 has none, and without -x it is not shown."""
-        known = "x" in options and kernel["parameters"]["kern.osrelease"][:2] != "12"
-        return f"Format: Length:16 Dump:0x{kernel['boot_id']}\n" if known else ""
+        """Without -x it is not shown."""
+        return f"Format: Length:16 Dump:0x{kernel['boot_id']}\n" if "x" in options else ""
 
     def _stacks(self, kernel: Kernel, options: str) -> str:
         default = kernel["parameters"]["net.inet.tcp.functions_default"]
