@@ -32,6 +32,9 @@ from tests.kernels import GRACE
 QUEUE = "kern.ipc.soacceptqueue"
 RC_SCRIPT = "usr/local/etc/rc.d/edgetune"
 TICKS = "kern.cp_time: 321 0 188 10 61683\n"
+OVERRUNS = "mac_stats.rx_missed_packets"
+MISSED = f"dev.ix.0.{OVERRUNS}: 4\n"
+ZONES = "ITEM  SIZE LIMIT USED FREE REQ FAIL SLEEP XDOMAIN\n\n"
 PAGES = "vm.stats.vm.v_free_count: 482182\nvm.stats.vm.v_inactive_count: 528\nhw.pagesize: 4096\n"
 OURS = "boot/loader.conf.d/90-edgetune-0001-t.conf"
 
@@ -713,6 +716,9 @@ def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:
         "rx_missed": 0,
         "cpu_busy_ms": 519 * 1000 // 127,
         "cpu_total_ms": 62202 * 1000 // 127,
+        "mbuf_waits": 0,
+        "pbuf_waits": 0,
+        "rx_overruns": 4,
     }
     assert told["uptime"] > 0
     assert told["gauges"] == {
@@ -740,6 +746,16 @@ def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:
         ("sysctl -i kern.cp_time", "kern.cp_time: 321 0 188 10\n", "cpu_busy_ms"),
         ("sysctl -i kern.cp_time", TICKS + "kern.clockrate: { hz = 1000 }\n", "cpu_busy_ms"),
         ("sysctl -i kern.cp_time", TICKS + "kern.clockrate: { stathz = 0 }\n", "cpu_busy_ms"),
+        ("sysctl -i dev.ix", MISSED, "rx_overruns"),
+        ("sysctl -i dev.ix", f"{MISSED}dev.ix.1.{OVERRUNS}: 2", "rx_overruns"),
+        ("sysctl -i dev.ix", f"{MISSED}dev.ix.1.{OVERRUNS}: many\n", "rx_overruns"),
+        ("vmstat -z", "", "mbuf_waits"),
+        ("vmstat -z", "ITEM SIZE LIMIT USED\n", "pbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, 3, 2", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, -, 2, 0\n", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}vnode_pbuf: 2624, 12, 0, 1, 9, 0, 0, 0\n", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, 0, 0, 0\n", "pbuf_waits"),
         ("sysctl -i vm.loadavg", PAGES + "vm.loadavg: 0.32\n", "load1"),
         ("sysctl -i vm.loadavg", "vm.loadavg: { 0.32 0.16 0.06 }\n", "memory_available_kb"),
     ],
@@ -754,6 +770,45 @@ def test_what_is_told_oddly_is_not_measured(
     now = {**told["counters"], **told["gauges"]}
     assert lost in was and lost not in now
     assert all(was[name] == now[name] for name in now)
+
+
+def test_a_sample_counts_requests_for_memory_that_found_none(host: FreeBsd) -> None:
+    """Refused ones, and those that had to wait, in every zone of the sort; others do not count."""
+    zone(host, "mbuf", FAIL=2**40, SLEEP=5)
+    zone(host, "mbuf_cluster", FAIL=3)
+    zone(host, "vnode_pbuf", SLEEP=7)
+    zone(host, "64 pcpu", FAIL=9)
+    counters = host.ask("sample", health_requests=0)["counters"]
+    assert (counters["mbuf_waits"], counters["pbuf_waits"]) == (2**40 + 8, 7)
+
+
+CARD = """\
+{name}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500
+\tmedia: Ethernet 100GBase-SR4 <full-duplex>
+\tstatus: active
+"""
+
+
+@pytest.mark.parametrize(
+    ("cards", "told", "count"),
+    [
+        (["mce0", "igb1"], ["mce.0.vstats.rx_out_of_buffer", "igb.1.mac_stats.missed_packets"], 7),
+        (["cc2"], [f"cc.2.stats.rx_ovflow{group}" for group in range(4)], 4 + 3 + 2 + 1),
+        (["cc2"], [f"cc.2.stats.rx_ovflow{group}" for group in range(3)], None),
+        (["mce0"], ["mce.1.vstats.rx_out_of_buffer"], None),
+        (["mce0", "bnxt0"], ["mce.0.vstats.rx_out_of_buffer"], None),
+        ([], [], None),
+    ],
+)
+def test_a_sample_counts_what_every_card_dropped_or_none(
+    host: FreeBsd, cards: list[str], told: list[str], count: int | None
+) -> None:
+    """A driver that is not known, and a parameter that is not there, are no zero."""
+    loopback = "lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> metric 0 mtu 16384\n"
+    host.fails["ifconfig -a"] = (0, loopback + "".join(CARD.format(name=own) for own in cards), "")
+    lines = "".join(f"dev.{name}: {4 - index}\n" for index, name in enumerate(told))
+    host.fails["sysctl -i dev."] = (0, lines, "")
+    assert host.ask("sample", health_requests=0)["counters"].get("rx_overruns") == count
 
 
 def test_a_sample_tells_drift(host: FreeBsd) -> None:

@@ -12,8 +12,56 @@ FREEBSD = (
         (
             "a boot that nothing proves has an empty boot_id",
             "host.py",
-            'raise Failed("sysctl -n -x',
+            'raise Failed(f"sysctl -n -x',
             'return ""  # ',
+        ),
+        (
+            "a sysctl(8) that failed proves a boot",
+            "host.py",
+            "        if status == 0 and found:\n",
+            "        if found:\n",
+        ),
+        (
+            "a sysctl(8) that failed is taken for an old release",
+            "host.py",
+            '        if "unknown oid" in complaint:\n',
+            "        if status != 0:\n",
+        ),
+        (
+            "a zone whose line is odd is passed over",
+            "freebsd/zones.py",
+            "    return dict(_row(line) for line in lines if line.strip())\n",
+            '    return dict(_row(line) for line in lines if line.count(",") > 5 and "-" not in line)\n',
+        ),
+        (
+            "a table of zones that is cut short is whole",
+            "freebsd/zones.py",
+            ' or not output.endswith("\\n")',
+            "",
+        ),
+        (
+            "who waited for memory is not counted",
+            "freebsd/zones.py",
+            "zone.failed + zone.slept",
+            "zone.failed",
+        ),
+        (
+            "a card whose driver is not known dropped nothing",
+            "freebsd/counters.py",
+            "    if not cards or not all(_overruns(card) for card in cards):\n",
+            "    if not cards:\n",
+        ),
+        (
+            "a counter of a card that is not there is zero",
+            "freebsd/counters.py",
+            " if len(known) == len(names) else {}",
+            "",
+        ),
+        (
+            "a parameter that is cut short is whole",
+            "freebsd/parameters.py",
+            'output.rpartition("\\n")[0].splitlines()',
+            "output.splitlines()",
         ),
         (
             "what lasts for a boot is kept where FreeBSD keeps it over boots",

@@ -123,7 +123,10 @@ def counted(counters: Counters) -> Mapping[str, str]:
     )
     busy = round(sum(counters.busy) * HERTZ)
     idle = max(0, round(counters.uptime * CPUS * HERTZ) - busy)
-    parameters = {"kern.cp_time": f"{busy} 0 0 0 {idle}"}
+    parameters = {
+        "kern.cp_time": f"{busy} 0 0 0 {idle}",
+        "dev.ix.0.mac_stats.rx_missed_packets": str(values["rx_missed_errors"]),
+    }
     return {
         "stub/tcp.json": json.dumps({"statistics": {"tcp": tcp}}) + "\n",
         "stub/links.txt": links,
