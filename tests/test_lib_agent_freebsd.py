@@ -35,6 +35,11 @@ TICKS = "kern.cp_time: 321 0 188 10 61683\n"
 OVERRUNS = "mac_stats.rx_missed_packets"
 MISSED = f"dev.ix.0.{OVERRUNS}: 4\n"
 ZONES = "ITEM  SIZE LIMIT USED FREE REQ FAIL SLEEP XDOMAIN\n\n"
+CARD = """\
+{name}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500
+\tmedia: Ethernet 100GBase-SR4 <full-duplex>
+\tstatus: active
+"""
 PAGES = "vm.stats.vm.v_free_count: 482182\nvm.stats.vm.v_inactive_count: 528\nhw.pagesize: 4096\n"
 OURS = "boot/loader.conf.d/90-edgetune-0001-t.conf"
 
@@ -644,6 +649,107 @@ def test_interrupts_of_queues_are_placed_over_boots_and_back(
     assert served(host) == everywhere and host.tree() == before
 
 
+@pytest.fixture
+def mellanox(host: FreeBsd) -> FreeBsd:
+    """With a card of mlx5en(4), whose interrupts have one name."""
+    host.tell("dev.mce.0.conf.channels", "4", "both")
+    host.tell("dev.mce.0.conf.debug_stats", "0", "writable")
+    host.tell("dev.mce.0.conf.device_name", "mlx5_core0", "fixed")
+    host.tell("dev.mlx5_core.0.%domain", "1", "fixed")
+    host.tell("vm.ndomains", "2")
+    rows = "".join(f"irq{number}: mlx5_core0     7   0\n" for number in range(99, 110))
+    host.write("stub/interrupts.txt", f"interrupt                total       rate\n{rows}")
+    host.write("stub/ifconfig.txt", CARD.format(name="mce0"))
+    host.boot_anew()
+    return host
+
+
+EVERY = ", ".join(map(str, range(8)))
+DEBUG = sysctl("1", "dev.mce.0.conf.debug_stats")
+
+
+def channels(count: int, interface: str = "mce0", **other: int) -> dict[str, Any]:
+    return setting("nic.channels", {"interface": interface}, {"combined": count, **other})
+
+
+def test_channels_of_mlx5en_are_set_over_boots_and_back(mellanox: FreeBsd) -> None:
+    before, name = mellanox.tree(), "dev.mce.0.conf.channels"
+    row = mellanox.plan(channels(6))[0]
+    assert (row["status"], row["runtime"]) == ("change", {"combined": 4})
+    mellanox.apply(channels(6))
+    assert mellanox.parameter(name) == "6" and standing(mellanox, channels(6))
+    assert not mellanox.apply(channels(6))["changed"]
+    assert mellanox.boot_anew() == [] and mellanox.parameter(name) == "6"
+    mellanox.restore()
+    assert mellanox.parameter(name) == "4" and mellanox.tree() == before
+
+
+def test_a_driver_that_makes_fewer_channels_is_seen_and_taken_back(mellanox: FreeBsd) -> None:
+    error = mellanox.fail("apply", **mellanox.change(channels(64)))
+    assert "nic.channels:mce0" in error["message"]
+    assert mellanox.parameter("dev.mce.0.conf.channels") == "4"
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        (channels(0), "mlx5en(4) has channels of both sides alone: combined, 1 or more"),
+        (channels(4, rx=4), "mlx5en(4) has channels of both sides alone"),
+        (channels(4, "mce1"), "dev.mce.1.conf.channels: this kernel has no such parameter"),
+        (
+            channels(4, "ix1"),
+            "ix makes its queues at a boot alone: the kind loader.tunable sets "
+            "dev.ix.1.iflib.override_nrxqs and override_ntxqs",
+        ),
+        (
+            channels(4, "cc0"),
+            "cc makes its queues at a boot alone: the kind loader.tunable sets hw.",
+        ),
+        (channels(4, "bnxt0"), "how many queues bnxt makes is set by nothing that is known"),
+    ],
+)
+def test_channels_that_cannot_be_set_are_refused(
+    mellanox: FreeBsd, own: dict[str, Any], why: str
+) -> None:
+    assert why_not(mellanox, own).startswith(why)
+
+
+def test_interrupts_of_mlx5en_are_those_of_its_channels(mellanox: FreeBsd) -> None:
+    """Once it tells them; its device knows what it is near."""
+    own = irqs("local", "mce0")
+    assert why_not(mellanox, own) == (
+        "mce0 does not tell the interrupts of all its channels: have a tuning before this one set "
+        "dev.mce.0.conf.debug_stats to 1 (sysctl)"
+    )
+    mellanox.apply(DEBUG, tuning="first")
+    facts = mellanox.ask("facts")["nics"]["mce0"]
+    assert (facts["queues"]["rx"], facts["numa_node"]) == (4, 1)
+    mellanox.apply(own)
+    irq = "cpuset -g -x {}".format
+    told = [mellanox.attempt(*irq(number).split())[1] for number in range(101, 107)]
+    masks = [text.partition("mask: ")[2].strip() for text in told]
+    assert masks == [EVERY, "4", "5", "6", "7", EVERY]
+    assert mellanox.boot_anew() == [] and standing(mellanox, own)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "channel 0 rq 1 cq 1 irq 102\n",
+        "".join(f"channel {own} rq 1 cq 1 irq {102 + own}\n" for own in (0, 1, 2, 4)),
+        "".join(f"channel {own} tc 0 sq 1 cq 1 irq {102 + own}\n" for own in range(4)),
+        "",
+    ],
+)
+def test_channels_that_are_not_all_told_are_not_placed(mellanox: FreeBsd, answer: str) -> None:
+    mellanox.apply(DEBUG, tuning="first")
+    name = "dev.mce.0.hw_ctx_debug"
+    mellanox.fails[f"sysctl {name}"] = (0, f"{name}: pages irq 99\n{answer}", "")
+    assert why_not(mellanox, irqs("2", "mce0")).startswith(
+        "mce0 does not tell the interrupts of all"
+    )
+
+
 @pytest.mark.parametrize(
     ("own", "why"),
     [
@@ -754,6 +860,7 @@ def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:
         ("vmstat -z", f"{ZONES}mbuf: 256, 65", "mbuf_waits"),
         ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, 3, 2", "mbuf_waits"),
         ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, -, 2, 0\n", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, 0, 0\n64 pcpu: 8, 65\n", "mbuf_waits"),
         ("vmstat -z", f"{ZONES}vnode_pbuf: 2624, 12, 0, 1, 9, 0, 0, 0\n", "mbuf_waits"),
         ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, 0, 0, 0\n", "pbuf_waits"),
         ("sysctl -i vm.loadavg", PAGES + "vm.loadavg: 0.32\n", "load1"),
@@ -780,13 +887,6 @@ def test_a_sample_counts_requests_for_memory_that_found_none(host: FreeBsd) -> N
     zone(host, "64 pcpu", FAIL=9)
     counters = host.ask("sample", health_requests=0)["counters"]
     assert (counters["mbuf_waits"], counters["pbuf_waits"]) == (2**40 + 8, 7)
-
-
-CARD = """\
-{name}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500
-\tmedia: Ethernet 100GBase-SR4 <full-duplex>
-\tstatus: active
-"""
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ FREEBSD = (
             "a zone whose line is odd is passed over",
             "freebsd/zones.py",
             "    return dict(_row(line) for line in lines if line.strip())\n",
-            '    return dict(_row(line) for line in lines if line.count(",") > 5 and "-" not in line)\n',
+            '    return dict(_row(own) for own in lines if ", 0" in own and "-" not in own)\n',
         ),
         (
             "a table of zones that is cut short is whole",
@@ -62,6 +62,30 @@ FREEBSD = (
             "freebsd/parameters.py",
             'output.rpartition("\\n")[0].splitlines()',
             "output.splitlines()",
+        ),
+        (
+            "interrupts of some channels pass for those of all",
+            "freebsd/interrupts.py",
+            '    if len(found) != number(host, f"dev.mce.{unit}.conf.channels"):\n',
+            "    if not found:\n",
+        ),
+        (
+            "interrupts of channels are counted, and not looked at",
+            "freebsd/interrupts.py",
+            "    if [channel for channel, _ in found] != [*range(len(found))]:\n",
+            "    if False:\n",
+        ),
+        (
+            "a card of mlx5en is near nothing",
+            "freebsd/cpus.py",
+            "own or interface",
+            "interface",
+        ),
+        (
+            "mlx5en is asked for queues of one side",
+            "kinds/freebsd/nic_channels.py",
+            '        if [*wanted] != ["combined"] or not wanted["combined"]:\n',
+            "        if False:\n",
         ),
         (
             "what lasts for a boot is kept where FreeBSD keeps it over boots",
@@ -344,10 +368,32 @@ FREEBSD = (
             "    if True:\n",
         ),
         (
+            "nobody is told that hosts of one comparison have several kernels",
+            "rollout/planning.py",
+            "        if len(own) > 1:\n            yield",
+            "        if False:\n            yield",
+        ),
+        (
             "what two systems count alike is told as counted in other ways",
             "rollout/planning.py",
             'entry.get("freebsd", ALIKE) != ALIKE',
             '"freebsd" in entry',
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/rollout/steps",
+        ["lib_diagnosis"],
+        (
+            "a diagnosis proposes a plan over hosts with another system",
+            "diagnose_hosts.py",
+            "    if len(alike) == len(told):\n",
+            "    if True:\n",
+        ),
+        (
+            "a diagnosis names racks with hosts of another system",
+            "diagnose_hosts.py",
+            " and racks[name] not in mixed",
+            "",
         ),
     ),
     *mutations_of(
@@ -369,6 +415,12 @@ FREEBSD = (
     *mutations_of(
         "lab/simulated",
         ["lab_freebsd"],
+        (
+            "all simulated hosts with FreeBSD have one release",
+            "files.py",
+            "releases[index % len(releases)]",
+            "releases[0]",
+        ),
         (
             "a simulated host with FreeBSD boots without our hook",
             "freebsd/host.py",

@@ -23,6 +23,8 @@ WRITABLE, TUNABLE, FIXED, BOTH = "writable", "tunable", "fixed", "both"
 """What may change a parameter: sysctl(8), the boot loader, nobody, or either."""
 
 STACKS = {"tcp_rack": "rack", "tcp_bbr": "bbr"}
+CARD = "dev.mce.0"
+CHANNELS = f"{CARD}.hw_ctx_debug"
 MOUNT_POINT = "var/lib/edgetune/boot_environment"
 DEFAULTS = {"nice": "0", "cpuset": "0-7", "limits": "-B -n 1048576"}
 REBOOT_MARK = "stub/reboots"
@@ -170,6 +172,8 @@ class Programs:
             return f"{name}={value}: No such file or directory"
         if name == "net.inet.tcp.mssdflt" and not 48 <= int(value) <= 65535:
             return f"{name}={value}: Invalid argument"
+        if name == f"{CARD}.conf.channels":
+            value = str(min(max(int(value), 1), int(kernel["parameters"]["hw.ncpu"])))
         kernel["parameters"][name] = value
         self._machine.keep("kernel", kernel)
         return ""
@@ -188,12 +192,26 @@ class Programs:
         )
 
     def _unborn(self, kernel: Kernel) -> list[str]:
-        """What releases before 13 do not have."""
-        return ["kern.boot_id"] if kernel["parameters"]["kern.osrelease"].startswith("12.") else []
+        """What releases before 13 do not have, and what mlx5en(4) does not tell by itself."""
+        known = kernel["parameters"]
+        old = ["kern.boot_id"] if known["kern.osrelease"].startswith("12.") else []
+        return old + ([CHANNELS] if known.get(f"{CARD}.conf.debug_stats") != "1" else [])
 
     @property
     def _special(self) -> dict[str, Callable[[Kernel, str], str]]:
-        return {"kern.boot_id": self._boot_id, "net.inet.tcp.functions_available": self._stacks}
+        return {
+            "kern.boot_id": self._boot_id,
+            "net.inet.tcp.functions_available": self._stacks,
+            CHANNELS: self._channels,
+        }
+
+    def _channels(self, kernel: Kernel, options: str) -> str:
+        """As sys/dev/mlx5/mlx5_en/mlx5_en_ethtool.c prints them."""
+        text = "pages irq 99\ncommand irq 100\nasync irq 101\n"
+        for own in range(int(kernel["parameters"][f"{CARD}.conf.channels"])):
+            text += f"channel {own} rq {131 + 3 * own} cq {17 + 2 * own} irq {102 + own}\n"
+            text += f"channel {own} tc 0 sq {130 + 3 * own} cq {16 + 2 * own} irq {102 + own}\n"
+        return f"{CHANNELS}: {text}\n"
 
     def _boot_id(self, kernel: Kernel, options: str) -> str:
         """Without -x it is not shown."""
