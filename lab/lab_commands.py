@@ -45,6 +45,12 @@ def add_lab_commands(parser: argparse.ArgumentParser) -> None:
         help="of the simulated hosts have FreeBSD (experimental)",
     )
     up.add_argument(
+        "--release",
+        type=lambda text: text.split(","),
+        metavar="N[,N]",
+        help="of FreeBSD, 13 or 14; with 13,14 hosts have one or the other in turn; default: 14",
+    )
+    up.add_argument(
         "--post-seconds", type=float, default=0.0, metavar="N", help="of firmware in each reboot"
     )
     up.add_argument(
@@ -144,10 +150,13 @@ def _lab_up(options: argparse.Namespace) -> int:
         raise UsageError("simulated hosts announce nothing, Linux hosts do", _ANYCAST)
     if options.freebsd and not options.simulated:
         raise UsageError("Linux hosts have no FreeBSD, simulated hosts can", _FREEBSD)
+    if options.release and not options.freebsd:
+        raise UsageError("a release is that of hosts with FreeBSD", f"{_FREEBSD} --release 13,14")
     if options.simulated and options.balancers != 1:
         raise UsageError("simulated hosts have one load balancer", _BOTH)
     if options.simulated:
-        print(_greeting(_lab("simulated", "up", freebsd=options.freebsd, **given), options))
+        own = {"releases": options.release} if options.release else {}
+        print(_greeting(_lab("simulated", "up", freebsd=options.freebsd, **own, **given), options))
         return 0
     given.update(prometheus=options.prometheus, machines=options.machines, tell=_tell)
     given.update(anycast=options.anycast, balancers=options.balancers)
@@ -174,21 +183,29 @@ def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
     dry_run = "a dry run" if len(hosts) // len(pops) >= _FEWEST else f"needs {_FEWEST} hosts a PoP"
     noun = "hosts" if len(hosts) > 1 else "host"
     which = command("diagnose_hosts", pop=pops[0])
-    tuning = "oca_network" if options.freebsd else "accept_queue"
-    plan = command("rollout_pop", pop=pops[0], tuning=tuning)
-    mixed = 0 < options.freebsd < len(hosts)
-    if mixed:
-        plan = command("rollout_pop", pop=pops[0], tuning=tuning, only="freebsd")
+    tuning, only = _first_try(options, len(hosts))
+    plan = command("rollout_pop", pop=pops[0], tuning=tuning, **only)
     return "\n".join(
         [
             f"{_span(pops)} {up}: {len(hosts)} {kind} {noun}, {_span(hosts)}, {virtual}{load}",
             "Until `edgetune lab down` takes the lab away, try:",
             f"  {which:54}  # what would help",
-            f"  {plan}" if mixed else f"  {plan:54}  # {dry_run}",
+            f"  {plan}" if only else f"  {plan:54}  # {dry_run}",
             *([f"  {_QUERY}"] if options.prometheus else []),
             "  edgetune status",
         ]
     )
+
+
+def _first_try(options: argparse.Namespace, hosts: int) -> tuple[str, dict[str, str]]:
+    """A tuning, and what else says on which hosts: FreeBSD 13 comes without RACK."""
+    if not options.freebsd:
+        return "accept_queue", {}
+    releases = {*(options.release or ["14"])}
+    tuning = "oca_network" if "14" in releases else "tiny_socket_queue"
+    if len(releases) > 1:
+        return tuning, {"only": "freebsd14"}
+    return tuning, {} if options.freebsd == hosts else {"only": "freebsd"}
 
 
 def _span(names: Sequence[str]) -> str:

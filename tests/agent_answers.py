@@ -187,6 +187,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     },
     "diagnose": {
         "boot_id": BOOT_ID,
+        "system": "linux",
         "seconds": 5.0,
         "findings": [
             {

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -419,6 +419,7 @@ class TestLab:
             machines: int = 0,
             anycast: bool = False,
             freebsd: int = 0,
+            releases: Sequence[str] = (),
             balancers: int = 1,
             tell: Callable[[str], None] = print,
         ) -> dict[str, Any]:
@@ -428,7 +429,7 @@ class TestLab:
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
             pop.calls.append(("up", hosts, pops, load, post_seconds, stays))
             pop.scraped, pop.machines, pop.anycast = prometheus, machines, anycast
-            pop.balancers = balancers
+            pop.balancers, pop.releases = balancers, list(releases)
             pop.state = {"kind": pop.kind, "hosts": [{"name": f"e{n:03}"} for n in range(hosts)]}
             return dict(pop.state)
 
@@ -559,6 +560,16 @@ class TestLab:
             (["--freebsd", "8"], "8 with FreeBSD, under load", "tuning=oca_network    # a dry run"),
             (["--freebsd", "2"], "2 with FreeBSD, under load", "tuning=oca_network only=freebsd"),
             ([], "e007, under load", "tuning=accept_queue   # a dry run"),
+            (
+                ["--freebsd", "8", "--release", "13"],
+                "8 with FreeBSD, under load",
+                "tuning=tiny_socket_queue  # a dry run",
+            ),
+            (
+                ["--freebsd", "6", "--release", "13,14"],
+                "6 with FreeBSD, under load",
+                "tuning=oca_network only=freebsd14",
+            ),
         ],
     )
     def test_simulated_hosts_may_have_freebsd(
@@ -576,6 +587,16 @@ class TestLab:
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].endswith(which) and lines[3].endswith(plan)
         assert max(map(len, lines)) <= 80
+        assert pop.releases == (words[3].split(",") if len(words) > 2 else [])
+
+    def test_a_release_is_one_of_freebsd(
+        self, pop: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert exit_code("lab", "up", "--simulated", "--release", "13") == 2
+        assert capsys.readouterr().err.splitlines() == [
+            "edgetune: a release is that of hosts with FreeBSD",
+            "  next:       edgetune lab up --simulated --freebsd 8 --release 13,14",
+        ]
 
     def test_hosts_with_freebsd_are_simulated(
         self, pop: Any, capsys: pytest.CaptureFixture[str]

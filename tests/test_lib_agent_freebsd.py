@@ -32,6 +32,14 @@ from tests.kernels import GRACE
 QUEUE = "kern.ipc.soacceptqueue"
 RC_SCRIPT = "usr/local/etc/rc.d/edgetune"
 TICKS = "kern.cp_time: 321 0 188 10 61683\n"
+OVERRUNS = "mac_stats.rx_missed_packets"
+MISSED = f"dev.ix.0.{OVERRUNS}: 4\n"
+ZONES = "ITEM  SIZE LIMIT USED FREE REQ FAIL SLEEP XDOMAIN\n\n"
+CARD = """\
+{name}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500
+\tmedia: Ethernet 100GBase-SR4 <full-duplex>
+\tstatus: active
+"""
 PAGES = "vm.stats.vm.v_free_count: 482182\nvm.stats.vm.v_inactive_count: 528\nhw.pagesize: 4096\n"
 OURS = "boot/loader.conf.d/90-edgetune-0001-t.conf"
 
@@ -111,10 +119,32 @@ def test_a_boot_that_cannot_be_proven_is_no_host_for_us(tmp_path: Path) -> None:
         assert "kern.boottime" not in " ".join(old.calls)
 
 
-@pytest.mark.parametrize("told", ["", "Format: Length:16 Dump:0x12", "0x" + "1" * 32])
-def test_an_odd_boot_id_is_none(host: FreeBsd, told: str) -> None:
-    host.fails["sysctl -n -x kern.boot_id"] = (0, told, "")
-    assert host.fail("facts")["reason"] == "failed"
+WHOLE = "Format: Length:16 Dump:0x" + "1" * 32 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((0, "", ""), "tells no whole boot, but ''"),
+        ((0, WHOLE[:27], ""), f"tells no whole boot, but '{WHOLE[:27]}'"),
+        ((0, "0x" + "1" * 32, ""), "tells no whole boot, but '0x111"),
+        (
+            (1, "", "sysctl: Cannot allocate memory\n"),
+            "failed, so nothing proves a boot: sysctl: C",
+        ),
+        ((-9, WHOLE, ""), "failed, so nothing proves a boot: Format: Length:16"),
+        ((1, "", ""), "failed, so nothing proves a boot: exit status 1"),
+        ((1, "", "sysctl: unknown oid 'kern.boot_id'\n"), "tells no boot: FreeBSD 13 is needed"),
+    ],
+)
+def test_a_boot_id_that_is_not_told_whole_is_none(
+    host: FreeBsd, answer: tuple[int, str, str], why: str
+) -> None:
+    """Only one that the kernel does not know speaks of an old release."""
+    host.fails["sysctl -n -x kern.boot_id"] = answer
+    error = host.fail("facts")
+    assert error["reason"] == "failed"
+    assert error["message"].startswith(f"sysctl -n -x kern.boot_id {why}"), error["message"]
 
 
 def test_sessions_are_those_from_elsewhere_on_which_something_may_come(host: FreeBsd) -> None:
@@ -404,7 +434,7 @@ def test_a_boot_hook_that_does_not_learn_its_boot_takes_back(host: FreeBsd) -> N
     host.apply(sysctl("1024", QUEUE), confirm_within=60, grace_boots=1)
     host.fails["sysctl -n -x kern.boot_id"] = (0, "", "")
     problems = host.boot_anew()
-    assert any("tells no boot" in problem for problem in problems)
+    assert any("tells no whole boot" in problem for problem in problems)
     assert host.parameter(QUEUE) == "128"
 
 
@@ -619,6 +649,107 @@ def test_interrupts_of_queues_are_placed_over_boots_and_back(
     assert served(host) == everywhere and host.tree() == before
 
 
+@pytest.fixture
+def mellanox(host: FreeBsd) -> FreeBsd:
+    """With a card of mlx5en(4), whose interrupts have one name."""
+    host.tell("dev.mce.0.conf.channels", "4", "both")
+    host.tell("dev.mce.0.conf.debug_stats", "0", "writable")
+    host.tell("dev.mce.0.conf.device_name", "mlx5_core0", "fixed")
+    host.tell("dev.mlx5_core.0.%domain", "1", "fixed")
+    host.tell("vm.ndomains", "2")
+    rows = "".join(f"irq{number}: mlx5_core0     7   0\n" for number in range(99, 110))
+    host.write("stub/interrupts.txt", f"interrupt                total       rate\n{rows}")
+    host.write("stub/ifconfig.txt", CARD.format(name="mce0"))
+    host.boot_anew()
+    return host
+
+
+EVERY = ", ".join(map(str, range(8)))
+DEBUG = sysctl("1", "dev.mce.0.conf.debug_stats")
+
+
+def channels(count: int, interface: str = "mce0", **other: int) -> dict[str, Any]:
+    return setting("nic.channels", {"interface": interface}, {"combined": count, **other})
+
+
+def test_channels_of_mlx5en_are_set_over_boots_and_back(mellanox: FreeBsd) -> None:
+    before, name = mellanox.tree(), "dev.mce.0.conf.channels"
+    row = mellanox.plan(channels(6))[0]
+    assert (row["status"], row["runtime"]) == ("change", {"combined": 4})
+    mellanox.apply(channels(6))
+    assert mellanox.parameter(name) == "6" and standing(mellanox, channels(6))
+    assert not mellanox.apply(channels(6))["changed"]
+    assert mellanox.boot_anew() == [] and mellanox.parameter(name) == "6"
+    mellanox.restore()
+    assert mellanox.parameter(name) == "4" and mellanox.tree() == before
+
+
+def test_a_driver_that_makes_fewer_channels_is_seen_and_taken_back(mellanox: FreeBsd) -> None:
+    error = mellanox.fail("apply", **mellanox.change(channels(64)))
+    assert "nic.channels:mce0" in error["message"]
+    assert mellanox.parameter("dev.mce.0.conf.channels") == "4"
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        (channels(0), "mlx5en(4) has channels of both sides alone: combined, 1 or more"),
+        (channels(4, rx=4), "mlx5en(4) has channels of both sides alone"),
+        (channels(4, "mce1"), "dev.mce.1.conf.channels: this kernel has no such parameter"),
+        (
+            channels(4, "ix1"),
+            "ix makes its queues at a boot alone: the kind loader.tunable sets "
+            "dev.ix.1.iflib.override_nrxqs and override_ntxqs",
+        ),
+        (
+            channels(4, "cc0"),
+            "cc makes its queues at a boot alone: the kind loader.tunable sets hw.",
+        ),
+        (channels(4, "bnxt0"), "how many queues bnxt makes is set by nothing that is known"),
+    ],
+)
+def test_channels_that_cannot_be_set_are_refused(
+    mellanox: FreeBsd, own: dict[str, Any], why: str
+) -> None:
+    assert why_not(mellanox, own).startswith(why)
+
+
+def test_interrupts_of_mlx5en_are_those_of_its_channels(mellanox: FreeBsd) -> None:
+    """Once it tells them; its device knows what it is near."""
+    own = irqs("local", "mce0")
+    assert why_not(mellanox, own) == (
+        "mce0 does not tell the interrupts of all its channels: have a tuning before this one set "
+        "dev.mce.0.conf.debug_stats to 1 (sysctl)"
+    )
+    mellanox.apply(DEBUG, tuning="first")
+    facts = mellanox.ask("facts")["nics"]["mce0"]
+    assert (facts["queues"]["rx"], facts["numa_node"]) == (4, 1)
+    mellanox.apply(own)
+    irq = "cpuset -g -x {}".format
+    told = [mellanox.attempt(*irq(number).split())[1] for number in range(101, 107)]
+    masks = [text.partition("mask: ")[2].strip() for text in told]
+    assert masks == [EVERY, "4", "5", "6", "7", EVERY]
+    assert mellanox.boot_anew() == [] and standing(mellanox, own)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "channel 0 rq 1 cq 1 irq 102\n",
+        "".join(f"channel {own} rq 1 cq 1 irq {102 + own}\n" for own in (0, 1, 2, 4)),
+        "".join(f"channel {own} tc 0 sq 1 cq 1 irq {102 + own}\n" for own in range(4)),
+        "",
+    ],
+)
+def test_channels_that_are_not_all_told_are_not_placed(mellanox: FreeBsd, answer: str) -> None:
+    mellanox.apply(DEBUG, tuning="first")
+    name = "dev.mce.0.hw_ctx_debug"
+    mellanox.fails[f"sysctl {name}"] = (0, f"{name}: pages irq 99\n{answer}", "")
+    assert why_not(mellanox, irqs("2", "mce0")).startswith(
+        "mce0 does not tell the interrupts of all"
+    )
+
+
 @pytest.mark.parametrize(
     ("own", "why"),
     [
@@ -691,6 +822,9 @@ def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:
         "rx_missed": 0,
         "cpu_busy_ms": 519 * 1000 // 127,
         "cpu_total_ms": 62202 * 1000 // 127,
+        "mbuf_waits": 0,
+        "pbuf_waits": 0,
+        "rx_overruns": 4,
     }
     assert told["uptime"] > 0
     assert told["gauges"] == {
@@ -718,6 +852,17 @@ def test_a_sample_counts_by_the_names_of_linux(host: FreeBsd) -> None:
         ("sysctl -i kern.cp_time", "kern.cp_time: 321 0 188 10\n", "cpu_busy_ms"),
         ("sysctl -i kern.cp_time", TICKS + "kern.clockrate: { hz = 1000 }\n", "cpu_busy_ms"),
         ("sysctl -i kern.cp_time", TICKS + "kern.clockrate: { stathz = 0 }\n", "cpu_busy_ms"),
+        ("sysctl -i dev.ix", MISSED, "rx_overruns"),
+        ("sysctl -i dev.ix", f"{MISSED}dev.ix.1.{OVERRUNS}: 2", "rx_overruns"),
+        ("sysctl -i dev.ix", f"{MISSED}dev.ix.1.{OVERRUNS}: many\n", "rx_overruns"),
+        ("vmstat -z", "", "mbuf_waits"),
+        ("vmstat -z", "ITEM SIZE LIMIT USED\n", "pbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, 3, 2", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, -, 2, 0\n", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, 0, 0\n64 pcpu: 8, 65\n", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}vnode_pbuf: 2624, 12, 0, 1, 9, 0, 0, 0\n", "mbuf_waits"),
+        ("vmstat -z", f"{ZONES}mbuf: 256, 65, 10, 1, 9, 0, 0, 0\n", "pbuf_waits"),
         ("sysctl -i vm.loadavg", PAGES + "vm.loadavg: 0.32\n", "load1"),
         ("sysctl -i vm.loadavg", "vm.loadavg: { 0.32 0.16 0.06 }\n", "memory_available_kb"),
     ],
@@ -732,6 +877,38 @@ def test_what_is_told_oddly_is_not_measured(
     now = {**told["counters"], **told["gauges"]}
     assert lost in was and lost not in now
     assert all(was[name] == now[name] for name in now)
+
+
+def test_a_sample_counts_requests_for_memory_that_found_none(host: FreeBsd) -> None:
+    """Refused ones, and those that had to wait, in every zone of the sort; others do not count."""
+    zone(host, "mbuf", FAIL=2**40, SLEEP=5)
+    zone(host, "mbuf_cluster", FAIL=3)
+    zone(host, "vnode_pbuf", SLEEP=7)
+    zone(host, "64 pcpu", FAIL=9)
+    counters = host.ask("sample", health_requests=0)["counters"]
+    assert (counters["mbuf_waits"], counters["pbuf_waits"]) == (2**40 + 8, 7)
+
+
+@pytest.mark.parametrize(
+    ("cards", "told", "count"),
+    [
+        (["mce0", "igb1"], ["mce.0.vstats.rx_out_of_buffer", "igb.1.mac_stats.missed_packets"], 7),
+        (["cc2"], [f"cc.2.stats.rx_ovflow{group}" for group in range(4)], 4 + 3 + 2 + 1),
+        (["cc2"], [f"cc.2.stats.rx_ovflow{group}" for group in range(3)], None),
+        (["mce0"], ["mce.1.vstats.rx_out_of_buffer"], None),
+        (["mce0", "bnxt0"], ["mce.0.vstats.rx_out_of_buffer"], None),
+        ([], [], None),
+    ],
+)
+def test_a_sample_counts_what_every_card_dropped_or_none(
+    host: FreeBsd, cards: list[str], told: list[str], count: int | None
+) -> None:
+    """A driver that is not known, and a parameter that is not there, are no zero."""
+    loopback = "lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> metric 0 mtu 16384\n"
+    host.fails["ifconfig -a"] = (0, loopback + "".join(CARD.format(name=own) for own in cards), "")
+    lines = "".join(f"dev.{name}: {4 - index}\n" for index, name in enumerate(told))
+    host.fails["sysctl -i dev."] = (0, lines, "")
+    assert host.ask("sample", health_requests=0)["counters"].get("rx_overruns") == count
 
 
 def test_a_sample_tells_drift(host: FreeBsd) -> None:

@@ -142,9 +142,28 @@ def test_interrupts_of_cards(host: FreeBsd) -> None:
     assert queues(agent(host), "cxl2") == [], "nobody tells its port"
 
 
+def test_interrupts_of_iflib(host: FreeBsd) -> None:
+    host.fails["vmstat -ai"] = (0, text("intel/vmstat-ixl.txt"), "")
+    assert [(own.irq, own.name) for own in queues(agent(host), "ixl0")] == [
+        (268 + number, f"ixl0:rxq{number}") for number in range(8)
+    ]
+
+
+def test_what_a_card_of_chelsio_dropped(host: FreeBsd) -> None:
+    """More than 32 bits; and what was published without its head counts for nothing."""
+    card = text("jc/ifconfig-cxl3.txt").replace("cxl3:", "cxl0:")
+    host.fails["ifconfig -a"] = (0, card, "")
+    told = text("bsdrp/sysctl-cxl-stats.txt")
+    host.fails["sysctl -i dev.cxl"] = (0, told, "")
+    assert "rx_overruns" not in host.ask("sample", health_requests=0)["counters"]
+    host.fails["sysctl -i dev.cxl"] = (0, f"dev.cxl.0.stats.rx_ovflow3: 0\n{told}", "")
+    assert host.ask("sample", health_requests=0)["counters"]["rx_overruns"] == 7301719197
+
+
 def test_zones_of_network_buffers(host: FreeBsd) -> None:
     """A number may follow its comma at once, and is larger than 32 bits."""
     host.fails["vmstat -z"] = (0, text("bsdrp/vmstat-z-mbuf.txt"), "")
     known = zones(agent(host))
     assert list(known)[:3] == ["mbuf_packet", "mbuf", "mbuf_cluster"] and len(known) == 6
+    assert host.ask("sample", health_requests=0)["counters"]["mbuf_waits"] == 0
     assert known["mbuf_cluster"] == Zone(limit=4084056, used=9614, failed=0, slept=0)

@@ -13,6 +13,7 @@ from edgetune.report.diagnosis import WIDTH
 from edgetune.report.host_names import hosts_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
+from edgetune.rollout.steps.plan_rollout import plan_rollout
 from tests.world import EmptyWorld
 
 HOSTS = [f"e{i:03d}" for i in range(8)]
@@ -105,6 +106,40 @@ def test_which_tunings_would_help_where(world: EmptyWorld, context: Context) -> 
     assert rows[0]["hosts"] == ["e002", "e003", "e004", "e005", "e007"]
     assert rows[0]["stands"] == ["e000", "e001"]
     assert [row["known"] for row in rows] == [True, False, True]
+
+
+def test_a_tuning_is_proposed_for_the_system_that_it_would_help(
+    world: EmptyWorld, context: Context
+) -> None:
+    """Also on the hosts with that system which it would not help, and not on silent ones."""
+    world.hosts.systems = dict.fromkeys(HOSTS[5:], "freebsd")
+    world.hosts.found = {host: [found("queue", 1.0, "accept_queue")] for host in HOSTS[:3]}
+    world.hosts.unreachable = {"e004"}
+    told = diagnose_hosts(context, "lab1")
+    assert told["tunings"][0]["only"] == ["e000", "e001", "e002", "e003"]
+    assert told["text"].endswith("tuning=accept_queue only=e000,e001,e002,e003")
+    only = told["tunings"][0]["only"]
+    unsure = {"alpha_benefit": 0.2, "alpha_harm": 0.2}
+    world.hosts.unreachable = set()
+    made = plan_rollout(context, "lab1", "accept_queue", only=only, **unsure)
+    assert sorted(made["test"] + made["control"]) == only
+    world.hosts.found["e007"] = [found("queue", 1.0, "accept_queue")]
+    told = diagnose_hosts(context, "lab1")
+    assert told["tunings"][0]["only"] == [] and told["text"].endswith("tuning=accept_queue")
+
+
+def test_racks_name_the_hosts_of_one_system(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    inventory = tmp_path / "inventory.yaml"
+    world.hosts.systems = {"e000": "freebsd", "e004": "freebsd"}
+    world.hosts.found = {"e001": [found("queue", 1.0, "accept_queue")]}
+    text = inventory.read_text()
+    for name, rack in (("e000", "r0"), ("e001", "r1"), ("e002", "r1"), ("e003", "r0")):
+        assert f"      {name}:\n" in text
+        text = text.replace(f"      {name}:\n", f"      {name}:\n        rack: {rack}\n")
+    inventory.write_text(text)
+    (row,) = diagnose_hosts(world.context, "lab1")["tunings"]
+    assert row["only"] == ["e003", "e005", "e006", "e007", "r1"]
 
 
 def test_what_works_against_tunings_is_none_that_helps(world: EmptyWorld, context: Context) -> None:

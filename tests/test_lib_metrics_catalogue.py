@@ -59,6 +59,16 @@ def wrong(folder: Path, name: str, change: dict[str, Any]) -> str:
         ("cpu", {"readings": {"a": {"source": {}}}}, "readings.a.sources: is missing"),
         (
             "cpu",
+            {"readings": {"a": {"sources": {"hosts": {}}}}},
+            "readings.a.sources.hosts.from: is missing",
+        ),
+        (
+            "cpu",
+            {"readings": {"a": {"sources": {"hosts": {"freebsd": " "}}}}},
+            "readings.a.sources.hosts.freebsd: ' ' ",
+        ),
+        (
+            "cpu",
             {"readings": {"a": {"sources": {"promteheus": {}}}}},
             "readings.a.sources.promteheus: is none of clickhouse, hosts, prometheus",
         ),

@@ -13,6 +13,7 @@ import pytest
 from edgetune.hosts.agent.dispatch import answer
 from edgetune.metrics.catalogue import METRICS
 from tests.agent_root import agent_root, request
+from tests.freebsd import freebsd_host
 
 
 class Service(BaseHTTPRequestHandler):
@@ -44,11 +45,29 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
             thread.join()
 
 
-@pytest.mark.parametrize("name", METRICS.counters)
+@pytest.fixture(scope="module")
+def of_freebsd(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What it samples of a host with FreeBSD."""
+    with freebsd_host(tmp_path_factory.mktemp("sampled") / "host") as host:
+        return host.ask("sample", health_requests=0)
+
+
+def told_by(system: str) -> list[str]:
+    """The counters that hosts with a system are said to have."""
+    told = METRICS.told_by("hosts")
+    return [name for name in METRICS.counters if system in told[name]]
+
+
+@pytest.mark.parametrize("name", told_by("from"))
 def test_the_agent_samples_each_counter_of_a_metric(sample: dict[str, Any], name: str) -> None:
     assert name in sample["counters"], (
         f"{name}: read it in hosts/agent/verbs/sample.py, and show it in FILES of agent_root.py"
     )
+
+
+def test_hosts_with_freebsd_tell_what_metrics_say_that_they_do(of_freebsd: dict[str, Any]) -> None:
+    assert {*METRICS.counters} == {*told_by("from"), *told_by("freebsd")}
+    assert {*told_by("freebsd")} == {*METRICS.counters} & {*of_freebsd["counters"]}
 
 
 @pytest.mark.parametrize("name", METRICS.gauges)

@@ -11,7 +11,7 @@ import pytest
 
 from edgetune.documents.options import Options
 from edgetune.errors import InputError, RefusedError
-from edgetune.rollout.planning import make_for
+from edgetune.rollout.planning import make_for, plan_and_notes
 from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from tests.world import EmptyWorld
@@ -71,6 +71,37 @@ def test_a_plan_says_when_one_verdict_is_of_two_systems(world: EmptyWorld) -> No
     assert "health_failed" not in text.partition("other ways: ")[2]
     world.hosts.systems = {f"e{number:03d}": "freebsd" for number in range(8)}
     assert told not in " ".join(_plan(world)["text"].split())
+
+
+RELEASES = {f"e{number:03d}": ("13.3-RELEASE", "14.1-RELEASE")[number % 2] for number in range(8)}
+
+
+def test_releases_of_one_system_are_compared_apart_where_there_are_enough(
+    world: EmptyWorld,
+) -> None:
+    world.hosts.systems = dict.fromkeys(RELEASES, "freebsd")
+    world.hosts.kernels = RELEASES
+    made, notes = plan_and_notes(world.context, "lab1", "accept_queue", Options(seed=1))
+    assert not [note for note in notes if "compared with each other" in note.what]
+    assert list(made.strata) == ["lab, 13.3-RELEASE", "lab, 14.1-RELEASE"]
+    for own in made.strata.values():
+        assert len({RELEASES[name] for name in own.hosts}) == 1
+
+
+@pytest.mark.parametrize("few", [2, 3])
+def test_a_plan_says_when_it_compares_several_releases_with_each_other(
+    world: EmptyWorld, few: int
+) -> None:
+    world.hosts.systems = dict.fromkeys(RELEASES, "freebsd")
+    newer = {f"e{number:03d}": "14.1-RELEASE" for number in range(few)}
+    world.hosts.kernels = {**dict.fromkeys(RELEASES, "13.3-RELEASE"), **newer}
+    six = tuple(f"e{number:03d}" for number in range(6))
+    made = make_for(world.context, "lab1", "accept_queue", Options(seed=1, only=six))
+    assert list(made.strata) == ["lab"]
+    assert (
+        "hosts that are compared with each other run 13.3-RELEASE, 14.1-RELEASE: of each there are "
+        "too few for a comparison of their own"
+    ) in " ".join(_plan(world, seed=1, only=[*six])["text"].split())
 
 
 def test_a_kind_that_the_system_of_a_host_lacks_is_refused_with_its_field(

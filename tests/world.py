@@ -381,7 +381,8 @@ class Hosts:
     def _diagnose(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         tunings = {"accept_queue": "confirmed"} if name in self.tuned else {}
         found, unread = self.found.get(name, []), self.unread.get(name, [])
-        return {"findings": found, "unread": unread, "tunings": tunings}
+        system = self.systems.get(name, "linux")
+        return {"system": system, "findings": found, "unread": unread, "tunings": tunings}
 
     def _sample(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         seen = "answers 503 Service Unavailable" if name in self.not_ready else ""

@@ -93,7 +93,8 @@ def _readings(metrics: Catalogue) -> str:
 def _of_hosts(told: Entry | None) -> str:
     if not told:
         return "not there"
-    return f"{told['from']}; FreeBSD (*experimental*): {told.get('freebsd', 'not there')}"
+    linux, freebsd = (told.get(name, "not there") for name in ("from", "freebsd"))
+    return f"{linux}; FreeBSD (*experimental*): {freebsd}"
 
 
 def _series(told: Entry | None) -> str:

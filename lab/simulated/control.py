@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,7 @@ from lab.pop.layout import INPUT, REFUSED, LabError, Layout, shared
 
 from . import processes
 from .commands import BUSY_MARK
+from .freebsd.releases import RELEASES
 
 MAX_HOSTS = 250
 STOP_SECONDS = 60.0
@@ -40,13 +42,14 @@ def up(
     pops: int = 1,
     stays: bool = False,
     freebsd: int = 0,
+    releases: Sequence[str] = RELEASES[-1:],
 ) -> dict[str, Any]:
     """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
 
     The lab ends with the calling process, however that ends, unless it `stays`. Whatever ends
     this call early, Ctrl-C included, takes everything down again.
     `post_seconds` is the time that the firmware takes in each reboot. The last `freebsd` of the
-    hosts have FreeBSD.
+    hosts have FreeBSD, of these `releases` in turn.
     """
     if find_spec("asyncssh") is None:
         raise LabError("the simulated lab needs the Python package asyncssh", REFUSED)
@@ -54,6 +57,10 @@ def up(
         raise LabError(f"a simulated lab has 1 to {MAX_HOSTS} hosts, not {hosts}", INPUT)
     if not 0 <= freebsd <= hosts:
         raise LabError(f"of {hosts} hosts 0 to {hosts} have FreeBSD, not {freebsd}", INPUT)
+    unknown = [name for name in releases if name not in RELEASES]
+    if unknown or not releases:
+        known = " and ".join(RELEASES)
+        raise LabError(f"simulated hosts have FreeBSD {known}, not {', '.join(unknown)!r}", INPUT)
     shared(range(hosts), pops)
     layout = Layout(home.resolve())
     lock = _lock_to_come_up(layout)
@@ -63,8 +70,13 @@ def up(
         os.close(lock)
         raise
     try:
-        options = {"hosts": hosts, "pops": pops, "load": load, "post_seconds": post_seconds}
-        options["freebsd"] = freebsd
+        options: dict[str, Any] = {
+            "hosts": hosts,
+            "pops": pops,
+            "load": load,
+            "post_seconds": post_seconds,
+        }
+        options.update(freebsd=freebsd, releases=[*releases])
         return _bring_up(layout, {**options, "lock": lock}, stays)
     except BaseException:
         down(home)

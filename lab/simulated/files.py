@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from lab.pop.layout import LabError, Layout
 
 from .balancer import BACKEND
+from .freebsd.releases import RELEASES
 
 # Below the ports that systems give to outgoing connections: a host finds its own free again.
 PORTS = range(20000, 32000)
@@ -34,18 +35,19 @@ HOST = (
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a host answers SSH; `address` is what its load balancer sends requests to."""
+    """Where a host answers SSH; `address` is what its load balancer sends requests to.
+
+    `release` is that of FreeBSD, "" with another system. Each system has a `rack`, and each release
+    where there are several, so that `only=` can name them.
+    """
 
     name: str
     ip: str
     port: int
     address: str
     system: str = "Linux"
-
-    @property
-    def rack(self) -> str:
-        """One for each system, so that `only=` can name it."""
-        return "r1" if self.system == "Linux" else self.system.lower()
+    release: str = ""
+    rack: str = "r1"
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,17 @@ class Site:
     hosts: tuple[Endpoint, ...]
 
 
-def endpoints(count: int, freebsd: int = 0) -> list[Endpoint]:
+def endpoints(
+    count: int, freebsd: int = 0, releases: Sequence[str] = RELEASES[-1:]
+) -> list[Endpoint]:
     """127.77.0.1 and so on with one port; where only 127.0.0.1 is there, a port for each host.
 
-    The last `freebsd` hosts have FreeBSD.
+    The last `freebsd` hosts have FreeBSD, of these releases in turn.
     """
-    systems = ["Linux"] * (count - freebsd) + ["FreeBSD"] * freebsd
+    systems = [("Linux", "", "r1")] * (count - freebsd)
+    for index in range(freebsd):
+        own = releases[index % len(releases)]
+        systems.append(("FreeBSD", own, f"freebsd{own}" if len({*releases}) > 1 else "freebsd"))
     hosts = {f"e{index:03d}": f"127.77.0.{index + 1}" for index in range(count)}
     alone = not _can_bind("127.77.0.1", 0)
     for _ in range(TRIES):
@@ -72,7 +79,7 @@ def endpoints(count: int, freebsd: int = 0) -> list[Endpoint]:
         else:
             places = [(address, first) for address in hosts.values()]
         told = zip(hosts.items(), places, systems)
-        found = [Endpoint(name, *at, own, system) for (name, own), at, system in told]
+        found = [Endpoint(name, *at, own, *system) for (name, own), at, system in told]
         if all(_can_bind(each.ip, each.port) for each in found):
             return found
     raise LabError(f"no free port for {count} hosts on the loopback interface")

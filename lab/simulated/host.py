@@ -59,8 +59,8 @@ KERNEL = {
 }
 
 
-def install(root: Path, name: str, address: str) -> None:
-    """Make the disk: what outlives a reboot. `address` is the one of eth0."""
+def install(root: Path, name: str, address: str, release: str = "") -> None:
+    """Make the disk: what outlives a reboot. `address` is the one of eth0; there is one release."""
     shutil.copytree(IMAGE, root)
     (root / "etc/sysctl.d").mkdir()
     (root / "var/lib").mkdir(parents=True)

@@ -8,6 +8,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,18 @@ class Machine:
 class PoP:
     """Hosts on private roots, of one PoP or several of the same size; `load` says whether there is
     any traffic, `post_seconds` what the firmware takes in each reboot. The last `freebsd` of the
-    hosts have FreeBSD.
+    hosts have FreeBSD, of these `releases` in turn.
     """
 
     def __init__(
-        self, layout: Layout, hosts: int, pops: int, load: bool, post_seconds: float, freebsd: int
+        self,
+        layout: Layout,
+        hosts: int,
+        pops: int,
+        load: bool,
+        post_seconds: float,
+        freebsd: int,
+        releases: Sequence[str],
     ) -> None:
         self.layout = layout
         self.load = load
@@ -81,7 +89,7 @@ class PoP:
         self._chance = random.Random()
         self._surge = Surge(self._chance)
         user_key = _make_user_key(layout.key)
-        self._hosts = shared(files.endpoints(hosts, freebsd), pops)
+        self._hosts = shared(files.endpoints(hosts, freebsd, releases), pops)
         self.balancers = {
             name: Balancer([Server(each.name, each.address) for each in own])
             for name, own in self._hosts.items()
@@ -102,7 +110,8 @@ class PoP:
     async def bring_up(self) -> None:
         """All of it, until it answers; OSError says what did not work."""
         for machine in self.machines:
-            machine.system.install(machine.root, machine.endpoint.name, machine.endpoint.address)
+            own = machine.endpoint
+            machine.system.install(machine.root, own.name, own.address, own.release)
             await self._boot(machine)
         health = await asyncio.start_server(self._answer_health, "127.0.0.1", 0)
         self._servers = [health]
@@ -142,13 +151,14 @@ class PoP:
             "hosts": [
                 {
                     "name": machine.endpoint.name,
-                    "system": machine.endpoint.system,
+                    "system": " ".join(filter(None, (own.system, own.release))),
                     "address": f"{machine.endpoint.ip}:{machine.endpoint.port}",
                     "state": "on" if machine.on else "rebooting" if machine.boot else "off",
                     "boots": machine.boots,
                     "bmc": self.bmcs.describe(machine.endpoint.name),
                 }
                 for machine in self.machines
+                for own in [machine.endpoint]
             ],
             "load": self.load,
             "load_balancers": {site.name: site.balancer for site in self.sites},

@@ -60,8 +60,8 @@ async def _be_the_hosts(layout: Layout, options: dict[str, Any], guard: int) -> 
     from .pop import PoP  # not before the fork: the guard needs none of it
 
     try:
-        wanted = (options[name] for name in ("hosts", "pops", "load", "post_seconds", "freebsd"))
-        pop = PoP(layout, *wanted)
+        names = ("hosts", "pops", "load", "post_seconds", "freebsd", "releases")
+        pop = PoP(layout, *(options[name] for name in names))
         await pop.bring_up()
     except (LabError, OSError) as error:
         _report({"error": str(error)})

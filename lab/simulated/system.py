@@ -18,8 +18,8 @@ class System(Protocol):
     REBOOT_MARK: str
     """The file that is there when the host was told to reboot."""
 
-    def install(self, root: Path, name: str, address: str) -> None:
-        """Make the disk: what outlives a reboot."""
+    def install(self, root: Path, name: str, address: str, release: str) -> None:
+        """Make the disk: what outlives a reboot. `release` is "" where there is one alone."""
         ...
 
     def start_kernel(self, root: Path, name: str) -> None:

@@ -12,8 +12,80 @@ FREEBSD = (
         (
             "a boot that nothing proves has an empty boot_id",
             "host.py",
-            'raise Failed("sysctl -n -x',
+            'raise Failed(f"sysctl -n -x',
             'return ""  # ',
+        ),
+        (
+            "a sysctl(8) that failed proves a boot",
+            "host.py",
+            "        if status == 0 and found:\n",
+            "        if found:\n",
+        ),
+        (
+            "a sysctl(8) that failed is taken for an old release",
+            "host.py",
+            '        if "unknown oid" in complaint:\n',
+            "        if status != 0:\n",
+        ),
+        (
+            "a zone whose line is odd is passed over",
+            "freebsd/zones.py",
+            "    return dict(_row(line) for line in lines if line.strip())\n",
+            '    return dict(_row(own) for own in lines if ", 0" in own and "-" not in own)\n',
+        ),
+        (
+            "a table of zones that is cut short is whole",
+            "freebsd/zones.py",
+            ' or not output.endswith("\\n")',
+            "",
+        ),
+        (
+            "who waited for memory is not counted",
+            "freebsd/zones.py",
+            "zone.failed + zone.slept",
+            "zone.failed",
+        ),
+        (
+            "a card whose driver is not known dropped nothing",
+            "freebsd/counters.py",
+            "    if not cards or not all(_overruns(card) for card in cards):\n",
+            "    if not cards:\n",
+        ),
+        (
+            "a counter of a card that is not there is zero",
+            "freebsd/counters.py",
+            " if len(known) == len(names) else {}",
+            "",
+        ),
+        (
+            "a parameter that is cut short is whole",
+            "freebsd/parameters.py",
+            'output.rpartition("\\n")[0].splitlines()',
+            "output.splitlines()",
+        ),
+        (
+            "interrupts of some channels pass for those of all",
+            "freebsd/interrupts.py",
+            '    if len(found) != number(host, f"dev.mce.{unit}.conf.channels"):\n',
+            "    if not found:\n",
+        ),
+        (
+            "interrupts of channels are counted, and not looked at",
+            "freebsd/interrupts.py",
+            "    if [channel for channel, _ in found] != [*range(len(found))]:\n",
+            "    if False:\n",
+        ),
+        (
+            "a card of mlx5en is near nothing",
+            "freebsd/cpus.py",
+            "own or interface",
+            "interface",
+        ),
+        (
+            "mlx5en is asked for queues of one side",
+            "kinds/freebsd/nic_channels.py",
+            '        if [*wanted] != ["combined"] or not wanted["combined"]:\n',
+            "        if False:\n",
         ),
         (
             "what lasts for a boot is kept where FreeBSD keeps it over boots",
@@ -246,8 +318,8 @@ FREEBSD = (
         (
             "no table of zones is one without failures",
             "freebsd/zones.py",
-            '    if head.split()[: 1 + len(COLUMNS)] != ["ITEM", *COLUMNS]:\n',
-            "    if False:\n",
+            'head.split()[: 1 + len(COLUMNS)] != ["ITEM", *COLUMNS] or ',
+            "",
         ),
         (
             "the boot hook runs after the network",
@@ -296,10 +368,32 @@ FREEBSD = (
             "    if True:\n",
         ),
         (
+            "nobody is told that hosts of one comparison have several kernels",
+            "rollout/planning.py",
+            "        if len(own) > 1:\n            yield",
+            "        if False:\n            yield",
+        ),
+        (
             "what two systems count alike is told as counted in other ways",
             "rollout/planning.py",
             'entry.get("freebsd", ALIKE) != ALIKE',
             '"freebsd" in entry',
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/rollout/steps",
+        ["lib_diagnosis"],
+        (
+            "a diagnosis proposes a plan over hosts with another system",
+            "diagnose_hosts.py",
+            "    if len(alike) == len(told):\n",
+            "    if True:\n",
+        ),
+        (
+            "a diagnosis names racks with hosts of another system",
+            "diagnose_hosts.py",
+            " and racks[name] not in mixed",
+            "",
         ),
     ),
     *mutations_of(
@@ -321,6 +415,12 @@ FREEBSD = (
     *mutations_of(
         "lab/simulated",
         ["lab_freebsd"],
+        (
+            "all simulated hosts with FreeBSD have one release",
+            "files.py",
+            "releases[index % len(releases)]",
+            "releases[0]",
+        ),
         (
             "a simulated host with FreeBSD boots without our hook",
             "freebsd/host.py",

@@ -13,6 +13,7 @@ from lab.simulated.counters import CPUS, Counters
 from lab.simulated.scripts import install_programs
 
 from .programs import COUNTED, NAMES, REBOOT_MARK, Machine
+from .releases import NEXT, become
 
 __all__ = [
     "REBOOT_MARK",
@@ -31,12 +32,12 @@ RUN_TIME = ("var/run", "run")
 """The second one is the lab's own."""
 
 HERTZ = 127
-# An edge host as it comes: short queues, and a boot environment that `oca_kernel` names.
+# An edge host as it comes: short queues.
 PARAMETERS = """\
 kern.ipc.soacceptqueue writable 8
 hw.ncpu fixed {cpus}
 """
-POOL = {"names": ["default", "14.1-p6"], "running": "default", "default": "default", "mounts": {}}
+POOL = {"running": "default", "default": "default", "mounts": {}}
 # Segments sent again of those sent: a model of what the TCP stack does, not a measurement.
 RESENT = {"freebsd": 0.02, "rack": 0.005}
 LINKS = """\
@@ -45,9 +46,10 @@ ix0    1500 <Link#1>      90:e2:ba:00:00:01 {rx} 0 {dropped} {rx_bytes} {tx} 0 {
 """
 
 
-def install(root: Path, name: str, address: str) -> None:
+def install(root: Path, name: str, address: str, release: str) -> None:
     """Make the disk: what outlives a reboot. `address` is the one of ix0."""
     shutil.copytree(IMAGE, root)
+    become(root, release)
     for directory in ("var/lib", "usr/local/etc/rc.d", "tmp"):
         (root / directory).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
@@ -58,7 +60,7 @@ def install(root: Path, name: str, address: str) -> None:
     told = {"uuid": uuid_of(name), "serial": serial_of(name)}
     firmware = "".join(f'smbios.system.{what}="{value}"\n' for what, value in told.items())
     (root / "stub/firmware.txt").write_text(firmware, encoding="utf-8")
-    Machine(root).keep("pool", POOL)
+    Machine(root).keep("pool", {**POOL, "names": ["default", NEXT[release]]})
     install_programs(root, PROGRAMS, NAMES)
 
 
@@ -123,7 +125,10 @@ def counted(counters: Counters) -> Mapping[str, str]:
     )
     busy = round(sum(counters.busy) * HERTZ)
     idle = max(0, round(counters.uptime * CPUS * HERTZ) - busy)
-    parameters = {"kern.cp_time": f"{busy} 0 0 0 {idle}"}
+    parameters = {
+        "kern.cp_time": f"{busy} 0 0 0 {idle}",
+        "dev.ix.0.mac_stats.rx_missed_packets": str(values["rx_missed_errors"]),
+    }
     return {
         "stub/tcp.json": json.dumps({"statistics": {"tcp": tcp}}) + "\n",
         "stub/links.txt": links,

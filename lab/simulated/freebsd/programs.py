@@ -23,6 +23,8 @@ WRITABLE, TUNABLE, FIXED, BOTH = "writable", "tunable", "fixed", "both"
 """What may change a parameter: sysctl(8), the boot loader, nobody, or either."""
 
 STACKS = {"tcp_rack": "rack", "tcp_bbr": "bbr"}
+CARD = "dev.mce.0"
+CHANNELS = f"{CARD}.hw_ctx_debug"
 MOUNT_POINT = "var/lib/edgetune/boot_environment"
 DEFAULTS = {"nice": "0", "cpuset": "0-7", "limits": "-B -n 1048576"}
 REBOOT_MARK = "stub/reboots"
@@ -129,7 +131,7 @@ class Programs:
         kernel, output = self._machine.known("kernel"), ""
         for name in (word for word in words if word[0] != "-"):
             name, sets, value = name.partition("=")
-            if name in self._special:
+            if name in self._special and name not in self._unborn(kernel):
                 output += self._special[name](kernel, options)
                 continue
             if name not in kernel["parameters"]:
@@ -170,6 +172,8 @@ class Programs:
             return f"{name}={value}: No such file or directory"
         if name == "net.inet.tcp.mssdflt" and not 48 <= int(value) <= 65535:
             return f"{name}={value}: Invalid argument"
+        if name == f"{CARD}.conf.channels":
+            value = str(min(max(int(value), 1), int(kernel["parameters"]["hw.ncpu"])))
         kernel["parameters"][name] = value
         self._machine.keep("kernel", kernel)
         return ""
@@ -187,14 +191,31 @@ class Programs:
             else f"{value if 'n' in options else f'{name}: {value}'}\n"
         )
 
+    def _unborn(self, kernel: Kernel) -> list[str]:
+        """What releases before 13 do not have, and what mlx5en(4) does not tell by itself."""
+        known = kernel["parameters"]
+        old = ["kern.boot_id"] if known["kern.osrelease"].startswith("12.") else []
+        return old + ([CHANNELS] if known.get(f"{CARD}.conf.debug_stats") != "1" else [])
+
     @property
     def _special(self) -> dict[str, Callable[[Kernel, str], str]]:
-        return {"kern.boot_id": self._boot_id, "net.inet.tcp.functions_available": self._stacks}
+        return {
+            "kern.boot_id": self._boot_id,
+            "net.inet.tcp.functions_available": self._stacks,
+            CHANNELS: self._channels,
+        }
+
+    def _channels(self, kernel: Kernel, options: str) -> str:
+        """As sys/dev/mlx5/mlx5_en/mlx5_en_ethtool.c prints them."""
+        text = "pages irq 99\ncommand irq 100\nasync irq 101\n"
+        for own in range(int(kernel["parameters"][f"{CARD}.conf.channels"])):
+            text += f"channel {own} rq {131 + 3 * own} cq {17 + 2 * own} irq {102 + own}\n"
+            text += f"channel {own} tc 0 sq {130 + 3 * own} cq {16 + 2 * own} irq {102 + own}\n"
+        return f"{CHANNELS}: {text}\n"
 
     def _boot_id(self, kernel: Kernel, options: str) -> str:
-        """FreeBSD 12 has none, and without -x it is not shown."""
-        known = "x" in options and kernel["parameters"]["kern.osrelease"][:2] != "12"
-        return f"Format: Length:16 Dump:0x{kernel['boot_id']}\n" if known else ""
+        """Without -x it is not shown."""
+        return f"Format: Length:16 Dump:0x{kernel['boot_id']}\n" if "x" in options else ""
 
     def _stacks(self, kernel: Kernel, options: str) -> str:
         default = kernel["parameters"]["net.inet.tcp.functions_default"]

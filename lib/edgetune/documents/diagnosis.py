@@ -27,8 +27,10 @@ class HostFinding:
 
 @dataclass(frozen=True)
 class DiagnosisAnswer:
-    """What a host's agent answers to ``diagnose``: also what was ``unread`` and why, and the state
-    of each of its ``tunings``."""
+    """What a host's agent answers to ``diagnose``: its operating ``system``, what it found, what
+    was ``unread`` and why, and the state of each of its ``tunings``."""
+
+    system: str
 
     findings: list[HostFinding]
     unread: list[str]
@@ -62,13 +64,18 @@ class Found:
 @dataclass(frozen=True)
 class Helpful:
     """A tuning that would help: against which ``findings``, on which ``hosts``, on which of the
-    affected ones it ``stands`` already, and whether the catalogue has it."""
+    affected ones it ``stands`` already, and whether the catalogue has it.
+
+    It is planned with these words of ``only`` where hosts of the PoP have another operating system,
+    which it was not found to help; with none it is planned for all.
+    """
 
     tuning: str
     findings: list[str]
     hosts: list[str]
     stands: list[str]
     known: bool
+    only: list[str]
 
 
 @dataclass(frozen=True)

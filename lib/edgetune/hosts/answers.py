@@ -200,6 +200,7 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
     "diagnose": {
         # It is there to say what cannot be read.
         "boot_id": text(100),
+        "system": word(*SYSTEMS),
         "findings": rows(_finding),
         "unread": rows(remark),
         "tunings": mapping(text(200), _STATE),

@@ -118,8 +118,9 @@ def _next(result: Diagnosis) -> Iterator[str]:
         why = f"{', '.join(row.findings)}{stands}{unknown}"
         hosts = "host " if len(row.hosts) == 1 else "hosts"
         yield f"  {row.tuning:<{width}}  {len(row.hosts):>{digits}} {hosts}  {why}"
-    best = [row.tuning for row in rows if row.known and row.hosts]
+    best = [row for row in rows if row.known and row.hosts]
     if best:
+        only = {"only": ",".join(best[0].only)} if best[0].only else {}
         yield ""
         yield "Next"
-        yield f"  {command('plan_rollout', pop=result.pop, tuning=best[0])}"
+        yield f"  {command('plan_rollout', pop=result.pop, tuning=best[0].tuning, **only)}"

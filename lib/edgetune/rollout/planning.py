@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.ladder import FORCED, ladder
@@ -101,7 +101,7 @@ def plan_and_notes(
     systems = {name: SYSTEMS.get(known.system, known.system) for name, known in facts.items()}
     proven = subject.proven[0]
     made = make_plan(pop, tuning, rendered, seen, options, proven, restarts, kernels, systems)
-    mixed = _mixed(context, made, systems)
+    mixed = [*_mixed(context, made, systems), *_several_kernels(made, kernels)]
     return made, [*notes, *mixed, *silent, *_stays_hung(made, facts)]
 
 
@@ -121,6 +121,19 @@ def _mixed(context: Context, made: Plan, systems: Mapping[str, str]) -> list[Fin
     if metrics:
         what += f"; they count in other ways: {listed(metrics)}"
     return [Finding(what, "leave one of them out: only=, exclude=", refuses=False)]
+
+
+def _several_kernels(made: Plan, kernels: Mapping[str, str]) -> Iterator[Finding]:
+    """Hosts that are compared with each other though their kernels differ: see `draw_groups`."""
+    for groups in made.strata.values():
+        own = sorted({kernels[name] for name in groups.hosts})
+        if len(own) > 1:
+            yield Finding(
+                f"hosts that are compared with each other run {listed(own)}: of each there are too "
+                "few for a comparison of their own",
+                "leave those of one of them out: only=, exclude=",
+                refuses=False,
+            )
 
 
 def _refuse_two_ways(context: Context, pop: Pop, tuning: Tuning) -> None:

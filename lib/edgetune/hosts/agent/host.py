@@ -369,16 +369,23 @@ class Host:
         return self.text("/proc/sys/kernel/random/boot_id")
 
     def _told_boot_id(self) -> str:
-        """That of FreeBSD; Failed where there is none, as on FreeBSD 12.
+        """That of FreeBSD; Failed where there is none, as on FreeBSD 12, or it is not told whole.
 
         kern.boottime proves no boot: it moves when the clock is set.
         """
         # Without -x sysctl(8) shows nothing of what is no number and no text.
-        told = self.attempt("sysctl", "-n", "-x", "kern.boot_id")[1]
+        status, told, complaint = self.attempt("sysctl", "-n", "-x", "kern.boot_id")
         found = re.search(r"Dump:0x([0-9a-f]{32})$", told.strip())
-        if found is None:
-            raise Failed("sysctl -n -x kern.boot_id tells no boot: FreeBSD 13 is needed, or newer")
-        return found.group(1)
+        if status == 0 and found:
+            return found.group(1)
+        if "unknown oid" in complaint:
+            why = "tells no boot: FreeBSD 13 is needed, or newer"
+        elif status != 0:
+            lines = (complaint or told).strip().splitlines() or [f"exit status {status}"]
+            why = f"failed, so nothing proves a boot: {lines[0]}"
+        else:
+            why = f"tells no whole boot, but {told.strip()[:60]!r}"
+        raise Failed(f"sysctl -n -x kern.boot_id {why}")
 
     @property
     def init(self) -> str:

@@ -27,10 +27,14 @@ class Hosts(MetricSource):
 
     @staticmethod
     def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
-        """The words that say where the agent reads it, ``freebsd`` on hosts with FreeBSD."""
-        told = {"from": fields.text("from", pattern=_WORDS)}
+        """The words that say where the agent reads it, ``freebsd`` on hosts with FreeBSD.
+
+        ``from`` can be left out beside that: hosts with Linux do not have the reading then.
+        """
         freebsd = fields.text("freebsd", "", pattern=_WORDS)
-        return {**told, "freebsd": freebsd} if freebsd else told
+        alone = fields.text("from", "", pattern=_WORDS) if freebsd else None
+        linux = fields.text("from", pattern=_WORDS) if alone is None else alone
+        return {name: told for name, told in (("from", linux), ("freebsd", freebsd)) if told}
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

@@ -68,7 +68,8 @@ def diagnose_hosts(
     which would help where. Hosts that do not answer are ``missing``; HostError when none does.
     Counters are read twice, an ``interval`` apart, such as ``5s``.
     """
-    chosen = _chosen(context.inventory.pop(pop), hosts)
+    known = context.inventory.pop(pop)
+    chosen = _chosen(known, hosts)
     seconds = _seconds_of(interval)
     request = _request(seconds, services or SERVICE_NAMES)
     answers = context.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
@@ -87,7 +88,7 @@ def diagnose_hosts(
         answered=len(told),
         missing=missing,
         findings=findings,
-        tunings=_tunings(context, findings, told),
+        tunings=_tunings(context, known, findings, told),
         unread=_unread(told),
     )
     return {
@@ -158,7 +159,7 @@ def _group(
     )
 
 
-def _tunings(context: Context, findings: Sequence[Found], told: Told) -> list[Helpful]:
+def _tunings(context: Context, pop: Pop, findings: Sequence[Found], told: Told) -> list[Helpful]:
     """Each tuning that would help: why, on which hosts, and on which of them it stands already."""
     helpful = [row for row in findings if row.severity == "helps"]
     rows = []
@@ -173,9 +174,25 @@ def _tunings(context: Context, findings: Sequence[Found], told: Told) -> list[He
                 hosts=[host for host in affected if host not in stands],
                 stands=stands,
                 known=_is_known(context, name),
+                only=_only(pop, told, affected),
             )
         )
     return sorted(rows, key=lambda row: -len(row.hosts))
+
+
+def _only(pop: Pop, told: Told, affected: Sequence[str]) -> list[str]:
+    """What names the hosts with the systems of those affected: racks where these have no others.
+
+    None where all hosts have these. A plan is refused where a host of it has not what is set.
+    """
+    systems = {told[name].system for name in affected}
+    alike = {name for name, data in told.items() if data.system in systems}
+    if len(alike) == len(told):
+        return []
+    racks = {host.name: host.rack for host in pop.hosts}
+    mixed = {racks[name] for name in racks.keys() - alike}
+    names = [racks[name] if racks[name] and racks[name] not in mixed else name for name in alike]
+    return sorted({*names})
 
 
 def _is_known(context: Context, tuning: str) -> bool:

@@ -12,10 +12,12 @@ KIND = Kind(
     target={"interface": INTERFACE},
     value=Parts(dict.fromkeys(TYPES, Whole(0, 65536))),
     touches=touches_interface,
+    systems=("linux", "freebsd"),
     disruption="drain",
     order=30,
     summary='How many queues an interface has, such as {"combined": 4}; ethtool tells and changes '
     "it.",
-    takes="`rx`, `tx` and `combined`, each a number of queues, as `ethtool -L` takes them.",
+    takes="`rx`, `tx` and `combined`, each a number of queues, as `ethtool -L` takes them. On "
+    "FreeBSD `combined`, for mlx5en: other drivers make their queues at a boot (`loader.tunable`).",
     example={"interface": "*", "value": {"combined": 8}},
 )

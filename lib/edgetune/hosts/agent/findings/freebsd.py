@@ -68,13 +68,14 @@ class Snapshot:
         return (self.live and self.rate(*names) > 0) or self.total(*names) / self.uptime >= SELDOM
 
     def _read(self) -> Dict[str, int]:
-        found = counters(self.host)
-        if "tcp_segments_out" not in found:
-            self.unread["netstat --libxo json -s -p tcp"] = "is not understood"
+        self.zones = {}
         try:
             self.zones = zones(self.host)
         except Failed as why:
             self.unread["vmstat -z"] = complaint(why)
+        found = counters(self.host, self.zones)
+        if "tcp_segments_out" not in found:
+            self.unread["netstat --libxo json -s -p tcp"] = "is not understood"
         for name, zone in self.zones.items():
             found[_failed(name)], found[_slept(name)] = zone.failed, zone.slept
         return found

@@ -7,22 +7,33 @@ What cannot be read is left out. FreeBSD has no backlog of a CPU and no budget o
 
 import json
 import re
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
-from edgetune.hosts.agent.freebsd.network import MADE_UP
+from edgetune.hosts.agent.freebsd.network import MADE_UP, carrying
 from edgetune.hosts.agent.freebsd.parameters import all_told, whole
+from edgetune.hosts.agent.freebsd.zones import Zone, waits_for, zones
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed
 
 COLUMNS = ("Ipkts", "Ierrs", "Idrop", "Ibytes", "Opkts", "Oerrs", "Obytes", "Coll", "Drop")
 """The last columns of ``netstat -ibdn``; those before them may be empty."""
 
+_BUFFER_GROUPS = tuple(f"stats.rx_ovflow{group}" for group in range(4))
+OVERRUNS = {
+    "mce": ("vstats.rx_out_of_buffer",),
+    "ix": ("mac_stats.rx_missed_packets",),
+    **dict.fromkeys(("em", "igb", "igc"), ("mac_stats.missed_packets",)),
+    **dict.fromkeys(("cxgbe", "cxl", "cc"), _BUFFER_GROUPS),
+}
+"""What counts packets for which a card had no buffer, by the driver in the names of interfaces."""
+
 PAGES = ("vm.stats.vm.v_free_count", "vm.stats.vm.v_inactive_count")
 
 
-def counters(host: Host) -> Dict[str, int]:
-    """All that can be read; they grow within a boot."""
-    return {**_tcp(host), **_interfaces(host), **_cpus(host)}
+def counters(host: Host, known: Optional[Dict[str, Zone]] = None) -> Dict[str, int]:
+    """All that can be read; they grow within a boot. ``known`` are zones that were read already."""
+    own = _zones(host) if known is None else known
+    return {**_tcp(host), **_interfaces(host), **_cpus(host), **_memory(own), **_cards(host)}
 
 
 def gauges(host: Host) -> Dict[str, Optional[float]]:
@@ -86,6 +97,43 @@ def _interfaces(host: Host) -> Dict[str, int]:
 def _is_made_up(line: str) -> bool:
     # One that is down has a star behind its name.
     return bool(MADE_UP.fullmatch(line.split()[0].rstrip("*")))
+
+
+def _zones(host: Host) -> Dict[str, Zone]:
+    try:
+        return zones(host)
+    except Failed:
+        return {}
+
+
+def _memory(known: Dict[str, Zone]) -> Dict[str, int]:
+    """Requests for buffers of the network, and of the pager, that were refused or had to wait."""
+    told = {"mbuf_waits": waits_for(known, "mbuf"), "pbuf_waits": waits_for(known, "pbuf")}
+    return {name: count for name, count in told.items() if count is not None}
+
+
+def _cards(host: Host) -> Dict[str, int]:
+    """Packets that cards dropped as nobody had given them a buffer in time.
+
+    Nothing where one of the cards has a driver that does not tell: a part passes for no sum.
+    """
+    try:
+        cards = [own.name for own in carrying(host)]
+    except Failed:
+        return {}
+    names = [name for card in cards for name in _overruns(card)]
+    if not cards or not all(_overruns(card) for card in cards):
+        return {}
+    told = all_told(host, names)
+    counts = [whole(told.get(name)) for name in names]
+    known = [count for count in counts if count is not None]
+    return {"rx_overruns": sum(known)} if len(known) == len(names) else {}
+
+
+def _overruns(card: str) -> List[str]:
+    """The parameters of a card's driver that count them; none for one that is not known."""
+    driver, unit = re.fullmatch(r"(.*?)([0-9]*)", card).groups()  # type: ignore[union-attr]
+    return [f"dev.{driver}.{unit}.{name}" for name in OVERRUNS.get(driver, ())]
 
 
 def _cpus(host: Host) -> Dict[str, int]:

@@ -4,7 +4,7 @@
 import re
 from typing import Dict, List, Optional, Set
 
-from edgetune.hosts.agent.freebsd.parameters import number
+from edgetune.hosts.agent.freebsd.parameters import number, told
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed
 from edgetune.vocabulary.values import parse_cpus
@@ -31,8 +31,14 @@ def domains(host: Host) -> Dict[int, Set[int]]:
 
 
 def domain_of(host: Host, interface: str) -> Optional[int]:
-    """The domain that a card is near; None where nobody tells."""
-    driver, unit = re.fullmatch(r"(.*?)([0-9]*)", interface).groups()  # type: ignore[union-attr]
+    """The domain that a card is near; None where nobody tells.
+
+    Interfaces of mlx5en(4) are no devices: they tell the name of theirs.
+    """
+    own = (
+        told(host, f"dev.mce.{interface[3:]}.conf.device_name") if interface[:3] == "mce" else None
+    )
+    driver, unit = re.fullmatch(r"(.*?)([0-9]*)", own or interface).groups()  # type: ignore[union-attr]
     return number(host, f"dev.{driver}.{unit}.%domain")
 
 

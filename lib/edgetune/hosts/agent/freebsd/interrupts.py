@@ -4,7 +4,7 @@
 import re
 from typing import Iterator, List, NamedTuple, Set, Tuple
 
-from edgetune.hosts.agent.freebsd.parameters import told
+from edgetune.hosts.agent.freebsd.parameters import number, told
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.values import format_cpus, parse_cpus
@@ -14,6 +14,11 @@ _OF_QUEUE = re.compile(r"irq([0-9]+): (\S+?):([rt])xq?([0-9]+)\s")
 # cxgbe(4): adapter, port, and the queue in hexadecimal. What is not ``a`` is of another interface.
 _OF_ADAPTER = re.compile(r"irq([0-9]+): (t[0-9]+nex[0-9]+):([0-9a-f]+)a([0-9a-f]+)\s")
 _CHELSIO = re.compile(r"(cxgbe|cxl|cc)([0-9]+)")
+
+
+_MELLANOX = re.compile("mce([0-9]+)")
+# Behind these are those of sending, which share the interrupt of their channel.
+_OF_CHANNEL = re.compile("channel ([0-9]+) rq -?[0-9]+ cq -?[0-9]+ irq ([0-9]+)")
 
 
 class Queue(NamedTuple):
@@ -30,6 +35,9 @@ class Queue(NamedTuple):
 
 def queues(host: Host, interface: str) -> List[Queue]:
     """Those of an interface, in their order; none where its driver names them otherwise."""
+    mellanox = _MELLANOX.fullmatch(interface)
+    if mellanox:
+        return _of_channels(host, interface, mellanox.group(1))
     try:
         lines = host.run("vmstat", "-ai").splitlines()
     except Failed:
@@ -54,6 +62,23 @@ def _of_port(host: Host, interface: "re.Match[str]", lines: List[str]) -> Iterat
         if own and own.group(2) == adapter and int(own.group(3), 16) == port:
             number = int(own.group(4), 16)
             yield Queue(int(own.group(1)), "rx", number, f"{interface.group()}:rxq{number}")
+
+
+def channels_told_by(interface: str) -> str:
+    """The parameter that has an interface of mlx5en(4) tell its interrupts; "" for others."""
+    own = _MELLANOX.fullmatch(interface)
+    return f"dev.mce.{own.group(1)}.conf.debug_stats" if own else ""
+
+
+def _of_channels(host: Host, interface: str, unit: str) -> List[Queue]:
+    """Interrupts of mlx5en(4) have no names of queues; it tells them where debug_stats is 1."""
+    text = told(host, f"dev.mce.{unit}.hw_ctx_debug") or ""
+    found = [(int(own.group(1)), int(own.group(2))) for own in _OF_CHANNEL.finditer(text)]
+    if [channel for channel, _ in found] != [*range(len(found))]:
+        return []
+    if len(found) != number(host, f"dev.mce.{unit}.conf.channels"):
+        return []
+    return [Queue(irq, "rx", channel, f"{interface}:rxq{channel}") for channel, irq in found]
 
 
 def _place(host: Host, device: str) -> Tuple[str, int]:

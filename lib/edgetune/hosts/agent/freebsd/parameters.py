@@ -46,12 +46,16 @@ def told(host: Host, name: str) -> Optional[str]:
 
 
 def all_told(host: Host, names: Sequence[str]) -> Dict[str, str]:
-    """The values of those that are there, each of one line; one sysctl(8) is asked for all."""
+    """The values of those that are there, each of one line; one sysctl(8) is asked for all.
+
+    A last line without its end may be a part of one, and counts for nothing.
+    """
     try:
         status, output, _ = host.attempt("sysctl", "-i", *names)
     except Failed:
         return {}
-    rows = [line.partition(": ") for line in output.splitlines()] if status == 0 else []
+    lines = output.rpartition("\n")[0].splitlines() if status == 0 else []
+    rows = [line.partition(": ") for line in lines]
     return {name: " ".join(value.split()) for name, _, value in rows if name in names}
 
 

@@ -30,6 +30,7 @@ def run(host: Host, request: Request) -> Json:
             snap.unread[find.__name__] = complaint(error)
     return {
         "boot_id": host.boot_id,
+        "system": host.system,
         "seconds": round(snap.seconds, 3),
         "findings": findings,
         "unread": [f"{what}: {why}" for what, why in snap.unread.items()],

@@ -5,7 +5,13 @@ import contextlib
 from typing import Dict, List, Optional, Set
 
 from edgetune.hosts.agent.freebsd.cpus import all_cpus, cores_first, domain_of, domains
-from edgetune.hosts.agent.freebsd.interrupts import Queue, cpus_of, queues, serve_on
+from edgetune.hosts.agent.freebsd.interrupts import (
+    Queue,
+    channels_told_by,
+    cpus_of,
+    queues,
+    serve_on,
+)
 from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.placement import deal, turns
@@ -68,6 +74,12 @@ class NicIrqAffinity(HookKept):
 
     def _queues(self, target: Target) -> List[Queue]:
         found = queues(self.host, interface_of(target))
+        teller = channels_told_by(interface_of(target))
+        if not found and teller:
+            raise Unsupported(
+                f"{interface_of(target)} does not tell the interrupts of all its channels: have a "
+                f"tuning before this one set {teller} to 1 (sysctl)"
+            )
         if not found:
             raise Unsupported(
                 f"vmstat -ai names no interrupts of queues of {interface_of(target)}: it is down, "
