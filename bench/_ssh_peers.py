@@ -55,7 +55,11 @@ def fleet(site: Site, alone: bool = False) -> Peer:
     def ask(addresses: Sequence[str]) -> None:
         hosts = [Host(address, address, site.port, "", "", address) for address in addresses]
         helpers.FROM = sys.maxsize if alone else usual
-        for result in Fleet(config).ask(hosts, "facts", lambda host: {}).values():
+        try:
+            results = Fleet(config).ask(hosts, "facts", lambda host: {})
+        finally:
+            helpers.FROM = usual
+        for result in results.values():
             if result.failed:
                 raise BenchError(f"Fleet: {result.error}")
 
