@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable
 
@@ -155,31 +155,37 @@ ONE_FILE: list[dict[str, Any]] = [
 
 def ansible(host: LabHost, tasks: list[dict[str, Any]]) -> Apply:
     """One play without facts, pipelining, one connection that its tasks share."""
-    folder = host.site.folder
-    name = f"{len(tasks)}-tasks"
+    environment, command = ansible_tasks([host], tasks, f"{len(tasks)}-tasks")
+    return lambda: run_program(command, host.site.folder, environment)
+
+
+def ansible_tasks(
+    hosts: Sequence[LabHost], tasks: list[dict[str, Any]], name: str
+) -> tuple[dict[str, str], list[str]]:
+    """The environment and the command of a play on these hosts, run in their site's folder."""
+    site = hosts[0].site
+    folder = site.folder
     play = {"hosts": "all", "gather_facts": False, "tasks": tasks}
     (folder / f"{name}.json").write_text(json.dumps([play]))
     (folder / "ansible.cfg").write_text("[ssh_connection]\npipelining = True\n")
-    (folder / "ansible-hosts").write_text(
-        f"{host.address} ansible_python_interpreter=/usr/bin/python3\n"
-    )
+    lines = [f"{own.address} ansible_python_interpreter=/usr/bin/python3\n" for own in hosts]
+    (folder / "ansible-hosts").write_text("".join(lines))
     # OpenSSH takes the first of several values.
     shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=60s"]
     environment = {
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
         "ANSIBLE_HOME": str(folder / "ansible"),
-        "ANSIBLE_SSH_ARGS": " ".join([*shared, *ssh_options(host.site)]),
+        "ANSIBLE_SSH_ARGS": " ".join([*shared, *ssh_options(site)]),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "control"),
         "LC_ALL": "C.UTF-8",
     }
-    command = ["ansible-playbook", "-i", "ansible-hosts", f"{name}.json"]
-    return lambda: run_program(command, folder, environment)
+    return environment, ["ansible-playbook", "-i", "ansible-hosts", f"{name}.json"]
 
 
-def end_shared_connections(host: LabHost) -> None:
-    """Ansible leaves its connection open for the next play, which here shall make its own."""
-    for path in (host.site.folder / "control").glob("*"):
-        command = ["ssh", "-O", "exit", "-o", f"ControlPath={path}", host.address]
+def end_shared_connections(site: Site) -> None:
+    """Ansible leaves its connections open for the next play, which here shall make its own."""
+    for path in (site.folder / "control").glob("*"):
+        command = ["ssh", "-O", "exit", "-o", f"ControlPath={path}", site.addresses[0]]
         subprocess.run(command, capture_output=True, check=False)
 
 

@@ -122,29 +122,38 @@ def lab_host() -> Iterator[LabHost]:
 
     BenchError where a lab cannot be run.
     """
+    with lab_hosts(1) as hosts:
+        yield hosts[0]
+
+
+@contextlib.contextmanager
+def lab_hosts(count: int) -> Iterator[list[LabHost]]:
+    """The same with so many hosts."""
     with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as name:
         home = Path(name)
         try:
-            pop.up(home, hosts=1, load=False)
+            pop.up(home, hosts=count, load=False)
         except pop.LabError as error:
             raise BenchError(str(error)) from None
         try:
-            with kernel.own_namespaces_kept(net=kernel.NEW_NET):
+            with kernel.own_namespaces_kept(net=kernel.NEW_NET), contextlib.ExitStack() as stack:
                 pop.enter_controller(home)
-                with _shell(Layout(home)) as (site, shell):
-                    host = LabHost(site, shell)
-                    host.reset()
-                    yield host
+                found = []
+                for address in addresses(count):
+                    own = stack.enter_context(_shell(Layout(home), address.ip))
+                    found.append(LabHost(*own))
+                    found[-1].reset()
+                yield found
         finally:
             pop.down(home)
 
 
 @contextlib.contextmanager
-def _shell(layout: Layout) -> Iterator[tuple[Site, Shell]]:
+def _shell(layout: Layout, address: str) -> Iterator[tuple[Site, Shell]]:
     def cpu_seconds() -> float:
         return _cpu_seconds(shell.run("cat /proc/[0-9]*/stat 2>/dev/null"))
 
-    site = Site((addresses(1)[0].ip,), 22, "root", layout.lab, cpu_seconds)
+    site = Site((address,), 22, "root", layout.lab, cpu_seconds)
     process = subprocess.Popen(
         ["ssh", *ssh_options(site), site.addresses[0], "sh"],
         stdin=subprocess.PIPE,

@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Protocol
@@ -30,6 +30,9 @@ ACCESS = "access"
 JUMP = "127.79.0.1"
 CERTIFIED = "certified"
 """Folder with a key that has a certificate, and known_hosts with an authority alone."""
+
+HANG = "hang"
+"""A field of a request; a canned host that finds it never answers."""
 
 MAX_HOSTS = 4000
 
@@ -180,17 +183,20 @@ class _CannedServer:
 
     async def _answer(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         with contextlib.suppress(OSError, asyncssh.Error):  # the client may be gone
-            verb = "facts"
+            asked: Mapping[str, object] = {"verb": "facts"}
             if "stdin" in (process.command or ""):
-                verb = _verb_of(await process.stdin.read())
-            process.stdout.write(_REPLIES[verb])
+                asked = _asked(await process.stdin.read())
+            if HANG in asked:
+                await process.wait_closed()
+            process.stdout.write(_REPLIES[str(asked["verb"])])
             process.exit(0)
 
 
-def _verb_of(sent: bytes) -> str:
+def _asked(sent: bytes) -> Mapping[str, object]:
     """What an agent is asked that was sent with its request (`fleet.packed`)."""
     length, _, rest = sent.partition(b"\n")
-    return str(json.loads(rest[int(length) :])["verb"])
+    asked: Mapping[str, object] = json.loads(rest[int(length) :])
+    return asked
 
 
 def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[str, _Server]:

@@ -55,7 +55,11 @@ def fleet(site: Site, alone: bool = False) -> Peer:
     def ask(addresses: Sequence[str]) -> None:
         hosts = [Host(address, address, site.port, "", "", address) for address in addresses]
         helpers.FROM = sys.maxsize if alone else usual
-        for result in Fleet(config).ask(hosts, "facts", lambda host: {}).values():
+        try:
+            results = Fleet(config).ask(hosts, "facts", lambda host: {})
+        finally:
+            helpers.FROM = usual
+        for result in results.values():
             if result.failed:
                 raise BenchError(f"Fleet: {result.error}")
 
@@ -72,11 +76,11 @@ def bare_paramiko(site: Site, nodelay: bool) -> Peer:
 
         def one(address: str) -> None:
             # The client is left first: closing its socket under it makes paramiko log an error.
-            with _connect(address, site.port, nodelay) as sock, paramiko.SSHClient() as client:
+            with connect(address, site.port, nodelay) as sock, paramiko.SSHClient() as client:
                 name = f"[{address}]:{site.port}"
                 for kind, host_key in (known.lookup(name) or {}).items():
                     client.get_host_keys().add(name, kind, host_key)
-                _log_in(client, address, site, key, sock)
+                log_in(client, address, site, key, sock)
                 stdin, stdout, _ = client.exec_command(BOOTSTRAP, timeout=TIMEOUT)
                 stdin.channel.sendall(document)
                 stdin.channel.shutdown_write()
@@ -189,9 +193,15 @@ def request_text(verb: str, request: Mapping[str, Any]) -> bytes:
     return packed(bundle.make()) + body
 
 
-def _log_in(
-    client: paramiko.SSHClient, address: str, site: Site, key: paramiko.PKey, sock: socket.socket
+def log_in(
+    client: paramiko.SSHClient,
+    address: str,
+    site: Site,
+    key: paramiko.PKey,
+    sock: socket.socket,
+    **more: Any,
 ) -> None:
+    """With this key alone; ``more`` are options of paramiko's ``connect``."""
     client.connect(
         address,
         site.port,
@@ -200,16 +210,19 @@ def _log_in(
         sock=sock,
         allow_agent=False,
         look_for_keys=False,
+        **more,
     )
 
 
-def _connect(address: str, port: int, nodelay: bool) -> socket.socket:
-    sock = socket.create_connection((address, port), TIMEOUT)
+def connect(address: str, port: int, nodelay: bool, timeout: float = TIMEOUT) -> socket.socket:
+    """A connection on which small packets wait for nothing, or as it comes."""
+    sock = socket.create_connection((address, port), timeout)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, nodelay)
     return sock
 
 
 def ssh_options(site: Site) -> list[str]:
+    """For host keys that are checked, this key alone, and nothing of the user's own files."""
     words = ["-F", "none", "-i", str(site.key), "-l", site.user, "-p", str(site.port)]
     for option in (
         f"UserKnownHostsFile={site.known_hosts}",

@@ -69,7 +69,7 @@ def run(rounds: int, tuned: Path | None) -> dict[str, Any]:
                 host.expect(WANTED)
             except BenchError as error:
                 raise BenchError(f"{name}: {error}") from None
-            end_shared_connections(host)
+            end_shared_connections(host.site)
             edgetune.take_back()
             host.reset()
 

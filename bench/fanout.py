@@ -8,7 +8,8 @@ Rows "with agent" send the agent's source and a request for facts, and read fact
 are medians over the rounds, and a ratio is between two runs of one round.
 
 More than 64 hosts are asked by as many processes as there are cores; the row "one process" is the
-same without that.
+same without that. The hosts take the same cores. So two lines below the table reckon from the CPU
+times which rate this machine has CPU for, and which one where the hosts have cores of their own.
 
 Measured: wall clock, and CPU of the controller's side (this process and the programs it starts).
 The time that Fleet and the libraries take to be imported is left out; that of ssh, ansible and
@@ -46,6 +47,7 @@ from bench._table import (
     spread,
     told,
 )
+from edgetune.hosts import helpers
 
 FLEET = "edgetune Fleet, with agent"
 ALONE = "edgetune Fleet, one process, with agent"
@@ -75,6 +77,7 @@ def run(count: int, rounds: int, server: str) -> dict[str, Any]:
         peers = {**own_peers(site), **further}
         work = {name: functools.partial(peer, site.addresses) for name, peer in peers.items()}
         samples = measure(work, rounds, site.cpu_seconds)
+    figures = [figure(name, samples, count) for name in peers]
     return {
         "benchmark": "fanout",
         "hosts": count,
@@ -84,7 +87,8 @@ def run(count: int, rounds: int, server: str) -> dict[str, Any]:
         "load": os.getloadavg()[0],
         "versions": versions(),
         "left_out": left_out,
-        "figures": [figure(name, samples, count) for name in peers],
+        "figures": figures,
+        "bounds": [bound(row, len(os.sched_getaffinity(0)), count) for row in figures[:2]],
     }
 
 
@@ -144,6 +148,21 @@ def figure(name: str, samples: Mapping[str, Sequence[Sample]], count: int) -> di
     }
 
 
+def bound(found: Mapping[str, Any], cores: int, count: int) -> dict[str, Any]:
+    """Which hosts/s there is CPU for by a row of Fleet: ``here``, where hosts share the cores, and
+    ``elsewhere``, where they have their own."""
+    controller = found["controller_cpu_ms"]["median"] / 1000
+    server = found["server_cpu_ms"]["median"] / 1000
+    own = cores if found["client"] == FLEET and count >= helpers.FROM else 1
+    here = min(own / controller, cores / (controller + server))
+    return {
+        "client": found["client"],
+        "here": here,
+        "reached": found["hosts_per_s"]["median"] / here,
+        "elsewhere": own / controller,
+    }
+
+
 def versions() -> dict[str, str]:
     """Of what was compared."""
     found = {"python": platform.python_version(), "paramiko": paramiko.__version__}
@@ -157,6 +176,9 @@ def show(document: Mapping[str, Any]) -> None:
     counts = "{hosts} hosts, {parallel} at once, {server} server, {rounds} rounds, load {load:.1f}"
     print(f"bench.fanout: {counts.format(**document)}; {compared(document)}")
     print_table(HEADERS, map(_row, document["figures"]))
+    for own in document["bounds"]:
+        rates = "{client}: CPU for {here:.0f} hosts/s here, {reached:.2f} of that reached; "
+        print((rates + "for {elsewhere:.0f} where hosts have their own").format(**own))
     print_left_out(document)
 
 

@@ -7,17 +7,20 @@ A door before the control socket of each may restrict what comes through, as BIR
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from lab.pop import network
 
@@ -71,6 +74,31 @@ protocol bgp {name} {{
     ipv4 {{ import filter hear; export none; }};
 }}
 """
+# The shell stays: ExaBGP starts a process anew that closes its standard output.
+EXABGP_PROCESS = """\
+process hear {{
+    run /bin/sh -c "cat >>{place}; true";
+    encoder json;
+}}
+"""
+EXABGP_PEER = """\
+neighbor 10.99.{number}.2 {{
+    router-id 10.99.99.99;
+    local-address 10.99.{number}.1;
+    local-as 65000;
+    peer-as 65001;
+    hold-time 180;
+    family {{ ipv4 unicast; }}
+    api {{ processes [ hear ]; receive {{ parsed; update; }} }}
+}}
+"""
+# It would look for pipes of its own command, and become another user, who may read nothing here.
+_QUIET_EXABGP = {
+    **os.environ,
+    "exabgp_api_cli": "false",
+    "exabgp_daemon_user": "root",
+    "exabgp_log_destination": "stderr",
+}
 HAS_BIRD = (
     os.geteuid() == 0
     and shutil.which("bird", path="/usr/sbin:/usr/bin") is not None
@@ -213,9 +241,7 @@ class Router:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         for number, name in enumerate(roots, 1):
             self._wire(number, name)
-        peers = "".join(PEER.format(name=name, number=n) for n, name in enumerate(roots, 1))
-        self._configure("router", ROUTER.format(peers=peers))
-        self._run("router", self._own, folder / "router.ctl")
+        self._hear()
         for number, (name, root) in enumerate(roots.items(), 1):
             constants = root / CONSTANTS
             constants.parent.mkdir(parents=True, exist_ok=True)
@@ -260,6 +286,11 @@ class Router:
             assert time.monotonic() < ends, self.paths()
             time.sleep(0.1)
 
+    def _hear(self) -> None:
+        peers = "".join(PEER.format(name=name, number=n) for n, name in enumerate(self.roots, 1))
+        self._configure("router", ROUTER.format(peers=peers))
+        self._run("router", self._own, self.folder / "router.ctl")
+
     def _namespace(self) -> int:
         made = network.new_namespace()
         self._stack.callback(os.close, made)
@@ -282,16 +313,66 @@ class Router:
     def _run(self, name: str, space: int, control: Path) -> None:
         control.unlink(missing_ok=True)
         own = [f"-c{self.folder}/{name}.conf", f"-s{control}", f"-P{self.folder}/{name}.pid"]
-        log = (self.folder / f"{name}.log").open("ab")
-        with network.inside(space), log:
-            process = subprocess.Popen(["/usr/sbin/bird", "-f", *own], stdout=log, stderr=log)
-        self.processes[name] = process
-        self._stack.callback(process.wait)
-        self._stack.callback(process.kill)
+        process = self._begin(name, space, ["/usr/sbin/bird", "-f", *own])
         ends = time.monotonic() + 60
         while not control.exists():
             assert process.poll() is None and time.monotonic() < ends, name
             time.sleep(0.02)
+
+    def _begin(self, name: str, space: int, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        log = (self.folder / f"{name}.log").open("ab")
+        with network.inside(space), log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=_QUIET_EXABGP)
+        self.processes[name] = process
+        self._stack.callback(process.wait)
+        self._stack.callback(process.kill)
+        return process
+
+
+class ExaBgp(Router):
+    """A router that is an ExaBGP: it notes each announcement and each withdrawal that it hears."""
+
+    def paths(self) -> dict[str, bool]:
+        """By host that announces the address, whether with the community 65535:0."""
+        found: dict[str, bool] = {}
+        for name, heard in self.heard():
+            found.pop(name, None)
+            if heard != "withdrawn":
+                found[name] = heard == "65535:0"
+        return found
+
+    def heard(self) -> list[tuple[str, str]]:
+        """Each host with what it told of the address: ``plain``, ``65535:0``, ``withdrawn``."""
+        names = {f"10.99.{number}.2": name for number, name in enumerate(self.roots, 1)}
+        told = []
+        for line in (self.folder / "heard").read_text().splitlines():
+            own = json.loads(line).get("neighbor", {})
+            update = own.get("message", {}).get("update", {})
+            word = "65535:0" if [65535, 0] in _communities(update) else "plain"
+            for way in ("announce", "withdraw"):
+                if ADDRESS in json.dumps(update.get(way, {})):
+                    name = names[own["address"]["peer"]]
+                    told.append((name, word if way == "announce" else "withdrawn"))
+        return told
+
+    def _hear(self) -> None:
+        (self.folder / "heard").touch()
+        text = EXABGP_PROCESS.format(place=self.folder / "heard")
+        for number in range(1, len(self.roots) + 1):
+            text += EXABGP_PEER.format(number=number)
+        self._configure("router", text)
+        command = [str(exabgp("exabgp")), f"{self.folder}/router.conf"]
+        self._begin("router", self._own, command)
+
+
+def _communities(update: dict[str, Any]) -> list[list[int]]:
+    found: list[list[int]] = update.get("attribute", {}).get("community", [])
+    return found
+
+
+def exabgp(program: str) -> str | None:
+    """Where a program of ExaBGP is: beside our Python, or on the PATH."""
+    return shutil.which(program, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 def _ip(lines: Sequence[str], space: int) -> None:
@@ -305,3 +386,10 @@ def running_router(folder: Path, roots: dict[str, Path]) -> Iterator[Router]:
     """A router and the BIRDs of these hosts, which all announce the address."""
     with ExitStack() as stack:
         yield Router(folder, roots, stack)
+
+
+@contextmanager
+def running_exabgp(folder: Path, roots: dict[str, Path]) -> Iterator[ExaBgp]:
+    """The same, with an ExaBGP as router."""
+    with ExitStack() as stack:
+        yield ExaBgp(folder, roots, stack)

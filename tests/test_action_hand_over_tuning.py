@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -107,9 +108,41 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
         stack.__exit__.side_effect = lambda *_: store.put(key, opened.head.document())
         return stack
 
-    def test_a_pause_a_freeze_and_a_stop_hold_it_up(self) -> None:
+    def test_a_pause_holds_it_up(self) -> None:
         pause_pop(self.world.context, "lab1", requested_by="ana", reason="calls")
         self.refused("lab1 is paused")
+
+    def test_a_freeze_of_the_configuration_holds_it_up_and_its_end_lets_it_go(self) -> None:
+        self.freeze("2099-01-01")
+        self.refused("is not handed over: ")
+        self.refused("lab1 is frozen by derby until 2")
+        self.refused("nothing was touched")
+        asked = [own for _, verb, own in self.world.hosts.asked if verb == "hand_over"]
+        self.assertEqual([own for own in asked if not own["dry_run"]], [])
+        self.freeze("2000-01-02")
+        self.assert_succeeds(**self.own)
+        self.assertEqual(self.state, "handed_over")
+
+    def test_so_does_one_of_the_ring_of_its_campaign(self) -> None:
+        now = time.time()
+        with self.changed_head() as head:
+            head.freezes = [{"name": "final", "start": now - 60, "end": now + 3600}]
+        self.refused("lab1 is frozen by final until 2")
+
+    def test_a_hand_over_that_was_begun_waits_for_the_end_of_a_freeze(self) -> None:
+        self.begin_and_die()
+        begun = set(self.world.hosts.handed_over)
+        self.freeze("2099-01-01")
+        self.assert_refused("refused", "lab1 is frozen by derby until 2", **self.own)
+        self.assertEqual((self.state, self.world.hosts.handed_over), ("handing_over", begun))
+        self.freeze("2000-01-02")
+        self.assert_succeeds(**self.own)
+        self.assertEqual(self.world.hosts.handed_over, {*NAMES})
+
+    def freeze(self, until: str) -> None:
+        """The configuration has an event that began long ago."""
+        event = {"name": "derby", "from": "2000-01-01", "to": until}
+        self.world.config["events"] = [event]
 
     def test_a_stop_holds_it_up(self) -> None:
         stop_all(self.world.context, "calls", "ana")

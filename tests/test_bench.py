@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import pytest
 
-from bench import _bmc_peers, _ssh_peers, agent, bmc, fanout, metrics
+from bench import _bmc_peers, _ssh_peers, agent, apply, bmc, fanout, metrics, sick
 from bench._bmc_site import Site, Target
 from bench._lab_host import LabHost, lab_host
 from bench._table import BenchError, measure, print_table, spread
@@ -34,6 +34,7 @@ NEEDS_LAB = [
 NO_MACHINES = pop.missing_requirements(machines=True)
 NEEDS: dict[str, list[Any]] = {
     "agent": NEEDS_LAB,
+    "apply": NEEDS_LAB,
     "boot_hook": [
         pytest.mark.machines,
         pytest.mark.skipif(bool(NO_MACHINES), reason=f"machines need {', '.join(NO_MACHINES)}"),
@@ -52,6 +53,7 @@ def no_further_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     """They start slowly, and are not what is tested."""
     monkeypatch.setattr(fanout, "_further", lambda: {})
     monkeypatch.setattr(agent, "_further", lambda tuned: {})
+    monkeypatch.setattr(apply, "_further", lambda hosts: ({}, {}))
     monkeypatch.setattr(bmc, "installed", list)
 
 
@@ -98,6 +100,26 @@ def test_fanout_compares_every_client_with_fleet(tmp_path: Path) -> None:
         for key in SPREADS:
             assert 0 <= figure[key]["min"] <= figure[key]["median"] <= figure[key]["max"]
         assert figure["hosts_per_s"]["min"] > 0
+    assert [own["client"] for own in document["bounds"]] == [fanout.FLEET, fanout.ALONE]
+
+
+@pytest.mark.parametrize(
+    ("client", "hosts", "here", "elsewhere"),
+    [
+        (fanout.FLEET, 256, 250, 400),
+        (fanout.FLEET, 64, 200, 200),
+        (fanout.ALONE, 256, 200, 200),
+    ],
+)
+def test_what_the_cpu_is_enough_for_counts_the_hosts_of_the_same_machine(
+    client: str, hosts: int, here: float, elsewhere: float
+) -> None:
+    """Two cores; a host takes 5 ms of the controller's, and 3 of its own."""
+    row = {"client": client, "hosts_per_s": {"median": 150.0}}
+    row.update(controller_cpu_ms={"median": 5.0}, server_cpu_ms={"median": 3.0})
+    told = fanout.bound(row, 2, hosts)
+    assert (round(told["here"]), round(told["elsewhere"])) == (here, elsewhere)
+    assert told["reached"] == pytest.approx(150 / here)
 
 
 @pytest.mark.processes
@@ -252,6 +274,16 @@ def test_a_wrong_number_of_hosts_is_refused(
     with pytest.raises(SystemExit):
         program.main([option, count])
     assert option in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_the_price_of_sick_hosts_counts_no_other_host(tmp_path: Path) -> None:
+    document = _figures("sick", tmp_path, "--hosts", "40")
+    assert (document["hosts"], document["sick"]) == (40, 2)
+    for row in document["figures"]:
+        assert row["sick"]["median"] >= sick.TIMEOUT > 0
+    with pytest.raises(BenchError, match="peer: 1 hosts failed, 0 are sick"):
+        sick.expect("peer", lambda addresses: {"127.78.0.1"}, ["127.78.0.1"], ["127.77.0.1"])
 
 
 @pytest.mark.processes

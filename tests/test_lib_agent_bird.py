@@ -7,7 +7,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Callable
@@ -28,9 +28,12 @@ from tests.birds import (
     PLAIN,
     SOCKET,
     Before,
+    ExaBgp,
     FakeBird,
     Router,
     ask,
+    exabgp,
+    running_exabgp,
     running_router,
 )
 from tests.load_balancers._on_hosts import InProcess
@@ -263,11 +266,25 @@ def heard() -> Iterator[tuple[Router, Announcer]]:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         roots = {name: folder / name for name in ("e000", "e001")}
-        with running_router(folder, roots) as router:
-            host = Announcer.__new__(Announcer)
-            host.root = AgentRoot(roots["e000"])
-            with closing(Before(roots["e000"] / SOCKET, router.sockets["e000"])):
-                yield router, host
+        with running_router(folder, roots) as router, _on(router) as host:
+            yield router, host
+
+
+@pytest.fixture
+def noted() -> Iterator[tuple[ExaBgp, Announcer]]:
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        with running_exabgp(folder, {"e000": folder / "e000"}) as router, _on(router) as host:
+            yield router, host
+
+
+@contextmanager
+def _on(router: Router) -> Iterator[Announcer]:
+    """The host e000, whose agent talks to a real BIRD."""
+    host = Announcer.__new__(Announcer)
+    host.root = AgentRoot(router.roots["e000"])
+    with closing(Before(router.roots["e000"] / SOCKET, router.sockets["e000"])):
+        yield host
 
 
 def _until(condition: Callable[[], object]) -> None:
@@ -297,6 +314,24 @@ def test_a_router_sees_the_community_then_the_withdrawal_and_no_session_ends(
     _until(lambda: router.paths() == {"e001": False})
     host.told("restore", protocols=[PAIR])
     _until(lambda: router.paths() == {"e000": False, "e001": False})
+    assert abs(_session_began(router) - began) < timedelta(milliseconds=50)
+
+
+@pytest.mark.skipif(not (HAS_BIRD and exabgp("exabgp")), reason="needs root, bird2 and exabgp")
+@pytest.mark.processes
+def test_another_speaker_hears_the_community_then_the_withdrawal(
+    noted: tuple[ExaBgp, Announcer],
+) -> None:
+    """Each once, and nothing else: a session that ended would withdraw all at once."""
+    router, host = noted
+    began = _session_began(router)
+    host.told("withdraw", protocols=[PAIR])
+    _until(lambda: router.paths() == {"e000": True})
+    host.told("isolate", protocols=[PAIR])
+    _until(lambda: router.paths() == {})
+    host.told("restore", protocols=[PAIR])
+    _until(lambda: router.paths() == {"e000": False})
+    assert [word for _, word in router.heard()] == ["plain", "65535:0", "withdrawn", "plain"]
     assert abs(_session_began(router) - began) < timedelta(milliseconds=50)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 import time
@@ -11,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.birds import exabgp
 from tests.load_balancers import SERVERS, Start
 from tests.load_balancers._on_hosts import OnHosts
 
 FILE = "/srv/drained"
 SETTLE = "0.1s"
-_AGENT_CHECK = ["exabgp-healthcheck", "--no-ack", "--no-syslog", "--no-ip-setup", "--interval=1"]
+_HEALTH_CHECK = exabgp("exabgp-healthcheck") or ""
+_AGENT_CHECK = [_HEALTH_CHECK, "--no-ack", "--no-syslog", "--no-ip-setup", "--interval=1"]
 _FAST = ["--fast-interval=0.1", "--rise=1", "--fall=1", "--withdraw-on-down"]
 
 
@@ -62,7 +63,8 @@ class HealthChecked(Flagged):
 
     def sends_to(self, server: str) -> bool:
         last = self._told[server].read_text().splitlines()[-1:]
-        return bool(last) and last[0].startswith("announce ")
+        # From 5 on each line begins with the neighbors that it is for.
+        return bool(last) and "announce" in last[0].split()
 
 
 @contextmanager
@@ -78,5 +80,5 @@ def _health_checked() -> Iterator[Flagged]:
 
 
 LOAD_BALANCERS: dict[str, Start] = {"script": _flagged}
-if shutil.which("exabgp-healthcheck"):
+if _HEALTH_CHECK:
     LOAD_BALANCERS["real"] = _health_checked

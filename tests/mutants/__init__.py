@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench._mutation import MutationError, copy_checkout
-from tests.mutants.access import ACCESS, EXPIRY, HELPERS
+from tests.mutants.access import ACCESS, CONVERSATIONS, EXPIRY, HELPERS
 from tests.mutants.agent import AGENT, LEAVING
 from tests.mutants.alerting import ALERTING
 from tests.mutants.congestion import CONGESTION
@@ -45,7 +45,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "traffic": (*TRAFFIC, *HOOKS, *ON_HOSTS, *BIRD, *SEVERAL, *AWAY, *REFUSALS, *TLS),
     "inventories": INVENTORIES,
     "judge": JUDGE,
-    "access": (*ACCESS, *HELPERS, *EXPIRY),
+    "access": (*ACCESS, *CONVERSATIONS, *HELPERS, *EXPIRY),
     "agent": (*AGENT, *LEAVING),
     "kernels": KERNELS,
     "congestion": CONGESTION,

@@ -5,6 +5,47 @@ from __future__ import annotations
 
 from tests.mutants.mutation import mutations_of
 
+CONVERSATIONS = (
+    *mutations_of(
+        "lib/edgetune/hosts",
+        ["lib_fleet"],
+        (
+            "packets are sealed by a MAC beside them",
+            "known_hosts.py",
+            'key=lambda name: "-gcm@" not in name',
+            'key=lambda name: "-gcm@" in name',
+        ),
+        (
+            "only ciphers that are quick are taken",
+            "known_hosts.py",
+            'sorted(wanted.ciphers, key=lambda name: "-gcm@" not in name)',
+            '[name for name in wanted.ciphers if "-gcm@" in name]',
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/hosts",
+        ["lib_answers"],
+        (
+            "a text within an answer may be of any length",
+            "shapes.py",
+            "        return len(value) <= most and value.isascii()\n",
+            "        return value.isascii()\n",
+        ),
+        (
+            "a text within an answer may hold half a character",
+            "shapes.py",
+            "        return len(value) <= most and value.isascii()\n",
+            "        return len(value) <= most\n",
+        ),
+        (
+            "nothing within an answer is looked at",
+            "shapes.py",
+            "    return not isinstance(value, (dict, list))\n",
+            "    return True\n",
+        ),
+    ),
+)
+
 ACCESS = mutations_of(
     "lib/edgetune/hosts",
     ["lib_access"],

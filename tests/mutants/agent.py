@@ -633,6 +633,18 @@ LEAVING = (
             "",
         ),
         (
+            "a tuning is handed over in a freeze",
+            "hand_over_tuning.py",
+            "    found = [why_frozen(record.context, head)]\n",
+            "    found: list[str] = []\n",
+        ),
+        (
+            "only a rollout without a campaign is handed over in a freeze",
+            "hand_over_tuning.py",
+            "    found = [why_frozen(record.context, head)]\n",
+            '    found = [why_frozen(record.context, head) if head.freezes else ""]\n',
+        ),
+        (
             "a rollout with quarantined hosts is handed over",
             "hand_over_tuning.py",
             "    if head.quarantined:\n",

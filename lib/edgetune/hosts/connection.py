@@ -114,10 +114,11 @@ class BoundedConnection:
         return self._below.send(data)
 
     def _is_over(self) -> bool:
-        if self.over is None and self._left <= 0:
-            self.over = HostError("the host sends more than any answer has")
-        if self.over is None and not self.seconds_left:
-            self.over = TimeoutError("the conversation did not end in time")
+        if self.over is None:
+            if self._left <= 0:
+                self.over = HostError("the host sends more than any answer has")
+            elif time.monotonic() >= self._deadline:
+                self.over = TimeoutError("the conversation did not end in time")
         return self.over is not None
 
 

@@ -26,6 +26,7 @@ MOST_ENTRIES = 5_000
 MOST_DIGITS = 24
 DEEPEST = 10
 LARGEST = 1e24
+_LONGEST_PLACE = 100
 
 _SHOWN = reprlib.Repr()
 _SHOWN.maxlevel = 2
@@ -72,10 +73,20 @@ def _bound(value: object, where: str, deep: int) -> None:
         if len(value) > MOST_ENTRIES:
             raise HostError(f"{where}: has {len(value)} entries, more than {MOST_ENTRIES}")
         for name in value if isinstance(value, dict) else ():
-            _bound_text(name, f"{where}: a name", LONGEST_NAME)
+            if not _is_bounded(name, LONGEST_NAME):
+                _bound_text(name, f"{where}: a name", LONGEST_NAME)
         below = value.items() if isinstance(value, dict) else enumerate(value)
         for name, part in below:
-            _bound(part, _below(where, name), deep - 1)
+            # To write down where each part stands took longer than to look at all of them.
+            if not _is_bounded(part, LONGEST_TEXT):
+                _bound(part, _below(where, name), deep - 1)
+
+
+def _is_bounded(value: object, most: int) -> bool:
+    """Whether it is seen at once that it is no more than it may be."""
+    if isinstance(value, str):
+        return len(value) <= most and value.isascii()
+    return not isinstance(value, (dict, list))
 
 
 def _bound_text(text: str, where: str, most: int) -> None:
@@ -88,7 +99,11 @@ def _bound_text(text: str, where: str, most: int) -> None:
 
 
 def _below(where: str, name: object) -> str:
-    return f"{where}[{name}]" if isinstance(name, int) else f"{where}.{shortened(str(name), 100)}"
+    if isinstance(name, int):
+        return f"{where}[{name}]"
+    text = str(name)
+    plain = len(text) <= _LONGEST_PLACE and text.isprintable()
+    return f"{where}.{text if plain else shortened(text, _LONGEST_PLACE)}"
 
 
 def _wrong(where: str, what: str, value: object) -> HostError:
