@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from edgetune.addresses import filled
+from edgetune.dataclass import dataclass
 from edgetune.fields import Fields
 from edgetune.sanitize import Pattern
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.host import HostFacts
 from edgetune.fields import Fields
 from edgetune.sanitize import Pattern

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from edgetune import PACK
 from edgetune.alertmanager import Alertmanager, read_alertmanager
+from edgetune.dataclass import dataclass
 from edgetune.durations import DAY, duration
 from edgetune.errors import InputError, UnconfiguredError
 from edgetune.fields import Fields

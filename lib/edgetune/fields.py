@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
+from edgetune.dataclass import dataclass
 from edgetune.durations import duration, read_duration
 from edgetune.errors import InputError
 from edgetune.sanitize import expected

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Callable, NoReturn
@@ -75,6 +74,9 @@ def write_file(path: Path, content: bytes, option: str) -> None:
     Whoever reads it meanwhile sees the old one or the new one. InputError names the ``option`` of
     the configuration that does not permit it.
     """
+    # Few actions write a file, and it imports a dozen modules.
+    import tempfile
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")

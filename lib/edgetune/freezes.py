@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from edgetune.dataclass import dataclass
 from edgetune.fields import Fields
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -120,7 +119,7 @@ def read_zone(fields: Fields, default: str) -> str:
     name: str = fields.text("timezone", default)
     try:
         _zone(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    except (KeyError, ValueError, OSError):
         raise fields.wrong("timezone", f"{name!r} is no time zone that is known here") from None
     return name
 
@@ -159,8 +158,12 @@ def read_event(fields: Fields, zone: str = "UTC") -> Event:
 
 
 def _zone(name: str) -> tzinfo:
-    """A zone of the system's database; UTC needs none."""
-    return timezone.utc if name == "UTC" else ZoneInfo(name)
+    """A zone of the system's database, KeyError if it has none; UTC needs none."""
+    if name == "UTC":
+        return timezone.utc
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(name)
 
 
 def _read_clock(fields: Fields, field: str, default: str) -> int:

@@ -9,10 +9,11 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from edgetune.addresses import canonical
+from edgetune.dataclass import dataclass
 from edgetune.errors import InputError
 from edgetune.sanitize import Pattern
 from edgetune.traffic import driver_class

@@ -7,10 +7,11 @@ The readers, the errors, the YAML that StackStorm reads, and the pages come from
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
+from edgetune.dataclass import dataclass
 from edgetune.durations import duration
 from edgetune.errors import InputError
 from edgetune.fields import Fields

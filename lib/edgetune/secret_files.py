@@ -10,9 +10,9 @@ import re
 import stat
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import InputError
 from edgetune.files import read_file
 

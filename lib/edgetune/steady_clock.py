@@ -9,8 +9,9 @@ a later process tells how much time has passed, and by how much the wall clock w
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from edgetune.dataclass import dataclass
 
 # Wall clocks of different boots or machines are believed as long as they differ by no more
 # seconds. An inexactness of theirs then adds nothing where steps take turns on two machines.

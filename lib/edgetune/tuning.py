@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Union
 
 from edgetune.applicability import Applicability, read_applicability
+from edgetune.dataclass import dataclass
 from edgetune.documents.metric import Metric
 from edgetune.documents.plan import Guard, Intent
 from edgetune.documents.reading import digest_of

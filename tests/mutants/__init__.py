@@ -27,6 +27,7 @@ from tests.mutants.access import ACCESS, CONVERSATIONS, EXPIRY, HELPERS
 from tests.mutants.agent import AGENT, LEAVING
 from tests.mutants.alerting import ALERTING
 from tests.mutants.congestion import CONGESTION
+from tests.mutants.documents import DOCUMENTS
 from tests.mutants.export import EXPORT
 from tests.mutants.freebsd import FREEBSD
 from tests.mutants.inventories import INVENTORIES
@@ -55,6 +56,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "export": EXPORT,
     "freebsd": FREEBSD,
     "options": OPTIONS,
+    "documents": DOCUMENTS,
     "lab": LAB,
 }
 SECONDS = 900.0  # a mutant that makes its tests hang is killed by that, too

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import quote
 
 from edgetune import PACK
 from edgetune.alerting.conversation import Conversation, DeclinedError
 from edgetune.alertmanager import Alertmanager
+from edgetune.dataclass import dataclass
 from edgetune.documents.alertmanager import Matcher, Silence
 from edgetune.documents.reading import encoded, taken
 from edgetune.errors import EdgetuneError

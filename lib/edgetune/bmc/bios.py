@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Jobs
@@ -35,6 +34,7 @@ from edgetune.bmc.system import (
     reset_info,
     settings_link,
 )
+from edgetune.dataclass import dataclass
 
 NO_SETTINGS = "the BMC shows the BIOS of this machine, but takes no settings for it"
 # What is beside the attributes in the resource of a Gen9, which has them at its top.

@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable
 from urllib.parse import urljoin, urlsplit
@@ -29,6 +29,7 @@ from urllib.parse import urljoin, urlsplit
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.payload import MAX_TEXT, BmcError, at, errors_of, link_at, messages_of, said
 from edgetune.config import Config
+from edgetune.dataclass import dataclass
 from edgetune.durations import duration
 from edgetune.errors import InputError
 

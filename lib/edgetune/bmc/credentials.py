@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Callable
 
 from edgetune import PACK
+from edgetune.dataclass import dataclass
 from edgetune.errors import InputError
 from edgetune.fields import Fields
 from edgetune.files import load_json, load_yaml

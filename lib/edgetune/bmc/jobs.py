@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, messages_of, text_at
 from edgetune.bmc.system import expanded, is_link, managers, members, whole
+from edgetune.dataclass import dataclass
 
 _WAITING = (
     *("New", "Scheduled", "Pending", "Starting", "Suspended", "Downloaded", "Waiting"),

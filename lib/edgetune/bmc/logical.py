@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Optional
 
 from edgetune.bmc.payload import BmcError, said
 from edgetune.bmc.registry import Registry
+from edgetune.dataclass import dataclass
 from edgetune.files import load_yaml
 
 _FILE = Path(__file__).with_name("logical.yaml")

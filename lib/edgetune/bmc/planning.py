@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from edgetune.bmc.bios import NO_SETTINGS, Bios, State
 from edgetune.bmc.client import Answer, Client
@@ -12,6 +12,7 @@ from edgetune.bmc.payload import BmcError, is_secret, same, text_at, text_of
 from edgetune.bmc.registry import Registry
 from edgetune.bmc.request import Request, Values
 from edgetune.bmc.reset import facts
+from edgetune.dataclass import dataclass
 from edgetune.vocabulary.kinds.bios_attribute import KIND, attribute_of
 from edgetune.vocabulary.setting import Setting
 

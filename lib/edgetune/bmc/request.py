@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from edgetune.dataclass import dataclass
 
 Values = Mapping[str, object]
 """Attributes of a BIOS by name."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.options import Options
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError

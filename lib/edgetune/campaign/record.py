@@ -16,9 +16,10 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import Approved
 from edgetune.documents.look import Effect
 from edgetune.documents.reading import KEPT_IF_SET, check_is, decoded, digest_of, read_document

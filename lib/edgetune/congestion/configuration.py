@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from edgetune.congestion.appliers import APPLIERS
 from edgetune.congestion.selection import Selection
+from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import LONGEST_TTL, SHORTEST_TTL, Configuration, Treated
 from edgetune.errors import RefusedError
 from edgetune.sanitize import shortened

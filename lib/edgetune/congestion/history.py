@@ -13,12 +13,12 @@ import binascii
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from edgetune.congestion.rows import PrefixRows
+from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import METRICS, Thresholds
 from edgetune.documents.reading import check_is, decoded
 from edgetune.errors import RefusedError

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import Configuration
 from edgetune.documents.host import CongestionAnswer
 from edgetune.inventory import Host

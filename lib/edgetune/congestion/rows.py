@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import SourceError
 from edgetune.vocabulary.prefixes import END, V6
 from edgetune.vocabulary.sockets import MEASURED

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from edgetune.congestion.holdout import has_window, is_held_out
 from edgetune.congestion.initial_window import initial_window
 from edgetune.congestion.networks import span_of_network
 from edgetune.congestion.rows import PrefixRows
+from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import METRICS, Chosen, Thresholds, read_chosen
 from edgetune.documents.reading import check_is, encoded, read_document
 from edgetune.errors import RefusedError

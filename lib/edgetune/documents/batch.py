@@ -7,9 +7,10 @@ edgetune.batch.ROLLOUT.NUMBER
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from edgetune import PACK, RECORD_SCHEMA, steady_clock
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import check_is, decoded
 from edgetune.documents.schema import read_versioned
 from edgetune.documents.settings import Standing

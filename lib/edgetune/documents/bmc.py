@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from edgetune.dataclass import dataclass
 from edgetune.documents.settings import SettingRow
 
 

@@ -7,8 +7,9 @@ A round is a span of ``ROUND`` seconds; its number is the time of its start divi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import (
     Number,
     check_is,

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import taken
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from itertools import groupby
-from zoneinfo import ZoneInfoNotFoundError
 
 from edgetune import PACK, RECORD_SCHEMA, steady_clock
+from edgetune.dataclass import dataclass
 from edgetune.documents.look import Conclusion
 from edgetune.documents.reading import check_is, decoded
 from edgetune.documents.schema import read_versioned
@@ -213,7 +213,7 @@ def read_head(rollout: str, text: str) -> Head:
         # At a moment on each day of the week.
         for day in range(7):
             in_force(read_written(head.freezes), day * 86400.0)
-    except (TypeError, ValueError, KeyError, ArithmeticError, ZoneInfoNotFoundError, OSError):
+    except (TypeError, ValueError, KeyError, ArithmeticError, OSError):
         raise DamagedError(key, "freezes", "holds what is no freeze") from None
     return head
 

@@ -6,8 +6,9 @@ Expressions of tunings may use more of its facts (see ``rendering``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.settings import ProofRow, SettingRow, Standing
 
 

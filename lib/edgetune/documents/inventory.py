@@ -9,9 +9,10 @@ edgetune.entry.DIGEST       the PoP of the plan of that digest, as it was when t
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from edgetune import PACK
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import decoded, read_document
 
 # No other key begins with it: to list those that do would read every PoP.

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.baseline import Prospect
 from edgetune.documents.block import Block
 from edgetune.documents.reading import Number, check_is, decoded, encoded, renamed

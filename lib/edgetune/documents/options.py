@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from edgetune.dataclass import dataclass
 from edgetune.durations import DAY
 from edgetune.errors import InputError
 from edgetune.options import check_options, option

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import chain
 
 from edgetune import PACK, PLAN_SCHEMA
+from edgetune.dataclass import dataclass
 from edgetune.documents.metric import Metric
 from edgetune.documents.options import Options
 from edgetune.documents.reading import decoded, digest_of, encoded, read_document, renamed

@@ -9,17 +9,17 @@ and ``tuple`` of these. ``Value`` is a value of a setting, and ``object`` is not
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import DamagedError
 from edgetune.sanitize import one_line
 
@@ -80,6 +80,8 @@ def read_document(key: str, text: Any) -> dict[str, Any]:
 
 def digest_of(document: Any) -> str:
     """SHA-256 over the canonical JSON of a document, as ``sha256:`` and 16 hex digits."""
+    import hashlib
+
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import Configuration, PrefixEffect
 from edgetune.documents.reading import Number, check_is, decoded, encoded, read_document
 from edgetune.errors import DamagedError

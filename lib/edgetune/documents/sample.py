@@ -7,9 +7,9 @@ Samples are stored in documents of columns (see ``metrics.table``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Optional
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import taken
 from edgetune.vocabulary.values import Value
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import KEPT_IF_SET
 from edgetune.vocabulary.contents import alike
 from edgetune.vocabulary.values import Value

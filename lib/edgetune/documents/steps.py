@@ -7,9 +7,10 @@ edgetune.steps.ROLLOUT
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from edgetune import PACK, RECORD_SCHEMA
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import check_is, decoded
 from edgetune.documents.schema import read_versioned
 from edgetune.steady_clock import Reading

@@ -7,7 +7,7 @@ Labels have few values: PoPs, tunings, and words of the records. The id of a rol
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from edgetune.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ no batch is read, so these summaries begin anew with each rollout of a PoP.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.words import State

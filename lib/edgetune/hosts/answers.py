@@ -8,9 +8,9 @@ is kept, so an agent may tell more than its reader knows, in the bounds of ``hos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from edgetune import AGENT_PROTOCOL
+from edgetune.dataclass import dataclass
 from edgetune.documents.diagnosis import HostFinding
 from edgetune.documents.host import SocketsAnswer
 from edgetune.documents.reading import taken

@@ -7,12 +7,12 @@ import logging
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import paramiko
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import HostError
 from edgetune.hosts.known_hosts import HostKeys, KnownHosts
 from edgetune.inventory import Host

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import IO, Any, Callable
 
 from edgetune.config import Config
+from edgetune.dataclass import dataclass
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.host import Booted, Changed, HostFacts, Sessions
 from edgetune.documents.reading import taken
 from edgetune.sanitize import shortened

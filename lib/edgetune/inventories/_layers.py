@@ -9,9 +9,9 @@ numbers and lists replace those of an earlier one, its mappings are joined with 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from edgetune.dataclass import dataclass
 from edgetune.fields import Fields
 from edgetune.inventory import NAME
 from edgetune.vocabulary.nearest import nearest

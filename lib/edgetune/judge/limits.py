@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Optional
 
+from edgetune.dataclass import dataclass
 from edgetune.metrics.table import SampleTable, countable
 
 TIMES_USUAL = 10.0

@@ -12,11 +12,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.look import Doubt, Effect, Look, Moment, Spent, Unwatched
 from edgetune.documents.plan import Plan, Strata, both_groups

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
@@ -75,6 +74,9 @@ def outlier_text(own: Outlier) -> str:
 def _far(
     ratios: Mapping[str, float], groups: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, float]]:
+    # Whatever tells of outliers imports this module, and few look for some.
+    import statistics
+
     off: dict[str, float] = {}
     for group in groups:
         own = {host: math.log(ratios[host]) for host in group if ratios.get(host, 0.0) > 0}

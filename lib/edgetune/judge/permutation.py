@@ -12,11 +12,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.plan import DRAWN_BY, Plan, Strata
 from edgetune.errors import InputError
 

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block, Counted
 from edgetune.documents.facts import Facts, Load

@@ -8,11 +8,11 @@ once: the rates of a hypothesis need no other pass over all hosts and slots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from edgetune.dataclass import dataclass
 from edgetune.judge.hypotheses import RATIOS, evened, own_share
 from edgetune.judge.standardise import LAST_DIGITS
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.look import Doubt, Outlier, Unwatched
 from edgetune.documents.words import Decision, Verdict
 from edgetune.judge.outliers import outlier_text

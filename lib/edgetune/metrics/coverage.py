@@ -8,12 +8,12 @@ do not tell them apart; the time in which these events could be counted does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.facts import Measured
 
 Array = Any

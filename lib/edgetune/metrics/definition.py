@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.metric import Metric
 from edgetune.fields import Fields
 from edgetune.files import load_yaml

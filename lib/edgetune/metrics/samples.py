@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetune.config import Config
 from edgetune.connections import SCHEME, Database, open_redis, redis_errors
+from edgetune.dataclass import dataclass
 from edgetune.documents.sample import Readings, Sample, SampleAnswer
 from edgetune.metrics.table import SampleTable
 

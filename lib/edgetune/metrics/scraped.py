@@ -11,8 +11,9 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from edgetune.dataclass import dataclass
 from edgetune.metrics.boots import boot_of, is_same_boot
 from edgetune.metrics.table import LARGEST, SampleTable
 from edgetune.prometheus.answers import Series

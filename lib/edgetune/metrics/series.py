@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.metric import READINGS, SECONDS, Metric
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import PACKETS

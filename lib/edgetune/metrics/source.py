@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
+from edgetune.dataclass import dataclass
 from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
 from edgetune.sanitize import shortened

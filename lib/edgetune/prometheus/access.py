@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import InputError
 from edgetune.fields import Field
 from edgetune.secret_files import authorization

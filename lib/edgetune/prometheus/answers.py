@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from edgetune.dataclass import dataclass
 from edgetune.sanitize import shortened
 
 _MOST_TOLD = 300

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from edgetune.addresses import filled
+from edgetune.dataclass import dataclass
 from edgetune.inventory import Host
 
 LABEL = r"[A-Za-z_][A-Za-z0-9_]*"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.fields import Fields
 from edgetune.prometheus.promql import LABEL, MATCHERS, METRIC_NAME
 from edgetune.sanitize import Pattern

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from edgetune.dataclass import dataclass
 
 _SECONDS = (1, 2, 5, 10, 15, 30)
 _CLOCK_STEPS = (

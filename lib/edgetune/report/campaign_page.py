@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import PROMOTED, Head
 from edgetune.documents.look import Effect
 from edgetune.documents.metric import Metric

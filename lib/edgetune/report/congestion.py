@@ -6,8 +6,8 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect
 from edgetune.documents.rounds import (
     ROLLED_BACK,

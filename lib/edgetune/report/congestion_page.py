@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import ROUND
 from edgetune.documents.rounds import RoundRow
 from edgetune.report.axes import Axis, clock_ticks, from_zero, number

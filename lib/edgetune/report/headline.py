@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED, PROMOTED, Head
 from edgetune.documents.words import State
 from edgetune.metrics.catalogue import METRICS

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.report.findings import WIDTH
 from edgetune.sanitize import one_line
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jinja2
 
 from edgetune import __version__
+from edgetune.dataclass import dataclass
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Entry, Head

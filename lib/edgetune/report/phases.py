@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import Entry
 from edgetune.documents.words import State
 

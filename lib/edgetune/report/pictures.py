@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.look import Effect
 from edgetune.documents.metric import Metric
 from edgetune.documents.words import State

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.plan import Plan
 from edgetune.durations import roughly

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Look

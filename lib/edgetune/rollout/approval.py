@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import Approved
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError

@@ -6,9 +6,10 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.baseline import Baseline, Prospect
 from edgetune.errors import RefusedError
 from edgetune.judge.limits import median_by_host

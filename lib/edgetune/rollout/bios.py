@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
+from edgetune.dataclass import dataclass
 from edgetune.documents.batch import Batch
 from edgetune.documents.bmc import BiosPlan, BiosState
 from edgetune.errors import RefusedError

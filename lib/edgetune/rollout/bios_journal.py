@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from edgetune import PACK
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult

@@ -12,11 +12,11 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from edgetune.config import Config
 from edgetune.connections import SCHEME, Database, open_redis, redis_errors
+from edgetune.dataclass import dataclass
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import DamagedError, FencedError, StoreError
 

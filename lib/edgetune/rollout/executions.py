@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from edgetune import PACK
+from edgetune.dataclass import dataclass
 from edgetune.documents.stackstorm import PartOfWorkflow, RunningExecution
 from edgetune.errors import StoreError
 from edgetune.rollout.heartbeat import SILENT, Heartbeats

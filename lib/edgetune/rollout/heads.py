@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import ID, LARGEST_EPOCH, Head, head_key, read_head
 from edgetune.documents.reading import read_document
 from edgetune.documents.schema import is_other_schema

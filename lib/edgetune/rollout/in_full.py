@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED, Head
 from edgetune.errors import EdgetuneError
 from edgetune.report.text import rollout_text

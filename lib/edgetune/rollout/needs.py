@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.words import State
 from edgetune.report.next_steps import hand_over, look_longer

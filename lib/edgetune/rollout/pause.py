@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TypedDict
 
 from edgetune import PACK
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED
 from edgetune.documents.reading import decoded, read_document
 from edgetune.errors import DamagedError, RefusedError

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Callable
 
-from edgetune.alerting.silences import keep_silences
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED
 from edgetune.documents.plan import Proof
 from edgetune.durations import duration
@@ -242,6 +241,8 @@ def check_alerts(subject: Subject) -> Iterable[Finding]:
     settings = subject.context.config.alertmanager
     if not settings.url:
         return
+    from edgetune.alerting.silences import keep_silences
+
     problem = shared_matchers(subject.context, subject.pop, subject.hosts)
     problem = problem or keep_silences(settings, "none", [])
     if problem:

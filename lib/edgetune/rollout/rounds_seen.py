@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.rounds import (
     BY_COMPARISON,
     ROLLED_BACK,

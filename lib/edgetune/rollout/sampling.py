@@ -7,9 +7,10 @@ import random
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypedDict
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED
 from edgetune.documents.options import LEAST_SAMPLES
 from edgetune.documents.sample import Drift, Sample

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED, Head
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import Unreadable

@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 
 from edgetune import PACK
-from edgetune.alerting.silences import Wanted, keep_silences
 from edgetune.documents.batch import SETTLED_STEPS, Batch, Silence
 from edgetune.inventory import Host, Pop
 from edgetune.report.text import listed
@@ -80,6 +79,9 @@ def _is_due(opened: Record, before: Silence, out: Sequence[str]) -> bool:
 
 def _ask(opened: Record, hosts: Sequence[str], out: Sequence[str]) -> str:
     """Have exactly those that are ``out`` of these hosts silenced; "", or why they are not."""
+    # Most sites have none, and HTTP and TLS are half of what a step would import.
+    from edgetune.alerting.silences import Wanted, keep_silences
+
     settings, pop = opened.context.config.alertmanager, opened.pop
     # One may have left the inventory since.
     known = [host for host in pop.hosts if host.name in hosts]

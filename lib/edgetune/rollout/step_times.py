@@ -10,11 +10,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from threading import Thread
 from typing import Callable
 
 from edgetune import steady_clock
+from edgetune.dataclass import dataclass
 from edgetune.documents.steps import REASONS, STEPS, StepsTaken, StepTaken, read_steps, steps_key
 from edgetune.errors import DamagedError, EdgetuneError, FencedError, StoreError
 from edgetune.inventory import NAME

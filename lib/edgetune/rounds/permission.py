@@ -8,8 +8,8 @@ keep what they have. What hosts have is renewed meanwhile, or they would lose it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import sets_congestion
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.plan import Plan

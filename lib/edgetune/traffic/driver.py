@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Protocol
 
+from edgetune.dataclass import dataclass
 from edgetune.fields import Field
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import DrainError, ServerError
 from edgetune.traffic.driver import DrainDriver, Server
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Callable, Generic, Protocol, TypeVar
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import DrainError
 from edgetune.traffic.driver import Server
 

@@ -6,7 +6,6 @@ prefixes of one length are the same if their numbers are, and no two of them ove
 """
 
 import ipaddress
-import socket
 
 LENGTHS = {4: 24, 6: 56}
 """By version of IP: clients of one site (RFC 6177), and of one announced route (RFC 7454)."""
@@ -34,6 +33,8 @@ def number_of_bytes(address: bytes) -> int:
 
 def number_of_address(text: str) -> int:
     """The prefix of an address such as ``192.0.2.1`` or ``2001:db8::1%eth0``; ValueError."""
+    import socket
+
     host = text.partition("%")[0]
     try:
         return number_of_bytes(

@@ -13,10 +13,10 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import InputError, SourceError
 from edgetune.files import load_json
 from edgetune.sanitize import shortened

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from edgetune.dataclass import dataclass
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.clickhouse.hosts import by_value, is_one_of, parameters_of
 from edgetune.metrics.clickhouse.server import MOST_ROWS, Server

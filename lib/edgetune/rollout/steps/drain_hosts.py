@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 
 from edgetune import steady_clock
+from edgetune.dataclass import dataclass
 from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError, ServerError
 from edgetune.rollout.context import Context
