@@ -192,3 +192,12 @@ print([name for name in {SELDOM!r} if sys.modules.get(name)])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize("asked", [{"init": False}, {"compare": False}, {"hash": False}])
+def test_a_field_that_would_not_be_obeyed_is_refused(asked: dict[str, bool]) -> None:
+    with pytest.raises(TypeError, match=r"Odd\.number: a field takes default and repr alone"):
+
+        @dataclass
+        class Odd:
+            number: int = field(default=1, **asked)

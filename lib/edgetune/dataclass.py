@@ -33,6 +33,9 @@ else:
 def _made(cls: type[Any], frozen: bool) -> type[Any]:
     # This compiles nothing.
     dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    for each in dataclasses.fields(cls):
+        if not each.init or not each.compare or each.hash is not None:
+            raise TypeError(f"{cls.__qualname__}.{each.name}: a field takes default and repr alone")
     for name, method in (_FROZEN if frozen else _SHARED).items():
         if name not in vars(cls):
             setattr(cls, name, method)
