@@ -270,7 +270,7 @@ class Router:
             if via:
                 name = via.group(1)
                 found[name] = False
-            elif "BGP.community" in line and name:
+            elif re.search(r"(BGP\.|bgp_)community:", line) and name:  # BIRD 2, BIRD 3
                 found[name] = "(65535,0)" in line
         return found
 
