@@ -94,7 +94,6 @@ neighbor 10.99.{number}.2 {{
 """
 # It would look for pipes of its own command, and become another user, who may read nothing here.
 _QUIET_EXABGP = {
-    **os.environ,
     "exabgp_api_cli": "false",
     "exabgp_daemon_user": "root",
     "exabgp_log_destination": "stderr",
@@ -271,7 +270,7 @@ class Router:
             if via:
                 name = via.group(1)
                 found[name] = False
-            elif "BGP.community" in line and name:
+            elif re.search(r"(BGP\.|bgp_)community:", line) and name:  # BIRD 2, BIRD 3
                 found[name] = "(65535,0)" in line
         return found
 
@@ -321,8 +320,9 @@ class Router:
 
     def _begin(self, name: str, space: int, command: Sequence[str]) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{name}.log").open("ab")
+        environment = {**os.environ, **_QUIET_EXABGP}
         with network.inside(space), log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=_QUIET_EXABGP)
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self.processes[name] = process
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
