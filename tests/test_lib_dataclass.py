@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from edgetune.dataclass import dataclass
 from tests.builders import ROOT
 
 Decorator = Callable[..., Any]
+_OTHER = re.compile(r"^\s*from dataclasses import .*\bdataclass\b|@dataclasses\.", re.MULTILINE)
 DECORATORS = [dataclass, dataclasses.dataclass]
 
 
@@ -192,3 +194,9 @@ print([name for name in {SELDOM!r} if sys.modules.get(name)])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_library_has_no_other_decorator() -> None:
+    files = (ROOT / "lib/edgetune").rglob("*.py")
+    using = {file.name for file in files if re.search(_OTHER, file.read_text(encoding="utf-8"))}
+    assert using == {"dataclass.py"}
