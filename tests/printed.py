@@ -104,13 +104,14 @@ def _name(path: Path) -> str:
 
 def _texts(tree: ast.AST) -> Iterator[str]:
     """What is no docstring; a template once, as a whole."""
-    templates = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    nodes = [*ast.walk(tree)]
+    templates = [node for node in nodes if isinstance(node, ast.JoinedStr)]
     pieces = {id(piece) for template in templates for piece in template.values}
-    pieces |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    pieces |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for template in templates:
         filled = (p.value if isinstance(p, ast.Constant) else VALUE for p in template.values)
         yield "".join(str(piece) for piece in filled)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and id(node) not in pieces:
             yield str(node.value)
 

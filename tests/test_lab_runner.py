@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lab.runner import Engine, Execution, Listener, Pack, ParameterError
+from lab.runner import Engine, Execution, Listener, MetadataError, Pack, ParameterError
 from lab.runner.metadata import load_config
 
 pytestmark = pytest.mark.processes
@@ -43,6 +43,31 @@ def engine(pack: Pack, tmp_path: Path) -> Engine:
     file = tmp_path / "edgetune.yaml"
     file.write_text("greeting: hi\n")
     return Engine(pack, load_config(pack, file), tmp_path)
+
+
+def test_of_many_actions_only_the_file_of_one_is_read(tmp_path: Path) -> None:
+    actions = tmp_path / "actions"
+    actions.mkdir()
+    (tmp_path / "pack.yaml").write_text("ref: shop\n")
+    (actions / "sell.yaml").write_text("name: sell\nrunner_type: noop\n")
+    (actions / "deal.yaml").write_text("name: buy\nrunner_type: noop\n")
+    (actions / "buy.yaml").write_text("name: rent\nrunner_type: noop\n")
+    (tmp_path / "odd.yaml").write_text("name: ../odd\nrunner_type: noop\n")
+    pack = Pack(tmp_path)
+    assert pack.action("sell").ref == pack.action("shop.sell").ref == "shop.sell"
+    assert "actions" not in vars(pack)
+    assert [pack.action(name).name for name in ("buy", "rent")] == ["buy", "rent"]
+    for unknown in ("deal", "../odd", "elsewhere.sell"):
+        with pytest.raises(MetadataError, match="unknown action"):
+            pack.action(unknown)
+
+
+def test_a_command_imports_no_lab() -> None:
+    """Most commands need none, and all of it takes as long to import as all else."""
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import lab.cli\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "lab.pop.layout" in done.stdout.split(), done.stderr
+    assert not {"lab.bmc", "lab.machines", "lab.pop.control"} & {*done.stdout.split()}
 
 
 def sequence(execution: Execution) -> list[tuple[str | None, str]]:

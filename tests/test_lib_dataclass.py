@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from edgetune.dataclass import dataclass
 from tests.builders import ROOT
 
 Decorator = Callable[..., Any]
+_OTHER = re.compile(r"^\s*from dataclasses import .*\bdataclass\b|@dataclasses\.", re.MULTILINE)
 DECORATORS = [dataclass, dataclasses.dataclass]
 
 
@@ -201,3 +203,9 @@ def test_a_field_that_would_not_be_obeyed_is_refused(asked: dict[str, bool]) -> 
         @dataclass
         class Odd:
             number: int = field(default=1, **asked)
+
+
+def test_the_library_has_no_other_decorator() -> None:
+    files = (ROOT / "lib/edgetune").rglob("*.py")
+    using = {file.name for file in files if re.search(_OTHER, file.read_text(encoding="utf-8"))}
+    assert using == {"dataclass.py"}

@@ -9,24 +9,28 @@ starts ends with that program (`lab.lifeline`); one of `edgetune lab up` stays u
 
 from __future__ import annotations
 
-from .control import client_counts, down, enter_controller, power, set_load, status, up
-from .faults import (
-    balancer,
-    balancer_state,
-    bmc_fault,
-    boots,
-    console,
-    fill_disk,
-    heal,
-    inject,
-    keep_busy,
-    kill,
-    set_link,
-    set_monitoring,
-    slow_link,
-)
-from .layout import LabError
-from .requirements import missing_packages, missing_requirements
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .control import client_counts, down, enter_controller, power, set_load, status, up
+    from .faults import (
+        balancer,
+        balancer_state,
+        bmc_fault,
+        boots,
+        console,
+        fill_disk,
+        heal,
+        inject,
+        keep_busy,
+        kill,
+        set_link,
+        set_monitoring,
+        slow_link,
+    )
+    from .layout import LabError
+    from .requirements import missing_packages, missing_requirements
 
 __all__ = [
     "LabError",
@@ -53,3 +57,17 @@ __all__ = [
     "status",
     "up",
 ]
+
+_PLACES = {
+    "control": ("client_counts", "down", "enter_controller", "power", "set_load", "status", "up"),
+    "layout": ("LabError",),
+    "requirements": ("missing_packages", "missing_requirements"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: each `edgetune` command imports this, and most need no lab."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place = next((place for place, names in _PLACES.items() if name in names), "faults")
+    return getattr(import_module(f".{place}", __name__), name)

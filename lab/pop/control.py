@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from lab import lifeline, unix
-from lab.machines import Image
 
 from . import kernel
-from .drops import has_drops
 from .files import prepare_home, write_bmc_secrets
 from .layout import INPUT, MAX_HOSTS, REFUSED, LabError, Layout, addresses, sites
 from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
@@ -75,6 +73,11 @@ def up(
     if machines and prometheus:
         raise LabError("machines have no exporter for Prometheus", INPUT)
     sites(addresses(hosts), pops)
+    # Commands that only ask a lab import this module, too.
+    from lab.machines import Image
+
+    from .drops import has_drops
+
     layout = Layout(home.absolute())
     options = {"home": str(layout.home), "hosts": hosts, "pops": pops, "load": load}
     options.update(

@@ -102,6 +102,7 @@ class Pack:
         self.root = root.resolve()
         manifest = load_yaml(self.root / "pack.yaml")
         self.ref = str(manifest.get("ref") or self.root.name)
+        self._read: dict[str, Action | None] = {}
 
     @cached_property
     def actions(self) -> dict[str, Action]:
@@ -113,13 +114,22 @@ class Pack:
     def action(self, name: str) -> Action:
         """The action of this name or ref; raises MetadataError with the nearest name."""
         ref = name if "." in name else f"{self.ref}.{name}"
-        found = self.actions.get(ref) or _CORE.get(ref)
+        found = self._by_file(ref) or self.actions.get(ref) or _CORE.get(ref)
         if found is None:
             # What all names begin with would make any two of them alike.
             bare = name[len(f"{self.ref}.") :] if name.startswith(f"{self.ref}.") else name
             near = did_you_mean(bare, (action.name for action in self.actions.values()))
             raise MetadataError(f'unknown action "{name}"{near}')
         return found
+
+    def _by_file(self, ref: str) -> Action | None:
+        """An action whose file has its name, as all of a tidy pack; reading all takes a while."""
+        if ref not in self._read:
+            file = self.root / "actions" / f"{ref.partition('.')[2]}.yaml"
+            is_there = file.parent == self.root / "actions" and file.is_file()
+            found = self._action(load_yaml(file)) if is_there else None
+            self._read[ref] = found if found and found.ref == ref else None
+        return self._read[ref]
 
     @property
     def config_schema(self) -> Schema:

@@ -11,8 +11,8 @@ DOCUMENTS = mutations_of(
     (
         "a frozen document can be changed",
         "dataclass.py",
-        "(_FROZEN if frozen else _SHARED)",
-        "_SHARED",
+        '"__hash__": _hash, "__setattr__": _refuse, ',
+        '"__hash__": _hash, ',
     ),
     (
         "documents of two classes are equal",
