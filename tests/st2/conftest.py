@@ -46,7 +46,8 @@ def left_as_found(found_there: set[str]) -> Iterator[None]:
         yield
         # What a test leaves that failed.
         for row in run("rollout_status")["result"]["result"]["rollouts"]:
-            if row["rollout"] not in found_there and row["state"] != "rolled_back":
+            gone = row["state"] in ("rolled_back", "handed_over")
+            if row["rollout"] not in found_there and not gone:
                 run("roll_back_pop", rollout=row["rollout"])
 
 

@@ -33,8 +33,14 @@ SHORT = dict(
         (ROOT / "docs/tutorial.md").read_text(encoding="utf-8"),
     )[:4]
 )
-# Two samples have to fit into a baseline, also where a task takes a minute.
-REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT, "baseline": f"{30 * PATIENCE:.0f}s"}
+# Two samples have to fit into a baseline, also where a task takes a minute. Most of a soak has to
+# be between its first and its last sample, which may be some intervals old at a look.
+LONGER = {
+    "baseline": f"{30 * PATIENCE:.0f}s",
+    "soak": f"{60 * PATIENCE:.0f}s",
+    "interval": f"{5 * PATIENCE:.0f}s",
+}
+REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT, **LONGER}
 # A rollout whose verdict does not matter.
 SOON = {**REAL, "tuning": "accept_queue", "baseline": f"{10 * PATIENCE:.0f}s"}
 ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")

@@ -12,6 +12,7 @@ from tests.st2.stackstorm import (
     HOME,
     PATIENCE,
     REAL,
+    SHORT,
     needs_stackstorm,
     run,
     st2,
@@ -56,7 +57,8 @@ def test_a_workflow_that_is_refused_says_why() -> None:
 
 def test_the_client_shows_what_a_soak_that_decided_nothing_says_before_anything_else() -> None:
     """A held rollout succeeds, so the client has no error of StackStorm's own to show first."""
-    options = {**REAL, "tuning": "memory_watermarks", "soak": "20s", "looks": 1}
+    short = {"interval": SHORT["interval"], "soak": "20s", "looks": 1}
+    options = {**REAL, "tuning": "memory_watermarks", **short}
     words = [f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in options.items()]
     shown = st2("run", "edgetune.rollout_pop", *words).stdout
     result = shown.partition("result:")[2]
