@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from edgetune import freezes
 from edgetune.campaign.definition import Campaign, load_campaign, pops_by_ring
 from edgetune.errors import InputError
 from edgetune.fields import Fields
@@ -254,7 +253,7 @@ def test_utc_needs_no_database_of_time_zones(
     def nothing(name: str) -> Any:
         raise zoneinfo.ZoneInfoNotFoundError(name)
 
-    monkeypatch.setattr(freezes, "ZoneInfo", nothing)
+    monkeypatch.setattr(zoneinfo, "ZoneInfo", nothing)
     window = {"freezes": [{"days": ["sat"]}]}
     (freeze,) = loaded(tmp_path, campaign_document(gates=window)).rings[0].gates.freezes
     assert freeze.until(at("2026-01-10T10:00:00+00:00")) == at("2026-01-11T00:00:00+00:00")
