@@ -190,6 +190,10 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
         self.assertIn("hand_over=true carries it on", left["message"])
         text = rollout_status(context)["text"]
         self.assertIn("HANDING OVER", text)
+        ways_on = (
+            "over:\n    st2 run edgetune.retire_tuning pop=lab1 tuning=accept_queue hand_over=true"
+        )
+        self.assertIn(ways_on, rollout_status(context, rollout=rollout)["text"])
         self.assertEqual(list_applied(context, "lab1", "accept_queue")["rollouts"], [])
 
     def test_one_that_was_lost_before_another_call_is_named(self) -> None:

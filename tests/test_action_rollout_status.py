@@ -37,6 +37,17 @@ class RolloutStatusTestCase(EdgetuneActionTestCase):
         result = self.assert_succeeds(state="held")
         self.assertEqual((result["ids"], result["text"]), ([], "No rollouts."))
 
+    def test_one_that_is_held_says_how_a_person_may_decide(self) -> None:
+        own = self.world.rollout
+        longer = f"look again:\n    st2 run edgetune.rollout_pop rollout={own} wait=true"
+        back = f"take it back:\n    st2 run edgetune.roll_back_pop rollout={own}"
+        text = self.assert_succeeds(rollout=own)["text"]
+        self.assertFalse(longer in text or back in text, text)
+        for state in ("soaking", "held"):
+            self.world.mark(state)
+        text = self.assert_succeeds(rollout=own)["text"]
+        self.assertTrue(longer in text and back in text, text)
+
     def test_those_with_a_host_in_quarantine_and_those_without_an_owner(self) -> None:
         for given in ({"host": "e003"}, {"orphaned": True}):
             self.assertEqual(self.assert_succeeds(**given)["ids"], [])

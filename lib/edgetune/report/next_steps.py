@@ -23,6 +23,11 @@ def next_steps(head: Head) -> list[Next]:
     return [*_OF[State(head.state)](head), *_quarantined(head)]
 
 
+def for_a_person(head: Head) -> list[Next]:
+    """The same, of a rollout that does not go on before somebody decides."""
+    return [*_OF[State(head.state)](head)] if head.state in _WAITING_FOR_A_PERSON else []
+
+
 def look_longer(head: Head) -> str:
     """The command that lets a held rollout soak once more, and acts on what that shows."""
     return command("rollout_pop", rollout=head.id, wait="true")
@@ -104,6 +109,7 @@ def _back(head: Head) -> str:
     return command("roll_back_pop", rollout=head.id)
 
 
+_WAITING_FOR_A_PERSON = (State.HELD, State.HANDING_OVER)
 _OF = {
     State.CLAIMED: _before_changes,
     State.BASELINE: _before_changes,

@@ -19,6 +19,7 @@ from edgetune.documents.settings import SettingRow, Standing
 from edgetune.durations import duration, roughly
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import metrics_of
+from edgetune.report.next_steps import for_a_person
 from edgetune.sanitize import command, one_line
 from edgetune.vocabulary.contents import in_a_line
 
@@ -236,6 +237,8 @@ def rollout_text(head: Head, wait: str = "") -> str:
         lines.append(f"  {clock(entry.at)}  {entry.state:<12} {entry.reason}{who}")
     if head.state == "soaking" and head.verdict:
         lines.append(f"  {head.verdict.verdict.value} so far: {head.verdict.reason}")
+    for step in for_a_person(head):
+        lines += [f"  {step.text}", *([f"    {step.command}"] if step.command else [])]
     for host, why in head.quarantined.items():
         lines += [f"  quarantined: {host}: {why.reason}", f"    {_evidence(why)}"]
         lines.append(f"    {service_text(why)}")
