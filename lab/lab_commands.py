@@ -184,7 +184,9 @@ def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
     noun = "hosts" if len(hosts) > 1 else "host"
     which = command("diagnose_hosts", pop=pops[0])
     tuning, only = _first_try(options, len(hosts))
-    plan = command("rollout_pop", pop=pops[0], tuning=tuning, **only)
+    plan = command("rollout_pop", pop=pops[0], tuning=tuning)
+    if only:
+        plan = command("rollout_pop", pop=pops[0], tuning=tuning, only=only)
     return "\n".join(
         [
             f"{_span(pops)} {up}: {len(hosts)} {kind} {noun}, {_span(hosts)}, {virtual}{load}",
@@ -197,15 +199,15 @@ def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
     )
 
 
-def _first_try(options: argparse.Namespace, hosts: int) -> tuple[str, dict[str, str]]:
-    """A tuning, and what else says on which hosts: FreeBSD 13 comes without RACK."""
+def _first_try(options: argparse.Namespace, hosts: int) -> tuple[str, str]:
+    """A tuning, and the rack of the hosts that it is for, "" for all: FreeBSD 13 has no RACK."""
     if not options.freebsd:
-        return "accept_queue", {}
+        return "accept_queue", ""
     releases = {*(options.release or ["14"])}
     tuning = "oca_network" if "14" in releases else "tiny_socket_queue"
     if len(releases) > 1:
-        return tuning, {"only": "freebsd14"}
-    return tuning, {} if options.freebsd == hosts else {"only": "freebsd"}
+        return tuning, "freebsd14"
+    return tuning, "" if options.freebsd == hosts else "freebsd"
 
 
 def _span(names: Sequence[str]) -> str:

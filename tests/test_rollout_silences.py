@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from edgetune.alerting import silences
 from edgetune.alerting.silences import keep_silences
 from edgetune.alertmanager import Alertmanager
 from edgetune.documents.batch import Silence, read_batch
 from edgetune.errors import FencedError
-from edgetune.rollout import silencing
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.adopt_host import adopt_host
 from edgetune.rollout.steps.check_drained import check_drained
@@ -409,7 +409,7 @@ def worlds(monkeypatch: pytest.MonkeyPatch) -> list[World]:
         with made[-1].moments.around("silences kept"):
             return keep_silences(*given)
 
-    monkeypatch.setattr(silencing, "keep_silences", keep)
+    monkeypatch.setattr(silences, "keep_silences", keep)
     return made
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from edgetune.documents.diagnosis import Diagnosis, Found
+from edgetune.documents.diagnosis import Diagnosis, Found, Helpful
 from edgetune.durations import duration
 from edgetune.report.host_names import hosts_text
 from edgetune.report.text import clock
@@ -120,7 +120,12 @@ def _next(result: Diagnosis) -> Iterator[str]:
         yield f"  {row.tuning:<{width}}  {len(row.hosts):>{digits}} {hosts}  {why}"
     best = [row for row in rows if row.known and row.hosts]
     if best:
-        only = {"only": ",".join(best[0].only)} if best[0].only else {}
         yield ""
         yield "Next"
-        yield f"  {command('plan_rollout', pop=result.pop, tuning=best[0].tuning, **only)}"
+        yield f"  {_plan(result.pop, best[0])}"
+
+
+def _plan(pop: str, best: Helpful) -> str:
+    if not best.only:
+        return command("plan_rollout", pop=pop, tuning=best.tuning)
+    return command("plan_rollout", pop=pop, tuning=best.tuning, only=",".join(best.only))
