@@ -15,7 +15,7 @@ help:
 	@echo "make setup    build $(VENV); a line for each step"
 	@echo "make packages name the system packages that the lab needs, and offer to install them"
 	@echo "make check    lint, and the tests that are quick: before each commit, two minutes"
-	@echo "make test     lint, and all tests, with the namespaced lab when root: a quarter of an hour"
+	@echo "make test     lint, and all tests, with the namespaced lab when root: twenty minutes"
 	@echo "make test-machines  the tests that boot virtual machines, and how long each took: over two hours"
 	@echo "make lint     ruff, mypy, the import rule, generated pages"
 	@echo "make docs     write docs/reference and the YAML that code says"
