@@ -35,21 +35,23 @@ TIMEOUT = 60
 Peer = Callable[[Sequence[str]], None]
 
 
+def fleet_config(site: Site) -> dict[str, object]:
+    """How edgetune reaches the hosts of a site."""
+    return {
+        "inventory": "none",
+        "ssh_user": site.user,
+        "ssh_key_file": str(site.key),
+        "ssh_known_hosts": str(site.known_hosts),
+        "ssh_threads": PARALLEL,
+    }
+
+
 def fleet(site: Site, alone: bool = False) -> Peer:
     """edgetune itself, keys and known_hosts read anew as in every action.
 
     ``alone``: without helpers, and so on one core, however many hosts there are.
     """
-    config = read_config(
-        {
-            "inventory": "none",
-            "ssh_user": site.user,
-            "ssh_key_file": str(site.key),
-            "ssh_known_hosts": str(site.known_hosts),
-            "ssh_threads": PARALLEL,
-        }
-    )
-
+    config = read_config(fleet_config(site))
     usual = helpers.FROM
 
     def ask(addresses: Sequence[str]) -> None:
@@ -127,20 +129,26 @@ def ansible(site: Site) -> Peer:
     return ask
 
 
+def pyinfra_inventory(site: Site, addresses: Sequence[str]) -> Path:
+    """The file that tells pyinfra how to reach these hosts of a site."""
+    data = {
+        "ssh_user": site.user,
+        "ssh_port": site.port,
+        "ssh_key": str(site.key),
+        "ssh_known_hosts_file": str(site.known_hosts),
+        "ssh_allow_agent": False,
+        "ssh_look_for_keys": False,
+    }
+    file = site.folder / "pyinfra_hosts.py"
+    file.write_text(f"hosts = ({list(addresses)!r}, {data!r})\n")
+    return file
+
+
 def pyinfra(site: Site) -> Peer:
     """`pyinfra ... exec`."""
 
     def ask(addresses: Sequence[str]) -> None:
-        data = {
-            "ssh_user": site.user,
-            "ssh_port": site.port,
-            "ssh_key": str(site.key),
-            "ssh_known_hosts_file": str(site.known_hosts),
-            "ssh_allow_agent": False,
-            "ssh_look_for_keys": False,
-        }
-        inventory = site.folder / "pyinfra_hosts.py"
-        inventory.write_text(f"hosts = ({list(addresses)!r}, {data!r})\n")
+        inventory = pyinfra_inventory(site, addresses)
         words = ["-y", "--parallel", str(PARALLEL), str(inventory), "exec", "--"]
         run_program(["pyinfra", *words, *COMMAND.split()], site.folder, {})
 

@@ -33,7 +33,7 @@ from bench._apply_peers import (
     end_shared_connections,
 )
 from bench._lab_host import CHANGING, FILE, WANTED, LabHost, lab_hosts
-from bench._ssh_peers import PARALLEL, has_program, run_program, ssh_version
+from bench._ssh_peers import PARALLEL, has_program, pyinfra_inventory, run_program, ssh_version
 from bench._table import (
     BenchError,
     Sample,
@@ -205,16 +205,7 @@ def pyinfra(hosts: Sequence[LabHost]) -> Work:
     """One deploy over all hosts."""
     site = hosts[0].site
     folder = site.folder
-    data = {
-        "ssh_user": site.user,
-        "ssh_port": site.port,
-        "ssh_key": str(site.key),
-        "ssh_known_hosts_file": str(site.known_hosts),
-        "ssh_allow_agent": False,
-        "ssh_look_for_keys": False,
-    }
-    addresses = [host.address for host in hosts]
-    (folder / "pyinfra_inventory.py").write_text(f"hosts = ({addresses!r}, {data!r})\n")
+    inventory = pyinfra_inventory(site, [host.address for host in hosts])
     wanted = {key: _number(value) for key, value in WANTED.items()}
     tests = "; ".join(
         f'test "$(echo $(cat /proc/sys/{key.replace(".", "/")}))" = "{value}" || exit 1'
@@ -226,7 +217,7 @@ def pyinfra(hosts: Sequence[LabHost]) -> Work:
         f"    server.sysctl(key=key, value=value, persist=True, persist_file={FILE!r})\n"
         f"server.shell(commands=[{tests!r}])\n"
     )
-    words = ["-y", "--parallel", str(PARALLEL), "pyinfra_inventory.py", "pyinfra_deploy.py"]
+    words = ["-y", "--parallel", str(PARALLEL), str(inventory), "pyinfra_deploy.py"]
     return lambda: run_program(["pyinfra", *words], folder, {"LC_ALL": "C.UTF-8"})
 
 

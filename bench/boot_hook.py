@@ -12,17 +12,16 @@ As root, with the packages of `edgetune lab up --machines`. Each boot takes half
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench._commit import library_of
 from bench._table import BenchError, carry_out, count_chosen, options, print_table, spread
 from edgetune import AGENT_PROTOCOL
 from edgetune.hosts.agent import bundle
@@ -90,15 +89,8 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
 
 def agent_of(commit: str) -> bytes:
     """The text of the agent of a commit of this repository."""
-    root = Path(__file__).parent.parent
-    words = ["git", "-C", str(root), "archive", commit, "lib/edgetune"]
-    done = subprocess.run(words, capture_output=True, check=False)
-    if done.returncode:
-        raise BenchError(f"--before: {done.stderr.decode().strip()}")
-    with tempfile.TemporaryDirectory() as place:
-        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-            archive.extractall(place)
-        own = [sys.executable, "-I", "-c", MAKE, f"{place}/lib"]
+    with library_of(commit) as library:
+        own = [sys.executable, "-I", "-c", MAKE, str(library)]
         return subprocess.run(own, capture_output=True, check=True).stdout
 
 

@@ -28,7 +28,7 @@ import paramiko
 
 from bench import _ssh_peers
 from bench._ssh_hosts import HANG, MAX_HOSTS, Site, serve
-from bench._ssh_peers import PARALLEL, has_program, request_text, ssh_options
+from bench._ssh_peers import PARALLEL, fleet_config, has_program, request_text, ssh_options
 from bench._table import (
     BenchError,
     carry_out,
@@ -121,16 +121,7 @@ def peers(site: Site, sick: Sequence[str]) -> dict[str, Failed]:
 
 def fleet(site: Site, sick: set[str]) -> Failed:
     """edgetune itself."""
-    config = read_config(
-        {
-            "inventory": "none",
-            "ssh_user": site.user,
-            "ssh_key_file": str(site.key),
-            "ssh_known_hosts": str(site.known_hosts),
-            "ssh_threads": PARALLEL,
-            "ssh_timeout": TIMEOUT,
-        }
-    )
+    config = read_config({**fleet_config(site), "ssh_timeout": TIMEOUT})
 
     def ask(addresses: Sequence[str]) -> set[str]:
         hosts = [Host(address, address, site.port, "", "", address) for address in addresses]

@@ -9,17 +9,15 @@ bytecode before. The first row is Python alone. All come in turn, in an order dr
 from __future__ import annotations
 
 import functools
-import io
 import os
 import subprocess
 import sys
-import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable
 
+from bench._commit import ROOT, library_of
 from bench._table import (
     BenchError,
     carry_out,
@@ -31,7 +29,6 @@ from bench._table import (
     told,
 )
 
-ROOT = Path(__file__).parent.parent
 PYTHON, STANDS = "Python alone", "as it stands"
 STEPS = ("set_rollout_state", "check_health", "sample_hosts")
 # What the step imports late, once there is a host to ask.
@@ -71,16 +68,11 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
 def _libraries(before: str | None) -> Iterator[dict[str, Path]]:
     """Where the library as it stands is, and that of the commit ``before``."""
     found = {STANDS: ROOT / "lib"}
-    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as place:
-        if before:
-            words = ["git", "-C", str(ROOT), "archive", before, "lib/edgetune"]
-            done = subprocess.run(words, capture_output=True, check=False)
-            if done.returncode:
-                raise BenchError(f"--before: {done.stderr.decode().strip()}")
-            with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-                archive.extractall(place)
-            found[before] = Path(place, "lib")
+    if not before:
         yield found
+        return
+    with library_of(before) as library:
+        yield {**found, before: library}
 
 
 def _start(library: Path, code: str) -> Callable[[], None]:

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Dict, List, Optional
 
-from edgetune.hosts.agent.freebsd.network import MADE_UP, carrying
+from edgetune.hosts.agent.freebsd.network import MADE_UP, carrying, driver_and_unit
 from edgetune.hosts.agent.freebsd.parameters import all_told, whole
 from edgetune.hosts.agent.freebsd.zones import Zone, waits_for, zones
 from edgetune.hosts.agent.host import Host
@@ -132,7 +132,7 @@ def _cards(host: Host) -> Dict[str, int]:
 
 def _overruns(card: str) -> List[str]:
     """The parameters of a card's driver that count them; none for one that is not known."""
-    driver, unit = re.fullmatch(r"(.*?)([0-9]*)", card).groups()  # type: ignore[union-attr]
+    driver, unit = driver_and_unit(card)
     return [f"dev.{driver}.{unit}.{name}" for name in OVERRUNS.get(driver, ())]
 
 

@@ -4,6 +4,7 @@
 import re
 from typing import Dict, List, Optional, Set
 
+from edgetune.hosts.agent.freebsd.network import driver_and_unit
 from edgetune.hosts.agent.freebsd.parameters import number, told
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed
@@ -38,7 +39,7 @@ def domain_of(host: Host, interface: str) -> Optional[int]:
     own = (
         told(host, f"dev.mce.{interface[3:]}.conf.device_name") if interface[:3] == "mce" else None
     )
-    driver, unit = re.fullmatch(r"(.*?)([0-9]*)", own or interface).groups()  # type: ignore[union-attr]
+    driver, unit = driver_and_unit(own or interface)
     return number(host, f"dev.{driver}.{unit}.%domain")
 
 

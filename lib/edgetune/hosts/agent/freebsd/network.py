@@ -25,6 +25,12 @@ class Interface(NamedTuple):
     addresses: List[str]
 
 
+def driver_and_unit(interface: str) -> Tuple[str, str]:
+    """Of an interface as drivers name theirs: ``ix`` and ``0`` of ``ix0``."""
+    driver = interface.rstrip("0123456789")
+    return driver, interface[len(driver) :]
+
+
 def interfaces(host: Host) -> List[Interface]:
     """Every interface; Failed where ifconfig(8) does not tell them."""
     blocks = re.split(r"^(?=\S)", host.run("ifconfig", "-a"), flags=re.MULTILINE)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many queues an interface has, where its driver changes that while it runs."""
 
-import re
 from typing import Dict
 
+from edgetune.hosts.agent.freebsd.network import driver_and_unit
 from edgetune.hosts.agent.freebsd.parameters import is_there, value_of, whole
 from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
@@ -64,9 +64,7 @@ class NicChannels(HookKept):
 
     @staticmethod
     def _parameter(target: Target) -> str:
-        driver, unit = re.fullmatch(  # type: ignore[union-attr]
-            r"(.*?)([0-9]*)", interface_of(target)
-        ).groups()
+        driver, unit = driver_and_unit(interface_of(target))
         if driver == "mce":
             return f"dev.mce.{unit}.conf.channels"
         if driver in BY_A_BOOT:
