@@ -25,6 +25,7 @@ from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Failed
 from edgetune.hosts.agent.unattended import boot, revert
 from edgetune.hosts.agent.undo import take_back
+from edgetune.vocabulary.places import HOOKS
 from tests.agent_root import (
     THP,
     AgentRoot,
@@ -199,6 +200,7 @@ def test_a_confirmed_change_stays_and_its_timer_ends(host: AgentRoot) -> None:
     assert host.leftovers() == {
         "agent.py",
         "agent.py.source",
+        "agent.py.compiled",
         "directories.json",
         "epoch",
         "reserve",
@@ -301,6 +303,7 @@ def test_what_files_keep_needs_no_hook_once_it_is_done(host: AgentRoot) -> None:
     assert host.leftovers() == {
         "agent.py",
         "agent.py.source",
+        "agent.py.compiled",
         "directories.json",
         "epoch",
         "reserve",
@@ -606,9 +609,6 @@ def test_a_boot_finds_the_agent_compiled(host: AgentRoot) -> None:
     assert len(kept) > 100_000 and not (host.path / COMPILED).stat().st_mode & 0o077
     assert host.boot().stderr == "" and host.read(f"{THP}/enabled") == "never\n"
     assert (host.path / COMPILED).read_bytes() == kept
-    host.apply(rps("0"), tuning="other")
-    assert len((host.path / COMPILED).read_bytes()) > len(kept), "it has another kind, too"
-    host.restore("other")
     host.restore()
     assert host.leftovers() == {"epoch"}
 
@@ -619,6 +619,24 @@ def test_the_compiled_agent_is_what_a_boot_runs(host: AgentRoot) -> None:
     code = {"edgetune.hosts.agent.__main__": compile("1 / 0", "none of ours", "exec")}
     _keep(host, code, source)
     assert "none of ours" in host.run_hook().stderr
+
+
+def test_the_compiled_agent_is_what_a_request_runs(host: AgentRoot) -> None:
+    host.ask("sample")
+    assert not (host.path / COMPILED).exists(), "a request that changes nothing leaves nothing"
+    host.apply(thp("never"))
+    code = {"edgetune.hosts.agent.verbs.sample": compile("1 / 0", "none of ours", "exec")}
+    _keep(host, code, host.read(SOURCE))
+    assert host.fail("sample")["message"] == "ZeroDivisionError: division by zero"
+    assert host.ask("facts"), "what lies there is a part, and the rest is compiled"
+
+
+def test_the_compiled_agent_stays_with_the_text_where_no_hook_is_needed(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"))
+    assert not any((host.path / name[1:]).exists() for name in HOOKS)
+    assert (host.path / COMPILED).exists()
+    host.restore()
+    assert host.leftovers() == {"epoch"}
 
 
 def test_a_boot_compiles_no_text_that_lies_compiled(host: AgentRoot) -> None:
@@ -647,6 +665,7 @@ def test_a_compiled_agent_that_is_not_whole_is_compiled_anew(host: AgentRoot, wh
             "bits": kept[:5000] + bytes([kept[5000] ^ 1]) + kept[5001:],
         }
         path.write_bytes(damaged[what])
+    assert host.ask("sample")
     hook = host.boot()
     assert hook.stderr == "" and host.read(f"{THP}/enabled") == "never\n"
     host.restore()

@@ -3,6 +3,7 @@
 
 SYSTEMD = "/etc/systemd/system"
 STATE = "/var/lib/edgetune"
+AGENT = STATE + "/agent.py"
 CONGESTION = "/var/lib/edgetune/congestion.json"
 CONGESTION_EPOCH = "/var/lib/edgetune/congestion-epoch"
 PREFIX_FILE_TOLD = "/var/lib/edgetune/prefix_file.json"

@@ -8,11 +8,12 @@ from typing import List
 
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.files import Directories
-from edgetune.hosts.agent.host import AGENT, COMPILED, RESERVE, SOURCE, Host, room_or_not
+from edgetune.hosts.agent.host import COMPILED, RESERVE, SOURCE, Host, room_or_not
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.textfile import Textfile
 from edgetune.vocabulary.places import (
+    AGENT,
     CONGESTION,
     INIT_SCRIPT,
     RC_SCRIPT,
@@ -117,16 +118,16 @@ class BootHook:
         treating = self._host.exists(CONGESTION)
         if telling or damaged or treating or any(_has_work(self._host, own) for own in journals):
             self.install()
-            if not self._host.booting:
-                self._keep_compiled()
         else:
-            for name in (*HOOKS[self._host.system], COMPILED):
+            for name in HOOKS[self._host.system]:
                 self._host.remove(name)
         if standing or telling or treating:
             self._stay()
+            if not self._host.booting:
+                self._keep_compiled()
         else:
-            self._host.remove(AGENT)
-            self._host.remove(SOURCE)
+            for name in (AGENT, SOURCE, COMPILED):
+                self._host.remove(name)
         self._directories.prune()
         return textfile.write([*(journal.tuning for journal in journals), *damaged])
 
@@ -154,7 +155,7 @@ class BootHook:
             self._put(AGENT, bundle.copy_runner(), 0o700)
 
     def _keep_compiled(self) -> None:
-        """Spare a boot the compiling, if this disk has room for that."""
+        """Spare boots and requests the compiling, if this disk has room for that."""
         with room_or_not():
             code = bundle.compiled_copy(self._host.path(COMPILED))
             if code:

@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any, Dict, Iterator, Tuple
 
 from edgetune.hosts.agent import kept_copy
-from edgetune.hosts.agent.kept_copy import PROGRAM, dump, load
+from edgetune.hosts.agent.kept_copy import COMPILED, PROGRAM, dump, load
+from edgetune.vocabulary.places import AGENT
 
 PACKAGES = ("edgetune.hosts.agent", "edgetune.vocabulary")
 
@@ -47,7 +48,7 @@ class Sent:
         exec(COMPILED[name], vars(module))
 
 
-# What runs the copy on disk has what lies compiled there.
+# What runs the copy on disk has read what lies compiled there.
 KEPT = globals().get("KEPT", {{}})
 COMPILED = {{}}
 sys.meta_path.insert(0, Sent)
@@ -55,14 +56,12 @@ sys.meta_path.insert(0, Sent)
 from edgetune.hosts.agent import bundle
 
 bundle.received, bundle.modules_received, bundle.compiled = source, MODULES, COMPILED
+KEPT = KEPT or bundle.compiled_here()
 
 from edgetune.hosts.agent.__main__ import main
 
 sys.exit(main(sys.argv[1:]))
 """
-
-FOR_BOOTS = ("edgetune.hosts.agent.unattended", "edgetune.hosts.agent.undo")
-"""What only a boot imports, which is to be found compiled there."""
 
 received = b""
 """The text that this very program was started from; set by that text, as are the next two."""
@@ -94,22 +93,22 @@ def copy_runner() -> bytes:
         return file.read()
 
 
-def compiled_copy(name: str) -> bytes:
-    """What is to be kept for boots beside what is kept there by now; b"" for nothing new.
+def compiled_here() -> Dict[str, bytes]:
+    """What this very text has lying compiled on this host; nothing where no boot hook is.
 
-    A boot imports some fifty modules, and compiling takes three quarters of that time.
+    Half of what the answer to a request takes is compiling.
     """
-    kept = load(name, received)
-    for module in FOR_BOOTS:
-        if module in modules_received and module not in compiled:
-            text = modules_received[module]
-            compiled[module] = compile(text, f"edgetune-agent/{module}", "exec")
-    if not set(compiled) - set(kept):
+    return load(os.environ.get("EDGETUNE_ROOT", "") + AGENT + COMPILED, received)
+
+
+def compiled_copy(name: str) -> bytes:
+    """All of the text compiled, to be kept for boots and requests; b"" where that is there."""
+    if load(name, received):
         return b""
-    for module in set(compiled) - set(kept):
-        kept[module] = marshal.dumps(compiled[module])
-    if PROGRAM not in kept:
-        kept[PROGRAM] = marshal.dumps(compile(received, PROGRAM, "exec"))
+    kept = {PROGRAM: marshal.dumps(compile(received, PROGRAM, "exec"))}
+    for module, text in modules_received.items():
+        code = compiled.get(module) or compile(text, f"edgetune-agent/{module}", "exec")
+        kept[module] = marshal.dumps(code)
     return dump(received, kept)
 
 

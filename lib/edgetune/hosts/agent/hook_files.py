@@ -3,9 +3,9 @@
 
 from typing import Sequence
 
-from edgetune.hosts.agent.host import AGENT, Host
+from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.vocabulary.places import INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK
+from edgetune.vocabulary.places import AGENT, INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK
 
 
 def probe_hook(host: Host) -> None:

@@ -25,9 +25,8 @@ from typing import (
 from edgetune.hosts.agent import kept_copy
 from edgetune.hosts.agent.disk import Directory, opened
 from edgetune.hosts.agent.protocol import Failed, Refused
-from edgetune.vocabulary.places import NOT_READY, STATE
+from edgetune.vocabulary.places import AGENT, NOT_READY, STATE
 
-AGENT = STATE + "/agent.py"
 SOURCE = AGENT + kept_copy.SOURCE
 COMPILED = AGENT + kept_copy.COMPILED
 EPOCH = STATE + "/epoch"

@@ -7,12 +7,12 @@ import json
 import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from edgetune.hosts.agent.host import AGENT, Host
+from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Json, Refused
 from edgetune.vocabulary.contents import FORM, alike, described
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.kinds.file import path_of
-from edgetune.vocabulary.places import STATE
+from edgetune.vocabulary.places import AGENT, STATE
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
 

@@ -7,12 +7,13 @@ from typing import List
 from edgetune.hosts.agent.boot_hook import FOLLOWING
 from edgetune.hosts.agent.congestion import KEEPER
 from edgetune.hosts.agent.files import Directories
-from edgetune.hosts.agent.host import AGENT, COMPILED, EPOCH, LOCK, RESERVE, SOURCE, Host
+from edgetune.hosts.agent.host import COMPILED, EPOCH, LOCK, RESERVE, SOURCE, Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.protocol import Json, Refused, Request, read_epoch
 from edgetune.hosts.agent.textfile import KEPT, NAME, Textfile
 from edgetune.hosts.agent.verbs.reboot import REBOOT_MARK
 from edgetune.vocabulary.places import (
+    AGENT,
     CONGESTION,
     CONGESTION_EPOCH,
     HOOKS,
