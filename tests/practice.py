@@ -21,7 +21,7 @@ from lab import pop as lab
 from tests.builders import ROOT
 from tests.lab_losses import by_cause
 
-SHORT = ("baseline=5", "soak=16", "interval=2", "warmup=1")
+SHORT = ("baseline=8", "soak=16", "interval=4", "warmup=1")
 REAL = ("pop=lab1", "dry_run=false", "wait=true", *SHORT)
 # Two hosts against two can be drawn in six ways only.
 FOUR = (*REAL, "alpha_benefit=0.2", "alpha_harm=0.2")

@@ -44,7 +44,7 @@ CAMPAIGN = {
     "name": "window",
     "tuning": "keep_window",
     "rollout": {
-        **{"baseline": 10, "soak": 24, "interval": 2, "warmup": 1},
+        **{"baseline": 10, "soak": 24, "interval": 4, "warmup": 1},
         **{"looks": 1, "alpha_benefit": 0.2, "alpha_harm": 0.2},
     },
     "rings": [{"name": "canary", "pops": ["lab1"]}, {"name": "fleet", "regions": ["lab"]}],
