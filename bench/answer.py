@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answer takes on a host: where the agent compiles its modules, and where they lie compiled.
+"""What an answer takes on a host where the agent compiles its modules, and where they lie compiled.
 
 The agent travels with each request. On a host with a tuning it also lies compiled, which a request
 makes use of (decision 3). Here the host is this machine, which is only read: the requests change
@@ -39,7 +39,7 @@ from edgetune.hosts.conversation import BOOTSTRAP
 from edgetune.hosts.fleet import packed
 from edgetune.vocabulary.places import AGENT
 
-VERBS = ("sample", "diagnose")
+VERBS: dict[str, dict[str, int]] = {"sample": {}, "diagnose": {"seconds": 0}}
 COMPILING, FOUND = "compiles its modules", "finds them compiled"
 PYTHON = "Python alone"
 HEADERS = ["the agent", "verb", "CPU ms (median, min..max)"]
@@ -91,7 +91,7 @@ def _keep_compiled(file: Path) -> None:
 
 
 def _answer(root: Path, verb: str) -> None:
-    document = {"protocol": AGENT_PROTOCOL, "verb": verb}
+    document = {"protocol": AGENT_PROTOCOL, "verb": verb, **VERBS[verb]}
     done = subprocess.run(
         [sys.executable, *shlex.split(BOOTSTRAP)[1:]],
         input=packed(bundle.make()) + json.dumps(document).encode(),
