@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 from unittest import mock
 
 from bench._table import (
@@ -59,12 +59,10 @@ def run(rounds: int) -> dict[str, Any]:
         for root in roots.values():
             _show_this_machine(root)
         _keep_compiled(Path(f"{roots[FOUND]}{AGENT}{COMPILED}"))
-        answers = {
-            (name, verb): functools.partial(_answer, root, verb)
-            for verb in VERBS
-            for name, root in roots.items()
-        }
-        peers = {(PYTHON, "-"): _start_python, **answers}
+        peers: dict[tuple[str, str], Callable[[], None]] = {(PYTHON, "-"): _start_python}
+        for verb in VERBS:
+            for name, root in roots.items():
+                peers[name, verb] = functools.partial(_answer, root, verb)
         for peer in peers.values():
             peer()
         numbered = {str(number): peer for number, peer in enumerate(peers.values())}
