@@ -20,6 +20,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Refused, Request
 from edgetune.hosts.agent.writable import why_not_writable
 from edgetune.vocabulary.grammar import DIRECTORY
+from edgetune.vocabulary.places import BIRD_NOTE
 
 GRACEFUL, WITHDRAWN = "graceful", "withdrawn"
 CONSTANT = "EDGETUNE_DRAINED"
@@ -56,7 +57,7 @@ class BirdDrain(Drain):
         self._file = fields.text("file", DIRECTORY)
         self._wait = fields.seconds("wait")
         self._socket = fields.text("socket", DIRECTORY)
-        self._note = Note(host, "bird")
+        self._note = Note(host, BIRD_NOTE)
 
     def look(self) -> Seen:
         with closing(self._bird()) as bird:
