@@ -144,6 +144,7 @@ class FakeBird(Door):
         self.established, self.includes = True, True
         self.most = 1 << 20  # bytes that come of each answer
         self.by_lines = False  # each line of an answer comes for itself
+        self.patience = 1 << 20  # commands that are still heard; after them it ends a conversation
         self.told: list[str] = []
         self._constants = constants
         super().__init__(path)
@@ -152,6 +153,9 @@ class FakeBird(Door):
         client.sendall(b"0001 BIRD 2.0.12 ready.\n")
         with client.makefile("r") as lines:
             for line in lines:
+                if not self.patience:
+                    return
+                self.patience -= 1
                 self.told.append(line.strip())
                 reply = self.answer(line.strip()).encode()
                 for part in reply.splitlines(True) if self.by_lines else [reply[: self.most]]:

@@ -35,6 +35,7 @@ class FreeBsd(NearRoot):
         self.fails: dict[str, Answer] = {}
         self.machine = Machine(path)
         shutil.copytree(IMAGE, path)
+        self.machine.create("new")
         self.tell("kern.osrelease", release)
         for program in NAMES:
             self.write(f"usr/local/sbin/{program}", "#!/bin/false\n").chmod(0o755)
@@ -81,6 +82,17 @@ class FreeBsd(NearRoot):
     def make_environment(self, name: str) -> None:
         """Have another boot environment."""
         self._change("pool", names=[*self.machine.known("pool")["names"], name])
+        self.machine.create(name)
+
+    def make_fresh_environment(self, name: str, link: str = "") -> Path:
+        """Have a boot environment that was made otherwise than from this one, with a link for an
+        interpreter, or with none; where a file of it lies."""
+        self.make_environment(name)
+        interpreter = self.machine.environment(name) / self.python[1:]
+        interpreter.unlink()
+        if link:
+            interpreter.symlink_to(link)
+        return interpreter
 
     def keep_in_environment(self) -> None:
         """Have /var/lib in the boot environment."""

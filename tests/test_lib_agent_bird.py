@@ -145,6 +145,53 @@ def test_a_withdrawal_that_was_cut_off_is_no_former_state(host: Announcer) -> No
     assert host.on == {PLAIN, PLAIN6}
 
 
+@pytest.mark.parametrize("do", ["withdraw", "isolate"])
+def test_an_order_that_was_cut_off_anywhere_is_finished_by_the_next(
+    host: Announcer, do: str
+) -> None:
+    host.told(do)
+    after = host.on
+    for heard in range(len(host.bird.told)):
+        host.told("restore")
+        host.bird.patience = heard
+        assert not host.ask(do)["ok"], heard
+        host.bird.patience = 1 << 20
+        host.told(do)
+        assert host.on == after, heard
+
+
+def test_what_an_isolation_that_was_cut_off_withdrew_comes_back(host: Announcer) -> None:
+    host.told("isolate")
+    for heard in range(len(host.bird.told)):
+        host.told("restore")
+        host.bird.patience = heard
+        assert not host.ask("isolate")["ok"], heard
+        host.bird.patience = 1 << 20
+        host.told("withdraw")
+        host.told("restore")
+        assert host.on == {PLAIN, PLAIN6}, heard
+
+
+def test_what_is_announced_with_the_community_late_has_its_time_too(host: Announcer) -> None:
+    host.root.write("proc/uptime", "100.00 0\n")
+    host.told("withdraw")
+    # As the first order left it that ended between the two addresses.
+    host.bird.state[GRACEFUL6] = "down"
+    assert host.told()["withdrawn"] == "", "one address is still served"
+    for uptime, leaving in ((130, True), (159, True), (160, False)):
+        host.root.write("proc/uptime", f"{uptime}.00 0\n")
+        assert host.told("withdraw")["leaving"] is leaving
+
+
+def test_what_was_enabled_by_hand_is_announced_as_the_others_are(host: Announcer) -> None:
+    host.bird.state[PLAIN6] = "down"
+    for do in ("withdraw", "isolate"):
+        host.told(do)
+    host.bird.state[PLAIN6] = "up"
+    assert host.told("restore", "graceful")["withdrawn"] == "graceful"
+    assert host.on == {PLAIN, GRACEFUL, PLAIN6, GRACEFUL6}
+
+
 def test_a_host_that_somebody_withdrew_wholly_serves_when_it_is_asked_to(host: Announcer) -> None:
     host.bird.state.update({PLAIN: "down", PLAIN6: "down"})
     assert host.told("isolate")["withdrawn"] == "withdrawn"

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -483,6 +484,37 @@ def test_a_boot_environment_that_would_forget_us_is_refused(host: FreeBsd) -> No
     assert why_not(host, environment()).startswith(
         "/var/lib is part of the boot environment zroot/ROOT/default: give it a dataset of its own"
     )
+
+
+def test_what_is_below_the_boot_environment_is_part_of_it(host: FreeBsd) -> None:
+    host.fails["zfs list -H -o name /var/lib"] = (0, "zroot/ROOT/default/var\n", "")
+    assert "/var/lib is part of the boot environment" in why_not(host, environment())
+
+
+@pytest.mark.parametrize("link", ["", "not-there", sys.executable])
+def test_a_boot_environment_that_cannot_run_us_is_never_booted(host: FreeBsd, link: str) -> None:
+    """Nothing there would take it back. A link is followed in there, not on what runs."""
+    host.make_fresh_environment("fresh", link)
+    before = host.environments
+    error = host.fail("apply", **host.change(environment("fresh"), **GRACE))
+    why = f"the boot environment fresh has no {sys.executable}, which runs the agent"
+    assert error["reason"] == "undone" and why in error["message"]
+    assert host.environments == before and host.state() == "none"
+    assert not host.exists("var/lib/edgetune/boot_environment")
+    assert not host.exists(f"stub/environments/fresh/{RC_SCRIPT}")
+
+
+def test_an_interpreter_by_another_version_runs_us_too(host: FreeBsd) -> None:
+    host.make_fresh_environment("fresh", "python3.99").with_name("python3.99").touch(0o755)
+    host.apply(environment("fresh"), **GRACE)
+    assert host.environments["once"] == "fresh"
+
+
+def test_an_interpreter_that_boot_environments_share_is_not_looked_for(host: FreeBsd) -> None:
+    host.make_fresh_environment("fresh")
+    host.fails[f"zfs list -H -o name {sys.executable}"] = (0, "zroot/usr/local\n", "")
+    host.apply(environment("fresh"), **GRACE)
+    assert host.environments["once"] == "fresh"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tests.agent_root import AgentRoot, near_root, sysctl, thp
 pytestmark = pytest.mark.processes
 
 TEXTFILES = "/var/lib/prometheus/node-exporter"
+FLAG = "/etc/app/drained"
 
 Tree = dict[str, tuple[Any, ...]]
 
@@ -26,7 +27,7 @@ Tree = dict[str, tuple[Any, ...]]
 @pytest.fixture(params=["sysv", "systemd"])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentRoot]:
     with near_root(tmp_path / "host", request.param) as root:
-        for name in ("run", "var/lib", TEXTFILES[1:]):
+        for name in ("run", "var/lib", TEXTFILES[1:], "etc/app"):
             (root.path / name).mkdir(parents=True, exist_ok=True)
         yield root
 
@@ -54,9 +55,16 @@ def leave(host: AgentRoot, epoch: int = 9, dry_run: bool = False) -> dict[str, A
     return host.ask("uninstall", epoch=epoch, dry_run=dry_run)
 
 
+def flag(host: AgentRoot, do: str) -> None:
+    fields = {"file": FLAG, "settle": 0}
+    host.ask("drain", epoch=1, by="flag", fields=fields, do=do, withdrawn="", ports=[])
+
+
 def use(host: AgentRoot) -> None:
-    """A whole life: the text file, tunings that came and went over boots, a drain, a reboot."""
+    """A whole life: the text file, tunings that came and went over boots, drains, a reboot."""
     host.ask("textfile", directory=TEXTFILES)
+    flag(host, "withdraw")
+    flag(host, "restore")
     host.ask("ready", epoch=1, rollout="r1", ready=False, ports=[])
     host.apply(sysctl("4096"), thp("never"), tuning="queue")
     host.apply(sysctl("8192"), tuning="longer")

@@ -241,6 +241,20 @@ def test_a_kernel_that_hangs_is_reset_by_the_bmc(
     assert (hang.look(5), hang.world.at(0)) == ((0, []), {hang.name: "rebooted"})
 
 
+def test_a_boot_in_which_no_agent_runs_is_reset_by_the_bmc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SSH answers, and there is no Python."""
+    hang = Hang(tmp_path, monkeypatch)
+    hang.world.hosts.unreachable.clear()
+    monkeypatch.setattr(hang.world.hosts, "lies", lambda name, reply: "python3: not found")
+    assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
+    assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart"])
+    monkeypatch.undo()
+    hang.world.hosts.reboot()
+    assert (hang.look(5), hang.world.at(0)) == ((0, []), {hang.name: "rebooted"})
+
+
 def test_one_that_no_reset_brings_back_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

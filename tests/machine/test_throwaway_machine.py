@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of setting on a real machine, over a real reboot.
+"""Every kind of setting that needs no boot on a real machine, and how it survives one.
 
 EDGETUNE_MACHINE is what runs a command there as root, such as ``ssh root@192.0.2.7``. It is changed
-and rebooted, so let it be one that nobody needs: a virtual machine with systemd, nginx, network
-cards with several queues and two NUMA nodes shows most.
+and rebooted, so let it be one that nobody needs. A virtual machine with systemd, nginx, network
+cards with several queues and two NUMA nodes shows most of Linux; FreeBSD is tried as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.conversation import BOOTSTRAP
 from edgetune.hosts.fleet import packed
-from tests.agent_root import setting
+from tests.machine.throwaway import SYSTEMS, System
 
 MACHINE = shlex.split(os.environ.get("EDGETUNE_MACHINE", ""))
 SERVICE = os.environ.get("EDGETUNE_MACHINE_SERVICE", "nginx")
@@ -39,27 +38,6 @@ pytestmark = [
         not MACHINE, reason="EDGETUNE_MACHINE names no machine that may be changed and rebooted"
     ),
 ]
-
-# Everything that a tuning may touch; what counts or moves by itself is left out. No remount takes
-# the policy of a tmpfs back to none, which is local.
-LOOK = r"""
-for nic in $(ls /sys/class/net); do
-    for option in -l -g -x -k -c; do ethtool $option $nic 2>&1; done
-done
-grep . /sys/class/net/*/queues/*/rps_cpus /sys/class/net/*/queues/*/rps_flow_cnt
-grep . /sys/class/net/*/queues/*/xps_cpus 2>/dev/null
-sysctl -a 2>/dev/null | grep -E '^(net|vm|kernel.sched|kernel.numa)' | grep -v nf_conntrack_count
-cat /sys/kernel/mm/transparent_hugepage/{enabled,shmem_enabled,defrag}
-cat /sys/kernel/debug/sched/migration_cost_ns
-ip route; findmnt -rn -t tmpfs -o TARGET,OPTIONS | sed s/,mpol=local//
-systemctl list-unit-files --no-legend; systemctl is-active irqbalance
-pid=$(systemctl show -p MainPID SERVICE | cut -d= -f2)
-grep -h -e allowed_list -e 'Max' /proc/$pid/status /proc/$pid/limits
-find /etc -type f -not -path '*/machine-id' -exec md5sum {} + | sort -k 2
-ls -A /var/lib/edgetune/tunings 2>/dev/null; ls /var/lib/edgetune/agent.py 2>/dev/null; true
-"""
-
-
 # What ssh(1) ends with where the connection itself fails.
 NOT_CONNECTED = 255
 
@@ -100,45 +78,26 @@ def ask(verb: str, **fields: Any) -> dict[str, Any]:
     return result
 
 
-def look() -> list[str]:
-    """The machine as it is."""
-    return on_machine(LOOK.replace("SERVICE", SERVICE)).decode().splitlines()
+def boot_id() -> str:
+    """Which boot it is in, as the agent proves it; "" where it does not say so now."""
+    reply = reply_to("facts")
+    return str(reply["result"]["boot_id"]) if reply["ok"] else ""
 
 
-def wishes(facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A setting of every kind, for every network card."""
-    yield setting("unit", {"unit": "irqbalance.service"}, {"active": "off", "enabled": "off"})
-    for nic, known in facts["nics"].items():
-        yield from wishes_for_nic({"interface": nic}, known)
-    yield setting("route.metric", {"family": "inet", "route": "default"}, {"initcwnd": 20})
-    yield setting("memory.thp", {"file": "enabled"}, "never")
-    yield setting("memory.watermarks", {"parameter": "watermark_scale_factor"}, "50")
-    yield setting("memory.tmpfs_policy", {"mount": "/dev/shm"}, "interleave")
-    yield setting("sched.migration_cost", {}, "400000")
-    yield setting("sysctl", {"key": "net.core.somaxconn"}, "8192")
-    yield setting("file", {"path": "/etc/edgetune-tried.conf"}, "a = 1\nb = 2\n")
-    limit = {"service": SERVICE, "property": "LimitNOFILE"}
-    yield setting("service.property", limit, "65536", restart=SERVICE)
-    service = {"service": SERVICE}
-    yield setting("memory.numa_policy", service, "interleave", restart=SERVICE)
-    yield setting("cpu.service_affinity", service, "off_nic_irqs", restart=SERVICE)
+@pytest.fixture(scope="module")
+def facts() -> dict[str, Any]:
+    return ask("facts")
 
 
-def wishes_for_nic(nic: dict[str, str], known: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    most = (known["channels"] or {"max": {}})["max"].get("combined", 0)
-    # Of two queues one is left, and one is what the table can name then.
-    left = max(most // 2, 1)
-    if most > 1:
-        yield setting("nic.channels", nic, {"combined": left})
-    if known["ring_max"]:
-        yield setting("nic.ring", nic, {"rx": known["ring_max"]["rx"]})
-    yield setting("nic.rss", nic, {"equal": left})
-    yield setting("nic.features", nic, {"generic-receive-offload": "off"})
-    yield setting("nic.coalesce", nic, {"rx-usecs": 40})
-    yield setting("nic.irq_affinity", nic, "interleave")
-    yield setting("nic.xps", nic, "0-1")
-    yield setting("nic.rps", nic, "0-1")
-    yield setting("nic.rfs", nic, "4096")
+@pytest.fixture(scope="module")
+def system(facts: dict[str, Any]) -> System:
+    return SYSTEMS[facts["system"]]
+
+
+def look(system: System) -> list[str]:
+    """The machine as it is. The script goes to sh(1): root's own shell may be csh(1)."""
+    script = system.look.replace("SERVICE", SERVICE)
+    return on_machine("sh -s", script.encode()).decode().splitlines()
 
 
 def plan(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -164,15 +123,13 @@ def apply(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return apply([own for own in settings if own not in refused])
 
 
-def reboot() -> None:
-    boot_id = ask("facts")["boot_id"]
-    assert ask("reboot", epoch=1, boot_id=boot_id)["rebooting"]
+def reboot(system: System) -> None:
+    before = ask("facts")["boot_id"]
+    assert ask("reboot", epoch=1, boot_id=before)["rebooting"]
     end = time.monotonic() + BOOT_SECONDS
     while time.monotonic() < end:
         with contextlib.suppress(Lost):
-            told = on_machine("cat /proc/sys/kernel/random/boot_id; systemctl is-system-running")
-            now, _, state = told.decode().partition("\n")
-            if now not in ("", boot_id) and state.strip() in ("running", "degraded"):
+            if boot_id() not in ("", before) and on_machine(system.is_up).strip() == b"up":
                 return
         time.sleep(2)
     raise AssertionError("the machine did not come back")
@@ -185,9 +142,9 @@ def wrong(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def chosen() -> list[dict[str, Any]]:
+def chosen(facts: dict[str, Any], system: System) -> list[dict[str, Any]]:
     """What the machine supports, as far as a plan can tell."""
-    wanted = [own for own in wishes(ask("facts")) if own["kind"] in HANDLERS]
+    wanted = [own for own in system.wishes(facts, SERVICE) if own["kind"] in HANDLERS]
     reasons = {row["id"]: row["reason"] for row in plan(wanted) if row["status"] == "unsupported"}
     print(*(f"{id}: {why}" for id, why in reasons.items()), sep="\n")
     return [own for own in wanted if own["id"] not in reasons]
@@ -197,29 +154,31 @@ def changes(before: list[str], after: list[str]) -> list[str]:
     return list(difflib.unified_diff(before, after, n=0, lineterm=""))
 
 
-def test_all_that_it_supports_is_set_and_goes_without_a_trace(chosen: list[dict[str, Any]]) -> None:
-    before = look()
+def test_all_that_it_supports_is_set_and_goes_without_a_trace(
+    system: System, chosen: list[dict[str, Any]]
+) -> None:
+    before = look(system)
     try:
         applied = apply(chosen)
         print("applied: " + ", ".join(own["id"] for own in applied))
         assert not wrong(applied)
-        assert changes(before, look())
+        assert changes(before, look(system))
     finally:
         ask("restore", epoch=1, tuning="t")
-    left = changes(before, look())
+    left = changes(before, look(system))
     assert not left, "\n".join(left)
 
 
-def test_it_survives_a_boot(chosen: list[dict[str, Any]]) -> None:
+def test_it_survives_a_boot(system: System, chosen: list[dict[str, Any]]) -> None:
     def but_random() -> list[str]:
         """Without the keys of RSS, and what follows from the memory that is free at a boot."""
         other = r".*([0-9a-f]{2}:){10,}[0-9a-f]{2}|vm\.(user_reserve|min_free)_kbytes.*"
-        return [line for line in look() if not re.fullmatch(other, line)]
+        return [line for line in look(system) if not re.fullmatch(other, line)]
 
     before = but_random()
     try:
         applied = apply(chosen)
-        reboot()
+        reboot(system)
         assert not wrong(applied)
         assert ask("confirm", epoch=1, tuning="t", settings=applied)["confirmed"]
     finally:

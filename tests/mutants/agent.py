@@ -482,6 +482,12 @@ LEAVING = (
             "        if True:\n            if epoch",
         ),
         (
+            "a removed agent leaves what it remembered of a flag",
+            "verbs/uninstall.py",
+            ", BIRD_NOTE, FLAG_NOTE),",
+            ", BIRD_NOTE),",
+        ),
+        (
             "a removed agent leaves the list of directories that others need by now",
             "verbs/uninstall.py",
             "    host.remove(Directories.FILE)\n",

@@ -156,7 +156,31 @@ FREEBSD = (
         (
             "a boot environment that knows nothing of us is tried",
             "kinds/freebsd/kernel_boot_environment.py",
-            "        if own == root:\n",
+            "        if is_part(self.host, place):\n",
+            "        if False:\n",
+        ),
+        (
+            "a dataset below the boot environment outlives it",
+            "freebsd/boot_environments.py",
+            """.startswith(f"{dataset_of(host, '/')}/")""",
+            """ == f"{dataset_of(host, '/')}/\"""",
+        ),
+        (
+            "a boot environment that cannot run us is tried",
+            "kinds/freebsd/kernel_boot_environment.py",
+            "            self._refuse_without_python(name, place)\n",
+            "",
+        ),
+        (
+            "an interpreter of what runs passes for one of the boot environment",
+            "kinds/freebsd/kernel_boot_environment.py",
+            'not found.startswith(top + "/") or ',
+            "",
+        ),
+        (
+            "an interpreter that boot environments share is looked for in each",
+            "kinds/freebsd/kernel_boot_environment.py",
+            "        if not is_part(self.host, PYTHON):\n",
             "        if False:\n",
         ),
         (

@@ -542,6 +542,12 @@ RESETS = mutations_of(
         "\n        if waited",
     ),
     (
+        "a host is given up whose new kernel runs no agent",
+        "restart.py",
+        "        if answer.reason in _SILENT and ",
+        '        if answer.reason == "unreachable" and ',
+    ),
+    (
         "a host that hangs is given up without a reset",
         "steps/check_rebooted.py",
         "    reset += rescue(opened, work, silent)\n",

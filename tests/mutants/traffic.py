@@ -334,8 +334,26 @@ BIRD = mutations_of(
     (
         "our own withdrawal is taken for what was before",
         "bird.py",
-        "        if self._note.read() is None:\n",
-        "        if True:\n",
+        "before=self._before() or own",
+        "before=own",
+    ),
+    (
+        "a host is graceful while one of its addresses is served as before",
+        "bird.py",
+        '        return GRACEFUL if all(pair in graceful for pair in plain) else ""\n',
+        '        return GRACEFUL if graceful else ""\n',
+    ),
+    (
+        "routers have no time to follow an address that had the community late",
+        "bird.py",
+        "self._remember(known, anew=True)",
+        "self._remember(known)",
+    ),
+    (
+        "an address that was enabled by hand is no part of what a host had",
+        "bird.py",
+        "            for pair in on:\n",
+        "            for pair in []:\n",
     ),
     (
         "a host that boots while it is drained announces its address",

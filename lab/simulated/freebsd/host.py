@@ -60,7 +60,9 @@ def install(root: Path, name: str, address: str, release: str) -> None:
     told = {"uuid": uuid_of(name), "serial": serial_of(name)}
     firmware = "".join(f'smbios.system.{what}="{value}"\n' for what, value in told.items())
     (root / "stub/firmware.txt").write_text(firmware, encoding="utf-8")
-    Machine(root).keep("pool", {**POOL, "names": ["default", NEXT[release]]})
+    machine = Machine(root)
+    machine.keep("pool", {**POOL, "names": ["default", NEXT[release]]})
+    machine.create(NEXT[release])
     install_programs(root, PROGRAMS, NAMES)
 
 

@@ -52,6 +52,16 @@ class Machine:
         known: Kernel = json.loads((self.path / f"stub/{what}.json").read_text(encoding="utf-8"))
         return known
 
+    def environment(self, name: str) -> Path:
+        """Where the files of a boot environment are while it is mounted nowhere."""
+        return self.path / "stub/environments" / name
+
+    def create(self, name: str) -> None:
+        """Fill a boot environment as bectl(8) does, from what runs: it has what runs this."""
+        interpreter = self.environment(name) / sys.executable[1:]
+        interpreter.parent.mkdir(parents=True)
+        interpreter.touch(0o755)
+
     def text(self, name: str) -> str:
         """A file of what a program prints."""
         return (self.path / "stub" / name).read_text(encoding="utf-8")
@@ -290,21 +300,28 @@ class Programs:
 
     def _mount(self, verb: str, words: tuple[str, ...], pool: Kernel) -> Answer:
         """What a boot environment holds is in ROOT/stub/NAME, or where it is mounted."""
-        name, own = words[0], self._machine.path / "stub/environments" / words[0]
+        name, own = words[0], self._machine.environment(words[0])
+        old, new = (own.with_name(f"{name}.{age}") for age in ("old", "new"))
         if (name in pool["mounts"]) == (verb == "mount"):
             return 1, "", f"Failed to {verb} bootenv {name}\n"
         # By itself below /tmp, which is everybody's.
         place = (*words, f"/tmp/be_mount.{name}")[1] if verb == "mount" else pool["mounts"][name]
         at = self._machine.path / place[1:]
         if verb == "umount":
-            shutil.rmtree(own, ignore_errors=True)
-            shutil.copytree(at, own)
+            # All of it or nothing, as ZFS does, also where the power fails in between.
+            for left in (old, new):
+                shutil.rmtree(left, ignore_errors=True)
+            shutil.copytree(at, new, symlinks=True)
+            own.rename(old)
+            new.rename(own)
+            shutil.rmtree(old)
             for entry in at.iterdir():
                 shutil.rmtree(entry)
             del pool["mounts"][name]
         else:
-            own.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(own, at, dirs_exist_ok=True)
+            if not own.exists():  # the power failed between the two names
+                new.rename(own)
+            shutil.copytree(own, at, symlinks=True, dirs_exist_ok=True)
             pool["mounts"][name] = place
         self._machine.keep("pool", pool)
         return 0, f"Successfully mounted {name} at {place}\n" if verb == "mount" else "", ""
@@ -312,7 +329,7 @@ class Programs:
     def _zfs(self, *words: str) -> Answer:
         assert words[:4] == ("list", "-H", "-o", "name")
         pool = self._machine.known("pool")
-        apart = pool.get("apart", True) and words[4] != "/"
+        apart = pool.get("apart", True) and words[4].startswith("/var/lib")
         return 0, "zroot/lib\n" if apart else f"zroot/ROOT/{pool['running']}\n", ""
 
     def _ifconfig(self, *words: str) -> Answer:

@@ -3,8 +3,8 @@
 
 Such a host answers from the same boot, so it is in no POST. Where the way was a shutdown, the host
 is turned on once its BMC says that it is off. A host that a boot of another kernel silences answers
-nobody; its BMC then has to say that it is past POST. Each way is written down before it is asked
-for.
+nobody, or by SSH alone; its BMC then has to say that it is past POST. Each way is written down
+before it is asked for.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ LOOK = (2, 30)
 _LATER = ("busy", "unreachable", "garbage", "tls")
 # What it answers that did nothing, and will not do it. "failed" is a request that it turned down.
 _NEVER = ("refused", "failed")
+# What comes of a host whose boot went wrong: nothing, or what no agent says where none can run.
+_SILENT = ("unreachable", "garbage")
 # How often a machine is turned on that stays off.
 _MOST_ON = 2
 # A host that answers from the same boot is in no POST. Its BMC may say so for as many times the
@@ -77,7 +79,7 @@ def rescue(opened: Rollout, work: Batch, silent: Mapping[str, HostResult]) -> li
     ways = {
         name: way
         for name, answer in silent.items()
-        if answer.reason == "unreachable" and opened.plan.tries_a_boot(name)
+        if answer.reason in _SILENT and opened.plan.tries_a_boot(name)
         if waited[name] > deadline
         for way in _untried(opened, work, name)
     }

@@ -3,11 +3,11 @@
 
 import os
 import shlex
-import sys
 from typing import List
 
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.files import Directories
+from edgetune.hosts.agent.hook_files import PYTHON
 from edgetune.hosts.agent.host import COMPILED, RESERVE, SOURCE, Host, room_or_not
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
@@ -86,7 +86,7 @@ run_rc_command "$1"
 
 def agent_command(prefix: str, *arguments: str) -> List[str]:
     """The command that runs our copy on disk; isolated, so no environment can change it."""
-    return [sys.executable or "/usr/bin/python3", "-I", "-S", prefix + AGENT, *arguments]
+    return [PYTHON, "-I", "-S", prefix + AGENT, *arguments]
 
 
 SCRIPTS = {"sysv": (INIT_SCRIPT, INIT_TEXT), "rc": (RC_SCRIPT, RC_TEXT)}

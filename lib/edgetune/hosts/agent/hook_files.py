@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of the boot hook: which a host has to have, and whether it has them."""
 
+import sys
 from typing import Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.places import AGENT, INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK
+
+PYTHON = sys.executable or "/usr/bin/python3"
+"""What runs the hook."""
 
 
 def probe_hook(host: Host) -> None:

@@ -54,8 +54,9 @@ class Note:
     what had read the state has begun anew.
     """
 
-    def __init__(self, host: Host, name: str) -> None:
-        self._host, self._file = host, f"{STATE}/drain-{name}.json"
+    def __init__(self, host: Host, file: str) -> None:
+        """``file`` is one of the agent's places, so that it goes with the agent."""
+        self._host, self._file = host, file
 
     def read(self) -> Optional[Dict[str, Any]]:
         """What was written; None where nothing was. Failed where it cannot be read."""

@@ -20,6 +20,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Refused, Request
 from edgetune.hosts.agent.writable import why_not_writable
 from edgetune.vocabulary.grammar import DIRECTORY
+from edgetune.vocabulary.places import BIRD_NOTE
 
 GRACEFUL, WITHDRAWN = "graceful", "withdrawn"
 CONSTANT = "EDGETUNE_DRAINED"
@@ -36,8 +37,8 @@ class Pair(NamedTuple):
 
 
 class BirdDrain(Drain):
-    """The host is ``graceful`` while a protocol with the community is enabled, and ``withdrawn``
-    while none of either kind is.
+    """The host is ``graceful`` while each address that it announces has the community, and
+    ``withdrawn`` while it announces none.
 
     A note on the host holds which protocols were enabled before; these and no others come back.
     """
@@ -56,7 +57,7 @@ class BirdDrain(Drain):
         self._file = fields.text("file", DIRECTORY)
         self._wait = fields.seconds("wait")
         self._socket = fields.text("socket", DIRECTORY)
-        self._note = Note(host, "bird")
+        self._note = Note(host, BIRD_NOTE)
 
     def look(self) -> Seen:
         with closing(self._bird()) as bird:
@@ -75,7 +76,8 @@ class BirdDrain(Drain):
             if self._how(known):
                 return
             self._refuse(bird)
-            self._remember(known)
+            # What an order that was cut off left out is announced with the community from now on.
+            self._remember(known, anew=True)
             for pair in self._pairs:
                 # What a person has withdrawn is announced in no way.
                 if _is_on(known, pair.plain):
@@ -108,16 +110,17 @@ class BirdDrain(Drain):
 
     def _enable_as_before(self, bird: Bird, known: Dict[str, Protocol], gracefully: bool) -> None:
         before = self._before()
-        back = [pair for pair in self._pairs if before.get(pair.plain)]
-        if not back:
-            # Nothing of ours: whoever withdrew it, it is to serve. One that serves is left alone.
-            on = [pair for pair in self._pairs if _is_on(known, pair.plain)]
-            back = on or self._pairs
+        on = [pair for pair in self._pairs if _is_on(known, pair.plain)]
+        # Nothing of ours: whoever withdrew it, it is to serve. One that serves is left alone.
+        back = [pair for pair in self._pairs if before.get(pair.plain)] or on or self._pairs
         for pair in back:
             bird.set(pair.plain, True)
             if gracefully:
                 bird.set(pair.graceful, True)
-        if not gracefully:
+        if gracefully:
+            for pair in on:
+                bird.set(pair.graceful, True)
+        else:
             # Last: without this one the address would be away for a moment.
             for pair in self._pairs:
                 bird.set(pair.graceful, False)
@@ -132,9 +135,11 @@ class BirdDrain(Drain):
 
     def _how(self, known: Dict[str, Protocol]) -> str:
         self._refuse_missing(known)
-        if any(_is_on(known, pair.graceful) for pair in self._pairs):
-            return GRACEFUL
-        return "" if any(_is_on(known, pair.plain) for pair in self._pairs) else WITHDRAWN
+        plain = [pair for pair in self._pairs if _is_on(known, pair.plain)]
+        graceful = [pair for pair in self._pairs if _is_on(known, pair.graceful)]
+        if not plain and not graceful:
+            return WITHDRAWN
+        return GRACEFUL if all(pair in graceful for pair in plain) else ""
 
     def _refuse_missing(self, known: Dict[str, Protocol]) -> None:
         names = [*(name for pair in self._pairs for name in pair), *self._peers]
@@ -159,10 +164,12 @@ class BirdDrain(Drain):
             raise Failed("the note of the drain is damaged: before is no object")
         return before
 
-    def _remember(self, known: Dict[str, Protocol]) -> None:
-        """Which ones were enabled, written down once: never our own withdrawal."""
-        if self._note.read() is None:
-            self._note.write(before={pair.plain: _is_on(known, pair.plain) for pair in self._pairs})
+    def _remember(self, known: Dict[str, Protocol], anew: bool = False) -> None:
+        """Which ones were enabled, written down once: never our own withdrawal. With ``anew`` the
+        age of that note begins anew."""
+        if anew or self._note.read() is None:
+            own = {pair.plain: _is_on(known, pair.plain) for pair in self._pairs}
+            self._note.write(before=self._before() or own)
 
     def _tell_boots(self, drained: bool) -> None:
         text = TEXT.format(int(drained)).encode()

@@ -10,7 +10,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Refused, Request
 from edgetune.hosts.agent.writable import why_not_writable
 from edgetune.vocabulary.grammar import DIRECTORY
-from edgetune.vocabulary.places import NOT_READY
+from edgetune.vocabulary.places import FLAG_NOTE, NOT_READY
 
 FLAGGED = "flag"
 # keepalived reads a number from such a file; all others ask whether it is there.
@@ -30,7 +30,7 @@ class Flag(Drain):
         super().__init__(host)
         self._file = fields.text("file", DIRECTORY)
         self._settle = fields.seconds("settle")
-        self._note = Note(host, "flag")
+        self._note = Note(host, FLAG_NOTE)
 
     def look(self) -> Seen:
         age = self._since_change()

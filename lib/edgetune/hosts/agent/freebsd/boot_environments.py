@@ -88,6 +88,11 @@ def mounted(host: Host, name: str) -> Iterator[str]:
         host.remove_directory(PLACE)
 
 
+def is_part(host: Host, path: str) -> bool:
+    """Whether a path is another one in each boot environment: in its dataset, or in one below."""
+    return f"{dataset_of(host, path)}/".startswith(f"{dataset_of(host, '/')}/")
+
+
 def dataset_of(host: Host, path: str) -> str:
     """The dataset of ZFS that a path is in; Unsupported where it is in none."""
     try:

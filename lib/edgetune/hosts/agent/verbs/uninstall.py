@@ -14,8 +14,10 @@ from edgetune.hosts.agent.textfile import KEPT, NAME, Textfile
 from edgetune.hosts.agent.verbs.reboot import REBOOT_MARK
 from edgetune.vocabulary.places import (
     AGENT,
+    BIRD_NOTE,
     CONGESTION,
     CONGESTION_EPOCH,
+    FLAG_NOTE,
     HOOKS,
     NOT_READY,
     PREFIX_FILE_TOLD,
@@ -29,7 +31,7 @@ TUNINGS = STATE + "/tunings"
 OURS = (
     *HOOKS,
     *(AGENT, SOURCE, COMPILED, RESERVE, KEPT, PREFIX_FILE_TOLD),
-    *(FOLLOWING, REBOOT_MARK, KEEPER),
+    *(FOLLOWING, REBOOT_MARK, KEEPER, BIRD_NOTE, FLAG_NOTE),
 )
 LAST = (CONGESTION_EPOCH, EPOCH)
 _DRAFT = re.compile(r"\..+\.edgetune(-[0-9a-f]{16})?")

@@ -9,8 +9,10 @@ from edgetune.hosts.agent.freebsd.boot_environments import (
     dataset_of,
     environments,
     forget_once,
+    is_part,
     mounted,
 )
+from edgetune.hosts.agent.hook_files import PYTHON
 from edgetune.hosts.agent.kinds.base import Handler, texts
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.kernel_boot_environment import KIND
@@ -46,8 +48,8 @@ class KernelBootEnvironment(Handler):
     def _refuse_own_state(self) -> None:
         """Journal and marker have to be the same in both: else nobody takes the new one back."""
         place = os.path.dirname(STATE)
-        own, root = (dataset_of(self.host, path) for path in (place, "/"))
-        if own == root:
+        if is_part(self.host, place):
+            root = dataset_of(self.host, "/")
             raise Unsupported(
                 f"{place} is part of the boot environment {root}: give it a dataset of its own, "
                 "so that the new one knows that the host is not ready"
@@ -70,9 +72,23 @@ class KernelBootEnvironment(Handler):
     def _give_hook(self, name: str) -> None:
         script = self.host.read(RC_SCRIPT)
         with mounted(self.host, name) as place:
+            self._refuse_without_python(name, place)
             directory = place + os.path.dirname(RC_SCRIPT)
             self.host.make_directory(directory)
             self.host.replace(place + RC_SCRIPT, script, 0o755)
+
+    def _refuse_without_python(self, name: str, place: str) -> None:
+        """A boot that cannot run the hook would never fall back, nor answer anybody over SSH."""
+        if not is_part(self.host, PYTHON):
+            return
+        top = os.path.realpath(self.host.path(place))
+        # Followed by its links, it has to stay in there: what runs now will not be what runs then.
+        found = os.path.realpath(top + PYTHON)
+        if not found.startswith(top + "/") or not os.path.isfile(found):
+            raise Unsupported(
+                f"the boot environment {name} has no {PYTHON}, which runs the agent: install it "
+                "there, so that the host can fall back"
+            )
 
     def commit(self, setting: Setting) -> None:
         activate(self.host, str(setting.value))
