@@ -488,6 +488,16 @@ class TestRollback:
             world.do(roll_back_congestion, requested_by="ana")
         assert world.hosts.heard == [] and world.decided.state == "rolled_back"
 
+    def test_what_hosts_have_ends_within_the_longest_time_where_no_record_tells_of_it(
+        self, world: RoundsWorld
+    ) -> None:
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("DELETE FROM congestion")
+        stop_all(world.context, "ana")
+        with pytest.raises(RefusedError, match="by themselves they take it back within 1d$"):
+            world.do(roll_back_congestion, requested_by="ana")
+        assert world.hosts.treated()
+
     def test_it_needs_no_entry(self, world: RoundsWorld) -> None:
         world.write_entry(None)
         assert set(world.do(roll_back_congestion, requested_by="ana")["done"]) == EVERY

@@ -564,6 +564,12 @@ CONGESTION = (
             "            pass\n",
         ),
         (
+            "what no record tells of ends at once",
+            "steps/roll_back_congestion.py",
+            "before.ttl if before else LONGEST_TTL",
+            "before.ttl if before else 0",
+        ),
+        (
             "two rounds are at work at once",
             "work.py",
             "if context.claims.holder(claim_of(pop)) is not None:",
