@@ -203,6 +203,14 @@ def test_half_a_round_is_refused_and_nothing_is_forgotten() -> None:
     assert len(advance(found, rows(FIRST + 3, dict(list(slow.items())[:3])), FEW, NOBODY).history)
 
 
+@pytest.mark.parametrize("special", [{"sockets": 2}, {"min_rtt_ms": 1.0}, None])
+def test_a_round_in_which_nobody_counts_is_none(special: Mapping[str, float] | None) -> None:
+    """Else ports that are not those of clients would look like a PoP that does well."""
+    told = {} if special is None else dict.fromkeys(others(4), special)
+    with pytest.raises(RefusedError, match=r"no prefix that counts: one with 3 sockets .* of 5 ms"):
+        advance(new_selection(), rows(FIRST, told), FEW, NOBODY)
+
+
 def test_caps_take_the_worst_first() -> None:
     slow = {f"203.0.{i}.0/24": 1e3 + i for i in range(10)}
     told = [{**others(40), **slow}] * 3

@@ -16,6 +16,12 @@ CONGESTION = (
             "len(rows) < 0 *",
         ),
         (
+            "a round in which nobody counts is a good one",
+            "history.py",
+            "        if not len(rows):\n            raise",
+            "        if False:\n            raise",
+        ),
+        (
             "a round that is told twice counts twice",
             "history.py",
             "if rows.round <= self.newest:",

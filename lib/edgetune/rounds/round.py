@@ -100,12 +100,14 @@ class Round:
         except (SourceError, RefusedError, InputError) as error:
             self._could_not(str(error))
             return before
+        measured = int(after.history.measured_now.sum())
         self.told.append(
-            f"round {number}: {prefixes_text(len(after.chosen))} chosen, {len(after.new)} new, "
+            f"round {number}: {prefixes_text(measured)} measured, "
+            f"{prefixes_text(len(after.chosen))} chosen, {len(after.new)} new, "
             f"{len(after.gone)} let go"
         )
         levels = levels_of(after.chosen, rows, entry.thresholds)
-        row = (number, len(rows), len(after.chosen), len(after.new), len(after.gone))
+        row = (number, measured, len(after.chosen), len(after.new), len(after.gone))
         rounds.add(RoundRow(*row, levels))
         return after
 
