@@ -93,6 +93,105 @@ def test_what_the_canary_does_not_take_is_told_to_nobody(world: RoundsWorld) -> 
     assert_as_selected(world)
 
 
+class TestFewAtOnce:
+    """A round adds a few prefixes, and the next ones come once hosts have been told of these."""
+
+    NO_BBR = "tcp_available_congestion_control has no bbr"
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> RoundsWorld:
+        return RoundsWorld(tmp_path, thresholds={**QUICK, "new": 5})
+
+    def assert_catches_up(self, world: RoundsWorld) -> None:
+        """All that is slow is treated in the end, never more than a few more than before."""
+        told = treated(world)
+        for _ in range(8):
+            assert world.round()["failed"] == []
+            assert_as_selected(world)
+            assert len(treated(world) - told) <= 5
+            told = treated(world)
+        assert set(world.chosen) == set(world.slow) and world.kept.problem == ""
+
+    def test_what_the_first_canary_does_not_take_is_told_as_soon_as_it_does(
+        self, world: RoundsWorld
+    ) -> None:
+        world.hosts.refusing["e002"] = self.NO_BBR
+        world.round()
+        for _ in range(6):
+            # No later round hides the cause.
+            assert world.round()["failed"] == ["e002"]
+            assert self.NO_BBR in world.kept.problem
+        assert treated(world) == set() and len(world.chosen) == 5
+        world.hosts.refusing.clear()
+        self.assert_catches_up(world)
+
+    def test_what_the_canary_does_not_take_beside_what_stands_is_told_as_soon_as_it_does(
+        self, world: RoundsWorld
+    ) -> None:
+        world.rounds(2)
+        before = treated(world)
+        world.hosts.mute.add("e002")
+        assert [told["failed"] for told in world.rounds(4)] == [["e002"]] * 4
+        assert treated(world) == before != set()
+        world.hosts.mute.clear()
+        self.assert_catches_up(world)
+
+    @pytest.mark.parametrize("before", [1, 2], ids=["the first", "a later one"])
+    def test_what_was_told_before_the_action_died_is_told_again(
+        self, world: RoundsWorld, before: int
+    ) -> None:
+        world.rounds(before)
+        world.moments.seen.clear()
+        world.moments.at = lambda what: (
+            setattr(world.moments, "die_at", len(world.moments.seen) - 1)
+            if what == "after e003 congestion"
+            else None
+        )
+        with pytest.raises(Died):
+            world.round()
+        world.moments.die_at, world.moments.at = -1, lambda what: None
+        there = treated(world)
+        known = world.kept.configuration
+        assert there > {own.prefix for own in (known.prefixes if known else [])}
+        world.now += ROUND
+        world.round()
+        assert treated(world) == there
+        self.assert_catches_up(world)
+
+    def test_what_a_pause_kept_from_hosts_is_told_after_it(self, world: RoundsWorld) -> None:
+        world.round()
+        for _ in range(4):
+            world.now += ROUND
+            assert world.do(select_prefixes)["next"]
+            pause_pop(world.context, "lab1", "asked", requested_by="ana")
+            assert "waits: lab1 is paused" in world.do(push_configuration)["message"]
+            resume_pop(world.context, "lab1", "asked", requested_by="ana")
+        assert treated(world) == set()
+        self.assert_catches_up(world)
+
+    def test_more_than_may_be_new_are_told_by_and_by(self, world: RoundsWorld) -> None:
+        """As where a person makes ``new`` smaller while the canary is away."""
+        world.write_entry({"thresholds": QUICK, "canary": "e002"})
+        world.hosts.mute.add("e002")
+        world.rounds(3)
+        waiting = set(world.chosen) - held_out(world)
+        assert treated(world) == set() and len(waiting) > 10
+        world.hosts.mute.clear()
+        world.write_entry({"thresholds": {**QUICK, "new": 5}, "canary": "e002"})
+        many = []
+        for _ in range(3):
+            assert world.round()["failed"] == []
+            many.append(len(treated(world)))
+        assert many == [5, 10, len(waiting)]
+
+
+def treated(world: RoundsWorld) -> set[str]:
+    """What stands on all hosts alike."""
+    found = [{*own} for own in world.hosts.treated().values()] or [set()]
+    assert all(own == found[0] for own in found)
+    return found[0]
+
+
 def test_a_host_that_does_not_answer_fails_alone(world: RoundsWorld) -> None:
     world.hosts.mute.add("e001")
     told = world.round()

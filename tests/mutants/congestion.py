@@ -674,8 +674,20 @@ CONGESTION = (
         (
             "prefixes are chosen while none can be treated",
             "round.py",
-            "most = replace(most, new=0) if self.waits else most",
-            "most = most",
+            "if self.waits or untold(",
+            "if untold(",
+        ),
+        (
+            "more and more is chosen while hosts lack what was",
+            "round.py",
+            "if self.waits or untold(before, self.work.rounds.configuration):",
+            "if self.waits:",
+        ),
+        (
+            "what waits for hosts is told to them all at once",
+            "round.py",
+            "        selection = told_next(selection, before, thresholds.new)\n",
+            "",
         ),
         (
             "what hosts have is renewed for ever without a round",

@@ -12,7 +12,13 @@ import time
 from dataclasses import replace
 
 from edgetune.congestion.appliers import APPLIERS
-from edgetune.congestion.configuration import Limits, make_configuration, refuse_configuration
+from edgetune.congestion.configuration import (
+    Limits,
+    make_configuration,
+    refuse_configuration,
+    told_next,
+    untold,
+)
 from edgetune.congestion.effect import compare, compare_windows, harm
 from edgetune.congestion.levels import levels_of
 from edgetune.congestion.rows import PrefixRows
@@ -112,9 +118,13 @@ class Round:
         return after
 
     def _advanced(self, before: Selection, rows: PrefixRows) -> Selection:
-        """While nothing may be changed nothing is chosen: it would count as treated, and is not."""
+        """Nothing is chosen while nothing may be changed, or hosts lack some of what was chosen.
+
+        More and more would wait for them, and in the end be too much to be told at once.
+        """
         most = self.entry.thresholds
-        most = replace(most, new=0) if self.waits else most
+        if self.waits or untold(before, self.work.rounds.configuration):
+            most = replace(most, new=0)
         windows = APPLIERS[self.entry.applier].has_windows
         return advance(before, rows, most, Excluded(self._exclude), windows)
 
@@ -174,6 +184,7 @@ class Round:
         if decisions.windows_off:
             without = tuple(replace(own, has_window=False) for own in selection.chosen)
             selection = replace(selection, chosen=without)
+        selection = told_next(selection, before, thresholds.new)
         made = make_configuration(selection, before, terms.algorithm, terms.ttl, self.entry.applier)
         if made != before:
             # A number that a host may have heard is never given to another content.
