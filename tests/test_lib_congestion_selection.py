@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from edgetune.congestion.history import History, read_history
 from edgetune.congestion.rows import MEASURES, PrefixRows, make_rows
-from edgetune.congestion.selection import Excluded, Selection, advance, read_selection
+from edgetune.congestion.selection import Excluded, Selection, advance, put_off, read_selection
 from edgetune.documents.congestion import Thresholds
 from edgetune.documents.reading import encoded
 from edgetune.errors import DamagedError, RefusedError, SourceError
@@ -147,6 +147,17 @@ def test_the_least_stay_is_longer_than_the_window_of_its_duty_cycle() -> None:
         found = advance(found, rows(number, fast), LONGER, NOBODY)
         ends.append(is_chosen(found))
     assert ends == [True] * 7 + [False] * 4
+
+
+def test_what_hosts_were_not_told_of_does_not_stay_once_it_is_fast() -> None:
+    """No treatment made it faster."""
+    slow, fast = {**others(4), **SLOW}, {**others(4), "203.0.113.0/24": 5e6}
+    stays = replace(FEW, stay=1000)
+    found, ends = after([slow] * 3, stays), []
+    for number in range(FIRST + 3, FIRST + 8):
+        found = advance(put_off(found, [*SLOW], number), rows(number, fast), stays, NOBODY)
+        ends.append(is_chosen(found))
+    assert ends == [True] * 3 + [False] * 2
 
 
 def test_what_is_not_measured_for_a_window_goes_at_once() -> None:

@@ -334,6 +334,47 @@ def test_a_configuration_that_loses_most_prefixes_at_once_is_refused(world: Roun
     assert told["number"] == 1 and world.hosts.treated() == before
 
 
+class TestEvidence:
+    """What a prefix shows counts from when hosts were told, for held-out ones alike."""
+
+    @staticmethod
+    def counted(world: RoundsWorld) -> dict[str, int]:
+        """In how many rounds each chosen prefix was followed."""
+        return {prefix: own["rounds"][0] for prefix, own in world.chosen.items()}
+
+    def test_what_no_host_was_told_of_shows_nothing(self, tmp_path: Path) -> None:
+        world = RoundsWorld(tmp_path, thresholds={**QUICK, "new": 15})
+        world.hosts.refusing["e002"] = "it has no bbr"
+        world.rounds(16)
+        assert {*self.counted(world).values()} == {0} and world.decided.looks == []
+        world.hosts.refusing.clear()
+        world.round()
+        first = {*world.chosen}
+        # The first round afterwards is the warm-up.
+        world.rounds(3)
+        counted = self.counted(world)
+        assert {counted[prefix] for prefix in first} == {2}
+        assert first & held_out(world) and first - held_out(world)
+        # Those that were chosen later count later.
+        assert {counted[prefix] for prefix in {*world.chosen} - first} == {1}
+
+    def test_what_a_host_skips_is_not_treated(self, world: RoundsWorld) -> None:
+        world.round()
+        before, (skipped, *_) = self.counted(world), sorted(set(world.chosen) - held_out(world))
+        for name in EVERY:
+            world.hosts.changes[name] = {"skipped": {skipped: "somebody else has a route to it"}}
+        world.round()
+        # This round showed it as it was before hosts said so.
+        at = self.counted(world)[skipped]
+        world.rounds(3)
+        after = self.counted(world)
+        assert after.pop(skipped) == at
+        assert all(many == before[prefix] + 4 for prefix, many in after.items())
+        world.hosts.mute.update(EVERY)
+        world.round()
+        assert world.kept.skipped.keys() == {skipped}, "that nobody answers says nothing"
+
+
 class TestHarm:
     """What the treatment makes worse is taken back by itself."""
 

@@ -90,8 +90,14 @@ CONGESTION = (
         (
             "what got fast by its treatment leaves at once",
             "selection.py",
-            "young = [history.newest - own.since < thresholds.stay",
-            "young = [history.newest - own.since < 0",
+            "young = [0 < history.newest - own.since < thresholds.stay",
+            "young = [0 < history.newest - own.since < 0",
+        ),
+        (
+            "what hosts were not told of stays though it got fast",
+            "selection.py",
+            "young = [0 < history",
+            "young = [history",
         ),
         (
             "a rate that no network has counts",
@@ -674,14 +680,26 @@ CONGESTION = (
         (
             "prefixes are chosen while none can be treated",
             "round.py",
-            "if self.waits or untold(",
-            "if untold(",
+            "if self.waits or missing:",
+            "if missing:",
         ),
         (
             "more and more is chosen while hosts lack what was",
             "round.py",
-            "if self.waits or untold(before, self.work.rounds.configuration):",
+            "if self.waits or missing:",
             "if self.waits:",
+        ),
+        (
+            "what hosts were not told of counts as treated",
+            "round.py",
+            "        before = put_off(before, missing, rows.round)\n",
+            "",
+        ),
+        (
+            "that nobody answers proves that nothing is skipped",
+            "telling.py",
+            "    if told.done:\n        work.rounds.skipped = {**",
+            "    if True:\n        work.rounds.skipped = {**",
         ),
         (
             "what waits for hosts is told to them all at once",
@@ -760,6 +778,18 @@ CONGESTION = (
             "[*stays]",
         ),
         (
+            "held-out prefixes count before those beside them are treated",
+            "selection.py",
+            "if own.since >= first else own",
+            "if own.prefix in untold else own",
+        ),
+        (
+            "what a host skips counts as treated",
+            "selection.py",
+            " and own.prefix not in skipped\n",
+            "\n",
+        ),
+        (
             "more stay than may be chosen",
             "selection.py",
             "[stay and sum(stays[:at]) < thresholds.prefixes for at, stay in enumerate(stays)]",
@@ -804,8 +834,8 @@ CONGESTION = (
         (
             "what was taken back is said to be treated",
             "congestion.py",
-            "    if not material.rounds.is_treating:\n        return",
-            "    if False:\n        return",
+            "    window = material.windows.get(own.prefix)\n",
+            "    window = own.initcwnd\n",
         ),
     ),
     *mutations_of(

@@ -22,7 +22,7 @@ from edgetune.congestion.configuration import (
 from edgetune.congestion.effect import compare, compare_windows, harm
 from edgetune.congestion.levels import levels_of
 from edgetune.congestion.rows import PrefixRows
-from edgetune.congestion.selection import Excluded, Selection, advance
+from edgetune.congestion.selection import Excluded, Selection, advance, put_off
 from edgetune.congestion.sources import open_source
 from edgetune.documents.congestion import ROUND, Configuration, Thresholds
 from edgetune.documents.rounds import (
@@ -112,7 +112,8 @@ class Round:
             f"{prefixes_text(len(after.chosen))} chosen, {len(after.new)} new, "
             f"{len(after.gone)} let go"
         )
-        levels = levels_of(after.chosen, rows, entry.thresholds)
+        followed = [own for own in after.chosen if own.prefix not in rounds.skipped]
+        levels = levels_of(followed, rows, entry.thresholds)
         row = (number, measured, len(after.chosen), len(after.new), len(after.gone))
         rounds.add(RoundRow(*row, levels))
         return after
@@ -120,13 +121,16 @@ class Round:
     def _advanced(self, before: Selection, rows: PrefixRows) -> Selection:
         """Nothing is chosen while nothing may be changed, or hosts lack some of what was chosen.
 
-        More and more would wait for them, and in the end be too much to be told at once.
+        More and more would wait for them, and in the end be too much to be told at once. What
+        hosts lack is not treated, and does not count.
         """
-        most = self.entry.thresholds
-        if self.waits or untold(before, self.work.rounds.configuration):
+        most, rounds = self.entry.thresholds, self.work.rounds
+        missing = untold(before, rounds.configuration)
+        if self.waits or missing:
             most = replace(most, new=0)
+        before = put_off(before, missing, rows.round)
         windows = APPLIERS[self.entry.applier].has_windows
-        return advance(before, rows, most, Excluded(self._exclude), windows)
+        return advance(before, rows, most, Excluded(self._exclude), windows, rounds.skipped)
 
     def _could_not(self, problem: str) -> None:
         self.work.rounds.problem = shortened(problem, _MOST_PROBLEM)
