@@ -17,7 +17,9 @@ class SelectPrefixesTestCase(CongestionActionTestCase):
         result = self.assert_succeeds(pop="lab1")
         self.assertEqual(result["done"], ["e002", "e000", "e001", "e003"])
         self.assertEqual((result["next"], result["number"], result["failed"]), ("", 1, []))
-        self.assertIn("lab1: round 5880005: 20 prefixes chosen", result["message"])
+        self.assertIn(
+            "lab1: round 5880005: 40 prefixes measured, 20 prefixes chosen", result["message"]
+        )
 
     def test_a_source_that_is_away_is_told_and_no_failure(self) -> None:
         self.world.now += 300

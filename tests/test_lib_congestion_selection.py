@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from edgetune.congestion.history import History, read_history
 from edgetune.congestion.rows import MEASURES, PrefixRows, make_rows
-from edgetune.congestion.selection import Excluded, Selection, advance, read_selection
+from edgetune.congestion.selection import Excluded, Selection, advance, put_off, read_selection
 from edgetune.documents.congestion import Thresholds
 from edgetune.documents.reading import encoded
 from edgetune.errors import DamagedError, RefusedError, SourceError
@@ -149,6 +149,17 @@ def test_the_least_stay_is_longer_than_the_window_of_its_duty_cycle() -> None:
     assert ends == [True] * 7 + [False] * 4
 
 
+def test_what_hosts_were_not_told_of_does_not_stay_once_it_is_fast() -> None:
+    """No treatment made it faster."""
+    slow, fast = {**others(4), **SLOW}, {**others(4), "203.0.113.0/24": 5e6}
+    stays = replace(FEW, stay=1000)
+    found, ends = after([slow] * 3, stays), []
+    for number in range(FIRST + 3, FIRST + 8):
+        found = advance(put_off(found, [*SLOW], number), rows(number, fast), stays, NOBODY)
+        ends.append(is_chosen(found))
+    assert ends == [True] * 3 + [False] * 2
+
+
 def test_what_is_not_measured_for_a_window_goes_at_once() -> None:
     slow = {**others(4), **SLOW}
     stays = Thresholds(**{**vars(FEW), "stay": 1000})
@@ -201,6 +212,14 @@ def test_half_a_round_is_refused_and_nothing_is_forgotten() -> None:
         advance(found, rows(FIRST + 3, dict(list(slow.items())[:2])), FEW, NOBODY)
     assert found.text() == text
     assert len(advance(found, rows(FIRST + 3, dict(list(slow.items())[:3])), FEW, NOBODY).history)
+
+
+@pytest.mark.parametrize("special", [{"sockets": 2}, {"min_rtt_ms": 1.0}, None])
+def test_a_round_in_which_nobody_counts_is_none(special: Mapping[str, float] | None) -> None:
+    """Else ports that are not those of clients would look like a PoP that does well."""
+    told = {} if special is None else dict.fromkeys(others(4), special)
+    with pytest.raises(RefusedError, match=r"no prefix that counts: one with 3 sockets .* of 5 ms"):
+        advance(new_selection(), rows(FIRST, told), FEW, NOBODY)
 
 
 def test_caps_take_the_worst_first() -> None:

@@ -72,6 +72,14 @@ def material(**more: Any) -> CongestionMaterial:
     return replace(own, **more)
 
 
+def test_what_hosts_were_not_told_of_is_not_said_to_be_treated() -> None:
+    more = one("192.0.2.0/24", FIRST - 1, initcwnd=30, has_window=True)
+    text = congestion_text(material(chosen=(*CHOSEN, more)))
+    assert "2 prefixes treated, 1 prefix chosen but not treated, 1 held out" in text
+    (line,) = (line for line in text.splitlines() if "192.0.2.0/24" in line)
+    assert line.endswith("  not treated")
+
+
 def test_what_was_taken_back_is_not_said_to_be_treated() -> None:
     before = material()
     back = replace(before, rounds=replace(before.rounds, configuration=None))

@@ -18,7 +18,7 @@ from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rounds.steps.resume_congestion import resume_congestion
 from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.rounds.work import claim_of
-from tests.rounds_world import RoundsWorld, treating
+from tests.rounds_world import QUICK, RoundsWorld, treating
 from tests.test_rounds_steps import held_out
 
 HOUR = 3600
@@ -99,6 +99,21 @@ def test_a_host_that_does_not_have_it_is_named(world: RoundsWorld) -> None:
     assert checked(world) == ["does not have the configuration that the others have"]
     # The next rounds tell it; no person is called.
     assert found(world) == []
+
+
+def test_a_pop_of_which_no_prefix_counts_calls_a_person(tmp_path: Path) -> None:
+    """Its ports are not those of clients, or its prefixes have too few sockets."""
+    world = RoundsWorld(tmp_path)
+    world.write_entry({"thresholds": {**QUICK, "sockets": 30}})
+    assert "round 5880001 has no prefix that counts" in world.round()["message"]
+    assert world.decided.newest.good == 0
+    world.rounds(13)
+    assert "nothing is treated; round 5880014 has no prefix that counts" in status(world)
+    assert "no good round for 1h5m" in found(world)[0]["reason"]
+    # Once it is mended, rounds go on by themselves.
+    world.write_entry({"thresholds": QUICK})
+    assert "40 prefixes measured, 0 prefixes chosen" in world.round()["message"]
+    assert world.kept.problem == "" and found(world) == []
 
 
 def test_nothing_is_treated_once_its_time_is_up(world: RoundsWorld) -> None:

@@ -93,6 +93,105 @@ def test_what_the_canary_does_not_take_is_told_to_nobody(world: RoundsWorld) -> 
     assert_as_selected(world)
 
 
+class TestFewAtOnce:
+    """A round adds a few prefixes, and the next ones come once hosts have been told of these."""
+
+    NO_BBR = "tcp_available_congestion_control has no bbr"
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> RoundsWorld:
+        return RoundsWorld(tmp_path, thresholds={**QUICK, "new": 5})
+
+    def assert_catches_up(self, world: RoundsWorld) -> None:
+        """All that is slow is treated in the end, never more than a few more than before."""
+        told = treated(world)
+        for _ in range(8):
+            assert world.round()["failed"] == []
+            assert_as_selected(world)
+            assert len(treated(world) - told) <= 5
+            told = treated(world)
+        assert set(world.chosen) == set(world.slow) and world.kept.problem == ""
+
+    def test_what_the_first_canary_does_not_take_is_told_as_soon_as_it_does(
+        self, world: RoundsWorld
+    ) -> None:
+        world.hosts.refusing["e002"] = self.NO_BBR
+        world.round()
+        for _ in range(6):
+            # No later round hides the cause.
+            assert world.round()["failed"] == ["e002"]
+            assert self.NO_BBR in world.kept.problem
+        assert treated(world) == set() and len(world.chosen) == 5
+        world.hosts.refusing.clear()
+        self.assert_catches_up(world)
+
+    def test_what_the_canary_does_not_take_beside_what_stands_is_told_as_soon_as_it_does(
+        self, world: RoundsWorld
+    ) -> None:
+        world.rounds(2)
+        before = treated(world)
+        world.hosts.mute.add("e002")
+        assert [told["failed"] for told in world.rounds(4)] == [["e002"]] * 4
+        assert treated(world) == before != set()
+        world.hosts.mute.clear()
+        self.assert_catches_up(world)
+
+    @pytest.mark.parametrize("before", [1, 2], ids=["the first", "a later one"])
+    def test_what_was_told_before_the_action_died_is_told_again(
+        self, world: RoundsWorld, before: int
+    ) -> None:
+        world.rounds(before)
+        world.moments.seen.clear()
+        world.moments.at = lambda what: (
+            setattr(world.moments, "die_at", len(world.moments.seen) - 1)
+            if what == "after e003 congestion"
+            else None
+        )
+        with pytest.raises(Died):
+            world.round()
+        world.moments.die_at, world.moments.at = -1, lambda what: None
+        there = treated(world)
+        known = world.kept.configuration
+        assert there > {own.prefix for own in (known.prefixes if known else [])}
+        world.now += ROUND
+        world.round()
+        assert treated(world) == there
+        self.assert_catches_up(world)
+
+    def test_what_a_pause_kept_from_hosts_is_told_after_it(self, world: RoundsWorld) -> None:
+        world.round()
+        for _ in range(4):
+            world.now += ROUND
+            assert world.do(select_prefixes)["next"]
+            pause_pop(world.context, "lab1", "asked", requested_by="ana")
+            assert "waits: lab1 is paused" in world.do(push_configuration)["message"]
+            resume_pop(world.context, "lab1", "asked", requested_by="ana")
+        assert treated(world) == set()
+        self.assert_catches_up(world)
+
+    def test_more_than_may_be_new_are_told_by_and_by(self, world: RoundsWorld) -> None:
+        """As where a person makes ``new`` smaller while the canary is away."""
+        world.write_entry({"thresholds": QUICK, "canary": "e002"})
+        world.hosts.mute.add("e002")
+        world.rounds(3)
+        waiting = set(world.chosen) - held_out(world)
+        assert treated(world) == set() and len(waiting) > 10
+        world.hosts.mute.clear()
+        world.write_entry({"thresholds": {**QUICK, "new": 5}, "canary": "e002"})
+        many = []
+        for _ in range(3):
+            assert world.round()["failed"] == []
+            many.append(len(treated(world)))
+        assert many == [5, 10, len(waiting)]
+
+
+def treated(world: RoundsWorld) -> set[str]:
+    """What stands on all hosts alike."""
+    found = [{*own} for own in world.hosts.treated().values()] or [set()]
+    assert all(own == found[0] for own in found)
+    return found[0]
+
+
 def test_a_host_that_does_not_answer_fails_alone(world: RoundsWorld) -> None:
     world.hosts.mute.add("e001")
     told = world.round()
@@ -233,6 +332,47 @@ def test_a_configuration_that_loses_most_prefixes_at_once_is_refused(world: Roun
     told = world.round()
     assert "prefixes would leave at once" in world.kept.problem
     assert told["number"] == 1 and world.hosts.treated() == before
+
+
+class TestEvidence:
+    """What a prefix shows counts from when hosts were told, for held-out ones alike."""
+
+    @staticmethod
+    def counted(world: RoundsWorld) -> dict[str, int]:
+        """In how many rounds each chosen prefix was followed."""
+        return {prefix: own["rounds"][0] for prefix, own in world.chosen.items()}
+
+    def test_what_no_host_was_told_of_shows_nothing(self, tmp_path: Path) -> None:
+        world = RoundsWorld(tmp_path, thresholds={**QUICK, "new": 15})
+        world.hosts.refusing["e002"] = "it has no bbr"
+        world.rounds(16)
+        assert {*self.counted(world).values()} == {0} and world.decided.looks == []
+        world.hosts.refusing.clear()
+        world.round()
+        first = {*world.chosen}
+        # The first round afterwards is the warm-up.
+        world.rounds(3)
+        counted = self.counted(world)
+        assert {counted[prefix] for prefix in first} == {2}
+        assert first & held_out(world) and first - held_out(world)
+        # Those that were chosen later count later.
+        assert {counted[prefix] for prefix in {*world.chosen} - first} == {1}
+
+    def test_what_a_host_skips_is_not_treated(self, world: RoundsWorld) -> None:
+        world.round()
+        before, (skipped, *_) = self.counted(world), sorted(set(world.chosen) - held_out(world))
+        for name in EVERY:
+            world.hosts.changes[name] = {"skipped": {skipped: "somebody else has a route to it"}}
+        world.round()
+        # This round showed it as it was before hosts said so.
+        at = self.counted(world)[skipped]
+        world.rounds(3)
+        after = self.counted(world)
+        assert after.pop(skipped) == at
+        assert all(many == before[prefix] + 4 for prefix, many in after.items())
+        world.hosts.mute.update(EVERY)
+        world.round()
+        assert world.kept.skipped.keys() == {skipped}, "that nobody answers says nothing"
 
 
 class TestHarm:
@@ -487,6 +627,16 @@ class TestRollback:
         with pytest.raises(RefusedError, match="by themselves they take it back within 1h"):
             world.do(roll_back_congestion, requested_by="ana")
         assert world.hosts.heard == [] and world.decided.state == "rolled_back"
+
+    def test_what_hosts_have_ends_within_the_longest_time_where_no_record_tells_of_it(
+        self, world: RoundsWorld
+    ) -> None:
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("DELETE FROM congestion")
+        stop_all(world.context, "ana")
+        with pytest.raises(RefusedError, match="by themselves they take it back within 1d$"):
+            world.do(roll_back_congestion, requested_by="ana")
+        assert world.hosts.treated()
 
     def test_it_needs_no_entry(self, world: RoundsWorld) -> None:
         world.write_entry(None)

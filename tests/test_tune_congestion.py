@@ -75,7 +75,8 @@ def test_every_pop_has_its_round_and_what_is_left_is_pushed(conductor: Any) -> N
         ("push_configuration", "lab1"),
     ]
     message = execution.payload["message"]
-    assert "lab1: round 5880005: 20 prefixes chosen, 0 new, 0 let go; lab1: config" in message
+    told = "40 prefixes measured, 20 prefixes chosen, 0 new, 0 let go"
+    assert f"lab1: round 5880005: {told}; lab1: config" in message
     assert execution.payload["pops"] == ["lab1"]
     assert len(conductor._world.hosts.heard) == 4
 

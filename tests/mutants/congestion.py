@@ -16,6 +16,12 @@ CONGESTION = (
             "len(rows) < 0 *",
         ),
         (
+            "a round in which nobody counts is a good one",
+            "history.py",
+            "        if not len(rows):\n            raise",
+            "        if False:\n            raise",
+        ),
+        (
             "a round that is told twice counts twice",
             "history.py",
             "if rows.round <= self.newest:",
@@ -84,8 +90,14 @@ CONGESTION = (
         (
             "what got fast by its treatment leaves at once",
             "selection.py",
-            "young = [history.newest - own.since < thresholds.stay",
-            "young = [history.newest - own.since < 0",
+            "young = [0 < history.newest - own.since < thresholds.stay",
+            "young = [0 < history.newest - own.since < 0",
+        ),
+        (
+            "what hosts were not told of stays though it got fast",
+            "selection.py",
+            "young = [0 < history",
+            "young = [history",
         ),
         (
             "a rate that no network has counts",
@@ -564,6 +576,12 @@ CONGESTION = (
             "            pass\n",
         ),
         (
+            "what no record tells of ends at once",
+            "steps/roll_back_congestion.py",
+            "before.ttl if before else LONGEST_TTL",
+            "before.ttl if before else 0",
+        ),
+        (
             "two rounds are at work at once",
             "work.py",
             "if context.claims.holder(claim_of(pop)) is not None:",
@@ -662,8 +680,32 @@ CONGESTION = (
         (
             "prefixes are chosen while none can be treated",
             "round.py",
-            "most = replace(most, new=0) if self.waits else most",
-            "most = most",
+            "if self.waits or missing:",
+            "if missing:",
+        ),
+        (
+            "more and more is chosen while hosts lack what was",
+            "round.py",
+            "if self.waits or missing:",
+            "if self.waits:",
+        ),
+        (
+            "what hosts were not told of counts as treated",
+            "round.py",
+            "        before = put_off(before, missing, rows.round)\n",
+            "",
+        ),
+        (
+            "that nobody answers proves that nothing is skipped",
+            "telling.py",
+            "    if told.done:\n        work.rounds.skipped = {**",
+            "    if True:\n        work.rounds.skipped = {**",
+        ),
+        (
+            "what waits for hosts is told to them all at once",
+            "round.py",
+            "        selection = told_next(selection, before, thresholds.new)\n",
+            "",
         ),
         (
             "what hosts have is renewed for ever without a round",
@@ -736,6 +778,18 @@ CONGESTION = (
             "[*stays]",
         ),
         (
+            "held-out prefixes count before those beside them are treated",
+            "selection.py",
+            "if own.since >= first else own",
+            "if own.prefix in untold else own",
+        ),
+        (
+            "what a host skips counts as treated",
+            "selection.py",
+            " and own.prefix not in skipped\n",
+            "\n",
+        ),
+        (
             "more stay than may be chosen",
             "selection.py",
             "[stay and sum(stays[:at]) < thresholds.prefixes for at, stay in enumerate(stays)]",
@@ -780,8 +834,8 @@ CONGESTION = (
         (
             "what was taken back is said to be treated",
             "congestion.py",
-            "    if not material.rounds.is_treating:\n        return",
-            "    if False:\n        return",
+            "    window = material.windows.get(own.prefix)\n",
+            "    window = own.initcwnd\n",
         ),
     ),
     *mutations_of(

@@ -42,6 +42,18 @@ class Limits:
     internal: Sequence[str] = ()
 
 
+def untold(selection: Selection, before: Configuration | None) -> list[str]:
+    """Chosen prefixes that are to be treated, and that hosts were not told of yet."""
+    told = {own.prefix for own in before.prefixes} if before else set()
+    return [own.prefix for own in selection.chosen if not own.held_out and own.prefix not in told]
+
+
+def told_next(selection: Selection, before: Configuration | None, new: int) -> Selection:
+    """Without what hosts are told later: at most ``new`` prefixes are new to them at once."""
+    late = {*untold(selection, before)[new:]}
+    return replace(selection, chosen=[own for own in selection.chosen if own.prefix not in late])
+
+
 def make_configuration(
     selection: Selection,
     before: Configuration | None,

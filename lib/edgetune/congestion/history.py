@@ -93,15 +93,20 @@ class History:
         """Remember the rows of a later round, which are those that count; False, and nothing is
         done, for any other.
 
-        RefusedError when there are fewer than half of what the rounds of the window had: such a
-        round is not whole, and who is slow in it says nothing.
+        RefusedError when there are none, or fewer than half of what the rounds of the window had:
+        such a round is not whole, and who is slow in it says nothing.
         """
         if rows.round <= self.newest:
             return False
         self._refuse_part(rows)
+        if not len(rows):
+            raise RefusedError(
+                f"round {rows.round} has no prefix that counts: one with {thresholds.sockets} "
+                f"sockets on the PoP's ports, a round-trip time of {thresholds.shortest_rtt_ms:g} "
+                "ms or more, and not excluded"
+            )
         self._begin(rows.round)
-        if len(rows):
-            self._write(rows, thresholds)
+        self._write(rows, thresholds)
         return True
 
     def counts(self, places: Array) -> tuple[Array, Array, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -97,16 +97,30 @@ class Excluded:
         return [bool(own) for own in found]
 
 
+def put_off(selection: Selection, untold: Collection[str], number: int) -> Selection:
+    """As if prefixes that hosts were not told of were chosen in this round, with all that were
+    chosen beside them: held-out ones are compared with these over the same rounds.
+    """
+    waiting = [own.since for own in selection.chosen if own.prefix in untold]
+    if not waiting:
+        return selection
+    first = min(waiting)
+    chosen = [replace(own, since=number) if own.since >= first else own for own in selection.chosen]
+    return replace(selection, chosen=chosen)
+
+
 def advance(
     before: Selection,
     rows: PrefixRows,
     thresholds: Thresholds,
     excluded: Excluded,
     windows: bool = True,
+    skipped: Collection[str] = (),
 ) -> Selection:
     """The selection after one more round; the same one for a round that is not later.
 
-    ``windows`` says whether hosts can give a prefix an initial window.
+    ``windows`` says whether hosts can give a prefix an initial window. What the round showed of
+    prefixes that a host ``skipped`` does not count: they were not treated.
     The history of ``before`` goes on in the new one, unless it has another window. RefusedError
     when the round is not whole, or a window older than what is known; then nothing is changed.
     """
@@ -121,7 +135,7 @@ def advance(
     counted = rows.only(_count(rows, thresholds, excluded))
     if not history.add(counted, thresholds):
         return before
-    followed = _followed(before.chosen, counted, thresholds)
+    followed = _followed(before.chosen, counted, thresholds, skipped)
     places = history.find(_numbers([own.prefix for own in followed]))
     stays = _stay(followed, places, history, thresholds)
     # The inventory may have changed: what it excludes leaves at once, and what is too many.
@@ -173,7 +187,8 @@ def _stay(
         return [False] * len(chosen)
     measured, slow, _ = history.counts(places)
     duty = slow / np.maximum(measured, 1)
-    young = [history.newest - own.since < thresholds.stay for own in chosen]
+    # What was put off to this round was not treated yet, so it has no reason to stay.
+    young = [0 < history.newest - own.since < thresholds.stay for own in chosen]
     stays = (
         (places >= 0) & (measured > 0) & (np.array(young, bool) | (duty >= thresholds.leave_duty))
     )
@@ -231,7 +246,9 @@ def _choose(
     )
 
 
-def _followed(chosen: Sequence[Chosen], rows: PrefixRows, thresholds: Thresholds) -> list[Chosen]:
+def _followed(
+    chosen: Sequence[Chosen], rows: PrefixRows, thresholds: Thresholds, skipped: Collection[str]
+) -> list[Chosen]:
     """The chosen ones with what this round showed of those that are past their warm-up."""
     if not chosen or not len(rows):
         return [*chosen]
@@ -241,7 +258,7 @@ def _followed(chosen: Sequence[Chosen], rows: PrefixRows, thresholds: Thresholds
     logs, there = log_metrics(told), told.prefixes == keys
     return [
         _added(own, logs[:, index])
-        if there[index] and rows.round - own.since > thresholds.warmup
+        if there[index] and rows.round - own.since > thresholds.warmup and own.prefix not in skipped
         else own
         for index, own in enumerate(chosen)
     ]

@@ -162,7 +162,8 @@ class Terms:
 class Chosen:
     """A prefix that was chosen, and what was seen of it since.
 
-    ``since`` is the round at whose end it was chosen. ``duty`` and ``flaps`` are those that it was
+    ``since`` is the round at whose end it was chosen, or the last one at whose beginning hosts
+    lacked it or another that was chosen beside it. ``duty`` and ``flaps`` are those that it was
     chosen for. ``initcwnd`` is what its paths carry at once, in segments, 0 if no more than usual;
     it ``has_window`` if it was drawn to be given that.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect
@@ -60,6 +61,12 @@ class CongestionMaterial:
     def look(self) -> LookTaken | None:
         """The newest look."""
         return self.decisions.looks[-1] if self.decisions and self.decisions.looks else None
+
+    @cached_property
+    def windows(self) -> Mapping[str, int]:
+        """The prefixes that hosts were told of, each with its initial window, 0 for none."""
+        own = self.rounds.configuration
+        return {each.prefix: each.initcwnd for each in own.prefixes} if own else {}
 
     @property
     def with_it(self) -> list[str]:
@@ -233,22 +240,26 @@ def newest_first(material: CongestionMaterial) -> list[Chosen]:
 
 
 def how_treated(material: CongestionMaterial, own: Chosen) -> str:
-    """Whether a prefix is treated, and its initial window; what was taken back is not."""
+    """Whether a prefix is treated, and its initial window; what hosts do not have is not."""
     if own.held_out:
         return "held out"
-    if not material.rounds.is_treating:
+    window = material.windows.get(own.prefix)
+    if window is None:
         return "not treated"
-    return f"treated, window {own.initcwnd}" if own.has_window else "treated"
+    return f"treated, window {window}" if window else "treated"
 
 
 def _prefixes(material: CongestionMaterial) -> list[str]:
     chosen = newest_first(material)
     if not chosen:
         return ["No prefix is chosen."]
-    treated = sum(not own.held_out for own in chosen)
-    how = "treated" if material.rounds.is_treating else "chosen but not treated"
+    held_out = sum(own.held_out for own in chosen)
+    treated = sum(how_treated(material, own).startswith("treated") for own in chosen)
+    missing = len(chosen) - held_out - treated
+    parts = [f"{prefixes_text(treated)} treated"] if treated else []
+    parts += [f"{prefixes_text(missing)} chosen but not treated"] if missing else []
     lines = [
-        f"{prefixes_text(treated)} {how}, {len(chosen) - treated} held out, the newest first:",
+        f"{', '.join([*parts, f'{held_out} held out'])}, the newest first:",
         f"  {'prefix':<23} {'chosen':<17}  duty  flap",
     ]
     for own in chosen[:SHOWN]:

@@ -12,11 +12,17 @@ import time
 from dataclasses import replace
 
 from edgetune.congestion.appliers import APPLIERS
-from edgetune.congestion.configuration import Limits, make_configuration, refuse_configuration
+from edgetune.congestion.configuration import (
+    Limits,
+    make_configuration,
+    refuse_configuration,
+    told_next,
+    untold,
+)
 from edgetune.congestion.effect import compare, compare_windows, harm
 from edgetune.congestion.levels import levels_of
 from edgetune.congestion.rows import PrefixRows
-from edgetune.congestion.selection import Excluded, Selection, advance
+from edgetune.congestion.selection import Excluded, Selection, advance, put_off
 from edgetune.congestion.sources import open_source
 from edgetune.documents.congestion import ROUND, Configuration, Thresholds
 from edgetune.documents.rounds import (
@@ -100,21 +106,31 @@ class Round:
         except (SourceError, RefusedError, InputError) as error:
             self._could_not(str(error))
             return before
+        measured = int(after.history.measured_now.sum())
         self.told.append(
-            f"round {number}: {prefixes_text(len(after.chosen))} chosen, {len(after.new)} new, "
+            f"round {number}: {prefixes_text(measured)} measured, "
+            f"{prefixes_text(len(after.chosen))} chosen, {len(after.new)} new, "
             f"{len(after.gone)} let go"
         )
-        levels = levels_of(after.chosen, rows, entry.thresholds)
-        row = (number, len(rows), len(after.chosen), len(after.new), len(after.gone))
+        followed = [own for own in after.chosen if own.prefix not in rounds.skipped]
+        levels = levels_of(followed, rows, entry.thresholds)
+        row = (number, measured, len(after.chosen), len(after.new), len(after.gone))
         rounds.add(RoundRow(*row, levels))
         return after
 
     def _advanced(self, before: Selection, rows: PrefixRows) -> Selection:
-        """While nothing may be changed nothing is chosen: it would count as treated, and is not."""
-        most = self.entry.thresholds
-        most = replace(most, new=0) if self.waits else most
+        """Nothing is chosen while nothing may be changed, or hosts lack some of what was chosen.
+
+        More and more would wait for them, and in the end be too much to be told at once. What
+        hosts lack is not treated, and does not count.
+        """
+        most, rounds = self.entry.thresholds, self.work.rounds
+        missing = untold(before, rounds.configuration)
+        if self.waits or missing:
+            most = replace(most, new=0)
+        before = put_off(before, missing, rows.round)
         windows = APPLIERS[self.entry.applier].has_windows
-        return advance(before, rows, most, Excluded(self._exclude), windows)
+        return advance(before, rows, most, Excluded(self._exclude), windows, rounds.skipped)
 
     def _could_not(self, problem: str) -> None:
         self.work.rounds.problem = shortened(problem, _MOST_PROBLEM)
@@ -172,6 +188,7 @@ class Round:
         if decisions.windows_off:
             without = tuple(replace(own, has_window=False) for own in selection.chosen)
             selection = replace(selection, chosen=without)
+        selection = told_next(selection, before, thresholds.new)
         made = make_configuration(selection, before, terms.algorithm, terms.ttl, self.entry.applier)
         if made != before:
             # A number that a host may have heard is never given to another content.

@@ -41,7 +41,8 @@ def keep(work: Work, pop: Pop, standing: Configuration, but: Collection[str]) ->
     """Have the hosts, but for some, go on with what they have."""
     hosts = [host for host in in_order(pop) if host.name not in but]
     told = renew(work.context.fleet, hosts, standing, work.claim.epoch, work.permit)
-    work.rounds.skipped = {**told.skipped}
+    if told.done:
+        work.rounds.skipped = {**told.skipped}
     _note(work, standing, told)
     return told
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from edgetune.documents.congestion import LONGEST_TTL
 from edgetune.documents.rounds import ROLLED_BACK
 from edgetune.durations import duration
 from edgetune.errors import RefusedError
@@ -38,7 +39,7 @@ def roll_back_congestion(
     Pauses, freezes and rollouts do not hold it up.
 
     RefusedError while everything is stopped; no round goes on, and hosts take it back by
-    themselves when their time is up.
+    themselves when their time is up. Where the rounds are lost, that is the longest there is.
     """
     known = context.inventory.pop(pop)
     with seized(context, pop, mends=True) as work:
@@ -52,7 +53,8 @@ def roll_back_congestion(
         try:
             refuse_if_stopped(context)
         except RefusedError as error:
-            within = duration(before.ttl if before else 0)
+            # Hosts may treat although the rounds are lost.
+            within = duration(before.ttl if before else LONGEST_TTL)
             raise RefusedError(
                 f"{pop}: no round goes on, but hosts are not told: {error}; by themselves they "
                 f"take it back within {within}"
