@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -134,6 +135,38 @@ def test_a_kernel_and_its_command_line_are_one_trial(host: KernelHost) -> None:
     assert release == OLD and "mitigations=auto" in line and "mitigations=off" not in line
 
 
+@pytest.mark.parametrize("again", ["restore", "boot"])
+def test_words_are_not_back_before_the_menu_is(debian: KernelHost, again: str) -> None:
+    was = debian.stable()
+    tried_and_kept(debian, OFF)
+    assert isinstance(debian.loader, GrubDouble)
+    debian.loader.fails = True
+    for _ in range(2):
+        error = debian.fail("restore", epoch=1, tuning="t")
+        assert "No space left" in error["message"] and debian.state() == "restoring"
+        assert any("No space left" in why for why in debian.boot_anew())
+    debian.loader.fails = False
+    if again == "restore":
+        assert debian.restore()["changed"]
+    else:
+        assert debian.boot_anew() == []
+    assert debian.state() == "none" and debian.stable() == was
+    assert not list((debian.path / "etc/default/grub.d").iterdir())
+
+
+def test_words_are_not_kept_before_the_menu_has_them(debian: KernelHost) -> None:
+    debian.apply(OFF, **GRACE)
+    debian.boot_anew()
+    assert isinstance(debian.loader, GrubDouble)
+    debian.loader.fails = True
+    fields = {"epoch": 1, "tuning": "t", "digest": "sha256:1", "settings": [OFF]}
+    for _ in range(2):
+        assert "No space left" in debian.fail("confirm", **fields)["message"]
+    debian.loader.fails = False
+    assert debian.confirm(OFF)["confirmed"]
+    assert "mitigations=off" in debian.stable()[1]
+
+
 @pytest.mark.parametrize("bad", [NEW, "mitigations=off"])
 def test_what_panics_falls_back_by_itself(host: KernelHost, bad: str) -> None:
     """GRUB forgot the entry before it booted it, and our boot hook finds the old kernel."""
@@ -177,27 +210,36 @@ def test_a_second_boot_without_a_confirmation_is_of_the_old_kernel(host: KernelH
     assert host.stable() == was
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", range(40))
-def test_a_power_cut_at_any_moment_leads_to_the_old_kernel_or_to_the_new_one(
-    debian: KernelHost, moment: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed at each write of the agent, from the start of the apply to the end of the confirm."""
+class Cut(BaseException):
+    """The power is gone."""
 
-    class Cut(BaseException):
-        pass
 
+def cut_after(moment: int, host: KernelHost, patch: pytest.MonkeyPatch) -> None:
+    """Cut the power of a host at one of the agent's writes, or before a program that it runs."""
     left = [moment]
-    for name in ("rename", "unlink", "mkdir", "symlink"):
-        real = getattr(os, name)
 
-        def cut(*given: Any, real: Any = real, **more: Any) -> Any:
+    def counted(real: Any) -> Any:
+        def call(*given: Any, **more: Any) -> Any:
             left[0] -= 1
             if left[0] < 0:
                 raise Cut
             return real(*given, **more)
 
-        monkeypatch.setattr(os, name, cut)
+        return call
+
+    for name in ("rename", "unlink", "mkdir", "symlink"):
+        patch.setattr(os, name, counted(getattr(os, name)))
+    patch.setattr(host.loader, "attempt", counted(host.loader.attempt))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(44))
+def test_a_power_cut_at_any_moment_leads_to_the_old_kernel_or_to_the_new_one(
+    debian: KernelHost, moment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at each write of the agent, from the start of the apply to the end of the confirm."""
+
+    cut_after(moment, debian, monkeypatch)
     confirmed = False
     try:
         debian.apply(debian.kernel(), OFF, **GRACE)
@@ -217,6 +259,24 @@ def test_a_power_cut_at_any_moment_leads_to_the_old_kernel_or_to_the_new_one(
         # Before there is a boot hook nothing was changed.
         assert kept or state == "none" or (state == "applying" and moment < 10)
         assert not debian.loader.once
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(16))
+def test_a_power_cut_at_any_moment_of_a_restore_leads_to_the_old_kernel(
+    host: KernelHost, moment: int
+) -> None:
+    was = host.stable()
+    tried_and_kept(host, host.kernel(), OFF)
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Cut):
+        cut_after(moment, host, patch)
+        host.restore()
+    begun = host.state() != "confirmed"
+    assert begun or moment < 4
+    assert host.boot_anew() == []
+    if not begun:
+        host.restore()
+    assert host.stable() == was and host.state() == "none"
 
 
 def test_an_installation_that_fails_leaves_the_host_as_it_was(host: KernelHost) -> None:

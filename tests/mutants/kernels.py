@@ -101,6 +101,12 @@ KERNELS = (
             "        self._write_custom(BEGIN + block + END)\n",
         ),
         (
+            "a file stands for a menu that update-grub could not make",
+            "boot_loaders/grub.py",
+            "        self.host.write(file, data + DUE)\n",
+            "        self.host.write(file, data) if data else self.host.remove(file)\n",
+        ),
+        (
             "dnf removes the oldest kernel",
             "package_managers/rpm.py",
             '"--setopt=installonly_limit=0", ',

@@ -25,6 +25,7 @@ edgetune_without() {{
 GRUB_CMDLINE_LINUX="$(edgetune_without "$GRUB_CMDLINE_LINUX")"
 GRUB_CMDLINE_LINUX_DEFAULT="$(edgetune_without "$GRUB_CMDLINE_LINUX_DEFAULT") {words}"
 """
+DUE = b"# the menu does not say so yet: update-grub\n"
 _SAVED = (
     "set GRUB_DEFAULT=saved in /etc/default/grub, run update-grub, and save the entry by its id: "
     "grub-set-default '{entry}'"
@@ -145,11 +146,13 @@ class Grub(BootLoader):
         file = _file(parameter)
         if self.host.holds(file, data) or not (data or self.host.exists(file)):
             return
+        # Until the menu says so the file must not look as if it did: we may end here.
+        self.host.write(file, data + DUE)
+        self.host.run("update-grub")
         if data:
             self.host.write(file, data)
         else:
             self.host.remove(file)
-        self.host.run("update-grub")
 
 
 def _release(image: str) -> str:
