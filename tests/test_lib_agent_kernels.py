@@ -135,6 +135,35 @@ def test_a_kernel_and_its_command_line_are_one_trial(host: KernelHost) -> None:
     assert release == OLD and "mitigations=auto" in line and "mitigations=off" not in line
 
 
+def test_the_entry_of_a_kernel_that_was_taken_back_has_none_of_our_words(host: KernelHost) -> None:
+    """Else a later rollout of the kernel alone would keep them."""
+    tried_and_kept(host, OFF, host.kernel())
+    host.restore()
+    assert host.stable()[0] == OLD
+    tried_and_kept(host, host.kernel())
+    release, line, _ = host.stable()
+    assert release == NEW and "mitigations=auto" in line and "mitigations=off" not in line
+
+
+@pytest.mark.parametrize("name", ["grub_bls", "systemd_boot"])
+@pytest.mark.parametrize("named", [True, False])
+def test_only_our_words_leave_the_entry_of_a_newer_kernel(
+    tmp_path: Path, name: str, named: bool
+) -> None:
+    with kernel_host(tmp_path / "host", name) as host:
+        tried_and_kept(host, OFF, host.kernel())
+        (file,) = (host.path / "boot/loader/entries").glob(f"*{NEW}*.conf")
+        text = file.read_text().replace("quiet", "loud")
+        file.write_text(text)
+        if not named:
+            host.loader.forget_default()
+        host.restore()
+        assert host.loader.default == host.loader.id_of(OLD)
+        # Without a default nobody knows whose words those of an entry are.
+        wanted = text.replace("mitigations=off", "mitigations=auto") if named else text
+        assert file.read_text() == wanted
+
+
 @pytest.mark.parametrize("again", ["restore", "boot"])
 def test_words_are_not_back_before_the_menu_is(debian: KernelHost, again: str) -> None:
     was = debian.stable()

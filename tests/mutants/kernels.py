@@ -107,6 +107,18 @@ KERNELS = (
             "        self.host.write(file, data) if data else self.host.remove(file)\n",
         ),
         (
+            "a newer kernel keeps our words as it is taken back",
+            "boot_loaders/bls.py",
+            "            elif entry.id == default:\n",
+            "            elif False:\n",
+        ),
+        (
+            "a newer kernel loses the words of others",
+            "boot_loaders/bls.py",
+            "            own = with_words(entry.words, parameter, words)\n",
+            "            own = list(words)\n",
+        ),
+        (
             "dnf removes the oldest kernel",
             "package_managers/rpm.py",
             '"--setopt=installonly_limit=0", ',
