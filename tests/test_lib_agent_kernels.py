@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent import host as host_module
-from edgetune.hosts.agent.boot_loaders import BOOT_LOADERS
+from edgetune.hosts.agent.boot_loaders import BOOT_LOADERS, boot_loader
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.kernel_package import SECURE_BOOT, is_signed
 from edgetune.hosts.agent.protocol import Failed, Refused
@@ -453,11 +454,86 @@ def test_an_unlocked_lock_is_none(debian: KernelHost) -> None:
     assert debian.plan(debian.kernel())[0]["status"] == "change"
 
 
+def replace_running(host: KernelHost) -> None:
+    """As a security update does that leaves the ABI."""
+    assert isinstance(host.packages, Apt)
+    host.packages.installed["linux-image-6.1.0-40-amd64"] = "6.1.154-1"
+
+
 def test_what_runs_is_told_although_its_package_was_replaced(debian: KernelHost) -> None:
-    assert isinstance(debian.packages, Apt)
-    debian.packages.installed["linux-image-6.1.0-40-amd64"] = "6.1.154-1"
+    replace_running(debian)
     row = debian.plan(debian.kernel())[0]
     assert row["runtime"] == debian.packages.old
+    assert row["persistent"] == {**debian.packages.old, "version": "6.1.154-1"}
+    assert debian.plan(OFF)[0]["status"] == "change"
+
+
+@pytest.mark.parametrize("version", ["6.1.153-1", "6.1.154-1", "6.1.158-1"])
+def test_a_host_whose_running_package_was_replaced_has_to_reboot_first(
+    debian: KernelHost, version: str
+) -> None:
+    """Whatever the menu boots by now, it is not what runs."""
+    replace_running(debian)
+    package = debian.packages.new if version == "6.1.158-1" else debian.packages.old
+    own = debian.kernel(package=package["package"], version=version)
+    says = "linux-image-6.1.0-40-amd64 is 6.1.154-1 on the disk, and 6.1.153-1 runs: reboot, so"
+    assert says in problem(debian, own)
+    assert debian.send(request("apply", **debian.change(own, **GRACE)))["error"]
+    assert not debian.loader.once
+    debian.boot_anew()
+    if version == "6.1.153-1":
+        assert "would overwrite the kernel" in problem(debian, own)
+    else:
+        wanted = "noop" if version == "6.1.154-1" else "change"
+        assert debian.plan(own)[0]["status"] == wanted
+
+
+def test_a_host_whose_default_does_not_run_has_to_reboot_first(host: KernelHost) -> None:
+    """As after an update of a host that makes kernels the default."""
+    host.packages.put()
+    boot_loader(Host(str(host.path))).set_default(host.loader.id_of(NEW))
+    says = f"the kernel {NEW} is the default, and {OLD} runs: reboot, so that it is what runs"
+    host.apply(sysctl("4096"), tuning="other", confirm_within=60)
+    for own in (OFF, host.kernel()):
+        assert says in problem(host, own)
+        assert host.send(request("apply", **host.change(own, **GRACE)))["error"]
+    assert host.plan(host.kernel(**host.packages.old))[0]["status"] == "unsupported"
+    assert not host.loader.once
+    host.restore("other")
+    host.boot_anew()
+    assert host.plan(host.kernel())[0]["status"] == "noop"
+    tried_and_kept(host, OFF)
+    host.restore()
+    assert host.stable()[0] == NEW
+
+
+def test_a_kernel_that_was_taken_back_has_to_go_before_the_next_trial(host: KernelHost) -> None:
+    tried_and_kept(host, host.kernel())
+    host.restore()
+    assert "reboot, so that it is what runs" in problem(host, OFF)
+    host.boot_anew()
+    tried_and_kept(host, OFF)
+
+
+def test_a_trial_is_verified_although_its_kernel_is_not_the_default(host: KernelHost) -> None:
+    host.apply(host.kernel(), OFF, **GRACE)
+    host.boot_anew()
+    assert [row["status"] for row in host.plan(host.kernel(), OFF)] == ["change", "change"]
+    told = host.ask("verify", tuning="t", settings=[host.kernel(), cmdline("mitigations=auto")])
+    reasons = [row["reason"] for row in told["settings"]]
+    assert reasons == ["would be lost at the next boot", "comes with the next boot"]
+
+
+@pytest.mark.parametrize("release", ["linux", ""])
+def test_a_kernel_whose_entry_names_no_release_can_have_another_command_line(
+    tmp_path: Path, release: str
+) -> None:
+    """As on Arch Linux: nobody can tell whether it is the one that runs."""
+    with kernel_host(tmp_path / "host", "systemd_boot") as host:
+        (file,) = (host.path / "boot/loader/entries").iterdir()
+        text = re.sub("(?m)^version .*\n", "", file.read_text())
+        file.write_text(re.sub("(?m)^linux .*", f"linux /vmlinuz-{release}", text))
+        assert host.plan(OFF)[0]["status"] == "change"
 
 
 def test_a_kernel_without_a_signature_is_left_where_secure_boot_is_on(debian: KernelHost) -> None:

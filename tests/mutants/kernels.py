@@ -119,6 +119,36 @@ KERNELS = (
             "            own = list(words)\n",
         ),
         (
+            "a host tries a kernel while another one than its default runs",
+            "kinds/tried_by_boot.py",
+            " and not self._is_under_way():\n",
+            " and False:\n",
+        ),
+        (
+            "a trial cannot be verified before its kernel is the default",
+            "kinds/tried_by_boot.py",
+            " and not self._is_under_way():\n",
+            ":\n",
+        ),
+        (
+            "any tuning that nobody confirmed yet is taken for a trial",
+            "kinds/tried_by_boot.py",
+            "            and any(_is_tried(entry.setting) for entry in journal.entries)\n",
+            "",
+        ),
+        (
+            "a kernel is tried though the one that runs was replaced on the disk",
+            "kinds/kernel_package.py",
+            "        self._refuse_replaced()\n",
+            "",
+        ),
+        (
+            "what a disk has passes for what runs",
+            "kinds/kernel_package.py",
+            "self.packages.running_version() or package.version",
+            "package.version",
+        ),
+        (
             "dnf removes the oldest kernel",
             "package_managers/rpm.py",
             '"--setopt=installonly_limit=0", ',
