@@ -85,8 +85,14 @@ KERNELS = (
         (
             "GRUB can write on LVM",
             "boot_loaders/grub_env.py",
-            '            if self._host.exists(f"{device}/{name}"):\n',
-            "            if False:\n",
+            '            if self._host.exists(f"{whole}/{name}") or ',
+            "            if False and ",
+        ),
+        (
+            "GRUB can write on a partition of a RAID",
+            "boot_loaders/grub_env.py",
+            'f"{device}/.." if self._host.exists(f"{device}/partition") else device',
+            "device",
         ),
         (
             "GRUB can write on any file system",
