@@ -23,6 +23,7 @@ from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.vocabulary.command_line import FIRST_BOOT
 from tests.agent_root import near_root, request, sysctl, until
 from tests.boot_loaders.grub import GrubDouble
+from tests.boot_loaders.systemd_boot import SystemdBootDouble
 from tests.kernels import GRACE, NEW, OLD, Apt, KernelHost, cmdline, doubles_of, kernel_host
 
 OFF = cmdline("mitigations=off")
@@ -442,11 +443,81 @@ def test_a_locked_package_manager_refuses(
     assert "/var/lib/dpkg/lock-frontend is locked" in problem(debian, debian.kernel())
 
 
-def test_a_full_boot_refuses(debian: KernelHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=256, f_frsize=4096))
-    assert "/boot has 1 MiB left, and another kernel may need 16" in problem(
-        debian, debian.kernel()
-    )
+MIB = 1 << 20
+
+
+def grow(host: KernelHost) -> None:
+    """Let the kernel that runs be of 8 MiB, and its initramfs of 40 MiB, wherever they are."""
+    for own in {*host.loader.packaged(OLD), *host.loader.booted(OLD)}:
+        os.truncate(host.path / own, (8 if "linu" in own else 40) * MIB)
+
+
+def leave(patch: pytest.MonkeyPatch, **left: int) -> None:
+    """Let partitions have so many MiB left, by the last part of their place; others are empty."""
+
+    def look(place: str) -> SimpleNamespace:
+        free = left.get(Path(place).name, 1 << 20)
+        return SimpleNamespace(f_bavail=free * MIB // 4096, f_frsize=4096)
+
+    patch.setattr(os, "statvfs", look)
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [("grub", 76), ("grub_bls", 76), ("systemd_boot", 136)]
+)
+def test_a_full_boot_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, needed: int
+) -> None:
+    """A quarter more than what is there, and 16 MiB; systemd-boot has a copy of each file."""
+    with kernel_host(tmp_path / "host", name) as host:
+        grow(host)
+        leave(monkeypatch, boot=needed)
+        assert host.plan(host.kernel())[0]["status"] == "change"
+        leave(monkeypatch, boot=needed - 1)
+        says = f"/boot has {needed - 1} MiB left, and another kernel may need {needed}"
+        assert says in problem(host, host.kernel())
+
+
+@pytest.mark.parametrize("place", ["efi", "boot/efi"])
+def test_a_full_partition_of_efi_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    with kernel_host(tmp_path / "host", "systemd_boot") as host:
+        assert isinstance(host.loader, SystemdBootDouble)
+        host.loader.move_to(place)
+        grow(host)
+        leave(monkeypatch, efi=76, boot=76)
+        assert host.plan(host.kernel())[0]["status"] == "change"
+        leave(monkeypatch, efi=75)
+        assert f"/{place} has 75 MiB left, and another kernel may need 76" in problem(
+            host, host.kernel()
+        )
+        leave(monkeypatch, boot=75)
+        assert "/boot has 75 MiB left, and another kernel may need 76" in problem(
+            host, host.kernel()
+        )
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_kernel_whose_files_are_not_found_says_nothing_of_the_room(
+    host: KernelHost, which: int
+) -> None:
+    file = host.loader.booted(OLD)[which]
+    (host.path / file).unlink()
+    says = problem(host, host.kernel())
+    assert "nobody can tell how much room" in says and Path(file).name in says
+    assert host.plan(OFF)[0]["status"] == "change", "a command line takes no room"
+
+
+@pytest.mark.parametrize("name", ["grub", "grub_bls"])
+def test_a_boot_on_the_root_partition_is_found(tmp_path: Path, name: str) -> None:
+    """Its paths begin with /boot; Fedora has a link in there that leads to itself."""
+    with kernel_host(tmp_path / "host", name) as host:
+        menu = "boot/grub/grub.cfg" if name == "grub" else f"boot/loader/entries/0b1c-{OLD}.conf"
+        host.write(menu, re.sub("[ \t]/(vmlinuz|init)", r" /boot/\1", host.read(menu)))
+        assert host.plan(host.kernel())[0]["status"] == "change"
+        (host.path / "boot/boot").symlink_to(".")
+        assert host.plan(host.kernel())[0]["status"] == "change"
 
 
 def test_an_unlocked_lock_is_none(debian: KernelHost) -> None:

@@ -71,6 +71,37 @@ KERNELS = (
             "        if False:\n",
         ),
         (
+            "the files of a kernel take no room",
+            "kinds/kernel_package.py",
+            "int(sum(taken.values()) * ROOM)",
+            "0",
+        ),
+        (
+            "what systemd-boot copies takes no room",
+            "kinds/kernel_package.py",
+            "taken.get(loader.place, []) + booted\n",
+            "taken.get(loader.place, [])\n",
+        ),
+        (
+            "a partition of systemd-boot is taken for /boot",
+            "boot_loaders/systemd_boot.py",
+            '        self.place = next(own, "/boot")\n        self.directory = f"{self.place}/',
+            '        self.directory = f"{next(own, self.place)}/',
+        ),
+        (
+            "the files of a kernel that are not found take no room",
+            "boot_loaders/base.py",
+            "        raise Unsupported("
+            'f"the boot menu names {named}, which is not in {self.place}")\n',
+            '        return "/dev/null"\n',
+        ),
+        (
+            "an initramfs takes no room",
+            "boot_loaders/grub.py",
+            "        return [entry.image, *entry.initrds]\n",
+            "        return [entry.image]\n",
+        ),
+        (
             "a kernel without a signature is tried where Secure Boot is on",
             "kinds/kernel_package.py",
             "        if secure_boot(self.host) and ",

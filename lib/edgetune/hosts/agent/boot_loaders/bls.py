@@ -39,6 +39,11 @@ class Bls(BootLoader):
                 found.append(BootEntry(self.named(id), release, self._words(fields)))
         return found
 
+    def _named_files(self, id: str) -> List[str]:
+        text = self._text(self._file(id))
+        lines = re.findall(r"(?m)^\s*(?:linux|initrd)\s+(.+)$", text)
+        return [own for line in lines for own in line.split()]
+
     def named(self, id: str) -> str:
         """Ours has the same id under every boot loader."""
         return TRIAL if id == self.id_of(TRIAL) else id

@@ -61,6 +61,10 @@ class Grub(BootLoader):
     def entries(self) -> List[BootEntry]:
         return [BootEntry(own.id, _release(own.image), own.words) for own in self._menu()]
 
+    def _named_files(self, id: str) -> List[str]:
+        entry = next(own for own in self._menu() if own.id == id)
+        return [entry.image, *entry.initrds]
+
     def _menu(self) -> List[MenuEntry]:
         """Those that stay with their kernel: what leads to the newest one does not name it."""
         try:

@@ -3,7 +3,7 @@
 
 import os
 import struct
-from typing import Dict, Union
+from typing import Dict, Sequence, Union
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.base import texts
@@ -16,10 +16,11 @@ from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value, parts
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+BOOT = "/boot"
 ROOM = 1.25
-"""How much more than those of the running kernel the files of a new one may take in /boot."""
+"""How much more than those of the running kernel the files of a new one may take."""
 ROOM_LEFT = 16 << 20
-"""Bytes that stay free in /boot."""
+"""Bytes that stay free."""
 
 
 class KernelPackage(TriedByBoot):
@@ -79,14 +80,28 @@ class KernelPackage(TriedByBoot):
             )
 
     def _refuse_full(self) -> None:
-        own = [name for name in self.host.names("/boot") if self.running in name]
-        taken = sum(os.stat(self.host.path(f"/boot/{name}")).st_size for name in own)
-        needed = int(taken * ROOM) + ROOM_LEFT
-        disk = os.statvfs(self.host.path("/boot"))
+        """A package leaves its files in /boot; some boot loaders have copies of their own."""
+        loader = self.loader
+        try:
+            booted = loader.files(loader.default_id())
+        except Unsupported as why:
+            raise Unsupported(f"nobody can tell how much room a kernel needs: {why}") from None
+        own = [f"{BOOT}/{name}" for name in self.host.names(BOOT) if self.running in name]
+        taken = {BOOT: own} if own else {}
+        taken[loader.place] = taken.get(loader.place, []) + booted
+        for place, files in taken.items():
+            self._refuse_full_at(place, files)
+
+    def _refuse_full_at(self, place: str, files: Sequence[str]) -> None:
+        found = (os.stat(self.host.path(file)) for file in files)
+        # One file may have several names.
+        taken = {(own.st_dev, own.st_ino): own.st_size for own in found}
+        needed = int(sum(taken.values()) * ROOM) + ROOM_LEFT
+        disk = os.statvfs(self.host.path(place))
         free = disk.f_bavail * disk.f_frsize
         if free < needed:
             raise Unsupported(
-                f"/boot has {free >> 20} MiB left, and another kernel may need {needed >> 20} MiB"
+                f"{place} has {free >> 20} MiB left, and another kernel may need {needed >> 20} MiB"
             )
 
     def _refuse_unsigned(self, release: str) -> None:
