@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,10 @@ def loader_of(double: GrubDouble) -> BootLoader:
         (LINE.replace("ext4", "zfs"), "", "which is on zfs"),
         (LINE, "sys/dev/block/8:2/dm/name", "which is on a device mapper"),
         (LINE, "sys/dev/block/8:2/md/level", "which is on a RAID"),
+        # Of a partition the disk that it is on tells.
+        (LINE, "sys/devices/virtual/block/md126/md/level", "which is on a RAID"),
+        (LINE, "sys/devices/virtual/block/md126/bcache/state", "which is on bcache"),
+        (LINE, "sys/devices/virtual/block/md126/queue/rotational", ""),
         (LINE.replace(" rw,relatime", " ro,relatime"), "", "mounted read-only"),
         (LINE.replace("8:2", "0:77"), "", "the unknown device 0:77"),
         ("", "", ""),
@@ -54,6 +59,12 @@ def test_a_host_whose_grub_cannot_write_is_refused(
     double.root.write("proc/self/mountinfo", PLAIN_DISK.splitlines()[0] + "\n" + line)
     if device:
         double.root.write(device, "x\n")
+    if device.startswith("sys/devices"):
+        # As in sysfs: a link to a directory in that of the disk.
+        part = double.root.write("sys/devices/virtual/block/md126/md126p2/partition", "2\n").parent
+        number = double.root.path / "sys/dev/block/8:2"
+        number.rmdir()
+        number.symlink_to(os.path.relpath(part, number.parent))
     if not says:
         loader_of(double).probe()
         return

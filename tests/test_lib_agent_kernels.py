@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +16,14 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent import host as host_module
-from edgetune.hosts.agent.boot_loaders import BOOT_LOADERS
+from edgetune.hosts.agent.boot_loaders import BOOT_LOADERS, boot_loader
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.kernel_package import SECURE_BOOT, is_signed
 from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.vocabulary.command_line import FIRST_BOOT
 from tests.agent_root import near_root, request, sysctl, until
 from tests.boot_loaders.grub import GrubDouble
+from tests.boot_loaders.systemd_boot import SystemdBootDouble
 from tests.kernels import GRACE, NEW, OLD, Apt, KernelHost, cmdline, doubles_of, kernel_host
 
 OFF = cmdline("mitigations=off")
@@ -134,6 +137,67 @@ def test_a_kernel_and_its_command_line_are_one_trial(host: KernelHost) -> None:
     assert release == OLD and "mitigations=auto" in line and "mitigations=off" not in line
 
 
+def test_the_entry_of_a_kernel_that_was_taken_back_has_none_of_our_words(host: KernelHost) -> None:
+    """Else a later rollout of the kernel alone would keep them."""
+    tried_and_kept(host, OFF, host.kernel())
+    host.restore()
+    assert host.stable()[0] == OLD
+    tried_and_kept(host, host.kernel())
+    release, line, _ = host.stable()
+    assert release == NEW and "mitigations=auto" in line and "mitigations=off" not in line
+
+
+@pytest.mark.parametrize("name", ["grub_bls", "systemd_boot"])
+@pytest.mark.parametrize("named", [True, False])
+def test_only_our_words_leave_the_entry_of_a_newer_kernel(
+    tmp_path: Path, name: str, named: bool
+) -> None:
+    with kernel_host(tmp_path / "host", name) as host:
+        tried_and_kept(host, OFF, host.kernel())
+        (file,) = (host.path / "boot/loader/entries").glob(f"*{NEW}*.conf")
+        text = file.read_text().replace("quiet", "loud")
+        file.write_text(text)
+        if not named:
+            host.loader.forget_default()
+        host.restore()
+        assert host.loader.default == host.loader.id_of(OLD)
+        # Without a default nobody knows whose words those of an entry are.
+        wanted = text.replace("mitigations=off", "mitigations=auto") if named else text
+        assert file.read_text() == wanted
+
+
+@pytest.mark.parametrize("again", ["restore", "boot"])
+def test_words_are_not_back_before_the_menu_is(debian: KernelHost, again: str) -> None:
+    was = debian.stable()
+    tried_and_kept(debian, OFF)
+    assert isinstance(debian.loader, GrubDouble)
+    debian.loader.fails = True
+    for _ in range(2):
+        error = debian.fail("restore", epoch=1, tuning="t")
+        assert "No space left" in error["message"] and debian.state() == "restoring"
+        assert any("No space left" in why for why in debian.boot_anew())
+    debian.loader.fails = False
+    if again == "restore":
+        assert debian.restore()["changed"]
+    else:
+        assert debian.boot_anew() == []
+    assert debian.state() == "none" and debian.stable() == was
+    assert not list((debian.path / "etc/default/grub.d").iterdir())
+
+
+def test_words_are_not_kept_before_the_menu_has_them(debian: KernelHost) -> None:
+    debian.apply(OFF, **GRACE)
+    debian.boot_anew()
+    assert isinstance(debian.loader, GrubDouble)
+    debian.loader.fails = True
+    fields = {"epoch": 1, "tuning": "t", "digest": "sha256:1", "settings": [OFF]}
+    for _ in range(2):
+        assert "No space left" in debian.fail("confirm", **fields)["message"]
+    debian.loader.fails = False
+    assert debian.confirm(OFF)["confirmed"]
+    assert "mitigations=off" in debian.stable()[1]
+
+
 @pytest.mark.parametrize("bad", [NEW, "mitigations=off"])
 def test_what_panics_falls_back_by_itself(host: KernelHost, bad: str) -> None:
     """GRUB forgot the entry before it booted it, and our boot hook finds the old kernel."""
@@ -177,27 +241,36 @@ def test_a_second_boot_without_a_confirmation_is_of_the_old_kernel(host: KernelH
     assert host.stable() == was
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", range(40))
-def test_a_power_cut_at_any_moment_leads_to_the_old_kernel_or_to_the_new_one(
-    debian: KernelHost, moment: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed at each write of the agent, from the start of the apply to the end of the confirm."""
+class Cut(BaseException):
+    """The power is gone."""
 
-    class Cut(BaseException):
-        pass
 
+def cut_after(moment: int, host: KernelHost, patch: pytest.MonkeyPatch) -> None:
+    """Cut the power of a host at one of the agent's writes, or before a program that it runs."""
     left = [moment]
-    for name in ("rename", "unlink", "mkdir", "symlink"):
-        real = getattr(os, name)
 
-        def cut(*given: Any, real: Any = real, **more: Any) -> Any:
+    def counted(real: Any) -> Any:
+        def call(*given: Any, **more: Any) -> Any:
             left[0] -= 1
             if left[0] < 0:
                 raise Cut
             return real(*given, **more)
 
-        monkeypatch.setattr(os, name, cut)
+        return call
+
+    for name in ("rename", "unlink", "mkdir", "symlink"):
+        patch.setattr(os, name, counted(getattr(os, name)))
+    patch.setattr(host.loader, "attempt", counted(host.loader.attempt))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(44))
+def test_a_power_cut_at_any_moment_leads_to_the_old_kernel_or_to_the_new_one(
+    debian: KernelHost, moment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at each write of the agent, from the start of the apply to the end of the confirm."""
+
+    cut_after(moment, debian, monkeypatch)
     confirmed = False
     try:
         debian.apply(debian.kernel(), OFF, **GRACE)
@@ -217,6 +290,24 @@ def test_a_power_cut_at_any_moment_leads_to_the_old_kernel_or_to_the_new_one(
         # Before there is a boot hook nothing was changed.
         assert kept or state == "none" or (state == "applying" and moment < 10)
         assert not debian.loader.once
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(16))
+def test_a_power_cut_at_any_moment_of_a_restore_leads_to_the_old_kernel(
+    host: KernelHost, moment: int
+) -> None:
+    was = host.stable()
+    tried_and_kept(host, host.kernel(), OFF)
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Cut):
+        cut_after(moment, host, patch)
+        host.restore()
+    begun = host.state() != "confirmed"
+    assert begun or moment < 4
+    assert host.boot_anew() == []
+    if not begun:
+        host.restore()
+    assert host.stable() == was and host.state() == "none"
 
 
 def test_an_installation_that_fails_leaves_the_host_as_it_was(host: KernelHost) -> None:
@@ -352,11 +443,81 @@ def test_a_locked_package_manager_refuses(
     assert "/var/lib/dpkg/lock-frontend is locked" in problem(debian, debian.kernel())
 
 
-def test_a_full_boot_refuses(debian: KernelHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=256, f_frsize=4096))
-    assert "/boot has 1 MiB left, and another kernel may need 16" in problem(
-        debian, debian.kernel()
-    )
+MIB = 1 << 20
+
+
+def grow(host: KernelHost) -> None:
+    """Let the kernel that runs be of 8 MiB, and its initramfs of 40 MiB, wherever they are."""
+    for own in {*host.loader.packaged(OLD), *host.loader.booted(OLD)}:
+        os.truncate(host.path / own, (8 if "linu" in own else 40) * MIB)
+
+
+def leave(patch: pytest.MonkeyPatch, **left: int) -> None:
+    """Let partitions have so many MiB left, by the last part of their place; others are empty."""
+
+    def look(place: str) -> SimpleNamespace:
+        free = left.get(Path(place).name, 1 << 20)
+        return SimpleNamespace(f_bavail=free * MIB // 4096, f_frsize=4096)
+
+    patch.setattr(os, "statvfs", look)
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [("grub", 76), ("grub_bls", 76), ("systemd_boot", 136)]
+)
+def test_a_full_boot_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, needed: int
+) -> None:
+    """A quarter more than what is there, and 16 MiB; systemd-boot has a copy of each file."""
+    with kernel_host(tmp_path / "host", name) as host:
+        grow(host)
+        leave(monkeypatch, boot=needed)
+        assert host.plan(host.kernel())[0]["status"] == "change"
+        leave(monkeypatch, boot=needed - 1)
+        says = f"/boot has {needed - 1} MiB left, and another kernel may need {needed}"
+        assert says in problem(host, host.kernel())
+
+
+@pytest.mark.parametrize("place", ["efi", "boot/efi"])
+def test_a_full_partition_of_efi_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    with kernel_host(tmp_path / "host", "systemd_boot") as host:
+        assert isinstance(host.loader, SystemdBootDouble)
+        host.loader.move_to(place)
+        grow(host)
+        leave(monkeypatch, efi=76, boot=76)
+        assert host.plan(host.kernel())[0]["status"] == "change"
+        leave(monkeypatch, efi=75)
+        assert f"/{place} has 75 MiB left, and another kernel may need 76" in problem(
+            host, host.kernel()
+        )
+        leave(monkeypatch, boot=75)
+        assert "/boot has 75 MiB left, and another kernel may need 76" in problem(
+            host, host.kernel()
+        )
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_kernel_whose_files_are_not_found_says_nothing_of_the_room(
+    host: KernelHost, which: int
+) -> None:
+    file = host.loader.booted(OLD)[which]
+    (host.path / file).unlink()
+    says = problem(host, host.kernel())
+    assert "nobody can tell how much room" in says and Path(file).name in says
+    assert host.plan(OFF)[0]["status"] == "change", "a command line takes no room"
+
+
+@pytest.mark.parametrize("name", ["grub", "grub_bls"])
+def test_a_boot_on_the_root_partition_is_found(tmp_path: Path, name: str) -> None:
+    """Its paths begin with /boot; Fedora has a link in there that leads to itself."""
+    with kernel_host(tmp_path / "host", name) as host:
+        menu = "boot/grub/grub.cfg" if name == "grub" else f"boot/loader/entries/0b1c-{OLD}.conf"
+        host.write(menu, re.sub("[ \t]/(vmlinuz|init)", r" /boot/\1", host.read(menu)))
+        assert host.plan(host.kernel())[0]["status"] == "change"
+        (host.path / "boot/boot").symlink_to(".")
+        assert host.plan(host.kernel())[0]["status"] == "change"
 
 
 def test_an_unlocked_lock_is_none(debian: KernelHost) -> None:
@@ -364,11 +525,86 @@ def test_an_unlocked_lock_is_none(debian: KernelHost) -> None:
     assert debian.plan(debian.kernel())[0]["status"] == "change"
 
 
+def replace_running(host: KernelHost) -> None:
+    """As a security update does that leaves the ABI."""
+    assert isinstance(host.packages, Apt)
+    host.packages.installed["linux-image-6.1.0-40-amd64"] = "6.1.154-1"
+
+
 def test_what_runs_is_told_although_its_package_was_replaced(debian: KernelHost) -> None:
-    assert isinstance(debian.packages, Apt)
-    debian.packages.installed["linux-image-6.1.0-40-amd64"] = "6.1.154-1"
+    replace_running(debian)
     row = debian.plan(debian.kernel())[0]
     assert row["runtime"] == debian.packages.old
+    assert row["persistent"] == {**debian.packages.old, "version": "6.1.154-1"}
+    assert debian.plan(OFF)[0]["status"] == "change"
+
+
+@pytest.mark.parametrize("version", ["6.1.153-1", "6.1.154-1", "6.1.158-1"])
+def test_a_host_whose_running_package_was_replaced_has_to_reboot_first(
+    debian: KernelHost, version: str
+) -> None:
+    """Whatever the menu boots by now, it is not what runs."""
+    replace_running(debian)
+    package = debian.packages.new if version == "6.1.158-1" else debian.packages.old
+    own = debian.kernel(package=package["package"], version=version)
+    says = "linux-image-6.1.0-40-amd64 is 6.1.154-1 on the disk, and 6.1.153-1 runs: reboot, so"
+    assert says in problem(debian, own)
+    assert debian.send(request("apply", **debian.change(own, **GRACE)))["error"]
+    assert not debian.loader.once
+    debian.boot_anew()
+    if version == "6.1.153-1":
+        assert "would overwrite the kernel" in problem(debian, own)
+    else:
+        wanted = "noop" if version == "6.1.154-1" else "change"
+        assert debian.plan(own)[0]["status"] == wanted
+
+
+def test_a_host_whose_default_does_not_run_has_to_reboot_first(host: KernelHost) -> None:
+    """As after an update of a host that makes kernels the default."""
+    host.packages.put()
+    boot_loader(Host(str(host.path))).set_default(host.loader.id_of(NEW))
+    says = f"the kernel {NEW} is the default, and {OLD} runs: reboot, so that it is what runs"
+    host.apply(sysctl("4096"), tuning="other", confirm_within=60)
+    for own in (OFF, host.kernel()):
+        assert says in problem(host, own)
+        assert host.send(request("apply", **host.change(own, **GRACE)))["error"]
+    assert host.plan(host.kernel(**host.packages.old))[0]["status"] == "unsupported"
+    assert not host.loader.once
+    host.restore("other")
+    host.boot_anew()
+    assert host.plan(host.kernel())[0]["status"] == "noop"
+    tried_and_kept(host, OFF)
+    host.restore()
+    assert host.stable()[0] == NEW
+
+
+def test_a_kernel_that_was_taken_back_has_to_go_before_the_next_trial(host: KernelHost) -> None:
+    tried_and_kept(host, host.kernel())
+    host.restore()
+    assert "reboot, so that it is what runs" in problem(host, OFF)
+    host.boot_anew()
+    tried_and_kept(host, OFF)
+
+
+def test_a_trial_is_verified_although_its_kernel_is_not_the_default(host: KernelHost) -> None:
+    host.apply(host.kernel(), OFF, **GRACE)
+    host.boot_anew()
+    assert [row["status"] for row in host.plan(host.kernel(), OFF)] == ["change", "change"]
+    told = host.ask("verify", tuning="t", settings=[host.kernel(), cmdline("mitigations=auto")])
+    reasons = [row["reason"] for row in told["settings"]]
+    assert reasons == ["would be lost at the next boot", "comes with the next boot"]
+
+
+@pytest.mark.parametrize("release", ["linux", ""])
+def test_a_kernel_whose_entry_names_no_release_can_have_another_command_line(
+    tmp_path: Path, release: str
+) -> None:
+    """As on Arch Linux: nobody can tell whether it is the one that runs."""
+    with kernel_host(tmp_path / "host", "systemd_boot") as host:
+        (file,) = (host.path / "boot/loader/entries").iterdir()
+        text = re.sub("(?m)^version .*\n", "", file.read_text())
+        file.write_text(re.sub("(?m)^linux .*", f"linux /vmlinuz-{release}", text))
+        assert host.plan(OFF)[0]["status"] == "change"
 
 
 def test_a_kernel_without_a_signature_is_left_where_secure_boot_is_on(debian: KernelHost) -> None:

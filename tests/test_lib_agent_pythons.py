@@ -79,7 +79,9 @@ def test_a_command_line_is_tried_and_forgotten(version: str, tmp_path: Path) -> 
     python = interpreter(version)
     with agent_root(tmp_path / "host", init="systemd", python=python) as host:
         double = GrubDouble(host)
-        host.write("proc/cmdline", double.boot()[1])
+        release, line = double.boot()
+        host.write("proc/sys/kernel/osrelease", f"{release}\n")
+        host.write("proc/cmdline", line)
         env = str(host.path / "boot/grub/grubenv")
         saved = f"saved_entry={double.default}"
         for name, line in (("grub-reboot", 'next_entry="$1"'), ("grub-editenv", "")):

@@ -66,10 +66,18 @@ class Double:
         """Choose an entry, forget what was for once: its release and its command line."""
         raise NotImplementedError
 
+    def packaged(self, release: str) -> list[str]:
+        """The files of a kernel and its initramfs that its package leaves in /boot."""
+        return [f"boot/vmlinuz-{release}", f"boot/initrd.img-{release}"]
+
+    def booted(self, release: str) -> list[str]:
+        """Those that are booted."""
+        return self.packaged(release)
+
     def kernel_files(self, release: str) -> None:
-        """The files of a kernel in /boot."""
-        self.root.write(f"boot/vmlinuz-{release}", f"kernel {release}\n")
-        self.root.write(f"boot/initrd.img-{release}", f"initramfs of {release}\n")
+        """All of them."""
+        for file in {*self.packaged(release), *self.booted(release)}:
+            self.root.write(file, f"{file} of {release}\n")
 
 
 def of(name: str) -> ModuleType:

@@ -52,7 +52,10 @@ fi
 
 
 class GrubDouble(Double):
-    """Its default is stored with the id of its submenu, as grub-set-default has it."""
+    """Its default is stored with the id of its submenu, as grub-set-default has it.
+
+    ``fails`` leaves update-grub no room for a menu.
+    """
 
     programs = ("grub-reboot", "grub-set-default", "grub-editenv", "update-grub")
 
@@ -60,6 +63,7 @@ class GrubDouble(Double):
         super().__init__(root)
         self.releases: list[str] = []
         self.has_shell = False
+        self.fails = False
         root.write("etc/default/grub", DEFAULTS)
         (root.path / "etc/default/grub.d").mkdir()
         self.write_env({})
@@ -126,6 +130,8 @@ class GrubDouble(Double):
         found = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', self.files[0].read_text(), re.MULTILINE))
         for file in self.files[1:]:
             text = file.read_text()
+            if not re.search("^GRUB_", text, re.MULTILINE):
+                continue
             parameter = text.split()[2].replace("-", "_")
             own = re.findall(r'LINUX_DEFAULT"\)(.*)"$', text, re.MULTILINE)[0].replace('\\"', '"')
             for name in NAMES[1:]:
@@ -144,6 +150,8 @@ class GrubDouble(Double):
     def attempt(self, program: str, *words: str) -> Answer:
         self.calls.append(" ".join((program, *words)))
         if program == "update-grub":
+            if self.fails:
+                return 1, "", "cat: write error: No space left on device\n"
             self.make_menu()
         elif program == "grub-editenv":
             assert words == (f"/{self.env_name}", "unset", "next_entry"), words

@@ -68,6 +68,9 @@ class GrubBlsDouble(Double):
             "grub_users $grub_users\ngrub_arg --unrestricted\ngrub_class rocky\n",
         )
 
+    def packaged(self, release: str) -> list[str]:
+        return [f"boot/vmlinuz-{release}", f"boot/initramfs-{release}.img"]
+
     def attempt(self, program: str, *words: str) -> Answer:
         self.calls.append(" ".join((program, *words)))
         if program == "grub2-editenv":

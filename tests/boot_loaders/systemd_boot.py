@@ -17,6 +17,7 @@ class SystemdBootDouble(Double):
     """Its entries lie on a separate partition for them."""
 
     programs = ("bootctl",)
+    place = "boot"
 
     def __init__(self, root: AgentRoot) -> None:
         super().__init__(root)
@@ -51,11 +52,22 @@ class SystemdBootDouble(Double):
         self.kernel_files(release)
         counted = "+3" if release != OLD else ""
         self.root.write(
-            f"boot/loader/entries/0b1c-{release}{counted}.conf",
+            f"{self.place}/loader/entries/0b1c-{release}{counted}.conf",
             f"# Boot Loader Specification type#1 entry\ntitle      Debian\nversion    {release}\n"
             f"sort-key   debian\noptions    {self.root.read('etc/kernel/cmdline').strip()}\n"
             f"linux      /0b1c/{release}/linux\ninitrd     /0b1c/{release}/initrd.img\n",
         )
+
+    def booted(self, release: str) -> list[str]:
+        """Copies, below the id of the machine."""
+        return [f"{self.place}/0b1c/{release}/{name}" for name in ("linux", "initrd.img")]
+
+    def move_to(self, place: str) -> None:
+        """Have the partition for entries elsewhere than in /boot."""
+        (self.root.path / place).mkdir(parents=True)
+        for name in ("loader", "0b1c"):
+            (self.root.path / self.place / name).rename(self.root.path / place / name)
+        self.place = place
 
     def attempt(self, program: str, *words: str) -> Answer:
         self.calls.append(" ".join((program, *words)))
@@ -70,7 +82,7 @@ class SystemdBootDouble(Double):
     def boot(self) -> tuple[str, str]:
         chosen = self.once or self.default
         (self.root.path / f"{VARIABLES}/LoaderEntryOneShot-{VENDOR}").unlink(missing_ok=True)
-        files = (self.root.path / "boot/loader/entries").glob("*.conf")
+        files = (self.root.path / self.place / "loader/entries").glob("*.conf")
         text = next(
             file.read_text()
             for file in files

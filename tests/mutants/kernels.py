@@ -71,6 +71,37 @@ KERNELS = (
             "        if False:\n",
         ),
         (
+            "the files of a kernel take no room",
+            "kinds/kernel_package.py",
+            "int(sum(taken.values()) * ROOM)",
+            "0",
+        ),
+        (
+            "what systemd-boot copies takes no room",
+            "kinds/kernel_package.py",
+            "taken.get(loader.place, []) + booted\n",
+            "taken.get(loader.place, [])\n",
+        ),
+        (
+            "a partition of systemd-boot is taken for /boot",
+            "boot_loaders/systemd_boot.py",
+            '        self.place = next(own, "/boot")\n        self.directory = f"{self.place}/',
+            '        self.directory = f"{next(own, self.place)}/',
+        ),
+        (
+            "the files of a kernel that are not found take no room",
+            "boot_loaders/base.py",
+            "        raise Unsupported("
+            'f"the boot menu names {named}, which is not in {self.place}")\n',
+            '        return "/dev/null"\n',
+        ),
+        (
+            "an initramfs takes no room",
+            "boot_loaders/grub.py",
+            "        return [entry.image, *entry.initrds]\n",
+            "        return [entry.image]\n",
+        ),
+        (
             "a kernel without a signature is tried where Secure Boot is on",
             "kinds/kernel_package.py",
             "        if secure_boot(self.host) and ",
@@ -85,8 +116,14 @@ KERNELS = (
         (
             "GRUB can write on LVM",
             "boot_loaders/grub_env.py",
-            '            if self._host.exists(f"{device}/{name}"):\n',
-            "            if False:\n",
+            '            if self._host.exists(f"{whole}/{name}") or ',
+            "            if False and ",
+        ),
+        (
+            "GRUB can write on a partition of a RAID",
+            "boot_loaders/grub_env.py",
+            'f"{device}/.." if self._host.exists(f"{device}/partition") else device',
+            "device",
         ),
         (
             "GRUB can write on any file system",
@@ -99,6 +136,54 @@ KERNELS = (
             "boot_loaders/grub.py",
             "        self._write_custom(self._others() + BEGIN + block + END)\n",
             "        self._write_custom(BEGIN + block + END)\n",
+        ),
+        (
+            "a file stands for a menu that update-grub could not make",
+            "boot_loaders/grub.py",
+            "        self.host.write(file, data + DUE)\n",
+            "        self.host.write(file, data) if data else self.host.remove(file)\n",
+        ),
+        (
+            "a newer kernel keeps our words as it is taken back",
+            "boot_loaders/bls.py",
+            "            elif entry.id == default:\n",
+            "            elif False:\n",
+        ),
+        (
+            "a newer kernel loses the words of others",
+            "boot_loaders/bls.py",
+            "            own = with_words(entry.words, parameter, words)\n",
+            "            own = list(words)\n",
+        ),
+        (
+            "a host tries a kernel while another one than its default runs",
+            "kinds/tried_by_boot.py",
+            " and not self._is_under_way():\n",
+            " and False:\n",
+        ),
+        (
+            "a trial cannot be verified before its kernel is the default",
+            "kinds/tried_by_boot.py",
+            " and not self._is_under_way():\n",
+            ":\n",
+        ),
+        (
+            "any tuning that nobody confirmed yet is taken for a trial",
+            "kinds/tried_by_boot.py",
+            "            and any(_is_tried(entry.setting) for entry in journal.entries)\n",
+            "",
+        ),
+        (
+            "a kernel is tried though the one that runs was replaced on the disk",
+            "kinds/kernel_package.py",
+            "        self._refuse_replaced()\n",
+            "",
+        ),
+        (
+            "what a disk has passes for what runs",
+            "kinds/kernel_package.py",
+            "self.packages.running_version() or package.version",
+            "package.version",
         ),
         (
             "dnf removes the oldest kernel",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of every boot loader."""
 
+import os
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgetune.hosts.agent.host import Host
@@ -25,6 +26,8 @@ class BootLoader:
     """
 
     name = ""
+    place = "/boot"
+    """The directory of the partition that it reads, from whose root entries name their files."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -44,6 +47,25 @@ class BootLoader:
     def entries(self) -> List[BootEntry]:
         """All that can be booted, in the order of the menu."""
         raise NotImplementedError
+
+    def files(self, id: str) -> List[str]:
+        """Of an entry: its kernel and its initramfs, as the host names them.
+
+        Unsupported where one of them is not found.
+        """
+        return [self._file_on_host(own) for own in self._named_files(id) if "$" not in own]
+
+    def _named_files(self, id: str) -> List[str]:
+        """The same, as the entry names them; RHEL names one by a variable that is empty."""
+        raise NotImplementedError
+
+    def _file_on_host(self, named: str) -> str:
+        # On the partition of the root they are named from there.
+        path = "/" + named.lstrip("/")
+        for own in (self.place + path, path):
+            if os.path.exists(self.host.path(own)):
+                return own
+        raise Unsupported(f"the boot menu names {named}, which is not in {self.place}")
 
     def default_id(self) -> str:
         """The id of the default; Unsupported, with what to do, where it has none of its own."""

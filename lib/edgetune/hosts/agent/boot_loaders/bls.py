@@ -39,6 +39,11 @@ class Bls(BootLoader):
                 found.append(BootEntry(self.named(id), release, self._words(fields)))
         return found
 
+    def _named_files(self, id: str) -> List[str]:
+        text = self._text(self._file(id))
+        lines = re.findall(r"(?m)^\s*(?:linux|initrd)\s+(.+)$", text)
+        return [own for line in lines for own in line.split()]
+
     def named(self, id: str) -> str:
         """Ours has the same id under every boot loader."""
         return TRIAL if id == self.id_of(TRIAL) else id
@@ -60,35 +65,49 @@ class Bls(BootLoader):
         return {"entry": default, "text": self._text(self._file(default)), "later": later}
 
     def keep(self, parameter: str, words: Sequence[str]) -> None:
-        default = self.default()
-        file = self._file(default.id)
-        if words_of(default.words, parameter) != list(words):
-            own = with_words(default.words, parameter, words)
-            self._write(file, self._with_options(self._text(file), own), like=file)
+        self._give(self.default(), parameter, words)
         self._put_later(parameter, words)
 
     def unkeep(self, parameter: str, kept: object) -> None:
-        """To the byte, but where other words were changed in the meantime: these stay."""
+        """To the byte, but where other words were changed in the meantime: these stay.
+
+        What is the default by now was given the words, too. It may be tried again without them.
+        """
         if not isinstance(kept, dict):
             raise TypeError(f"the journal holds no entry but {kept!r}")
         was = {name: str(text) for name, text in kept.items()}
+        default = self._default_id_if_any()
         for entry in self.entries():
             if entry.id == was["entry"]:
                 self._put_back(entry, parameter, was["text"])
+            elif entry.id == default:
+                own = words_of(self._words(_fields(was["text"])), parameter)
+                self._give(entry, parameter, own)
         before = _words_in(was["later"])
         if _others(self._later(), parameter) == _others(before, parameter):
             self._write_later(before)
         else:
             self._put_later(parameter, words_of(before, parameter))
 
+    def _default_id_if_any(self) -> str:
+        try:
+            return self.default_id()
+        except Unsupported:
+            return ""
+
     def _put_back(self, entry: BootEntry, parameter: str, text: str) -> None:
         file = self._file(entry.id)
         before = self._words(_fields(text))
         if _others(entry.words, parameter) != _others(before, parameter):
-            own = with_words(entry.words, parameter, words_of(before, parameter))
-            text = self._with_options(self._text(file), own)
-        if self._text(file) != text:
+            self._give(entry, parameter, words_of(before, parameter))
+        elif self._text(file) != text:
             self._write(file, text, like=file)
+
+    def _give(self, entry: BootEntry, parameter: str, words: Sequence[str]) -> None:
+        if words_of(entry.words, parameter) != list(words):
+            file = self._file(entry.id)
+            own = with_words(entry.words, parameter, words)
+            self._write(file, self._with_options(self._text(file), own), like=file)
 
     def _write(self, file: str, text: str, like: str) -> None:
         """A file with the mode of another one: FAT takes none but that of its mount."""

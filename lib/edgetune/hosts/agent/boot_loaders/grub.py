@@ -25,6 +25,7 @@ edgetune_without() {{
 GRUB_CMDLINE_LINUX="$(edgetune_without "$GRUB_CMDLINE_LINUX")"
 GRUB_CMDLINE_LINUX_DEFAULT="$(edgetune_without "$GRUB_CMDLINE_LINUX_DEFAULT") {words}"
 """
+DUE = b"# the menu does not say so yet: update-grub\n"
 _SAVED = (
     "set GRUB_DEFAULT=saved in /etc/default/grub, run update-grub, and save the entry by its id: "
     "grub-set-default '{entry}'"
@@ -59,6 +60,10 @@ class Grub(BootLoader):
 
     def entries(self) -> List[BootEntry]:
         return [BootEntry(own.id, _release(own.image), own.words) for own in self._menu()]
+
+    def _named_files(self, id: str) -> List[str]:
+        entry = next(own for own in self._menu() if own.id == id)
+        return [entry.image, *entry.initrds]
 
     def _menu(self) -> List[MenuEntry]:
         """Those that stay with their kernel: what leads to the newest one does not name it."""
@@ -145,11 +150,13 @@ class Grub(BootLoader):
         file = _file(parameter)
         if self.host.holds(file, data) or not (data or self.host.exists(file)):
             return
+        # Until the menu says so the file must not look as if it did: we may end here.
+        self.host.write(file, data + DUE)
+        self.host.run("update-grub")
         if data:
             self.host.write(file, data)
         else:
             self.host.remove(file)
-        self.host.run("update-grub")
 
 
 def _release(image: str) -> str:

@@ -50,8 +50,10 @@ class GrubEnv:
         device = f"/sys/dev/block/{number}"
         if not self._host.exists(device):
             return f"the unknown device {number}"
+        # The directory of a partition is in that of its disk, which tells of both.
+        whole = f"{device}/.." if self._host.exists(f"{device}/partition") else device
         for name, what in _MAPPED.items():
-            if self._host.exists(f"{device}/{name}"):
+            if self._host.exists(f"{whole}/{name}") or self._host.exists(f"{device}/{name}"):
                 return what
         return ""
 

@@ -8,6 +8,7 @@ from typing import Iterator, List, NamedTuple, Sequence, Tuple
 _BLOCK = re.compile(r"\s*(menuentry|submenu)\s+(.*)\{\s*$")
 _END = re.compile(r"\s*\}\s*$")
 _LINUX = re.compile(r"(\s*)(linux(?:16|efi)?)\s+(.*)$")
+_INITRD = re.compile(r"\s*initrd(?:16|efi)?\s+(.*)$")
 
 
 class MenuEntry(NamedTuple):
@@ -21,6 +22,12 @@ class MenuEntry(NamedTuple):
     image: str
     words: Tuple[str, ...]
     lines: Sequence[str]
+
+    @property
+    def initrds(self) -> List[str]:
+        """The files of its initramfs."""
+        found = [_INITRD.match(line) for line in self.lines]
+        return [file for own in found if own for file in shlex.split(own.group(1))]
 
 
 def read_menu(text: str) -> List[MenuEntry]:

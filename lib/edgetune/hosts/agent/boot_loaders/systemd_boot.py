@@ -19,8 +19,9 @@ class SystemdBoot(Bls):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        own = (f"{place}/loader/entries" for place in PLACES)
-        self.directory = next((name for name in own if host.names(name)), "/boot/loader/entries")
+        own = (place for place in PLACES if host.names(f"{place}/loader/entries"))
+        self.place = next(own, "/boot")
+        self.directory = f"{self.place}/loader/entries"
 
     @staticmethod
     def is_here(host: Host) -> bool:

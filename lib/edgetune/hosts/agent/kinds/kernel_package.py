@@ -3,11 +3,11 @@
 
 import os
 import struct
-from typing import Dict, Union
+from typing import Dict, Sequence, Union
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.base import texts
-from edgetune.hosts.agent.kinds.tried_by_boot import TriedByBoot
+from edgetune.hosts.agent.kinds.tried_by_boot import REBOOT_FIRST, TriedByBoot
 from edgetune.hosts.agent.package_managers import package_manager
 from edgetune.hosts.agent.package_managers.base import Package, PackageManager
 from edgetune.hosts.agent.protocol import Failed, Unsupported
@@ -16,10 +16,11 @@ from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value, parts
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+BOOT = "/boot"
 ROOM = 1.25
-"""How much more than those of the running kernel the files of a new one may take in /boot."""
+"""How much more than those of the running kernel the files of a new one may take."""
 ROOM_LEFT = 16 << 20
-"""Bytes that stay free in /boot."""
+"""Bytes that stay free."""
 
 
 class KernelPackage(TriedByBoot):
@@ -32,25 +33,24 @@ class KernelPackage(TriedByBoot):
         """Unsupported where the host has none that we know."""
         return package_manager(self.host)
 
-    @property
-    def _running(self) -> str:
-        return self.host.text("/proc/sys/kernel/osrelease")
-
     def runtime(self, target: Target) -> Value:
-        return self._package_of(self._running)
+        package = self._package_of(self.running)
+        version = self.packages.running_version() or package.version
+        return _value(package._replace(version=version))
 
     def persistent(self, target: Target) -> Value:
-        return self._package_of(self.loader.next().release)
+        return _value(self._package_of(self.loader.next().release))
 
-    def _package_of(self, release: str) -> Dict[str, Union[int, str]]:
+    def _package_of(self, release: str) -> Package:
         package = self.packages.of_release(release)
         if package is None:
             raise Unsupported(f"no package holds the kernel {release}")
-        return dict(package._asdict())
+        return package
 
     def probe(self, setting: Setting) -> None:
         """Unsupported where it cannot be installed, or would leave nothing to fall back to."""
         super().probe(setting)
+        self._refuse_replaced()
         package = _package(setting.value)
         if self.packages.has(package):
             self._refuse_unsigned(self.packages.release_of(package))
@@ -60,10 +60,19 @@ class KernelPackage(TriedByBoot):
         self._refuse_full()
         self.packages.probe(package)
 
+    def _refuse_replaced(self) -> None:
+        """What the entry of the running kernel boots has to be what runs."""
+        there, version = self._package_of(self.running), self.packages.running_version()
+        if version not in ("", there.version):
+            raise Unsupported(
+                f"{there.package} is {there.version} on the disk, and {version} runs: "
+                f"{REBOOT_FIRST}"
+            )
+
     def _refuse_overwriting(self, package: Package) -> None:
         """The kernel that a host falls back to has to stay as it is."""
         release = self.packages.overwritten(package)
-        kept = {self.loader.default().release: "is the default", self._running: "runs"}
+        kept = {self.loader.default().release: "is the default", self.running: "runs"}
         if release in kept:
             raise Unsupported(
                 f"{package.package} would overwrite the kernel {release}, which {kept[release]}: "
@@ -71,14 +80,28 @@ class KernelPackage(TriedByBoot):
             )
 
     def _refuse_full(self) -> None:
-        own = [name for name in self.host.names("/boot") if self._running in name]
-        taken = sum(os.stat(self.host.path(f"/boot/{name}")).st_size for name in own)
-        needed = int(taken * ROOM) + ROOM_LEFT
-        disk = os.statvfs(self.host.path("/boot"))
+        """A package leaves its files in /boot; some boot loaders have copies of their own."""
+        loader = self.loader
+        try:
+            booted = loader.files(loader.default_id())
+        except Unsupported as why:
+            raise Unsupported(f"nobody can tell how much room a kernel needs: {why}") from None
+        own = [f"{BOOT}/{name}" for name in self.host.names(BOOT) if self.running in name]
+        taken = {BOOT: own} if own else {}
+        taken[loader.place] = taken.get(loader.place, []) + booted
+        for place, files in taken.items():
+            self._refuse_full_at(place, files)
+
+    def _refuse_full_at(self, place: str, files: Sequence[str]) -> None:
+        found = (os.stat(self.host.path(file)) for file in files)
+        # One file may have several names.
+        taken = {(own.st_dev, own.st_ino): own.st_size for own in found}
+        needed = int(sum(taken.values()) * ROOM) + ROOM_LEFT
+        disk = os.statvfs(self.host.path(place))
         free = disk.f_bavail * disk.f_frsize
         if free < needed:
             raise Unsupported(
-                f"/boot has {free >> 20} MiB left, and another kernel may need {needed >> 20} MiB"
+                f"{place} has {free >> 20} MiB left, and another kernel may need {needed >> 20} MiB"
             )
 
     def _refuse_unsigned(self, release: str) -> None:
@@ -125,6 +148,10 @@ class KernelPackage(TriedByBoot):
 def _package(value: Value) -> Package:
     own = parts(value)
     return Package(str(own["package"]), str(own["version"]))
+
+
+def _value(package: Package) -> Dict[str, Union[int, str]]:
+    return dict(package._asdict())
 
 
 def secure_boot(host: Host) -> bool:

@@ -22,8 +22,12 @@ class PackageManager:
         self.host = host
 
     def of_release(self, release: str) -> Optional[Package]:
-        """The package that holds a kernel; None where none does."""
+        """The package that holds a kernel, as it is installed; None where none does."""
         raise NotImplementedError
+
+    def running_version(self) -> str:
+        """That of the running kernel, whose package may have been replaced; "" if nobody tells."""
+        return ""
 
     def has(self, package: Package) -> bool:
         """Whether it is installed as a whole."""
