@@ -37,8 +37,9 @@ pytestmark = [*needs_lab, pytest.mark.quiet]
 
 # The two sources cut bursts at the ends of a baseline otherwise, which shows in a short one. A
 # scrape is news after some seconds, so a short soak shows too little, and is rolled out twice.
-WORDS = [word for word in FOUR if not word.startswith(("baseline=", "soak="))]
-WORDS += ["baseline=20", "soak=30"]
+# Both sample as often as Prometheus scrapes.
+WORDS = [word for word in FOUR if not word.startswith(("baseline=", "soak=", "interval="))]
+WORDS += ["baseline=20", "soak=30", "interval=2"]
 
 SWEEP = """
 import sys, time, yaml
