@@ -102,3 +102,36 @@ def test_a_plan_holds_the_definition_of_a_site(tmp_path: Path) -> None:
     assert made.definitions["http_5xx"] == known["http_5xx"]
     path = Path(world.context.config.tunings[0]) / "accept_queue.yaml"
     assert {*load_tuning(path, known).metrics} == {*made.metrics}
+
+
+@pytest.mark.parametrize(
+    ("metric", "systems", "refused"),
+    [
+        ("pager_waits", {}, "hosts with Linux do not have pager_waits"),
+        ("backlog_drops", {}, ""),
+        ("backlog_drops", {"e002": "freebsd"}, "hosts with FreeBSD do not have backlog_drops"),
+        ("pager_waits", {f"e{number:03d}": "freebsd" for number in range(8)}, ""),
+    ],
+)
+def test_what_hosts_do_not_have_by_their_system_refuses_the_plan(
+    tmp_path: Path, metric: str, systems: dict[str, str], refused: str
+) -> None:
+    world = EmptyWorld(tmp_path, **site(tmp_path, guards=[{"metric": metric}]))
+    world.hosts.systems = systems
+    if not refused:
+        make_for(world.context, "lab1", "accept_queue", Options(seed=7))
+        return
+    with pytest.raises(RefusedError) as caught:
+        make_for(world.context, "lab1", "accept_queue", Options(seed=7))
+    hosts = ", ".join(systems) or ", ".join(f"e{number:03d}" for number in range(8))
+    assert str(caught.value) == (
+        f"{refused}, which accept_queue is judged by: {hosts}; leave them out (only=, exclude=), "
+        "or judge it by what they have"
+    )
+    assert (world.hosts.changing(), world.balancer.log) == ([], [])
+
+
+def test_an_optional_guard_may_be_missing_on_a_system(tmp_path: Path) -> None:
+    guard = {"metric": "pager_waits", "optional": True}
+    world = EmptyWorld(tmp_path, **site(tmp_path, guards=[guard]))
+    assert make_for(world.context, "lab1", "accept_queue", Options(seed=7))

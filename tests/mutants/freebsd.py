@@ -405,6 +405,23 @@ FREEBSD = (
         ),
     ),
     *mutations_of(
+        "lib/edgetune/rollout",
+        ["rollout_untold"],
+        (
+            "a plan rests on a metric that the system of its hosts does not have",
+            "planning.py",
+            "    refuse_untold_by_system(pop, tuning, options.without_packets, context.catalogue, "
+            "systems)\n",
+            "",
+        ),
+        (
+            "what one system has passes for what both have",
+            "untold.py",
+            "SIDES[system] not in told[own]",
+            "not told[own]",
+        ),
+    ),
+    *mutations_of(
         "lib/edgetune/rollout/steps",
         ["lib_diagnosis"],
         (

@@ -29,7 +29,7 @@ from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
 from edgetune.rollout.retention import refuse_short_retention
 from edgetune.rollout.store import value_of
 from edgetune.rollout.unreadable import refuse_unreadable
-from edgetune.rollout.untold import refuse_untold
+from edgetune.rollout.untold import refuse_untold, refuse_untold_by_system
 from edgetune.sanitize import command
 from edgetune.tuning import Tuning
 from edgetune.vocabulary.kind import SYSTEMS
@@ -77,6 +77,8 @@ def plan_and_notes(
     _refuse_other_version(tuning, facts)
     _refuse_other_bios(context, pop, tuning, hosts)
     _refuse_misfits(tuning, subject.facts)
+    systems = {name: known.system for name, known in facts.items()}
+    refuse_untold_by_system(pop, tuning, options.without_packets, context.catalogue, systems)
     rendered = {name: render(tuning, answer.data) for name, answer in subject.facts.items()}
     _refuse_two_ways(context, pop, tuning)
     _refuse_without_bios(pop, tuning, hosts, facts)
@@ -98,10 +100,10 @@ def plan_and_notes(
     if approved is not None:
         restarts = _as_approved(approved.restarts, restarts, bmcs)
     kernels = {name: known.kernel for name, known in facts.items()}
-    systems = {name: SYSTEMS.get(known.system, known.system) for name, known in facts.items()}
+    named = {name: SYSTEMS.get(own, own) for name, own in systems.items()}
     proven = subject.proven[0]
-    made = make_plan(pop, tuning, rendered, seen, options, proven, restarts, kernels, systems)
-    mixed = [*_mixed(context, made, systems), *_several_kernels(made, kernels)]
+    made = make_plan(pop, tuning, rendered, seen, options, proven, restarts, kernels, named)
+    mixed = [*_mixed(context, made, named), *_several_kernels(made, kernels)]
     return made, [*notes, *mixed, *silent, *_stays_hung(made, facts)]
 
 

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from edgetune.errors import RefusedError
 from edgetune.inventory import Pop
 from edgetune.metrics.catalogue import WORK, Catalogue
+from edgetune.report.text import listed
 from edgetune.tuning import Tuning
+from edgetune.vocabulary.kind import SYSTEMS
+
+SIDES = {"linux": "from", "freebsd": "freebsd"}
+"""Where the file of a metric says what an agent reads on hosts with an operating system."""
 
 
 def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Catalogue) -> None:
@@ -34,6 +39,35 @@ def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Cata
             f"which {tuning.name} is judged by: say where it has them in the files of these "
             f"metrics, or name another source in pops.{pop.name}.metrics of the inventory"
         )
+
+
+def refuse_untold_by_system(
+    pop: Pop,
+    tuning: Tuning,
+    without_packets: bool,
+    metrics: Catalogue,
+    systems: Mapping[str, str],
+) -> None:
+    """RefusedError names each metric that hosts do not have by their operating system.
+
+    ``systems`` has that of each host. Hosts tell so only where they are the one source of a PoP.
+    """
+    if {view.metrics.source for view in pop.views} != {"hosts"}:
+        return
+    told = metrics.told_by("hosts")
+    for system in sorted({*systems.values()} & {*SIDES}):
+        lacking = [
+            name
+            for name in _needed(tuning, without_packets)
+            if any(SIDES[system] not in told[own] for own in tuning.metrics[name].needed)
+        ]
+        if lacking:
+            hosts = [name for name, own in systems.items() if own == system]
+            raise RefusedError(
+                f"hosts with {SYSTEMS[system]} do not have {listed(lacking)}, which {tuning.name} "
+                f"is judged by: {listed(hosts)}; leave them out (only=, exclude=), or judge it by "
+                "what they have"
+            )
 
 
 def _sources(pop: Pop) -> str:
