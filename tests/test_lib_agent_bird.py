@@ -107,7 +107,10 @@ def test_an_address_is_never_announced_without_the_community_on_the_way(host: An
     host.told("isolate")
     changes = [line.split()[1] for line in host.bird.told if line.startswith("disable any")]
     assert changes == [PLAIN, PLAIN6, GRACEFUL, GRACEFUL6]
+    host.bird.told.clear()
     host.told("restore", "graceful")
+    changes = [line.split()[1] for line in host.bird.told if line.startswith("enable ")]
+    assert changes == [GRACEFUL, GRACEFUL6, PLAIN, PLAIN6]
     host.bird.told.clear()
     host.told("restore")
     changes = [line for line in host.bird.told if line.split()[0] in ("enable", "disable")]

@@ -352,8 +352,25 @@ BIRD = mutations_of(
     (
         "an address that was enabled by hand is no part of what a host had",
         "bird.py",
-        "            for pair in on:\n",
-        "            for pair in []:\n",
+        "dict.fromkeys([*back, *on])",
+        "back",
+    ),
+    (
+        "an address comes back without the community for a moment",
+        "bird.py",
+        """        if gracefully:
+            # First: the plain ones would be announced alone for a moment.
+            for pair in dict.fromkeys([*back, *on]):
+                bird.set(pair.graceful, True)
+        for pair in back:
+            bird.set(pair.plain, True)
+""",
+        """        for pair in back:
+            bird.set(pair.plain, True)
+        if gracefully:
+            for pair in dict.fromkeys([*back, *on]):
+                bird.set(pair.graceful, True)
+""",
     ),
     (
         "a host that boots while it is drained announces its address",

@@ -113,14 +113,13 @@ class BirdDrain(Drain):
         on = [pair for pair in self._pairs if _is_on(known, pair.plain)]
         # Nothing of ours: whoever withdrew it, it is to serve. One that serves is left alone.
         back = [pair for pair in self._pairs if before.get(pair.plain)] or on or self._pairs
+        if gracefully:
+            # First: the plain ones would be announced alone for a moment.
+            for pair in dict.fromkeys([*back, *on]):
+                bird.set(pair.graceful, True)
         for pair in back:
             bird.set(pair.plain, True)
-            if gracefully:
-                bird.set(pair.graceful, True)
-        if gracefully:
-            for pair in on:
-                bird.set(pair.graceful, True)
-        else:
+        if not gracefully:
             # Last: without this one the address would be away for a moment.
             for pair in self._pairs:
                 bird.set(pair.graceful, False)
