@@ -27,7 +27,7 @@ from edgetune.rendering import render
 from edgetune.tuning import load_tuning
 from lab.pop import network
 from tests.agent_programs import DEFAULT, SECOND, Routes, instead
-from tests.agent_root import NearRoot, setting
+from tests.agent_root import NearRoot, setting, until
 from tests.builders import ROOT
 from tests.examples import examples
 
@@ -376,6 +376,8 @@ def router() -> Iterator[Host]:
                     ip(f"link set {name} up")
                 ip(f"address add 10.{number}.0.2/24 dev d{number}")
             ip("-6 address add fd00::2/64 dev d9 nodad")
+            # A worker of the kernel adds it, also without duplicate address detection.
+            assert until(lambda: "local fd00::2 " in tables())
             yield Host("/")
     finally:
         os.close(namespace)
