@@ -19,7 +19,7 @@ import pytest
 from edgetune.hosts.agent.appliers.routes import OURS
 from edgetune.hosts.agent.kinds.route_text import Route
 from lab.pop import network
-from tests.agent_root import AgentRoot, NearRoot
+from tests.agent_root import AgentRoot, NearRoot, until
 from tests.appliers import V4_CLIENTS, Double, alone
 
 USUAL = "reno"
@@ -159,6 +159,8 @@ def _wire(there: int) -> None:
     with network.inside(there):
         ip("route add default via 10.1.0.1")
         ip("-6 route add default via fd00:1::1")
+    # A worker of the kernel adds these, also without duplicate address detection.
+    assert until(lambda: ip("-6 route show table local").count("local fe80::1 ") == 2)
 
 
 def _number(name: str, wire: int, end: int) -> None:
