@@ -100,6 +100,28 @@ def measure(
     return samples
 
 
+def cpu_figures(
+    peers: Mapping[tuple[str, str], Callable[[], None]], rounds: int, names: tuple[str, str]
+) -> list[dict[str, Any]]:
+    """The CPU time of each, in ms, once all have run and found what they keep; a figure has both
+    parts of a peer's key by these names, and ``cpu_ms``."""
+    for peer in peers.values():
+        peer()
+    numbered = {str(number): peer for number, peer in enumerate(peers.values())}
+    samples = measure(numbered, rounds, lambda: 0.0)
+    return [
+        {**dict(zip(names, key)), "cpu_ms": spread(1000 * one.cpu for one in own)}
+        for key, own in zip(peers, samples.values())
+    ]
+
+
+def print_cpu_figures(document: Mapping[str, Any], what: str, names: tuple[str, str]) -> None:
+    """A table of `cpu_figures`."""
+    print(f"bench.{document['benchmark']}: {what} of each: {document['rounds']}")
+    rows = [[*(row[name] for name in names), told(row["cpu_ms"])] for row in document["figures"]]
+    print_table([*names, "CPU ms (median, min..max)"], rows)
+
+
 def _time(work: Callable[[], None], other_cpu: Callable[[], float]) -> Sample:
     other, cpu, wall = other_cpu(), _cpu_seconds(), time.monotonic()
     work()

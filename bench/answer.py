@@ -26,11 +26,9 @@ from bench._table import (
     BenchError,
     carry_out,
     count_chosen,
-    measure,
+    cpu_figures,
     options,
-    print_table,
-    spread,
-    told,
+    print_cpu_figures,
 )
 from edgetune import AGENT_PROTOCOL
 from edgetune.hosts.agent import bundle
@@ -42,7 +40,7 @@ from edgetune.vocabulary.places import AGENT
 VERBS: dict[str, dict[str, int]] = {"sample": {}, "diagnose": {"seconds": 0}}
 COMPILING, FOUND = "compiles its modules", "finds them compiled"
 PYTHON = "Python alone"
-HEADERS = ["the agent", "verb", "CPU ms (median, min..max)"]
+NAMES = ("agent", "verb")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,14 +61,7 @@ def run(rounds: int) -> dict[str, Any]:
         for verb in VERBS:
             for name, root in roots.items():
                 peers[name, verb] = functools.partial(_answer, root, verb)
-        for peer in peers.values():
-            peer()
-        numbered = {str(number): peer for number, peer in enumerate(peers.values())}
-        samples = measure(numbered, rounds, lambda: 0.0)
-    figures = [
-        {"agent": name, "verb": verb, "cpu_ms": spread(1000 * one.cpu for one in own)}
-        for (name, verb), own in zip(peers, samples.values())
-    ]
+        figures = cpu_figures(peers, rounds, NAMES)
     return {"benchmark": "answer", "rounds": rounds, "figures": figures}
 
 
@@ -109,9 +100,7 @@ def _start_python() -> None:
 
 
 def show(document: Mapping[str, Any]) -> None:
-    print(f"bench.answer: answers of each: {document['rounds']}")
-    rows = [[row["agent"], row["verb"], told(row["cpu_ms"])] for row in document["figures"]]
-    print_table(HEADERS, rows)
+    print_cpu_figures(document, "answers", NAMES)
 
 
 if __name__ == "__main__":

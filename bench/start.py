@@ -22,18 +22,16 @@ from bench._table import (
     BenchError,
     carry_out,
     count_chosen,
-    measure,
+    cpu_figures,
     options,
-    print_table,
-    spread,
-    told,
+    print_cpu_figures,
 )
 
 PYTHON, STANDS = "Python alone", "as it stands"
 STEPS = ("set_rollout_state", "check_health", "sample_hosts")
 # What the step imports late, once there is a host to ask.
 LATE = {"sample_hosts": ", paramiko"}
-HEADERS = ["library", "step", "CPU ms (median, min..max)"]
+NAMES = ("library", "step")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,14 +51,7 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
                 late = LATE.get(step, "")
                 code = f"import edgetune.action, edgetune.rollout.steps.{step}{late}"
                 starts[name, step] = _start(library, code)
-        for start in starts.values():
-            start()
-        numbered = {str(number): start for number, start in enumerate(starts.values())}
-        samples = measure(numbered, rounds, lambda: 0.0)
-    figures = [
-        {"library": name, "step": step, "cpu_ms": spread(1000 * one.cpu for one in own)}
-        for (name, step), own in zip(starts, samples.values())
-    ]
+        figures = cpu_figures(starts, rounds, NAMES)
     return {"benchmark": "start", "rounds": rounds, "figures": figures}
 
 
@@ -88,9 +79,7 @@ def _run(words: Sequence[str]) -> None:
 
 
 def show(document: Mapping[str, Any]) -> None:
-    print(f"bench.start: starts of each: {document['rounds']}")
-    rows = [[row["library"], row["step"], told(row["cpu_ms"])] for row in document["figures"]]
-    print_table(HEADERS, rows)
+    print_cpu_figures(document, "starts", NAMES)
 
 
 if __name__ == "__main__":

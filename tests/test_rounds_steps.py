@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timezone
 from pathlib import Path
@@ -93,6 +95,21 @@ def test_what_the_canary_does_not_take_is_told_to_nobody(world: RoundsWorld) -> 
     assert_as_selected(world)
 
 
+@contextmanager
+def dying_once_hosts_are_told(world: RoundsWorld) -> Iterator[None]:
+    """The process of the one action in it is gone once the last host has answered."""
+    moments = world.moments
+    moments.seen.clear()
+    moments.at = lambda what: (
+        setattr(moments, "die_at", len(moments.seen) - 1)
+        if what == "after e003 congestion"
+        else None
+    )
+    with pytest.raises(Died):
+        yield
+    moments.die_at, moments.at = -1, lambda what: None
+
+
 class TestFewAtOnce:
     """A round adds a few prefixes, and the next ones come once hosts have been told of these."""
 
@@ -141,15 +158,8 @@ class TestFewAtOnce:
         self, world: RoundsWorld, before: int
     ) -> None:
         world.rounds(before)
-        world.moments.seen.clear()
-        world.moments.at = lambda what: (
-            setattr(world.moments, "die_at", len(world.moments.seen) - 1)
-            if what == "after e003 congestion"
-            else None
-        )
-        with pytest.raises(Died):
+        with dying_once_hosts_are_told(world):
             world.round()
-        world.moments.die_at, world.moments.at = -1, lambda what: None
         there = treated(world)
         known = world.kept.configuration
         assert there > {own.prefix for own in (known.prefixes if known else [])}
@@ -662,15 +672,8 @@ class TestRollback:
 
 def test_what_was_taken_back_is_not_renewed_by_the_next_who_goes_on(world: RoundsWorld) -> None:
     """Who took it back died before the rounds knew of it, and the source is away since."""
-    world.moments.seen.clear()
-    world.moments.at = lambda what: (
-        setattr(world.moments, "die_at", len(world.moments.seen) - 1)
-        if what == "after e003 congestion"
-        else None
-    )
-    with pytest.raises(Died):
+    with dying_once_hosts_are_told(world):
         world.do(roll_back_congestion, requested_by="ana")
-    world.moments.die_at, world.moments.at = -1, lambda what: None
     assert world.kept.configuration and world.hosts.treated() == {}
     world.sockets.away = "lab1: ClickHouse at http://ch: timed out"
     world.do(resume_congestion, requested_by="bea")
