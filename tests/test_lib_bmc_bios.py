@@ -341,6 +341,51 @@ class TestValues:
         assert row["status"] == "unsupported"
         assert "SysProfile" in row["reason"]
 
+    def test_what_a_system_profile_locks_goes_there_and_back_with_it(self, dell: Box) -> None:
+        """Its registry says of this moment what is read-only, as that of an iDRAC does."""
+        was = {"SysProfile": "PerfOptimized", "ProcCStates": "Disabled", "ProcTurboMode": "Enabled"}
+        to = {"SysProfile": "Custom", "ProcCStates": "Enabled", "ProcTurboMode": "Disabled"}
+        rows = dell.plan(*(setting(*pair) for pair in to.items())).data["settings"]
+        assert [(row["status"], row["reason"]) for row in rows] == [("change", None)] * 3
+        done = dell.set(to, ours=to)
+        assert done.error is None
+        dell.boot()
+        assert dell.check(to, job=done.data["job"]).data["state"] == "done"
+        request = {"attributes": was, "ours": to}
+        back = dell.set(was, ours=to)
+        assert (back.error, back.changed, back.data["boot"]) == (None, True, True)
+        assert dell.set(was, ours=to).changed is False
+        asked = {**request, "job": back.data["job"]}
+        assert dell.site.ask("check", asked).data["state"] == "boot"
+        dell.boot()
+        assert dell.site.ask("check", asked).data["state"] == "done"
+        assert {name: dell.machine.current[name] for name in was} == was
+        assert dell.changes.count("PATCH") == 2
+
+    def test_a_profile_that_would_not_come_back_as_wanted_is_refused(self, dell: Box) -> None:
+        to = {"SysProfile": "DenseCfgOptimized", "ProcCStates": "Disabled"}
+        rows = dell.plan(*(setting(*pair) for pair in to.items())).data["settings"]
+        assert [row["status"] for row in rows] == ["unsupported", "noop"]
+        assert "ProcCStates would be Enabled, not Disabled" in rows[0]["reason"]
+        assert dell.set(to, ours=to).reason == "refused"
+        rest = {"ProcCStates": "Enabled", "ProcC1E": "Enabled", "ProcTurboMode": "Disabled"}
+        assert dell.set({**to, **rest}, ours={**to, **rest}).error is None
+        assert dell.machine.pending == {"SysProfile": "DenseCfgOptimized"}
+
+    def test_the_way_back_leaves_out_what_a_bmc_does_not_take(
+        self, sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No rule tells what the mode of a Lenovo makes of what it grays out: all is asked for."""
+        (lenovo,) = _box(sites, "lenovo", monkeypatch)
+        mode, states = "OperatingModes_ChooseOperatingMode", "Processors_CStates"
+        ours = {mode: "CustomMode", states: "Disable"}
+        was = {mode: "MinimalPower", states: "Legacy"}
+        back = lenovo.set(was, ours=ours)
+        assert (back.error, lenovo.changes) == (None, ["PATCH", "PATCH"])
+        assert lenovo.machine.pending == {mode: "MinimalPower"}
+        again = lenovo.set(was, ours=ours)
+        assert (again.changed, again.data["boot"]) == (False, True)
+
     def test_attribute_that_is_not_there(self, dell: Box) -> None:
         assert dell.plan(setting("NoSuch", "1")).data["settings"][0]["status"] == "unsupported"
         assert dell.set({"NoSuch": 1}).reason == "refused"
