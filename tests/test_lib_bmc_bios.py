@@ -449,6 +449,28 @@ class TestSentOnce:
         assert ami.changes == ["POST"]
 
 
+@pytest.mark.parametrize("verb", ["set", "reset"])
+def test_a_bmc_that_forgets_its_sessions_is_logged_in_to_once_more(
+    box: Box, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A BMC that restarted has none of them; what it was asked for was not done."""
+    whole, forgot = Service.handle, list[str]()
+
+    def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
+        if not forgot and method in CHANGES and "/Sessions" not in path:
+            forgot.append(path)
+            for session in machine.sessions.ids():
+                machine.sessions.close(session)
+        return whole(self, machine, method, path, *more)
+
+    monkeypatch.setattr(Service, "handle", handle)
+    result = box.set() if verb == "set" else box.reset("ForceRestart", os_answers=True)
+    assert result.error is None
+    assert len(forgot) == 1 and box.changes[:2] == box.changes[:1] * 2
+    assert box.machine.resets == ["ForceRestart"] * (verb == "reset")
+    assert box.machine.sessions.ids() == []
+
+
 class TestReset:
     def test_is_sent(self, box: Box) -> None:
         assert box.reset("ForceRestart", os_answers=True).data == {"sent": True}

@@ -42,9 +42,10 @@ class _Asked:
         request: Callable[[Host], Mapping[str, Any]],
         timeout: float | None = None,
         permit: Callable[[], None] = lambda: None,
+        refusals: int = 1,
     ) -> dict[str, HostResult]:
         with self._moments.around(f"BMC {verb}"):
-            return self._real.ask(hosts, verb, request, timeout, permit)
+            return self._real.ask(hosts, verb, request, timeout, permit, refusals)
 
 
 class Site:
