@@ -100,8 +100,8 @@ CONVERSATIONS = mutations_of(
     (
         "a session of somebody else is deleted, which has the id of ours that ended",
         "client.py",
-        '                self._headers["X-Auth-Token"] = token\n',
-        "",
+        '_sessions.items():\n                self._headers["X-Auth-Token"] = token\n',
+        "_sessions.items():\n",
     ),
     (
         "one BMC that took a login proves it",

@@ -75,7 +75,7 @@ def rescue(opened: Rollout, work: Batch, silent: Mapping[str, HostResult]) -> li
     had: a host without a network heeds the gentle way. A BMC that is away is waited for as long.
     """
     deadline = opened.context.config.reboot_deadline
-    waited = {name: steady_clock.now() - _told_at(opened, work, name) for name in silent}
+    waited = {name: steady_clock.now() - out_since(opened, work, name) for name in silent}
     ways = {
         name: way
         for name, answer in silent.items()
@@ -148,8 +148,8 @@ def _refuse(opened: Record, host: HostStep, way: str, answer: HostResult) -> Non
     host.refused.update(dict.fromkeys(left, str(answer.error)))
 
 
-def _told_at(opened: Record, work: Batch, name: str) -> float:
-    """Who takes a rollout over gives its hosts their time anew."""
+def out_since(opened: Record, work: Batch, name: str) -> float:
+    """Since when a host has its time; whoever takes a rollout over gives it anew."""
     return max(work.hosts[name].at, opened.head.taken_over)
 
 
