@@ -320,6 +320,21 @@ class TestJobs:
         assert dell.set(dell.first, ours=dell.home).reason == "busy"
         assert dell.changes == ["PATCH"]
 
+    def test_what_comes_while_it_is_taken_away_is_left_alone(
+        self, dell: Box, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dell.set()
+        cancel = dell.machine.cancel
+
+        def meanwhile(job: Job | None) -> None:
+            cancel(job)
+            dell.machine.pending["BootMode"] = "Bios"
+
+        monkeypatch.setattr(dell.machine, "cancel", meanwhile)
+        result = dell.set({**dell.home, **dell.other}, ours=dell.home)
+        assert result.reason == "refused" and "BootMode (Uefi -> Bios)" in str(result.error)
+        assert (dell.changes, dell.machine.pending) == (["PATCH", "DELETE"], {"BootMode": "Bios"})
+
     def test_that_vanished_leaves_the_values_to_tell(self, dell: Box) -> None:
         done = dell.set()
         dell.boot()

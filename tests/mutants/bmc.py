@@ -39,10 +39,10 @@ ANSWERS = mutations_of(
         "            if True\n",
     ),
     (
-        "a change that came while ours was withdrawn rides along",
+        "a change that came while ours was withdrawn is cleared with it",
         "setting.py",
-        "            state = _withdraw(bios, state)\n            state.refuse_foreign(*ours)\n",
-        "            state = _withdraw(bios, state)\n",
+        "        if ours:\n            state.refuse_foreign(*ours)\n",
+        "",
     ),
     (
         "a job of the BIOS that runs already is taken away",

@@ -41,7 +41,7 @@ def set_attributes(client: Client, system: Answer, request: Request) -> dict[str
         needed, derived = _checked(bios, state, needed, request.ours)
     if not _is_pending(needed, state, derived):
         if bios.jobs.are_listed:
-            state = _withdraw(bios, state)
+            state = _withdraw(bios, state, *ours)
             state.refuse_foreign(*ours)
         job, state = _send_with_hope(bios, state, needed, ours, derived)
         _refuse_extra(bios, state, ours)
@@ -162,13 +162,18 @@ def _refuse_extra(bios: Bios, state: State, ours: Sequence[Values]) -> None:
     raise BmcError("refused", f"the BMC would also change {', '.join(extra)}: taken back{still}")
 
 
-def _withdraw(bios: Bios, state: State) -> State:
-    """Take away the job that waits, and what is pending with it (Dell: deltas and their job)."""
+def _withdraw(bios: Bios, state: State, *ours: Values) -> State:
+    """Take away the job that waits, and what is pending with it (Dell: deltas and their job).
+
+    With ``ours`` refuse what came with nobody's job meanwhile: it would be cleared, too.
+    """
     if not state.pending:
         return state
     for job in bios.jobs.of_bios():
         _delete(bios, job)
         state = bios.read()
+        if ours:
+            state.refuse_foreign(*ours)
     target = _clear_pending(state)
     if state.pending and target:
         _settle(bios, lambda: bios.client.change("POST", target), lambda: not bios.read().pending)
