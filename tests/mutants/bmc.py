@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 ANSWERS = mutations_of(
     "lib/edgetune/bmc",
-    ["lib_bmc_machines", "lib_bmc_setting", "lib_bmc_bios"],
+    ["lib_bmc_registry", "lib_bmc_machines", "lib_bmc_setting", "lib_bmc_bios"],
     (
         "a settings object of another type says that nothing is pending",
         "bios.py",
@@ -119,24 +119,17 @@ CONVERSATIONS = mutations_of(
 
 STEPS = mutations_of(
     "lib/edgetune/rollout",
-    ["rollout_bios_steps", "rollout_bios_journals", "rollout_reset_steps", "rollout_bios_redfish"],
+    [
+        "rollout_bios_journals",
+        "rollout_reset_steps",
+        "rollout_kernel_steps",
+        "rollout_bios_redfish",
+    ],
     (
         "in a rollback one BMC that refuses a login leaves the others tuned",
         "hosts.py",
         'refusals = 2 if opened.head.state == "rolling_back" else 1',
         "refusals = 1",
-    ),
-    (
-        "a BIOS is as it was while a change of ours waits",
-        "bios.py",
-        "    if told.state not in _NOT_THERE or told.pending:\n",
-        "    if told.state not in _NOT_THERE:\n",
-    ),
-    (
-        "a replaced machine is asked for the BIOS of the one before it",
-        "bios.py",
-        "    if looked.system != journal.system:\n        return False\n",
-        "",
     ),
     (
         "a tuning that is taken back from below is handed over to all above it",

@@ -17,16 +17,7 @@ from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_boot, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
-from edgetune.rollout.restart import (
-    LOOK,
-    TIMEOUT,
-    asked_for,
-    is_back,
-    out_since,
-    rescue,
-    restart,
-    turn_on,
-)
+from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, rescue, restart, turn_on
 from edgetune.rollout.results import WaitingResult
 from edgetune.rollout.reverts import waits_for_revert
 from edgetune.rollout.silencing import open_batch
@@ -65,7 +56,7 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
     given_up = [
         name
         for name in still_out
-        if name not in reset and _overdue(opened, out_since(opened, work, name))
+        if name not in reset and _overdue(opened, work.hosts[name].at)
         if not waits_for_revert(opened, work, answers[name])
     ]
     failed += _give_up(opened, work, given_up, answers)
