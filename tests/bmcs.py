@@ -55,8 +55,9 @@ class Bmcs:
         request: Callable[[Host], Mapping[str, Any]],
         timeout: float | None = None,
         permit: Callable[[], None] = lambda: None,
+        refusals: int = 1,
     ) -> dict[str, HostResult]:
-        self._permit = permit
+        self._permit, self.refusals = permit, refusals
         return {host.name: self._answer(host, verb, request) for host in hosts}
 
     def boot(self, name: str) -> None:

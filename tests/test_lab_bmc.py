@@ -208,6 +208,15 @@ def test_a_dependency_looks_at_what_is_set_beside_it(dell: Bmc) -> None:
     assert dell.patch({"SysProfile": "Custom", "ProcCStates": "Enabled"}).ok
 
 
+def test_a_boot_gives_what_a_system_profile_locks_the_values_of_that_profile(dell: Bmc) -> None:
+    machine = dell.machine
+    machine.current.update(SysProfile="Custom", ProcCStates="Enabled", ProcC1E="Enabled")
+    machine.stage({"SysProfile": "PerfOptimized"})
+    machine.begin_post()
+    machine.end_post()
+    assert (machine.current["ProcCStates"], machine.current["ProcC1E"]) == ("Disabled", "Disabled")
+
+
 def test_an_ilo4_finds_out_at_boot(files: Certificates) -> None:
     with running(files, "hpe") as bmc:
         assert bmc.patch({"QpiSnoopConfig": "HomeSnoop", "AdminName": "ada"}).ok

@@ -320,6 +320,21 @@ class TestJobs:
         assert dell.set(dell.first, ours=dell.home).reason == "busy"
         assert dell.changes == ["PATCH"]
 
+    def test_what_comes_while_it_is_taken_away_is_left_alone(
+        self, dell: Box, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dell.set()
+        cancel = dell.machine.cancel
+
+        def meanwhile(job: Job | None) -> None:
+            cancel(job)
+            dell.machine.pending["BootMode"] = "Bios"
+
+        monkeypatch.setattr(dell.machine, "cancel", meanwhile)
+        result = dell.set({**dell.home, **dell.other}, ours=dell.home)
+        assert result.reason == "refused" and "BootMode (Uefi -> Bios)" in str(result.error)
+        assert (dell.changes, dell.machine.pending) == (["PATCH", "DELETE"], {"BootMode": "Bios"})
+
     def test_that_vanished_leaves_the_values_to_tell(self, dell: Box) -> None:
         done = dell.set()
         dell.boot()
@@ -340,6 +355,51 @@ class TestValues:
         row = dell.plan(setting("ProcCStates", "Enabled")).data["settings"][0]
         assert row["status"] == "unsupported"
         assert "SysProfile" in row["reason"]
+
+    def test_what_a_system_profile_locks_goes_there_and_back_with_it(self, dell: Box) -> None:
+        """Its registry says of this moment what is read-only, as that of an iDRAC does."""
+        was = {"SysProfile": "PerfOptimized", "ProcCStates": "Disabled", "ProcTurboMode": "Enabled"}
+        to = {"SysProfile": "Custom", "ProcCStates": "Enabled", "ProcTurboMode": "Disabled"}
+        rows = dell.plan(*(setting(*pair) for pair in to.items())).data["settings"]
+        assert [(row["status"], row["reason"]) for row in rows] == [("change", None)] * 3
+        done = dell.set(to, ours=to)
+        assert done.error is None
+        dell.boot()
+        assert dell.check(to, job=done.data["job"]).data["state"] == "done"
+        request = {"attributes": was, "ours": to}
+        back = dell.set(was, ours=to)
+        assert (back.error, back.changed, back.data["boot"]) == (None, True, True)
+        assert dell.set(was, ours=to).changed is False
+        asked = {**request, "job": back.data["job"]}
+        assert dell.site.ask("check", asked).data["state"] == "boot"
+        dell.boot()
+        assert dell.site.ask("check", asked).data["state"] == "done"
+        assert {name: dell.machine.current[name] for name in was} == was
+        assert dell.changes.count("PATCH") == 2
+
+    def test_a_profile_that_would_not_come_back_as_wanted_is_refused(self, dell: Box) -> None:
+        to = {"SysProfile": "DenseCfgOptimized", "ProcCStates": "Disabled"}
+        rows = dell.plan(*(setting(*pair) for pair in to.items())).data["settings"]
+        assert [row["status"] for row in rows] == ["unsupported", "noop"]
+        assert "ProcCStates would be Enabled, not Disabled" in rows[0]["reason"]
+        assert dell.set(to, ours=to).reason == "refused"
+        rest = {"ProcCStates": "Enabled", "ProcC1E": "Enabled", "ProcTurboMode": "Disabled"}
+        assert dell.set({**to, **rest}, ours={**to, **rest}).error is None
+        assert dell.machine.pending == {"SysProfile": "DenseCfgOptimized"}
+
+    def test_the_way_back_leaves_out_what_a_bmc_does_not_take(
+        self, sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No rule tells what the mode of a Lenovo makes of what it grays out: all is asked for."""
+        (lenovo,) = _box(sites, "lenovo", monkeypatch)
+        mode, states = "OperatingModes_ChooseOperatingMode", "Processors_CStates"
+        ours = {mode: "CustomMode", states: "Disable"}
+        was = {mode: "MinimalPower", states: "Legacy"}
+        back = lenovo.set(was, ours=ours)
+        assert (back.error, lenovo.changes) == (None, ["PATCH", "PATCH"])
+        assert lenovo.machine.pending == {mode: "MinimalPower"}
+        again = lenovo.set(was, ours=ours)
+        assert (again.changed, again.data["boot"]) == (False, True)
 
     def test_attribute_that_is_not_there(self, dell: Box) -> None:
         assert dell.plan(setting("NoSuch", "1")).data["settings"][0]["status"] == "unsupported"
@@ -402,6 +462,28 @@ class TestSentOnce:
         assert result.reason == "unknown"
         assert ami.machine.resets == ["ForceRestart"]
         assert ami.changes == ["POST"]
+
+
+@pytest.mark.parametrize("verb", ["set", "reset"])
+def test_a_bmc_that_forgets_its_sessions_is_logged_in_to_once_more(
+    box: Box, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A BMC that restarted has none of them; what it was asked for was not done."""
+    whole, forgot = Service.handle, list[str]()
+
+    def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
+        if not forgot and method in CHANGES and "/Sessions" not in path:
+            forgot.append(path)
+            for session in machine.sessions.ids():
+                machine.sessions.close(session)
+        return whole(self, machine, method, path, *more)
+
+    monkeypatch.setattr(Service, "handle", handle)
+    result = box.set() if verb == "set" else box.reset("ForceRestart", os_answers=True)
+    assert result.error is None
+    assert len(forgot) == 1 and box.changes[:2] == box.changes[:1] * 2
+    assert box.machine.resets == ["ForceRestart"] * (verb == "reset")
+    assert box.machine.sessions.ids() == []
 
 
 class TestReset:

@@ -217,6 +217,24 @@ class TestCredentials:
         results = four.ask_all("plan", PLAN)
         assert [result.reason for result in results.values()] == ["auth", None, None, None]
 
+    def test_that_two_took_are_wrong_on_none_but_who_refuses_them(self, four: Site) -> None:
+        four.machines["e002"].faults.add("refuses")
+        results = four.ask_all("plan", PLAN, bmc_threads=1)
+        assert [result.reason for result in results.values()] == [None, None, "auth", None]
+
+    @pytest.mark.parametrize("refusing", ["e000", "e001", "e002", "e003"])
+    def test_that_one_may_refuse_are_tried_on_the_others(self, four: Site, refusing: str) -> None:
+        four.machines[refusing].faults.add("refuses")
+        asker = bmcs(four.certificates.authority)
+        results = asker.ask(four.hosts, "plan", lambda host: PLAN, refusals=2)
+        assert [name for name, result in results.items() if result.failed] == [refusing]
+
+    def test_that_one_may_refuse_are_tried_on_two(self, four: Site) -> None:
+        asker = bmcs(four.certificates.authority, password="wrong")
+        results = asker.ask(four.hosts, "plan", lambda host: PLAN, refusals=2)
+        assert {result.reason for result in results.values()} == {"auth"}
+        assert sum(machine.refused_logins for machine in four.machines.values()) == 2
+
     def test_not_found(self, four: Site) -> None:
         names: list[str] = []
 
@@ -341,8 +359,12 @@ class TestManyLogins:
 
 
 class TestTurn:
-    def turn(self, logins: Logins, name: str = "lab") -> AbstractContextManager[None]:
-        return logins.turn(Bmc("https://e000", name, ""))
+    def turn(self, logins: Logins, name: str = "lab", bmc: int = 0) -> AbstractContextManager[None]:
+        return logins.turn(Bmc(f"https://e{bmc:03d}", name, ""))
+
+    def refuse(self, logins: Logins, bmc: int) -> None:
+        with pytest.raises(BmcError), self.turn(logins, bmc=bmc):
+            raise BmcError("auth", "")
 
     @pytest.fixture
     def logins(self) -> Logins:
@@ -371,6 +393,31 @@ class TestTurn:
             pass
         with self.turn(logins), self.turn(logins):
             pass
+
+    def test_is_everybodys_once_two_were_taken_whoever_refuses(self, logins: Logins) -> None:
+        for bmc in (0, 1):
+            with self.turn(logins, bmc=bmc):
+                pass
+        for bmc in (2, 3):
+            self.refuse(logins, bmc)
+        with self.turn(logins, bmc=4):
+            pass
+
+    def test_that_one_took_and_one_refused_is_decided_by_those_that_are_tried(
+        self, logins: Logins
+    ) -> None:
+        with self.turn(logins):
+            pass
+        with self.turn(logins, bmc=1):
+            self.refuse(logins, 2)
+            with pytest.raises(BmcError, match="no BMC answered"):
+                self.turn(logins, bmc=3).__enter__()
+        with self.turn(logins, bmc=3):
+            pass
+        self.refuse(logins, 0)  # it took it before: its password is another by now
+        self.refuse(logins, 1)
+        with pytest.raises(BmcError, match="not asked: https://e002, https://e000, https://e001"):
+            self.turn(logins, bmc=4).__enter__()
 
     def test_is_nobodys_once_one_was_refused(self, logins: Logins) -> None:
         with self.turn(logins):

@@ -31,6 +31,7 @@ from tests.bmc_server import (
     CUT_OFF,
     ROOT,
     SESSIONS,
+    Behaviour,
     Handler,
     Reply,
     ScriptedBmc,
@@ -49,6 +50,15 @@ LOGIN = Login("edgetune", "one-that-nobody-may-see")
 LATER = {
     "error": {"@Message.ExtendedInfo": [{"MessageId": "iLO.2.14.InvalidOperationForSystemState"}]}
 }
+
+
+NO_SESSION = {"error": {"@Message.ExtendedInfo": [{"MessageId": "Base.0.10.NoValidSession"}]}}
+
+
+def opened(number: int) -> Behaviour:
+    """A session of its own number."""
+    headers = {"X-Auth-Token": f"token {number}", "Location": f"{SESSIONS}/{number}"}
+    return reply(201, {}, **headers)
 
 
 def told(name: str, **more: Any) -> dict[str, Any]:
@@ -197,10 +207,82 @@ class TestSession:
         with client:
             assert client.get("/thing").data == {"Name": "thing"}
 
-    def test_that_ended_meanwhile(self, bmc: ScriptedBmc) -> None:
+    @pytest.mark.parametrize(
+        "ended", [reply(401), reply(401, told("Base.1.8.NoValidSession")), reply(400, NO_SESSION)]
+    )
+    def test_that_ended_meanwhile_is_opened_once_more(self, bmc: ScriptedBmc, ended: Any) -> None:
+        bmc.on("POST", SESSIONS, *(opened(number) for number in (1, 2)))
+        bmc.on("GET", "/thing", ended, reply(200, {"Name": "thing"}))
+        with talk(bmc) as client:
+            assert client.get("/thing").data == {"Name": "thing"}
+        sent = [(one.method, one.headers.get("X-Auth-Token")) for one in bmc.requests[1:]]
+        asked = [("POST", None), ("GET", "token 1"), ("POST", None), ("GET", "token 2")]
+        assert sent == [*asked, ("DELETE", "token 1"), ("DELETE", "token 2")]
+        assert bmc.arrived[-2:] == [("DELETE", f"{SESSIONS}/1"), ("DELETE", f"{SESSIONS}/2")]
+
+    @pytest.mark.parametrize("method", ["PATCH", "POST"])
+    def test_a_change_that_was_not_made_for_want_of_it_is_sent_again(
+        self, bmc: ScriptedBmc, method: str
+    ) -> None:
+        bmc.on(method, "/thing", reply(401), reply(204))
+        permits: list[int] = []
+        client = talk(bmc)
+        client._permit = lambda: permits.append(bmc.count(method, "/thing"))
+        with client:
+            client.change(method, "/thing", {"a": 1})
+        assert (permits, bmc.count(method, "/thing"), bmc.count("POST", SESSIONS)) == ([0, 1], 2, 2)
+
+    def test_is_opened_once_more_only_once(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(401), reply(200, {}), reply(401))
+        with talk(bmc) as client:
+            client.get("/thing")
+            with pytest.raises(BmcError) as caught:
+                client.get("/thing")
+        counts = bmc.count("GET", "/thing"), bmc.count("POST", SESSIONS)
+        assert (caught.value.reason, *counts) == ("auth", 3, 2)
+
+    def test_that_is_refused_the_second_time_ends_it(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, opened(1), reply(401))
         bmc.on("GET", "/thing", reply(401))
         assert reason_of(bmc) == "auth"
-        assert bmc.count("GET", "/thing") == 1
+        assert (bmc.count("GET", "/thing"), bmc.count("POST", SESSIONS)) == (1, 2)
+
+    def test_what_its_user_may_not_do_needs_no_other(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(403))
+        assert reason_of(bmc) == "auth"
+        assert (bmc.count("GET", "/thing"), bmc.count("POST", SESSIONS)) == (1, 1)
+
+    @pytest.mark.parametrize(("then", "asked"), [(reply(200, {}), 2), (reply(401), 1)])
+    def test_basic_that_is_refused_once_is_tried_once_more(
+        self, bmc: ScriptedBmc, then: Any, asked: int
+    ) -> None:
+        bmc.pages["/redfish/v1/"] = {"Systems": {"@odata.id": "/s"}}
+        bmc.on("GET", "/s", reply(200, {}), then)
+        bmc.on("GET", "/thing", reply(401), reply(200, {}))
+        with talk(bmc) as client, contextlib.suppress(BmcError):
+            client.get("/thing")
+        assert (bmc.count("GET", "/thing"), bmc.count("GET", "/s")) == (asked, 2)
+
+    def test_its_answer_has_all_the_time_and_others_half(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The answer alone tells which one to delete."""
+        patience: dict[str, float] = {}
+        request = module._Connection.request
+
+        def noted(own: Any, method: str, *more: Any) -> None:
+            patience.setdefault(method, own.patience)
+            request(own, method, *more)
+
+        monkeypatch.setattr(module._Connection, "request", noted)
+        with talk(bmc, timeout=1000):
+            pass
+        assert patience["GET"] <= 450 < 500 < patience["POST"] <= 900
+
+    def test_whose_answer_never_comes_may_be_left(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, cut)
+        with pytest.raises(BmcError, match="a session may be left there"), talk(bmc):
+            pass
 
     def test_without_a_token(self, bmc: ScriptedBmc) -> None:
         bmc.on("POST", SESSIONS, reply(201, {}, Location=SESSION))
@@ -474,7 +556,7 @@ class TestChange:
             (503, LATER, "busy"),
             (400, None, "failed"),
             (405, None, "failed"),
-            (401, None, "auth"),
+            (403, None, "auth"),
         ],
     )
     def test_turned_down_is_sent_once(

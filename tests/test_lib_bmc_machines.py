@@ -16,7 +16,7 @@ from edgetune.bmc.planning import MISSING, plan
 from edgetune.bmc.request import Request
 from edgetune.bmc.reset import facts
 from edgetune.bmc.setting import set_attributes
-from edgetune.bmc.system import bios_link, find_registry, find_system
+from edgetune.bmc.system import bios_link, find_registry, find_system, settings_link
 from tests.bmc_site import setting, snoop
 from tests.recorded import NAMES, SYSTEMS, Recorded, abilities
 
@@ -100,12 +100,165 @@ def test_a_failure_of_long_ago_does_not_beat_what_is_current() -> None:
     assert (found["state"], found["messages"]) == ("done", ["Base.1.0.SettingsFailed"])
 
 
-def test_settings_without_attributes_are_nothing_pending_where_makers_mean_that() -> None:
-    assert checked("intel_s2600bpb", "QuietBoot", 0)["state"] == "done"
-    odd = Recorded("hpe_dl325_gen10plus")
-    del odd.pages["/redfish/v1/systems/1/bios/settings"]["Attributes"]
-    with pytest.raises(BmcError, match="Attributes is missing"):
-        check(odd, odd.system, Request(attributes={"ProcSMT": "Enabled"}))
+# Machines with a settings object, which are of every maker, and what is so on each.
+WITH_SETTINGS = {
+    "dell_r750_6_00": {"LogicalProc": "Enabled"},
+    "hpe_dl325_gen10plus": {"ProcSMT": "Enabled"},
+    "intel_s2600bpb": {"QuietBoot": 0},
+    "lenovo_sr670v2": {"Processors_HyperThreading": "Enabled"},
+    "nvidia_dgxh100": {"TurboMode": "Enable"},
+    "nvidia_gb200": {"ActiveCores": 144},
+    "supermicro_sys821ge": {"TurboMode_3D06": "Enable"},
+}
+WHY = [{"MessageId": "Base.1.8.ResourceInStandby", "Message": "not now"}]
+
+
+def with_settings(name: str, **change: Any) -> tuple[Recorded, dict[str, Any]]:
+    """A machine, and its settings object without attributes, changed so; None takes a part away."""
+    machine = Recorded(name)
+    link = settings_link(machine.get(bios_link(machine.system)))
+    page = machine.get(link).data
+    assert isinstance(page, dict)
+    page.pop("Attributes", None)
+    for part, value in change.items():
+        if value is None:
+            page.pop(part, None)
+        else:
+            page[part] = value
+    return machine, page
+
+
+@pytest.mark.parametrize("shown", [{}, {"Attributes": None}, {"Attributes": {}}])
+@pytest.mark.parametrize("named", [{}, {"@odata.type": None}, {"@odata.id": None}])
+@pytest.mark.parametrize("name", WITH_SETTINGS)
+def test_settings_whose_attributes_are_absent_null_or_empty_are_nothing_pending(
+    name: str, named: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    machine, page = with_settings(name, **named)
+    page.update(shown)
+    found = check(machine, machine.system, Request(attributes=WITH_SETTINGS[name]))
+    assert (found["state"], found["foreign"]) == ("done", [])
+
+
+@pytest.mark.parametrize("shown", [{}, {"Attributes": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"@odata.type": None, "@odata.id": None},
+        {"@odata.type": "#Message.v1_1_2.Message"},
+        {"@odata.type": "#Task.v1_4_3.Task"},
+        {"@odata.type": None, "@odata.id": "/redfish/v1/TaskService/Tasks/1"},
+        {"@Message.ExtendedInfo": WHY},
+        {"Attributes@Message.ExtendedInfo": WHY},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", WITH_SETTINGS)
+def test_what_may_be_another_resource_or_tells_a_reason_is_no_settings_object(
+    name: str, change: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    machine, page = with_settings(name, **change)
+    page.update(shown)
+    with pytest.raises(BmcError, match="Attributes is missing") as caught:
+        check(machine, machine.system, Request(attributes=WITH_SETTINGS[name]))
+    assert caught.value.reason == "garbage"
+
+
+CUSTOM = {"SysProfile": "Custom"}
+ALL_ON = {"ProcCStates": "Enabled", "ProcC1E": "Enabled", "ProcTurboMode": "Disabled"}
+
+
+@pytest.mark.parametrize("opened", [CUSTOM, {}])
+@pytest.mark.parametrize("name", ALL_ON)
+def test_what_a_system_profile_locks_can_be_set_with_a_custom_one(
+    name: str, opened: dict[str, str]
+) -> None:
+    """The registry of an R750 says "ReadOnly" of the three, as they are at this moment."""
+    wanted = {**opened, name: ALL_ON[name]}
+    *_, row = planned("dell_r750_6_00", *(setting(*pair) for pair in wanted.items()))["settings"]
+    assert row["status"] == ("change" if opened else "unsupported")
+    why = f"{name}: is read-only while SysProfile is not Custom"
+    assert row["reason"] == (None if opened else why)
+
+
+def test_a_profile_and_what_it_opens_are_sent_at_once() -> None:
+    wanted = {**CUSTOM, **ALL_ON}
+    machine = Recorded("dell_r750_6_00")
+    with pytest.raises(BmcError, match="takes no change"):
+        set_attributes(machine, machine.system, Request(attributes=wanted, ours=wanted))
+    ((method, _, body),) = machine.sent
+    assert (method, body["Attributes"]) == ("PATCH", wanted)
+
+
+# What the three are in each profile of an R750, by the rules of its registry.
+PROFILES = {
+    "PerfOptimized": ("Disabled", "Disabled", "Enabled"),
+    "PerfPerWattOptimizedDapc": ("Enabled", "Enabled", "Enabled"),
+    "PerfPerWattOptimizedOs": ("Enabled", "Enabled", "Enabled"),
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_way_back_to_a_profile_leaves_to_it_what_it_locks(profile: str) -> None:
+    machine, was = profiled(CUSTOM, ALL_ON), dict(zip(ALL_ON, PROFILES[profile]))
+    ours, back = {**CUSTOM, **ALL_ON}, {"SysProfile": profile, **was}
+    with pytest.raises(BmcError, match="takes no change"):
+        set_attributes(machine, machine.system, Request(attributes=back, ours=ours))
+    ((_, _, body),) = machine.sent
+    assert body["Attributes"] == {"SysProfile": profile}
+
+
+def test_what_a_profile_will_make_of_others_is_waited_for_and_then_looked_at() -> None:
+    was = dict(zip(ALL_ON, PROFILES["PerfOptimized"]))
+    back, ours = {"SysProfile": "PerfOptimized", **was}, {**CUSTOM, **ALL_ON}
+    asked = Request(attributes=back, ours=ours)
+    waiting = profiled(CUSTOM, ALL_ON, SysProfile="PerfOptimized")
+    told = check(waiting, waiting.system, asked)
+    assert (told["state"], told["foreign"]) == ("boot", [])
+    with pytest.raises(BmcError, match="takes no change"):
+        set_attributes(waiting, waiting.system, asked)
+    assert [method for method, *_ in waiting.sent] == ["POST"]  # its job; nothing is set twice
+    booted = profiled({"SysProfile": "PerfOptimized"}, was)
+    assert check(booted, booted.system, asked)["state"] == "done"
+    other = profiled({"SysProfile": "PerfOptimized"}, {**was, "ProcC1E": "Enabled"})
+    told = check(other, other.system, asked)
+    assert (told["state"], told["reason"]) == (
+        "absent",
+        "ProcC1E is Enabled, and Disabled is not pending",
+    )
+
+
+def profiled(profile: dict[str, str], others: dict[str, str], **pending: str) -> Recorded:
+    """An R750 with these attributes; its registry says of each whether it is read-only now."""
+    machine = Recorded("dell_r750_6_00")
+    bios = "/redfish/v1/systems/system.embedded.1/bios"
+    machine.pages[bios]["Attributes"].update({**profile, **others})
+    machine.pages[f"{bios}/settings"]["Attributes"] = pending
+    for entry in machine.pages[f"{bios}/biosregistry"]["RegistryEntries"]["Attributes"]:
+        if entry["AttributeName"] in others:
+            entry["ReadOnly"] = profile != CUSTOM
+    return machine
+
+
+def test_a_lenovo_opens_what_its_operating_mode_grays_out() -> None:
+    """No rule says what a mode makes of the others: on the way back they are asked for."""
+    mode, states = "OperatingModes_ChooseOperatingMode", "Processors_CStates"
+    row = planned("lenovo_sr670v2", setting(states, "Disabled"))["settings"][0]
+    assert row["reason"] == f"{states}: is grayed out while {mode} is not CustomMode"
+    rows = planned("lenovo_sr670v2", setting(mode, "CustomMode"), setting(states, "Disabled"))
+    assert [row["status"] for row in rows["settings"]] == ["change", "change"]
+    machine = Recorded("lenovo_sr670v2")
+    was = {mode: "Efficiency_FavorPerformance", states: "Autonomous"}
+    ours = {mode: "CustomMode", states: "Disabled"}
+    for page in ("/redfish/v1/systems/1/bios", "/redfish/v1/systems/1/bios/pending"):
+        machine.pages[page]["Attributes"].update(ours)
+    with pytest.raises(BmcError, match="takes no change"):
+        set_attributes(machine, machine.system, Request(attributes=was, ours=ours))
+    ((_, _, body),) = machine.sent
+    assert body["Attributes"] == was
+    back = Request(attributes=was, ours=was)
+    with pytest.raises(BmcError, match=f"{states}: is grayed out while {mode} is not Custom"):
+        set_attributes(machine, machine.system, back)
 
 
 @pytest.mark.parametrize("name", ["hpe_dl325_gen10plus", "gigabyte_h262"])

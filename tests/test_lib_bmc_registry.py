@@ -33,6 +33,17 @@ def term(name: str, condition: str, value: Any, **more: Any) -> dict[str, Any]:
     }
 
 
+def postfix(words: str) -> list[dict[str, Any]]:
+    """Conditions on B, and behind some of them the operators that a Supermicro has there."""
+    terms: list[dict[str, Any]] = []
+    for word in words.split():
+        if word.islower():
+            terms.append(term("B", "EQU", word))
+        else:
+            terms[-1]["MapTerms"] = word
+    return terms
+
+
 def registry(*entries: dict[str, Any], rules: Any = ()) -> Registry:
     below = {"Attributes": list(entries), "Dependencies": list(rules)}
     return Registry({"RegistryEntries": below})
@@ -102,6 +113,16 @@ def test_texts_become_what_the_attribute_takes(kind: str, text: str, value: Any)
         ([term("B", "EQU", "x"), term("A", "EQU", "Off", MapTerms="AND")], "x", True),
         ([term("B", "EQU", "x"), term("A", "EQU", "On", MapTerms="AND")], "x", False),
         ([term("B", "EQU", "x"), term("A", "EQU", "Off", MapTerms="OR")], "y", True),
+        ([term("B", "EQU", "x", MapTerms="OR"), term("A", "EQU", "Off")], "y", True),
+        ([term("B", "EQU", "x", MapTerms="AND"), term("A", "EQU", "Off")], "y", False),
+        ([term("B", "EQU", "x"), term("B", "EQU", "y")], "y", True),
+        ([term("B", "EQU", "x"), term("B", "EQU", "y")], "z", False),
+        ([term("B", "EQU", "x", MapTerms="PERHAPS"), term("A", "EQU", "Off")], "y", True),
+        ([term("B", "EQU", "x", MapTerms="AND")], "x", True),
+        (postfix("x y AND y y AND,OR"), "x", False),
+        (postfix("x y AND y y AND,OR"), "y", True),
+        (postfix("y x y OR,AND"), "y", True),
+        (postfix("y x y OR,AND"), "x", False),
     ],
 )
 def test_conditions(terms: list[dict[str, Any]], b: Any, holds: bool) -> None:
@@ -148,6 +169,34 @@ class TestDependencies:
         known = registry(entry("A"), rules=[rule("B", "CurrentValue", 7, term("A", "EQU", "Off"))])
         assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) == "B would be 7, not 1: A is Off"
         assert known.problem({"A": "Off"}, {"A": "On", "B": 7}) is None
+
+    @pytest.mark.parametrize(("b", "locked"), [("x", True), ("y", False)])
+    @pytest.mark.parametrize("flag", ["ReadOnly", "GrayOut", "Hidden"])
+    def test_a_flag_that_a_rule_raises_now_is_down_without_it(
+        self, flag: str, b: str, locked: bool
+    ) -> None:
+        known = registry(
+            entry("A", **{flag: True}),
+            entry("B"),
+            rules=[rule("A", flag, True, term("B", "NEQ", "y"))],
+        )
+        now = {"A": "On", "B": "x"}
+        assert (known.problem({"A": "Off"}, now, {"B": b}) is not None) is locked
+        assert known.problem({"A": "Off"}, {**now, "B": "y"}) is not None  # by no rule, so for good
+
+    def test_choices_and_bounds_may_be_those_of_another_value(self) -> None:
+        on, few = [{"ValueName": "On"}], term("C", "EQU", "few")
+        rules = [rule("A", "Value", on, few), rule("B", "UpperBound", 5, few)]
+        known = registry(entry("A"), entry("B", "Integer", UpperBound=9), entry("C"), rules=rules)
+        now = {"A": "On", "B": 1, "C": "many"}
+        assert known.problem({"A": "Off", "B": 9}, now) is None
+        assert known.problem({"A": "Off"}, now, {"C": "few"}) == "A: 'Off' is none of: On"
+        assert known.problem({"B": 9}, now, {"C": "few"}) == "B: 9 is above 5"
+
+    def test_says_which_of_several_conditions_is_met(self) -> None:
+        terms = [term("B", "EQU", "x"), term("B", "EQU", "y")]
+        known = registry(entry("A"), rules=[rule("A", "ReadOnly", True, *terms)])
+        assert known.problem({"A": "Off"}, {"B": "y"}) == "A: is read-only while B is y"
 
     def test_other_types_are_left_alone(self) -> None:
         odd = {"Type": "Expression", "Dependency": {"MapFrom": [], "MapToAttribute": "A"}}

@@ -306,5 +306,12 @@ class TestCheck:
         assert found["state"] == "failed"
         assert found["reason"] == "Snoop is Home, and Early is pending, not Home"
 
+    def test_on_the_way_back_what_it_has_against_our_change_is_told(self, bmc: Small) -> None:
+        bmc.messages = [{"MessageId": "X.1.0.Odd", "Message": "no", "MessageArgs": ["Snoop"]}]
+        request = {"attributes": {"Other": "Early"}, "job": "", "ours": WANTED}
+        hosts = [host("e000", bmc.address)]
+        asked = bmcs(bmc.certificates.authority).ask(hosts, "check", lambda host: request)
+        assert asked["e000"].data["messages"] == ["no"]
+
     def test_neither_there_nor_pending(self, bmc: Small) -> None:
         assert bmc.check()["reason"] == "Snoop is Early, and Home is not pending"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from edgetune.errors import DamagedError, RefusedError
-from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.bios_journal import BiosJournal, Change, Entry, load_journal
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.set_bios import set_bios
 from edgetune.rollout.steps.watch_drift import watch_drift
-from tests.bmcs import EARLY, HOME
+from tests.bmcs import EARLY, HOME, SNOOP
 from tests.damage import damaged
 from tests.world import BiosWorld, EmptyWorld
 
@@ -159,3 +159,13 @@ def test_the_drift_of_the_other_hosts_is_told(
     drift = watch_drift(world.context)["drift"]
     assert set(drift) == {hurt, other}
     assert told in drift[hurt][0]
+
+
+def test_of_several_tunings_above_the_next_one_alone_leads_back_further() -> None:
+    values = ["a", "b", "c", "d"]
+    entries = [
+        Entry(to, "", to, "", {}, {SNOOP: Change(was, to)}) for was, to in zip(values, values[1:])
+    ]
+    journal = BiosJournal("lab1", "e000", "", entries)
+    journal.hand_over(entries[0])
+    assert [entry.changes[SNOOP].was for entry in entries[1:]] == ["a", "c"]

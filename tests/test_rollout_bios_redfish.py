@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,10 @@ class _Asked:
         request: Callable[[Host], Mapping[str, Any]],
         timeout: float | None = None,
         permit: Callable[[], None] = lambda: None,
+        refusals: int = 1,
     ) -> dict[str, HostResult]:
         with self._moments.around(f"BMC {verb}"):
-            return self._real.ask(hosts, verb, request, timeout, permit)
+            return self._real.ask(hosts, verb, request, timeout, permit, refusals)
 
 
 class Site:
@@ -59,8 +61,8 @@ class Site:
         self.server: Server = serve(by_address, addresses, files.certificate, files.key, service)
         self.world = BiosWorld(folder / "world", bmc_ca_file=str(files.authority))
         self._give_addresses(folder / "world" / "inventory.yaml")
-        real = Bmcs(self.world.context.config, lambda name: LOGIN)
-        self.world.context.bmcs = _Asked(real, self.world.moments)  # type: ignore[assignment]
+        self.real = Bmcs(self.world.context.config, lambda name: LOGIN)
+        self.world.context.bmcs = _Asked(self.real, self.world.moments)  # type: ignore[assignment]
         self.world.hosts.boots = self._boot
         self.world.hosts.told_by_dmi = self._told_by_dmi
 
@@ -116,6 +118,18 @@ def test_a_rollback_before_the_reboot_leaves_nothing_pending(site: Site) -> None
     world.roll_back()
     assert not any(machine.pending for machine in site.machines.values())
     assert world.hosts.told("reboot") == []
+
+
+def test_a_bmc_that_refuses_a_login_keeps_no_other_from_its_way_back(site: Site) -> None:
+    world, real = site.world, site.real
+    real._config = replace(real._config, bmc_threads=1)  # the one that refuses is the first
+    world.enter()
+    world.roll(LAST, until=reboot_hosts)
+    bad, *well = sorted(world.at(LAST))
+    site.machines[bad].faults.add("refuses")
+    quarantined = world.roll_back()["quarantined"]
+    assert [name for name in well if site.machines[name].pending] == []
+    assert list(quarantined) == [bad] and well
 
 
 def test_what_was_taken_back_and_not_written_down_is_not_taken_for_somebody_else_s(

@@ -241,6 +241,16 @@ def test_a_kernel_that_hangs_is_reset_by_the_bmc(
     assert (hang.look(5), hang.world.at(0)) == ((0, []), {hang.name: "rebooted"})
 
 
+def test_a_kernel_that_hangs_has_its_time_anew_when_the_rollout_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+    assert hang.look(DEADLINE - 5) == (1, [])
+    hang.world.take_over()
+    assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
+    assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart"])
+
+
 def test_a_boot_in_which_no_agent_runs_is_reset_by_the_bmc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

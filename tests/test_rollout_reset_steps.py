@@ -248,6 +248,31 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     assert world.bmcs.sent_to(host, "reset") == []
 
 
+def test_a_stop_between_two_resets_forgets_none_that_was_sent(
+    world: BiosWorld, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0.0)
+    hosts = list(world.at(SECOND))
+    world.hosts.heeds.update(dict.fromkeys(hosts, set()))
+    world.roll(SECOND, until=reboot_hosts)
+    world.step(reboot_hosts, SECOND)
+    clock.later(RESET_AFTER + 1)
+
+    def stop(moment: str) -> None:
+        if moment == f"after {hosts[0]} reset GracefulRestart":
+            world.moments.at = lambda moment: None
+            stop_all(world.context, requested_by="ana", reason="enough")
+
+    world.moments.at = stop
+    with pytest.raises(RefusedError, match="enough"):
+        world.step(check_rebooted, SECOND)
+    asked = {name: world.batch(SECOND).hosts[name].resets for name in hosts}
+    assert asked == {**dict.fromkeys(hosts, []), hosts[0]: ["GracefulRestart"]}
+    resume_all(world.context, requested_by="ana")
+    _check(world, SECOND)
+    assert {tuple(world.bmcs.sent_to(name, "reset")) for name in hosts} == {("GracefulRestart",)}
+
+
 def test_a_host_that_was_quarantined_while_off_is_turned_on_by_the_next_rollback(
     tmp_path: Path, clock: Clock
 ) -> None:

@@ -39,9 +39,15 @@ def check_one(personality: Personality, name: str, value: Any, after: Values) ->
         raise Refused("out_of_range", value, name)
 
 
-def registry(personality: Personality) -> dict[str, Any]:
-    """RegistryEntries of the attribute registry."""
-    attributes = [_entry(personality, name) for name in personality.attributes]
+def derived(personality: Personality, values: Values) -> Values:
+    """What these values make of other attributes: a system profile sets those that it locks."""
+    rules = [rule for rule in personality.dependencies if rule["is"] == "CurrentValue"]
+    return {rule["then"]: rule["to"] for rule in rules if _holds(rule, values)}
+
+
+def registry(personality: Personality, values: Values) -> dict[str, Any]:
+    """RegistryEntries of the attribute registry; its flags are those of this moment."""
+    attributes = [_entry(personality, name, values) for name in personality.attributes]
     dependencies = [_dependency(rule) for rule in personality.dependencies]
     return {"Attributes": attributes, "Dependencies": dependencies, "Menus": []}
 
@@ -53,14 +59,20 @@ def _fits_type(kind: str, value: Any) -> bool:
 
 
 def _is_locked(personality: Personality, name: str, after: Values) -> bool:
-    for rule in personality.dependencies:
-        source, condition, value = rule["if"]
-        if rule["then"] == name and (after.get(source) == value) == (condition == "EQU"):
-            return True
-    return False
+    return bool(_flags(personality, name, after) - {"CurrentValue"})
 
 
-def _entry(personality: Personality, name: str) -> dict[str, Any]:
+def _flags(personality: Personality, name: str, values: Values) -> set[str]:
+    rules = [rule for rule in personality.dependencies if rule["then"] == name]
+    return {rule["is"] for rule in rules if _holds(rule, values)}
+
+
+def _holds(rule: Mapping[str, Any], values: Values) -> bool:
+    source, condition, value = rule["if"]
+    return bool((values.get(source) == value) == (condition == "EQU"))
+
+
+def _entry(personality: Personality, name: str, values: Values) -> dict[str, Any]:
     attribute = personality.attributes[name]
     kind = attribute["type"]
     entry: dict[str, Any] = {
@@ -68,7 +80,7 @@ def _entry(personality: Personality, name: str) -> dict[str, Any]:
         "Type": kind,
         "DisplayName": attribute["display"],
         "MenuPath": attribute.get("menu", "./"),
-        "ReadOnly": attribute.get("read_only", False),
+        "ReadOnly": attribute.get("read_only", "ReadOnly" in _flags(personality, name, values)),
         "Immutable": False,
         "Hidden": False,
         "ResetRequired": True,
@@ -93,7 +105,8 @@ def _dependency(rule: Mapping[str, Any]) -> dict[str, Any]:
         "MapFromCondition": condition,
         "MapFromValue": value,
     }
-    target = {"MapToAttribute": rule["then"], "MapToProperty": rule["is"], "MapToValue": True}
+    value = rule.get("to", True)
+    target = {"MapToAttribute": rule["then"], "MapToProperty": rule["is"], "MapToValue": value}
     return {
         "Type": "Map",
         "DependencyFor": rule["then"],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Callable
 
-from .attributes import check, check_one
+from .attributes import check, check_one, derived
 from .jobs import Job, new_job
 from .messages import Refused
 from .personality import load
@@ -236,6 +236,7 @@ class Machine:
                 self._apply_one(name, value)
             except Refused as refused:
                 messages.append((refused.key, refused.arguments))
+        self.current.update(derived(self.personality, self.current))
         if "reverts" in self.faults:
             self._reverting = before
         self.pending = {}

@@ -21,7 +21,8 @@ class Personality:
     paths: resource -> path, as this vendor spells it.
     attributes: name -> {type, value (the one a new machine has), display, menu, and as the type
         asks: values [[name, display], ...], min, max, read_only}.
-    dependencies: [{if: [attribute, "EQU" or "NEQ", value], then: attribute, is: property}].
+    dependencies: [{if: [attribute, "EQU" or "NEQ", value], then: attribute, is: property}]; with
+        CurrentValue for a property {to: the value that the attribute is given}.
     snoop_modes: [[mode, {attribute: value}], ...]; the first that fits is the mode.
     messages: our name of an error -> {status, id, text} where this vendor differs (messages.py).
     overlay: resource -> what is merged over its plain body; null takes away.

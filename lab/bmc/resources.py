@@ -294,7 +294,7 @@ def _registry(machine: Machine, item: str) -> Body:
                 "FirmwareVersion": personality.bios_version,
             }
         ],
-        "RegistryEntries": registry(personality),
+        "RegistryEntries": registry(personality, machine.current),
     }
 
 

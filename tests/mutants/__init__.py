@@ -26,6 +26,7 @@ from bench._mutation import MutationError, copy_checkout
 from tests.mutants.access import ACCESS, CONVERSATIONS, EXPIRY, HELPERS
 from tests.mutants.agent import AGENT, LEAVING
 from tests.mutants.alerting import ALERTING
+from tests.mutants.bmc import BMC
 from tests.mutants.congestion import CONGESTION
 from tests.mutants.documents import DOCUMENTS
 from tests.mutants.export import EXPORT
@@ -46,6 +47,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "traffic": (*TRAFFIC, *HOOKS, *ON_HOSTS, *BIRD, *SEVERAL, *AWAY, *REFUSALS, *TLS),
     "inventories": INVENTORIES,
     "judge": JUDGE,
+    "bmc": BMC,
     "access": (*ACCESS, *CONVERSATIONS, *HELPERS, *EXPIRY),
     "agent": (*AGENT, *LEAVING),
     "kernels": KERNELS,

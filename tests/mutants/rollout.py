@@ -532,14 +532,14 @@ RESETS = mutations_of(
     (
         "a host that is silent for a moment is reset",
         "restart.py",
-        "        if waited[name] > deadline\n",
-        "",
+        "    early = [name for name in hopeful if waited[name] <= deadline]\n",
+        "    early: list[str] = []\n",
     ),
     (
         "a silent host is reset whatever its rollout does",
         "restart.py",
-        " and opened.plan.tries_a_boot(name)\n        if waited",
-        "\n        if waited",
+        " and opened.plan.tries_a_boot(name)\n        for way",
+        "\n        for way",
     ),
     (
         "a host is given up whose new kernel runs no agent",

@@ -7,7 +7,6 @@ change (Dell); pending is, in both, what stands there and differs from the curre
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 
 from edgetune.bmc.client import Answer, Client
@@ -128,7 +127,7 @@ class Bios:
         if current is None:
             raise BmcError("refused", "the BMC shows no attributes of this BIOS over Redfish")
         settings = self._settings(bios)
-        shown = self._shown(settings, bios) if settings else {}
+        shown = _pending(settings, bios) if settings else {}
         pending = {
             name: value
             for name, value in shown.items()
@@ -137,34 +136,19 @@ class Bios:
         return State(bios, settings, current, pending)
 
     def _settings(self, bios: Answer) -> Answer | None:
-        """The settings object, or None where the BMC takes no settings."""
-        link = settings_link(bios)
-        if not link or not self._may_be_absent:
-            return self.client.get(link) if link else None
-        return self.client.find(link) or Answer(link, 404, {}, {})
+        """The settings object, or None where the BMC takes no settings.
 
-    def _shown(self, settings: Answer, bios: Answer) -> dict[str, object]:
-        alike = ("Attributes" in settings.data) == ("Attributes" in bios.data)
-        shown = _attributes(settings) if alike else None
-        if shown is None and not (self._may_be_absent or "Supermicro" in self._makers):
-            raise BmcError("garbage", f"{said(settings.link)}: Attributes is missing")
-        return shown or {}
-
-    @functools.cached_property
-    def _may_be_absent(self) -> bool:
-        """Whether a settings object without attributes, or none at all, says: nothing is pending.
-
-        So does firmware of AMI, which may have no ``Bios/SD`` until something is set, and that
-        of Intel's boards. A Supermicro always has one, with attributes once something is set.
+        Firmware of AMI, and that of Intel's boards, may have none until something is set.
         """
+        link = settings_link(bios)
+        if not link:
+            return None
         root, system = self.client.root, self._system.data
         of_ami = at(root, "Oem", "Ami") is not None or at(system, "Oem", "Ami") is not None
-        return of_ami or bool({"AMI", "Intel Corporation"} & self._makers)
-
-    @property
-    def _makers(self) -> set[str]:
-        root, system = self.client.root, self._system.data
-        return {text_at(root, "Vendor"), text_at(system, "Manufacturer")}
+        makers = {text_at(root, "Vendor"), text_at(system, "Manufacturer")}
+        if not of_ami and not makers & {"AMI", "Intel Corporation"}:
+            return self.client.get(link)
+        return self.client.find(link) or Answer(link, 404, {}, {"Attributes": {}})
 
     def refuse_foreign_jobs(self) -> None:
         """BmcError ``refused`` if a reboot would start a job that is not of the BIOS."""
@@ -200,6 +184,41 @@ class Bios:
         if etag and strong and etag.startswith("W/"):
             etag = etag[2:]
         return self.client.change("PATCH", state.settings.link, body, etag)
+
+
+def _pending(settings: Answer, bios: Answer) -> dict[str, object]:
+    """What a settings object shows: where attributes are absent, null or empty, nothing waits.
+
+    BmcError ``garbage`` for what may be another resource, or says why it shows none.
+    """
+    is_flat = "Attributes" not in bios.data
+    shown = None
+    if is_flat or at(settings.data, "Attributes") is not None:
+        shown = _attributes(settings) if is_flat != ("Attributes" in settings.data) else None
+    elif _is_settings(settings):
+        shown = {}
+    if shown is None:
+        raise BmcError("garbage", f"{said(settings.link)}: Attributes is missing")
+    return shown
+
+
+def _is_settings(answer: Answer) -> bool:
+    """Whether it is surely the object that was asked for, whole, though it shows no attributes.
+
+    Its type is that of a BIOS, or of settings (Intel). Null is also said of what cannot be told;
+    then a message says why (DSP0266, "Extended information").
+    """
+    data = answer.data
+    kind = text_at(data, "@odata.type").rpartition(".")[2]
+    is_named = (
+        kind in ("Bios", "Settings") if kind else _place(link_at(data)) == _place(answer.link)
+    )
+    about = {"@Message.ExtendedInfo": at(data, "Attributes@Message.ExtendedInfo")}
+    return is_named and not any(map(is_bad, messages_of(data) + messages_of(about)))
+
+
+def _place(link: str) -> str:
+    return link.rstrip("/").lower()
 
 
 def _attributes(answer: Answer) -> dict[str, object] | None:

@@ -48,6 +48,7 @@ class Bmcs:
         request: Callable[[Host], _Request],
         timeout: float | None = None,
         permit: Callable[[], None] = lambda: None,
+        refusals: int = 1,
     ) -> dict[str, HostResult]:
         """Send ``verb`` to the BMC of every host; failures are data, not exceptions.
 
@@ -55,10 +56,10 @@ class Bmcs:
         ``permit`` is called before each change that is sent, and ends it all by what it raises.
         With a ``system`` in its request a BMC is asked only about the machine of that UUID. Each
         has ``timeout`` seconds (``bmc_timeout`` unless given), and waits as long at most until
-        it is its turn to log in (``Logins``).
+        it is its turn to log in; as many ``refusals`` stop that (``Logins``).
         """
         limit = self._config.bmc_timeout if timeout is None else timeout
-        logins = Logins(self._credentials, limit)
+        logins = Logins(self._credentials, limit, refusals)
 
         def ask_one(host: Host) -> HostResult:
             bmc = host.bmc

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from edgetune.bmc.bios import Bios, State
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Job
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
 from edgetune.bmc.request import Request
+from edgetune.bmc.setting import taken_back
 from edgetune.bmc.system import in_post
 
 
@@ -29,7 +32,9 @@ def check(client: Client, system: Answer, request: Request) -> dict[str, object]
     job = bios.jobs.find(request.job) if request.job else None
     names = {**request.ours, **wanted}
     messages = state.complaints(names)
-    verdict, reason = _judge(state, job, in_post(system), request, messages)
+    verdict, reason = _judge(
+        state, job, in_post(system), request, messages, _derived(bios, state, request)
+    )
     return {
         "state": verdict,
         "reason": said(reason, MAX_ERROR),
@@ -45,13 +50,14 @@ def _judge(
     posting: bool,
     request: Request,
     messages: list[str],
+    derived: Collection[str],
 ) -> tuple[str, str]:
     if job and job.state == "failed":
         return "failed", f"its job: {job.text}"
     if job and job.state == "running":
         return "running", job.text
     wanted, ours = request.attributes, request.ours
-    lost = [n for n, v in wanted.items() if not same(state.next(n), v)]
+    lost = [n for n, v in wanted.items() if not same(state.next(n), v) and n not in derived]
     waits = any(_is_pending(state, n, v) for n, v in (*ours.items(), *wanted.items()))
     waits = waits or (job is not None and job.state == "waiting")
     # Asked only here: some BMCs never tell that the OS runs.
@@ -67,6 +73,16 @@ def _judge(
     # One about nothing by name may be of what somebody tried long ago: the current values count.
     against = state.complaints({**ours, **wanted}, by_name=True)
     return ("failed", "; ".join(against)) if against else ("done", "")
+
+
+def _derived(bios: Bios, state: State, request: Request) -> set[str]:
+    """What the boot will bring beside what is pending: it is not there yet, and not lost."""
+    needed = {n: v for n, v in request.attributes.items() if not same(state.current[n], v)}
+    if not state.pending or state.fits(needed):
+        return set()
+    registry = bios.registry(state)
+    back = taken_back(needed, request.ours)
+    return registry.derived(needed, state.current, back) if registry else set()
 
 
 def _is_pending(state: State, name: str, value: object) -> bool:

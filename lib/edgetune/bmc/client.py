@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from edgetune.bmc.credentials import Login
@@ -36,6 +36,7 @@ from edgetune.errors import InputError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+_Answered = TypeVar("_Answered")
 ROOT = "/redfish/v1/"
 MAX_ANSWER = 16 << 20
 _CONNECT = 10.0
@@ -43,6 +44,8 @@ _PAUSES = (0.25, 1.0, 2.0)
 _LONGEST_PAUSE = 10.0
 # Seconds in which a BMC may still do what it did not answer.
 _SETTLE = 2.0
+# Of the time that is left: what an answer may take, as the other half is for looking again.
+_HALF = 0.5
 _REDIRECTS = 3
 # How many requests a BMC gets at once: its CPU is small.
 _LANES = 3
@@ -84,8 +87,9 @@ _LATER = (
     "ServiceShuttingDown",
 )
 
-# What a BMC may say of a wrong password with another status than 401: HPE.
-_WRONG_LOGIN = ("UnauthorizedLoginAttempt",)
+# What a BMC may say of a wrong password, or of a session that has ended, with another status than
+# 401: HPE, and Base of DSP0268.
+_LOGGED_OUT = ("UnauthorizedLoginAttempt", "NoValidSession")
 
 
 class Lost(BmcError):
@@ -93,6 +97,13 @@ class Lost(BmcError):
 
     def __init__(self, message: str) -> None:
         super().__init__("unknown", message)
+
+
+class LoggedOut(BmcError):
+    """Nothing was done, as nobody known asked for it: RFC 9110, "401 Unauthorized", and DSP0266."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("auth", message)
 
 
 class Outdated(BmcError):
@@ -133,6 +144,9 @@ def trust(config: Config) -> ssl.SSLContext:
 class Client:
     """A conversation of at most ``timeout`` seconds; the session ends with the ``with`` block.
 
+    A session may end before: the first request that is told so (401) is sent again after one more
+    login.
+
     All methods raise BmcError: ``unreachable``, ``tls``, ``auth``, ``busy``, ``garbage``; and
     ``refused`` where a link or a redirect leads to another host. ``has_changed`` says whether a
     change was sent that the BMC did not turn down. ``permit`` is called before each change, and
@@ -160,7 +174,9 @@ class Client:
         self._timeout = timeout
         self._end = time.monotonic() + timeout * (1 - _FAREWELL)
         self._headers: dict[str, str] = {}
-        self._session = ""
+        # Links by their tokens.
+        self._sessions: dict[str, str] = {}
+        self._may_log_in_again = False
         self._connections: dict[int, _Connection] = {}
         self._ahead: dict[str, Answer | None] = {}
         self._took = 0.0
@@ -171,10 +187,8 @@ class Client:
     def __enter__(self) -> Client:
         try:
             self.root = self.get(ROOT).data
-            began = time.monotonic()
-            with self._turn():
-                self._end += time.monotonic() - began
-                self._log_in()
+            self._log_in_by_turn()
+            self._may_log_in_again = True
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -188,9 +202,11 @@ class Client:
     ) -> None:
         self._end = max(time.monotonic(), self._end) + self._timeout * _FAREWELL
         try:
-            if self._session:
+            # Each in its own name: after a restart a BMC may have given an old link to somebody.
+            for token, session in self._sessions.items():
+                self._headers["X-Auth-Token"] = token
                 with suppress(BmcError):
-                    self._send("DELETE", self._session)
+                    self._send("DELETE", session)
         finally:
             self._hang_up()
 
@@ -203,7 +219,9 @@ class Client:
 
     def find(self, link: str) -> Answer | None:
         """Read a resource; None if it is not there."""
-        return self._ahead.pop(link) if link in self._ahead else self._find(link)
+        if link in self._ahead:
+            return self._ahead.pop(link)
+        return self._logged_in(lambda: self._find(link))
 
     def read_ahead(self, links: Iterable[str]) -> Mapping[str, Answer | None]:
         """Read these at once, over a few connections; the next ``find`` of each has its answer.
@@ -252,10 +270,14 @@ class Client:
         etag: str | None = None,
     ) -> Answer:
         """Send a change, once; raises Lost, Outdated, or BmcError (then nothing was done)."""
-        self._permit()
+
+        def send() -> Answer:
+            self._permit()
+            return self._send(method, link, body, etag)
+
         self._ahead.clear()
         try:
-            answer = self._send(method, link, body, etag)
+            answer = self._logged_in(send)
         except Lost:
             self.has_changed = True
             raise
@@ -274,8 +296,8 @@ class Client:
 
     @property
     def _secrets(self) -> list[str]:
-        names = ("X-Auth-Token", "Authorization")
-        own = [self._login.password, *(self._headers.get(name, "") for name in names)]
+        basic = self._headers.get("Authorization", "")
+        own = [self._login.password, basic, *self._sessions]
         return [secret for secret in own if len(secret) >= _SHORTEST_SECRET]
 
     def location(self, answer: Answer) -> str:
@@ -312,11 +334,13 @@ class Client:
         link: str,
         body: Mapping[str, object] | None = None,
         etag: str | None = None,
+        share: float = _HALF,
     ) -> tuple[Answer, bytes]:
         path = self._path(link)
         condition = {"If-Match": etag} if etag else {}
         # A connection that was kept may be gone by now, and nobody could tell what arrived.
         with closing(self._new_connection()) as connection:
+            connection.share = share
             try:
                 connection.connect()
             except _BROKEN as error:
@@ -325,6 +349,24 @@ class Client:
                 return self._exchange(connection, method, path, body, condition)
             except (*_BROKEN, BmcError) as error:
                 raise Lost(f"no answer to {method} {said(link)}: {_what(error)}") from None
+
+    def _log_in_by_turn(self) -> None:
+        began = time.monotonic()
+        with self._turn():
+            self._end += time.monotonic() - began
+            self._log_in()
+
+    def _logged_in(self, ask: Callable[[], _Answered]) -> _Answered:
+        """What ``ask`` answers; where the BMC knows us no more, after one more login."""
+        try:
+            return ask()
+        except LoggedOut:
+            if not self._may_log_in_again:
+                raise
+        self._may_log_in_again = False
+        self._headers.pop("X-Auth-Token", None)
+        self._log_in_by_turn()
+        return ask()
 
     def _log_in(self) -> None:
         links = at(self.root, "Links") or at(self.root, "links")
@@ -337,19 +379,24 @@ class Client:
         self.get(link_at(self.root, "Systems"))
 
     def _open_session(self, sessions: str) -> bool:
-        """False where the BMC has none to open (405). One that has no room has it soon."""
+        """False where the BMC has none to open (405). One that has no room has it soon.
+
+        The answer is waited for as long as there is time: it alone tells which session to end, and
+        a login is not repeated.
+        """
         body = {"UserName": self._login.username, "Password": self._login.password}
         for pause in (*_PAUSES, None):
             try:
-                answer, raw = self._sent("POST", sessions, body)
+                answer, raw = self._sent("POST", sessions, body, share=1.0)
             except Lost as error:
-                raise BmcError("unreachable", str(error)) from None
+                left = "; a session may be left there until it ends by itself"
+                raise BmcError("unreachable", f"{error}{left}") from None
             if answer.status == 405:
                 return False
             token = answer.headers.get("x-auth-token", "")
             if answer.status < 300 and token:
                 self._headers["X-Auth-Token"] = token
-                self._session = self.location(answer) or link_at(self._json(raw))
+                self._sessions[token] = self.location(answer) or link_at(self._json(raw))
                 return True
             if answer.status < 300 and not errors_of(self._json(raw)):
                 raise BmcError("garbage", "opened a session without a token")
@@ -395,8 +442,7 @@ class Client:
         body: Mapping[str, object] | None = None,
         more: Mapping[str, str] | None = None,
     ) -> tuple[Answer, bytes]:
-        # Half of what is left: the other half is for looking again.
-        connection.patience = min(max(0.0, self._left()) / 2, connection.most)
+        connection.patience = min(max(0.0, self._left()) * connection.share, connection.most)
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "OData-Version": "4.0"}
         headers.update(self._headers, **(more or {}))
         data = None
@@ -437,7 +483,9 @@ class Client:
         """What an answer that is no success means."""
         data = self._json(raw)
         what = f"answered {answer.status} to {method} {said(answer.link)}{_why(data)}"
-        if answer.status in (401, 403) or _says(data, _WRONG_LOGIN):
+        if answer.status == 401 or _says(data, _LOGGED_OUT):
+            return LoggedOut(what)
+        if answer.status == 403:
             return BmcError("auth", what)
         if answer.status in (429, 503) or _says_later(data):
             return BmcError("busy", what)
@@ -518,7 +566,7 @@ class _Connection(http.client.HTTPSConnection):
     The timeout of a socket starts anew with every byte: a BMC that drips would never end.
     """
 
-    patience, most = 0.0, math.inf
+    patience, most, share = 0.0, math.inf, _HALF
 
     def connect(self) -> None:
         super().connect()

@@ -93,11 +93,13 @@ def _trouble(
         return NO_SETTINGS
     if registry is None:
         return MISSING
-    others = [other.wanted for other in readings if other is not reading]
-    around: dict[str, object] = {**state.current, **state.pending}
-    for wanted in others:
-        around.update(wanted)
-    return registry.problem(reading.wanted, around)
+    others = dict(state.pending)
+    for other in readings:
+        others.update(other.wanted)
+    derived = registry.derived(others, state.current)
+    for name in reading.wanted:
+        del others[name]
+    return registry.problem(reading.wanted, state.current, others, derived)
 
 
 def _row(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Callable
 
 from edgetune.bmc.payload import BmcError, at, list_at, said, same, text_at
@@ -23,7 +24,10 @@ _ORDER: Mapping[str, Callable[[float, float], bool]] = {
     "LSS": operator.lt,
     "LEQ": operator.le,
 }
+_JOINS: Mapping[str, Callable[[bool, bool], bool]] = {"AND": operator.and_, "OR": operator.or_}
+_VALUE = "CurrentValue"
 _MOST_OFFERED = 10
+_MOST_TERMS = 3
 
 
 class Registry:
@@ -36,13 +40,12 @@ class Registry:
         # Name: in the registries of a Gen9.
         named = {text_at(e, "AttributeName") or text_at(e, "Name"): e for e in entries}
         self._entries = {name: _as_shown(entry) for name, entry in named.items() if name}
-        self._dependencies = [
-            rule
-            for entry in list_at(data, "RegistryEntries", "Dependencies")
-            if text_at(entry, "Type") == "Map"
-            for rule in [at(entry, "Dependency")]
-            if list_at(rule, "MapFrom")
-        ]
+        self._rules: dict[tuple[str, str], list[object]] = {}
+        for entry in list_at(data, "RegistryEntries", "Dependencies"):
+            rule = at(entry, "Dependency")
+            if text_at(entry, "Type") == "Map" and list_at(rule, "MapFrom"):
+                target = (text_at(rule, "MapToAttribute"), text_at(rule, "MapToProperty"))
+                self._rules.setdefault(target, []).append(rule)
 
     def is_secret(self, name: str) -> bool:
         """Whether the attribute is a password."""
@@ -77,63 +80,123 @@ class Registry:
             return str(text).lower() == "true"
         return text
 
-    def problem(self, wanted: Values, current: Values) -> str | None:
-        """Why these values cannot be set together on a machine with these attributes, or None."""
-        after = {**current, **wanted}
+    def problem(
+        self,
+        wanted: Values,
+        current: Values,
+        others: Values = MappingProxyType({}),
+        derived: Collection[str] = (),
+    ) -> str | None:
+        """Why these values cannot be set together on a machine with these attributes, or None.
+
+        ``others`` are what is set beside them, or waits for the same boot. Those of `derived`
+        are taken for what they come to by themselves.
+        """
+        after = {**current, **others, **wanted}
         for name, value in wanted.items():
-            entry = self._entries.get(name)
-            if entry is None:
+            if name not in self._entries:
                 return f"{name} is not in the attribute registry"
-            found = self._forbidden(name, after) or _misfit(entry, value)
+            if name in derived:
+                continue
+            found = self._locked(name, current, after) or _misfit(self._by_then(name, after), value)
             if found:
                 return f"{name}: {found}"
-        return self._side_effect(wanted, current)
+        return self._side_effect(wanted, {**current, **others}, derived)
 
-    def _forbidden(self, name: str, values: Values) -> str | None:
-        for flag, word in _FORBIDS.items():
-            cause = ""
-            holds = at(self._entries[name], flag) is True
-            for rule in self._rules_to(name, flag):
-                if self._holds(rule, values):
-                    holds = same(at(rule, "MapToValue"), True)
-                    cause = f" while {_condition(rule)}"
-            if holds:
-                return f"is {word}{cause}"
-        return None
+    def derived(self, wanted: Values, current: Values, back: Collection[str] = ()) -> set[str]:
+        """Those of ``wanted`` that come by themselves, and cannot be asked for with the others.
 
-    def _side_effect(self, wanted: Values, current: Values) -> str | None:
-        """What would change beside what is wanted."""
+        A system profile locks what it sets. By then a rule locks each of these, and another one
+        says that it has the wanted value. Of those that go ``back``, and are locked by no means
+        now, the second is not asked: what was there before is what the profile made of it.
+        """
         after = {**current, **wanted}
-        for rule in self._dependencies:
-            name, value = text_at(rule, "MapToAttribute"), at(rule, "MapToValue")
-            if text_at(rule, "MapToProperty") != "CurrentValue" or name not in after:
-                continue
-            forced = self._holds(rule, after) and not same(after[name], value)
-            if forced and (name in wanted or not self._holds(rule, current)):
-                return f"{name} would be {said(value)}, not {said(after[name])}: {_condition(rule)}"
+        return {
+            name
+            for name, value in wanted.items()
+            if any(self._raises(name, flag, after) for flag in _FORBIDS)
+            if same(value, at(self._rule(name, _VALUE, after), "MapToValue"))
+            or (name in back and not self._locked(name, current, current))
+        }
+
+    def _locked(self, name: str, current: Values, after: Values) -> str | None:
+        """Why an attribute cannot be set by then, or None.
+
+        The flags of a registry may be of this moment, as those of an iDRAC: one that a rule raises
+        now is down when that rule no longer holds.
+        """
+        for flag, word in _FORBIDS.items():
+            rule = self._rule(name, flag, after)
+            if self._raises(name, flag, after):
+                return f"is {word} while {self._condition(rule, after)}"
+            is_raised = at(self._entries.get(name), flag) is True
+            if rule is None and is_raised and not self._raises(name, flag, current):
+                return f"is {word}"
         return None
 
-    def _rules_to(self, name: str, what: str) -> Iterator[object]:
-        for rule in self._dependencies:
-            if (text_at(rule, "MapToAttribute"), text_at(rule, "MapToProperty")) == (name, what):
-                yield rule
+    def _by_then(self, name: str, values: Values) -> object:
+        """An attribute as rules make it with these values: its choices, its bounds."""
+        entry = self._entries[name]
+        properties = [what for attribute, what in self._rules if attribute == name]
+        rules = [(what, self._rule(name, what, values)) for what in properties]
+        told = {what: at(rule, "MapToValue") for what, rule in rules if rule}
+        return {**entry, **told} if isinstance(entry, Mapping) else entry
+
+    def _side_effect(self, wanted: Values, before: Values, derived: Collection[str]) -> str | None:
+        """What would change beside what is wanted."""
+        after = {**before, **wanted}
+        for (name, what), rules in self._rules.items():
+            if what != _VALUE or name not in after or name in derived:
+                continue
+            for rule in rules:
+                value = at(rule, "MapToValue")
+                forced = self._holds(rule, after) and not same(after[name], value)
+                if forced and (name in wanted or not self._holds(rule, before)):
+                    why = self._condition(rule, after)
+                    return f"{name} would be {said(value)}, not {said(after[name])}: {why}"
+        return None
+
+    def _rule(self, name: str, what: str, values: Values) -> object:
+        """What tells this property of an attribute with these values, the last that does; None."""
+        rules = reversed(self._rules.get((name, what), []))
+        return next((rule for rule in rules if self._holds(rule, values)), None)
+
+    def _raises(self, name: str, flag: str, values: Values) -> bool:
+        return same(at(self._rule(name, flag, values), "MapToValue"), True)
 
     def _holds(self, rule: object, values: Values) -> bool:
-        """Whether the conditions of a rule are met; MapTerms joins each with those before it."""
-        result: bool | None = None
-        for term in list_at(rule, "MapFrom"):
-            met = self._is_met(term, values)
-            if result is None:
-                result = met
-            elif text_at(term, "MapTerms") == "OR":
-                result = result or met
-            else:
-                result = result and met
-        return bool(result)
+        """Whether the conditions of a rule are met.
+
+        MapTerms joins them: it stands between two (Lenovo), or as one or several operators behind
+        what they join, as in postfix notation (AMI, Supermicro). An iDRAC has none and means OR:
+        no registry of it would be true otherwise.
+        """
+        terms = list_at(rule, "MapFrom")
+        met = [self._is_met(term, values) for term in terms]
+        joins = [text_at(term, "MapTerms").replace(" ", "").split(",") for term in terms]
+        if terms and joins[0] != [""]:
+            joins = [[""], *joins[:-1]]
+        stack: list[bool] = []
+        for one, operators in zip(met, joins):
+            stack.append(one)
+            for word in filter(_JOINS.get, operators[: len(stack) - 1]):
+                last = stack.pop()
+                stack[-1] = _JOINS[word](stack[-1], last)
+        return any(stack)
+
+    def _condition(self, rule: object, values: Values) -> str:
+        """The conditions of a rule that are met, as one text."""
+        met = [term for term in list_at(rule, "MapFrom") if self._is_met(term, values)]
+        signs = {"EQU": "is", "NEQ": "is not", "GTR": ">", "GEQ": ">=", "LSS": "<", "LEQ": "<="}
+        return ", ".join(
+            f"{text_at(term, 'MapFromAttribute')} "
+            f"{signs.get(text_at(term, 'MapFromCondition'), '?')} {said(at(term, 'MapFromValue'))}"
+            for term in met[:_MOST_TERMS]
+        )
 
     def _is_met(self, term: object, values: Values) -> bool:
         name, what = text_at(term, "MapFromAttribute"), text_at(term, "MapFromProperty")
-        value = values.get(name) if what == "CurrentValue" else at(self._entries.get(name), what)
+        value = values.get(name) if what == _VALUE else at(self._entries.get(name), what)
         condition, other = text_at(term, "MapFromCondition"), at(term, "MapFromValue")
         if condition in _ORDER and value is not None and other is not None:
             low, high = _number(value), _number(other)
@@ -202,13 +265,3 @@ def _number(value: object) -> float | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     return None
-
-
-def _condition(rule: object) -> str:
-    terms = list_at(rule, "MapFrom")[:3]
-    signs = {"EQU": "is", "NEQ": "is not", "GTR": ">", "GEQ": ">=", "LSS": "<", "LEQ": "<="}
-    return ", ".join(
-        f"{text_at(term, 'MapFromAttribute')} "
-        f"{signs.get(text_at(term, 'MapFromCondition'), '?')} {said(at(term, 'MapFromValue'))}"
-        for term in terms
-    )

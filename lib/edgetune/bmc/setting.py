@@ -7,7 +7,7 @@ there; it is sent a second time only after it was seen not to have arrived.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Callable
 
@@ -36,13 +36,14 @@ def set_attributes(client: Client, system: Answer, request: Request) -> dict[str
     bios.refuse_foreign_jobs()
     target = {**state.pending, **wanted}
     needed = {n: v for n, v in target.items() if not same(state.current.get(n), v)}
-    changed, job = False, ""
+    changed, job, derived = False, "", set[str]()
     if not _is_pending(needed, state):
-        needed = _checked(bios, state, needed)
+        needed, derived = _checked(bios, state, needed, request.ours)
+    if not _is_pending(needed, state, derived):
         if bios.jobs.are_listed:
-            state = _withdraw(bios, state)
+            state = _withdraw(bios, state, *ours)
             state.refuse_foreign(*ours)
-        job, state = _send(bios, state, needed, ours)
+        job, state = _send_with_hope(bios, state, needed, ours, derived)
         _refuse_extra(bios, state, ours)
         changed = True
     if needed and bios.jobs.are_listed and not job:
@@ -52,14 +53,21 @@ def set_attributes(client: Client, system: Answer, request: Request) -> dict[str
     return {"changed": changed, "job": job, "boot": boot, **state.part(wanted)}
 
 
-def _is_pending(needed: Values, state: State) -> bool:
-    return set(needed) == set(state.pending) and state.fits(needed)
+def _is_pending(needed: Values, state: State, derived: Collection[str] = ()) -> bool:
+    alone = {name: value for name, value in needed.items() if name not in derived}
+    return set(alone) == set(state.pending) - set(derived) and state.fits(alone)
 
 
-def _checked(bios: Bios, state: State, needed: Values) -> dict[str, object]:
-    """What is needed as the registry's types have it; BmcError ``refused`` if it cannot be had."""
+def _checked(
+    bios: Bios, state: State, needed: Values, ours: Values
+) -> tuple[dict[str, object], set[str]]:
+    """What to ask for, as the registry's types have it, and what comes with that by itself.
+
+    Of the latter all is asked for of which no rule tells what it comes to. BmcError ``refused`` if
+    it cannot be had.
+    """
     if not needed:
-        return {}
+        return {}, set()
     missing = [name for name in needed if name not in state.current]
     if missing:
         raise BmcError("refused", f"this machine has no attribute {', '.join(missing)}")
@@ -69,20 +77,43 @@ def _checked(bios: Bios, state: State, needed: Values) -> dict[str, object]:
     if registry is None:
         raise BmcError("refused", MISSING)
     typed = {name: registry.typed(name, value) for name, value in needed.items()}
-    problem = registry.problem(typed, {**state.current, **state.pending})
+    derived = registry.derived(typed, state.current, taken_back(needed, ours))
+    problem = registry.problem(typed, state.current, state.pending, derived)
     if problem:
         raise BmcError("refused", problem)
-    return typed
+    told = registry.derived(typed, state.current)
+    return {name: value for name, value in typed.items() if name not in told}, derived
 
 
-def _send(bios: Bios, state: State, needed: Values, ours: Sequence[Values]) -> tuple[str, State]:
+def taken_back(wanted: Values, ours: Values) -> list[str]:
+    """Those of ``wanted`` that are to be as they were before ``ours``."""
+    return [name for name, value in wanted.items() if name in ours and not same(ours[name], value)]
+
+
+def _send_with_hope(
+    bios: Bios, state: State, needed: Values, ours: Sequence[Values], derived: Collection[str]
+) -> tuple[str, State]:
+    """Like ``_send``; what comes by itself is left out where the BMC does not take it."""
+    try:
+        return _send(bios, state, needed, ours, derived)
+    except BmcError as error:
+        alone = {name: value for name, value in needed.items() if name not in derived}
+        if error.reason != "failed" or len(alone) == len(needed):
+            raise
+    return _send(bios, bios.read(), alone, ours, derived)
+
+
+def _send(
+    bios: Bios, state: State, needed: Values, ours: Sequence[Values], derived: Collection[str]
+) -> tuple[str, State]:
     """PATCH what is pending into what is needed; answers the job this made, or "", and what is."""
     strong = False
     for last in (False, True):
         values = {
             name: needed.get(name, state.current.get(name))
             for name in {**state.pending, **needed}
-            if not same(state.next(name), needed.get(name, state.current.get(name)))
+            if (name in needed or name not in derived)
+            and not same(state.next(name), needed.get(name, state.current.get(name)))
         }
         if not values:
             return "", state
@@ -131,13 +162,18 @@ def _refuse_extra(bios: Bios, state: State, ours: Sequence[Values]) -> None:
     raise BmcError("refused", f"the BMC would also change {', '.join(extra)}: taken back{still}")
 
 
-def _withdraw(bios: Bios, state: State) -> State:
-    """Take away the job that waits, and what is pending with it (Dell: deltas and their job)."""
+def _withdraw(bios: Bios, state: State, *ours: Values) -> State:
+    """Take away the job that waits, and what is pending with it (Dell: deltas and their job).
+
+    With ``ours`` refuse what came with nobody's job meanwhile: it would be cleared, too.
+    """
     if not state.pending:
         return state
     for job in bios.jobs.of_bios():
         _delete(bios, job)
         state = bios.read()
+        if ours:
+            state.refuse_foreign(*ours)
     target = _clear_pending(state)
     if state.pending and target:
         _settle(bios, lambda: bios.client.change("POST", target), lambda: not bios.read().pending)

@@ -41,7 +41,10 @@ def ask_bmcs(
     verb: str,
     request: Callable[[Host], Mapping[str, object]],
 ) -> dict[str, HostResult]:
-    """Ask the BMCs of hosts, as long as it is permitted, be it in the middle of it."""
+    """Ask the BMCs of hosts, as long as it is permitted, be it in the middle of it.
+
+    In a rollback one BMC that refuses a login does not stop the others of its credentials name.
+    """
 
     def permitted(host: Host) -> Mapping[str, object]:
         opened.lease.permit()
@@ -50,4 +53,7 @@ def ask_bmcs(
     if not names:
         return {}
     hosts = opened.hosts(names)
-    return opened.context.bmcs.ask(hosts, verb, permitted, permit=opened.lease.permit)
+    refusals = 2 if opened.head.state == "rolling_back" else 1
+    return opened.context.bmcs.ask(
+        hosts, verb, permitted, permit=opened.lease.permit, refusals=refusals
+    )

@@ -76,21 +76,23 @@ def rescue(opened: Rollout, work: Batch, silent: Mapping[str, HostResult]) -> li
     """
     deadline = opened.context.config.reboot_deadline
     waited = {name: steady_clock.now() - _told_at(opened, work, name) for name in silent}
-    ways = {
+    hopeful = {
         name: way
         for name, answer in silent.items()
         if answer.reason in _SILENT and opened.plan.tries_a_boot(name)
-        if waited[name] > deadline
         for way in _untried(opened, work, name)
     }
+    # One that was told long before a take-over is not given up before it was reset.
+    early = [name for name in hopeful if waited[name] <= deadline]
+    ways = {name: way for name, way in hopeful.items() if name not in early}
     if not ways:
-        return []
+        return early
     idle = _send(opened, work, ways, lambda host: {"os_answers": False})
     refused = {name: silent[name] for name, answer in idle.items() if answer.reason in _NEVER}
     away = [name for name, answer in idle.items() if answer.reason in _LATER]
     waiting = [name for name in away if waited[name] <= 2 * deadline]
     asked = [name for name in ways if name not in idle]
-    return [*asked, *waiting, *rescue(opened, work, refused)]
+    return [*early, *asked, *waiting, *rescue(opened, work, refused)]
 
 
 def _send(
