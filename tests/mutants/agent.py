@@ -301,6 +301,12 @@ AGENT = (
             "        if True:\n",
         ),
         (
+            "a route gets metrics that Linux never takes back",
+            "kinds/route_metric.py",
+            '            if route.option("nhid"):\n',
+            "            if False:\n",
+        ),
+        (
             "a route whose network has the bits of a host is never there",
             "kinds/route_metric.py",
             "        for own in (given & mask, mask)\n",
