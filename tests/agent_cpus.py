@@ -133,14 +133,17 @@ class Vectors:
     def device(self) -> str:
         return f"sys/class/net/{self.interface}/device"
 
+    @property
+    def part_of(self) -> str:
+        """What has a node, and interrupts: of a device of virtio that of PCI it is part of."""
+        return "sys/devices/pci0" if self.driver == "virtio_net" else self.device
+
     def install(self) -> Vectors:
         """Be there: after a boot, or after the driver asked for them anew."""
         host = self.host
         if self.driver == "virtio_net":
             self._stand_on_virtio()
-        # A device of virtio has no node of its own, but the one of PCI that it is part of has.
-        part_of = "sys/devices/pci0" if self.driver == "virtio_net" else self.device
-        host.write(f"{part_of}/numa_node", f"{self.numa_node}\n")
+        host.write(f"{self.part_of}/numa_node", f"{self.numa_node}\n")
         host.write(f"sys/class/net/{self.interface}/statistics/rx_packets", "7\n")
         shutil.rmtree(host.path / "sys/class/net" / self.interface / "queues", True)
         for queue in range(self.queues):
@@ -157,7 +160,7 @@ class Vectors:
         """
         for number in self.numbers.values():
             shutil.rmtree(self.host.path / f"proc/irq/{number}")
-        shutil.rmtree(self.host.path / self.device / "msi_irqs", True)
+        shutil.rmtree(self.host.path / self.part_of / "msi_irqs", True)
         flags = f"sys/class/net/{self.interface}/flags"
         if self.host.exists(flags) and not int(self.host.read(flags), 16) & 1:
             self.host.write("proc/interrupts", "  CPU0\n")
@@ -166,8 +169,7 @@ class Vectors:
         last = self.first + len(self.numbers)
         self.numbers = {name: last + place for place, name in enumerate(self.names)}
         for name, number in self.numbers.items():
-            if self.driver != "virtio_net":
-                self.host.write(f"{self.device}/msi_irqs/{number}", "msix\n")
+            self.host.write(f"{self.part_of}/msi_irqs/{number}", "msix\n")
             self.host.write(f"proc/irq/{number}/smp_affinity_list", f"0-{self.machine.count - 1}\n")
             self.count(name, 10)
 

@@ -243,7 +243,8 @@ def make(host: DiagnosedHost, state: Mapping[str, Any], grows: int) -> None:
 
 
 def _still(state: Mapping[str, Any]) -> dict[str, str]:
-    vectors = {f"{NIC}/device/msi_irqs/{irq}": "msix\n" for irq in range(40, 45)}
+    vectors = {f"{NIC}/device/msi_irqs/{irq}": "msix\n" for irq in range(40, 46)}
+    queues = {f"{NIC}/queues/rx-{queue}/rps_cpus": "0\n" for queue in range(2)}
     # Four queues, two for each of the CPUs 0 and 1, and the vector of the link.
     cpus = {40: "0", 41: "1", 42: "0", 43: "1", 44: "0-7"}
     asked = {f"proc/irq/{irq}/smp_affinity_list": f"{own}\n" for irq, own in cpus.items()}
@@ -254,6 +255,7 @@ def _still(state: Mapping[str, Any]) -> dict[str, str]:
     left = swap if state is HEALTHY else 2 << 20
     return {
         **vectors,
+        **queues,
         **asked,
         **effective,
         **nodes,
@@ -310,12 +312,14 @@ def _count(host: DiagnosedHost, times: int, seconds: int) -> None:
                     "40": [1_000 + irqs // 2, *[0] * (CPUS - 1)],
                     "41": [0, 1_000 + irqs // 2, *[0] * (CPUS - 2)],
                     "44": [9] * CPUS,
+                    **({"45": [9] * CPUS} if harm else {}),
                     "NMI": [0] * CPUS,
                 },
                 {
                     "40": "PCI-MSIX-0000:03:00.0   1-edge      eth0-TxRx-0",
                     "41": "PCI-MSIX-0000:03:00.0   2-edge      eth0-TxRx-1",
                     "44": "PCI-MSIX-0000:03:00.0   0-edge      eth0",
+                    "45": "PCI-MSIX-0000:03:00.0   5-edge      eth0-foo",
                 },
             ),
             "proc/stat": stat(

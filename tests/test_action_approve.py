@@ -31,6 +31,8 @@ class ApproveTestCase(EdgetuneActionTestCase):
         of = f"ring canary of {self.world.id}"
         self.assertEqual((result["digest"], result["of"]), (self.digest, of))
         self.assertTrue(result["message"].startswith(f"{of} is approved by ben until 20"))
+        compared = "compared: approved by ben, asked by ana"
+        self.assertEqual((result["asked_by"], result["compared"]), ("ana", compared))
         self.assertEqual(self.world.advance(), ["ams1"])
         (head,) = all_heads(self.world.context)
         assert head.approved
@@ -41,7 +43,15 @@ class ApproveTestCase(EdgetuneActionTestCase):
         self.assertTrue(self.metadata["parameters"]["requested_by"]["immutable"])
 
     def test_who_asked_is_refused(self) -> None:
-        self.assert_refused("refused", "ana asked for it", digest=self.digest, requested_by="ana")
+        for name in ("ana", "@ana", "<@ana>", "Ana@corp", "<@U012AB|ana>"):
+            self.assert_refused(
+                "refused", "ana asked for it", digest=self.digest, requested_by=name
+            )
+
+    def test_an_account_that_may_be_of_who_asked_is_refused(self) -> None:
+        for account in ("U012AB", "<@U012AB>"):
+            why = f"{account} and ana cannot be compared"
+            self.assert_refused("refused", why, digest=self.digest, requested_by=account)
 
     def test_an_unknown_digest_is_named(self) -> None:
         self.assert_wrong("digest", digest="sha256:0", requested_by="ben")

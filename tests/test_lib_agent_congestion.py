@@ -21,7 +21,7 @@ from edgetune.hosts.agent.appliers.base import Wanted
 from edgetune.hosts.agent.appliers.routes import OURS, Routes, plan_routes
 from edgetune.hosts.agent.congestion import KEEPER, Congestion
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.hosts.agent.kinds.route_text import Route, route_lines
 from edgetune.vocabulary.places import CONGESTION
 from tests.agent_root import AgentRoot, NearRoot, until
 from tests.appliers import V4_CLIENTS, V6_CLIENTS, Double
@@ -45,6 +45,44 @@ def planned(lines: Sequence[str], prefix: str, initcwnd: int = 0) -> Route | str
     routes, problems = plan_routes([*lines], [Wanted(prefix, initcwnd)], "bbr")
     assert len(routes) + len(problems) == 1
     return routes[prefix] if routes else problems[prefix]
+
+
+# As ip(8) of iproute2 6.1 and, in one line, 5.10 show routes of FRR.
+BY_OBJECT = [
+    "unicast default nhid 7 via 192.0.2.1 dev eth0 proto bgp scope global metric 20 ",
+    "\tnh_info id 7 via 192.0.2.1 dev eth0 scope link proto zebra ",
+]
+BY_GROUP = [
+    "unicast default nhid 9 proto bgp scope global metric 20 ",
+    "\tnh_info id 9 group 7/8 scope global proto zebra \\\tnexthop via 192.0.2.1 dev eth0 weight 1 "
+    "\\\tnexthop via 192.0.2.2 dev eth1 weight 3 ",
+]
+OLD_GROUP = [f"{BY_GROUP[0]}\\\tnexthop{BY_GROUP[1].split('nexthop', 1)[1]}"]
+UNRESOLVED = [BY_OBJECT[0].replace("via 192.0.2.1 dev eth0 ", ""), BY_OBJECT[1]]
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (BY_OBJECT, "via 192.0.2.1 dev eth0"),
+        (UNRESOLVED, "via 192.0.2.1 dev eth0"),
+        (
+            BY_GROUP,
+            "nexthop via 192.0.2.1 dev eth0 weight 1 nexthop via 192.0.2.2 dev eth1 weight 3",
+        ),
+        (
+            OLD_GROUP,
+            "nexthop via 192.0.2.1 dev eth0 weight 1 nexthop via 192.0.2.2 dev eth1 weight 3",
+        ),
+    ],
+    ids=["one", "unresolved", "group", "old"],
+)
+def test_a_route_by_a_nexthop_object_is_copied_with_its_next_hops(
+    lines: list[str], text: str
+) -> None:
+    own = planned(route_lines("\n".join([CONNECTED, *lines, DEAD])), "203.0.113.0/24")
+    assert isinstance(own, Route) and text in own.text
+    assert "nhid" not in own.text and own.option("congctl") == "bbr"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +140,10 @@ def test_an_initial_window_is_that_which_was_told() -> None:
         ([], "no route leads to it"),
         ([DEFAULT, "unicast 203.0.113.0/24 via 192.0.2.9 dev eth0 proto bird"], "somebody else"),
         (["blackhole default dev lo scope global"], "of type blackhole"),
-        (["unicast default nhid 7 via 192.0.2.1 dev eth0"], "has nhid"),
+        (
+            ["unicast default nhid 9 proto bgp \tnh_info id 9 group 7/8 scope global proto zebra"],
+            "by the nexthop object 9, which does not show its next hops (net.ipv4.nexthop_compat",
+        ),
         (
             [DEFAULT + " congctl bbr"],
             "systemd-networkd, by TCPCongestionControlAlgorithm=, or a person has congctl bbr on "
@@ -193,6 +234,26 @@ def test_next_hops_follow_those_of_the_main_table(edge: RoutesDouble) -> None:
     ip("route add default via 10.2.0.2")
     assert until(lambda: len(edge.ours) == 2, 20)
     assert edge.others == moved
+
+
+@pytest.mark.processes
+def test_next_hops_follow_those_of_nexthop_objects(edge: RoutesDouble) -> None:
+    """FRR installs its routes by such objects, and changes where these lead."""
+    ip("nexthop add id 7 via 10.1.0.2 dev w1")
+    ip("nexthop add id 8 via 10.2.0.2 dev w2")
+    ip("nexthop add id 9 group 7/8")
+    ip("nexthop add id 6 via fd00:1::2 dev w1")
+    ip("route replace default nhid 9")
+    ip("-6 route add ::/0 nhid 6 metric 1")
+    before = edge.others
+    edge.tell()
+    assert [len(route.hops) for route in edge.ours] == [8, 0]
+    assert edge.algorithms("10.20.1.7", "10.20.2.7", "fd00:20:0:100::7") == ["bbr", USUAL, "bbr"]
+    ip("nexthop replace id 6 via fd00:2::2 dev w2")
+    assert until(lambda: "w2" in {route.option("dev") for route in edge.ours}, 20)
+    ip("nexthop replace id 6 via fd00:1::2 dev w1")
+    edge.tell(edge.configuration([], 2))
+    assert edge.ours == [] and edge.others == before
 
 
 @pytest.mark.processes

@@ -240,11 +240,6 @@ def test_what_a_host_cannot_do(
     assert (row["status"], row["reason"]) == ("unsupported", why)
 
 
-def test_an_interface_without_interrupts(host: CpuHost) -> None:
-    why = "eth0 has no interrupts of its queues: it is down or virtual"
-    assert host.row(irqs("local"))["reason"] == why
-
-
 @pytest.mark.parametrize("value", ["", "near", "3-1", ["local"], None])
 def test_no_policy_and_no_list(host: CpuHost, value: Any) -> None:
     own = dict(irqs("local"), value=value)

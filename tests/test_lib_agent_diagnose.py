@@ -83,6 +83,7 @@ SICK_FINDINGS: dict[str, tuple[str, str | None, dict[str, float]]] = {
         "nic_coalesce",
         {"interrupts_per_s": 30000.0, "packets_per_interrupt": 3.3367},
     ),
+    "irqs_unknown": ("note", None, {"interrupts": 1}),
     "web_on_irq_cpus": (
         "helps",
         "cpu_scheduling",
@@ -383,22 +384,6 @@ def test_the_services_are_those_of_the_request(sick: DiagnosedHost) -> None:
     assert "web_on_irq_cpus" not in sick.found(services=["haproxy"])
     error = sick.fail("diagnose", services=["nginx", "a b"])
     assert (error["reason"], error["field"]) == ("bad_request", "services[1]")
-
-
-@pytest.mark.parametrize("name", ["virtio0-input.0", "mlx5_comp0@pci:0000:03:00.0", "eth0-Tx-Rx-0"])
-def test_vectors_of_queues_by_name(healthy: DiagnosedHost, name: str) -> None:
-    healthy.write("proc/irq/40/smp_affinity_list", "0-7\n")
-    before = per_cpu({"40": [1] * CPUS}, {"40": f"PCI-MSIX-0000:00:01.0   1-edge      {name}"})
-    healthy.clock.then = lambda: None
-    healthy.write("proc/interrupts", before)
-    assert set(healthy.found()) == {"irqs_anywhere"}
-
-
-def test_vectors_of_a_virtio_card_belong_to_its_parent(healthy: DiagnosedHost) -> None:
-    shutil.rmtree(healthy.path / NIC / "device/msi_irqs")
-    healthy.write(f"{NIC}/msi_irqs/40", "msix\n")
-    healthy.write("proc/irq/40/smp_affinity_list", "0-7\n")
-    assert set(healthy.found()) == {"irqs_anywhere"}
 
 
 def test_an_accept_queue_that_is_long_already_is_only_noted(sick: DiagnosedHost) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from edgetune.hosts.agent import host as host_module
 from edgetune.hosts.agent.boot_loaders import BOOT_LOADERS, boot_loader
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.kernel_package import SECURE_BOOT, is_signed
+from edgetune.hosts.agent.package_managers.base import Package
+from edgetune.hosts.agent.package_managers.dpkg import Dpkg
 from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.vocabulary.command_line import FIRST_BOOT
 from tests.agent_root import near_root, request, sysctl, until
@@ -703,3 +706,42 @@ def test_an_installation_that_takes_too_long_goes_on_and_keeps_the_host(
             pass
         monkeypatch.setitem(host_module.TO_THE_END, "apt-get", 30)
         assert inside.attempt("apt-get", "install") == (0, "begun\nfar too late\n", "")
+
+
+KERNEL = "linux-image-6.1.0-9-amd64"
+DIVERTED = "/boot/vmlinuz-6.1.0-9-amd64\n/boot/vmlinuz-6.1.0-9-amd64.distrib\n"
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not shutil.which("dpkg-query"), reason="needs dpkg")
+@pytest.mark.parametrize(
+    ("holders", "diversions"),
+    [
+        ([KERNEL], ""),
+        ([KERNEL], f"{DIVERTED}:\n"),
+        ([KERNEL], f"{DIVERTED}a-signer\n"),
+        ([KERNEL, "a-signer"], f"{DIVERTED}a-signer\n"),
+    ],
+    ids=["plain", "local", "away", "replaced"],
+)
+def test_the_package_of_a_kernel_is_known_where_files_are_diverted(
+    tmp_path: Path, holders: list[str], diversions: str
+) -> None:
+    """Told by the real dpkg-query, of a database of its own."""
+    database = tmp_path / "var/lib/dpkg"
+    (database / "info").mkdir(parents=True)
+    (database / "updates").mkdir()
+    (database / "diversions").write_text(diversions)
+    told = "Package: {}\nStatus: install ok installed\nArchitecture: amd64\nVersion: 6.1.27-1\n"
+    names = [KERNEL, "a-signer"]
+    (database / "status").write_text("\n".join(told.format(name) for name in names))
+    for name in names:
+        files = "/boot\n/boot/vmlinuz-6.1.0-9-amd64\n" if name in holders else ""
+        (database / f"info/{name}.list").write_text(f"/.\n{files}")
+    program = tmp_path / "usr/local/sbin/dpkg-query"
+    program.parent.mkdir(parents=True)
+    real = shutil.which("dpkg-query")
+    program.write_text(f'#!/bin/sh\nexec {real} --admindir={database} "$@"\n')
+    program.chmod(0o755)
+    found = Dpkg(Host(str(tmp_path))).of_release("6.1.0-9-amd64")
+    assert found == Package(KERNEL, "6.1.27-1")

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -66,6 +68,44 @@ class TestAnsible:
             found = opened(AnsibleInventory, tmp_path, source)
             found.pop("ams1")
         assert "hosts.e2.server: '10.0.0.{{ 7 }}' does not match" in str(caught.value)
+
+    def test_marks_of_what_is_not_evaluated_are_left_out_everywhere(self, tmp_path: Path) -> None:
+        def marked(value: Any) -> dict[str, Any]:
+            return {"__ansible_unsafe": value}
+
+        blob = struct.pack(">I11sI32s", 11, b"ssh-ed25519", 32, bytes(32))
+        key = f"ssh-ed25519 {base64.b64encode(blob).decode()}"
+        own = {"dc": {"name": marked("ams1")}, "keys": [marked(key)]}
+        groups = {"edge": {"hosts": [marked("e1")]}, "all": {"children": [marked("edge")]}}
+        source = self._printed(tmp_path, {"e1": {**own, "ansible_password": self.SECRET}}, groups)
+        fields = {"pop": "dc.name", "host_keys": "keys"}
+        found = opened(AnsibleInventory, tmp_path, {**source, "limit": "edge", "fields": fields})
+        (host,) = found.pop("ams1").hosts
+        assert (host.name, [*host.host_keys]) == ("e1", [key])
+
+    SECRET: ClassVar[dict[str, str]] = {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256\n6162\n"}
+
+    @pytest.mark.parametrize(
+        ("own", "path"),
+        [
+            ({"dc": {"name": "ams1", "server": SECRET}}, "dc.server"),
+            ({"dc": {"name": "ams1"}, "srv": SECRET}, "srv.name"),
+            ({"dc": {"name": "ams1"}, "keys": ["ssh-rsa B", SECRET]}, "keys"),
+        ],
+    )
+    def test_an_encrypted_field_is_refused_by_its_name(
+        self, tmp_path: Path, own: dict[str, Any], path: str
+    ) -> None:
+        source = self._printed(tmp_path, {"e1": own}, {"all": {}})
+        fields = {"pop": "dc.name", "server": path}
+        with pytest.raises(InputError, match=f"e1: {path}: is encrypted by ansible-vault") as error:
+            opened(AnsibleInventory, tmp_path, {**source, "fields": fields})
+        assert "6162" not in str(error.value)
+
+    def _printed(self, folder: Path, hosts: dict[str, Any], groups: dict[str, Any]) -> Any:
+        printed = folder / "list.json"
+        printed.write_text(json.dumps({"_meta": {"hostvars": hosts}, **groups}))
+        return {"file": str(printed)}
 
     @pytest.mark.parametrize(
         ("source", "says"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.errors import RefusedError
-from edgetune.people import comparable, same_person
+from edgetune.people import comparable, person, same_person
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,21 @@ from edgetune.people import comparable, same_person
         "alic\u00e9",
         "alice\u034f",  # a joiner that does not show
         "",
+        "@alice",
+        "\uff20alice",  # full width
+        "<@alice>",
+        "<@U012AB|alice>",
+        "<mailto:alice@corp.example|Alice Liddell>",
+        "*alice*",
+        "alice,",
+        "alice \U0001f680",
+        "alice@corp",
+        "alice@other.example/phone",
+        "alice+approvals@corp",
+        "alice/admin@CORP",
+        "CORP\\alice",
+        "@alice:matrix.example",
+        "@",
     ],
 )
 def test_one_person_in_another_spelling(other: str) -> None:
@@ -38,6 +53,13 @@ def test_a_name_that_looks_like_another_in_another_alphabet(one: str, other: str
     "one, other",
     [
         ("alice", "bob"),
+        ("alice", "@bob"),
+        ("alice@corp", "bob@corp"),
+        ("CORP\\alice", "CORP\\bob"),
+        ("<@U012AB|alice>", "<@U012AC|bob>"),
+        ("<@U012AB|alice>", "bob"),
+        ("<@U012AB>", "U012AC"),
+        ("\u0430\u043b\u0438\u0441\u0430@corp", "bob@corp"),
         ("alice", "alice2"),
         ("ana maria", "anamaria"),
         ("\u041c\u0430\u0440\u0438\u044f", "Maria"),
@@ -46,6 +68,40 @@ def test_a_name_that_looks_like_another_in_another_alphabet(one: str, other: str
 )
 def test_two_people(one: str, other: str) -> None:
     assert not same_person(one, other)
+
+
+ACCOUNTS = [
+    "U012AB",
+    "W0G9QF9C6",
+    "U8U8U8U8U",
+    "224829482945314816",
+    "29:1bcXd-x",
+    "9f7h3k2j1m4n5b6v7c8x9z0a1s",
+    "8b2f4f0e-4e0b-4b7c-9d55-3c6c8c2b1a00",
+]
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_an_account_is_one_with_itself_and_cannot_be_compared_with_a_name(account: str) -> None:
+    for spelt in (account, f"<@{account}>", f"@{account}", f"<@!{account}|alice>"):
+        assert same_person(account, spelt)
+    assert same_person(account, account.lower())
+    for name in ("alice", "@alice", "alice@corp"):
+        with pytest.raises(RefusedError, match="one is the id of an account, the other a name"):
+            same_person(f"<@{account}>", name)
+    assert same_person(f"<@{account}|alice>", "alice")
+
+
+@pytest.mark.parametrize("name", ["ULRICH", "WANDA", "alice1", "a1234", "1234"])
+def test_a_name_is_no_account(name: str) -> None:
+    assert person(name).names == {name.casefold()}
+    assert not same_person(name, "bob")
+
+
+def test_a_person_is_shown_as_compared() -> None:
+    assert str(person("<@U012AB|Ana>")) == "ana or u012ab"
+    assert str(person("Ana@corp")) == "ana"
+    assert not person(" <@> ")
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,42 @@ def test_no_rollout_begins_when_its_approval_cannot_be_kept(tmp_path: Path) -> N
     assert all_heads(world.context) == []
 
 
-@pytest.mark.parametrize("name", ["ben", "Ben ", "\uff22EN", "b\u00e9n"])
+@pytest.mark.parametrize(
+    "name", ["ben", "Ben ", "\uff22EN", "b\u00e9n", "@ben", "<@ben>", "ben@corp", "<@U012AB|ben>"]
+)
 def test_who_approved_begins_nothing(tmp_path: Path, name: str) -> None:
     with pytest.raises(RefusedError, match="by somebody else than who asks"):
         Approved(tmp_path).start(by=name)
+
+
+def test_a_refusal_shows_both_names_as_they_are_compared(tmp_path: Path) -> None:
+    shown = "BEN@corp asked for it .compared: approved by ben, asked by ben."
+    with pytest.raises(RefusedError, match=shown):
+        Approved(tmp_path).start(by="BEN@corp")
+
+
+@pytest.mark.parametrize("account", ["U012AB", "<@U012AB>"])
+def test_an_account_of_chat_begins_nothing_that_a_name_approved(
+    tmp_path: Path, account: str
+) -> None:
+    with pytest.raises(RefusedError, match=f"ben and {account} cannot be compared"):
+        Approved(tmp_path).start(by=account)
+
+
+def test_an_approval_tells_that_the_name_is_compared_later(tmp_path: Path) -> None:
+    world = Approved(tmp_path)
+    told = approve(world.context, world.digest, requested_by="<@Eve>")
+    assert (told["approved_by"], told["asked_by"]) == ("<@Eve>", "")
+    later = "compared: approved by eve, asked by the person who will begin it"
+    assert told["compared"] == later and told["message"].endswith(f" ({later})")
+
+
+@pytest.mark.parametrize("name", ["@", "<@>", " "])
+def test_nobody_approves_nothing(tmp_path: Path, name: str) -> None:
+    world = Approved(tmp_path)
+    with pytest.raises(InputError, match="names nobody") as error:
+        approve(world.context, world.digest, requested_by=name)
+    assert error.value.field == "requested_by"
 
 
 def test_a_name_that_cannot_be_compared_neither_approves_nor_begins(tmp_path: Path) -> None:

@@ -3,10 +3,20 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import unicodedata
 
+from edgetune.dataclass import dataclass
 from edgetune.errors import RefusedError
 
+# How Slack and Discord write that somebody is meant, with what they show for it: <@U012AB|ana>.
+_MENTION = re.compile(r"<(?:@[!&]?|mailto:)([^<>|]*)(?:\|([^<>]*))?>")
+# Accounts: of Slack (U012AB), of Teams (29:1...), of Discord and Telegram, of Mattermost, UUIDs.
+_ACCOUNT = re.compile(
+    r"[UW](?=[A-Z]*[0-9])[0-9A-Z]{5,}|29:\S+|[0-9]{5,}|(?=[a-z]*[0-9])[0-9a-z]{26}|"
+    r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+)
 # Written with several scripts as a matter of course.
 _EAST_ASIAN = frozenset(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"))
 # Small letters that look like those of the Latin alphabet, after NFKC and casefold.
@@ -16,23 +26,65 @@ _LIKE_LATIN = str.maketrans(
 )
 
 
-def same_person(one: str, other: str) -> bool:
-    """Whether two names are one, or look like one; nobody is a stranger to a name that is unknown.
+@dataclass(frozen=True)
+class Person:
+    """What a text tells of somebody, as it is compared: ``names``, and the id of an ``account``.
 
-    RefusedError if a name cannot be compared.
+    Either may be empty; with both empty nobody is meant.
     """
-    names = [comparable(name) for name in (one, other)]
-    if not all(names) or names[0] == names[1]:
+
+    names: frozenset[str] = frozenset()
+    account: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.account)
+
+    def __str__(self) -> str:
+        return " or ".join([*sorted(self.names), *filter(None, [self.account])])
+
+
+def same_person(one: str, other: str) -> bool:
+    """Whether two texts mean one person, or look so; nobody is a stranger to an unknown one.
+
+    RefusedError if they cannot be compared.
+    """
+    first, second = person(one), person(other)
+    if not (first and second) or _all_of(first) & _all_of(second):
         return True
-    return not "".join(names).isascii() and _looks(names[0]) == _looks(names[1])
+    if first.names and second.names:
+        return any(_look_alike(*pair) for pair in itertools.product(first.names, second.names))
+    if first.account and second.account:
+        return False
+    raise RefusedError(
+        f"{one} and {other} cannot be compared: one is the id of an account, the other a name. Let "
+        "both ask in chat, or both with st2, or let somebody approve with a name of the same kind"
+    )
+
+
+def person(text: str) -> Person:
+    """Whom a text means, without what chats and directories add to a name.
+
+    ``@ana``, ``<@ana>``, ``ana@corp``, ``CORP\\ana`` and ``Ana`` are one: nobody knows here which
+    domains are of one company. RefusedError if it hides or mixes letters.
+    """
+    shown = unicodedata.normalize("NFKC", text).strip()
+    mention = _MENTION.fullmatch(shown)
+    parts = [part for part in (mention.groups("") if mention else [shown]) if part]
+    account = next((_bare(part) for part in parts if _ACCOUNT.fullmatch(_bare(part))), "")
+    names = {comparable(part) for part in parts if _bare(part) != account}
+    return Person(frozenset(names - {""}), account.casefold())
+
+
+def _all_of(whom: Person) -> frozenset[str]:
+    return whom.names | frozenset(filter(None, [whom.account]))
 
 
 def comparable(name: str) -> str:
     """A name without differences that nobody sees; RefusedError if it hides or mixes letters."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    words = " ".join(folded.split())
-    if any(unicodedata.category(char)[0] == "C" for char in words):
+    if any(unicodedata.category(char)[0] == "C" for char in "".join(folded.split())):
         raise RefusedError(f"{name!r} is no name to compare: it holds characters that do not show")
+    words = " ".join(_bare(_local(_bare(folded))).split())
     scripts = {_script(char) for char in words if char.isalpha()}
     if len(scripts) > 1:
         mixed = " and ".join(sorted(scripts))
@@ -40,9 +92,25 @@ def comparable(name: str) -> str:
     return words
 
 
+def _bare(text: str) -> str:
+    """Without what is no letter, no digit and no mark at either end."""
+    kept = [place for place, char in enumerate(text) if unicodedata.category(char)[0] in "LNM"]
+    return text[kept[0] : kept[-1] + 1] if kept else ""
+
+
+def _local(text: str) -> str:
+    """An account without its domain: of ana+x@corp, ana/admin@CORP, ana:corp and corp\\ana."""
+    account = text.rpartition("\\")[2]
+    return re.split(r"[@:/+]", account, maxsplit=1)[0]
+
+
 def _script(char: str) -> str:
     word = unicodedata.name(char, "UNKNOWN").split(maxsplit=1)[0]
     return "CJK" if word in _EAST_ASIAN else word
+
+
+def _look_alike(one: str, other: str) -> bool:
+    return not f"{one}{other}".isascii() and _looks(one) == _looks(other)
 
 
 def _looks(name: str) -> str:

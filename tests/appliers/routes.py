@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from edgetune.hosts.agent.appliers.routes import OURS
-from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.hosts.agent.kinds.route_text import Route, route_lines
 from lab.pop import network
 from tests.agent_root import AgentRoot, NearRoot, until
 from tests.appliers import V4_CLIENTS, Double, alone
@@ -52,7 +52,7 @@ class RoutesDouble(Double):
     def ours(self) -> list[Route]:
         """All routes of our protocol."""
         text = ip(f"-4 -d -o route show proto {OURS}") + ip(f"-6 -d -o route show proto {OURS}")
-        return [Route(line) for line in text.splitlines()]
+        return [Route(line) for line in route_lines(text)]
 
     @property
     def others(self) -> list[str]:

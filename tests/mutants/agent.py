@@ -301,6 +301,12 @@ AGENT = (
             "        if True:\n",
         ),
         (
+            "a route gets metrics that Linux never takes back",
+            "kinds/route_metric.py",
+            '            if route.option("nhid"):\n',
+            "            if False:\n",
+        ),
+        (
             "a route whose network has the bits of a host is never there",
             "kinds/route_metric.py",
             "        for own in (given & mask, mask)\n",
@@ -405,6 +411,64 @@ AGENT = (
             "kinds/nic_rss.py",
             "            if channels.current != channels.max:\n",
             "            if False:\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_agent_interrupts"],
+        (
+            "interrupts that count from 1 lose the last queue",
+            "interrupt_names.py",
+            "        first[side] = int(0 not in numbers and count in numbers)\n",
+            "        first[side] = 0\n",
+        ),
+        (
+            "interrupts of another port of the card are those of this one",
+            "interrupt_names.py",
+            "if not any(is_named_after(other, name) for other in siblings)",
+            "if True",
+        ),
+        (
+            "names that are cut off pass for one interrupt",
+            "interrupt_names.py",
+            "        if form and own.count(name) == 1:\n",
+            "        if form:\n",
+        ),
+        (
+            "an interrupt of several queues is of the first alone",
+            "placement.py",
+            "        for queue in own.queues:\n",
+            "        for queue in own.queues[:1]:\n",
+        ),
+        (
+            "queues without a known interrupt are left out in silence",
+            "interrupts.py",
+            "        if not (self.names.unknown and self.names.missing):\n",
+            "        if True:\n",
+        ),
+        (
+            "a bridge above a card lends it its interrupts",
+            "interrupts.py",
+            "{'../' if virtio else ''}msi_irqs",
+            "../msi_irqs",
+        ),
+        (
+            "a line that other devices share is moved",
+            "interrupts.py",
+            " if not line.shared]",
+            "]",
+        ),
+        (
+            "a card whose interrupts nobody knows is no card to keep off",
+            "kinds/cpu_service_affinity.py",
+            "        if any(interrupts_of(host, interface).names[:2]):\n",
+            "        if interrupts_of(host, interface).queues:\n",
+        ),
+        (
+            "interrupts that are known no more are not put back",
+            "kinds/nic_irq_affinity.py",
+            "        for own in all_interrupts(self.host, interface_of(target)):\n",
+            "        for own in find_interrupts(self.host, interface_of(target)):\n",
         ),
     ),
     *mutations_of(

@@ -316,6 +316,18 @@ CONGESTION = (
             "    if False:",
         ),
         (
+            "a route holds a nexthop object, with which it cannot be flushed",
+            "appliers/routes.py",
+            ', "nhid": ""}',
+            "}",
+        ),
+        (
+            "what ip tells of nexthop objects passes for routes",
+            "kinds/route_text.py",
+            "        if line[:1].isspace() and found:\n",
+            "        if False:\n",
+        ),
+        (
             "the keeper ends with the SSH session",
             "congestion.py",
             'unit = ["--no-block", "--unit',

@@ -45,6 +45,18 @@ READ = mutations_of(
         "        for name in (pop_of or self._members(limit)):\n",
     ),
     (
+        "marks inside of lists stay",
+        "ansible.py",
+        "        return [_plain(each) for each in value]\n",
+        "        return value\n",
+    ),
+    (
+        "what stands below an encrypted variable passes for missing",
+        "ansible.py",
+        " and _VAULT not in value:\n",
+        ":\n",
+    ),
+    (
         "of two hosts of one name the last one counts",
         "_told.py",
         "            if hosts.setdefault(name, host) != host:\n",

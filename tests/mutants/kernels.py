@@ -192,6 +192,18 @@ KERNELS = (
             "",
         ),
         (
+            "a diversion passes for the package of a kernel",
+            "package_managers/dpkg.py",
+            "        if diversion:\n",
+            "        if False:\n",
+        ),
+        (
+            "who diverts the file of a kernel passes for who has its modules",
+            "package_managers/dpkg.py",
+            "    return sorted(names, key=lambda name: name in diverters)\n",
+            "    return names\n",
+        ),
+        (
             "apt removes what is in its way",
             "package_managers/dpkg.py",
             '"--no-remove", ',

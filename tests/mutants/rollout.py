@@ -18,6 +18,41 @@ PROMOTION = mutations_of(
     ),
 )
 
+PEOPLE = mutations_of(
+    "lib/edgetune",
+    ["lib_people", "rollout_approval_steps"],
+    (
+        "what a chat puts around a name makes another person of it",
+        "people.py",
+        "    mention = _MENTION.fullmatch(shown)\n",
+        "    mention = None\n",
+    ),
+    (
+        "a domain makes another person of a name",
+        "people.py",
+        '    return re.split(r"[@:/+]", account, maxsplit=1)[0]\n',
+        "    return account\n",
+    ),
+    (
+        "an account may approve what a name asked for that may be its own",
+        "people.py",
+        "    if first.account and second.account:\n",
+        "    if first.account or second.account:\n",
+    ),
+    (
+        "the label of a mention is all that is compared",
+        "people.py",
+        "    return whom.names | frozenset(filter(None, [whom.account]))\n",
+        "    return whom.names\n",
+    ),
+    (
+        "an approval of nobody counts",
+        "campaign/approve.py",
+        "    if not person(requested_by):\n",
+        "    if False:\n",
+    ),
+)
+
 WAITS = (
     *mutations_of(
         FOLDER,
@@ -603,6 +638,7 @@ BACK = mutations_of(
 )
 
 ROLLOUT = (
+    *PEOPLE,
     *(*PROMOTION, *WAITS, *RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
     *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *RESETS, *BACK),
 )

@@ -10,19 +10,25 @@ from edgetune import PACK
 from edgetune.campaign.gates import unchanged
 from edgetune.campaign.record import ENDED, Record, RingStep, readable_records
 from edgetune.errors import InputError, RefusedError
-from edgetune.people import comparable
+from edgetune.people import person
 from edgetune.report.text import clock
-from edgetune.rollout.approval import Approval, refuse_own, save_approval
+from edgetune.rollout.approval import Approval, compared_names, refuse_own, save_approval
 from edgetune.rollout.context import Context
 from edgetune.rollout.record import load_plan
 
 
 class ApprovedResult(TypedDict):
-    """What was approved ``of`` a digest, and until when (epoch seconds)."""
+    """What was approved ``of`` a digest, and until when (epoch seconds).
+
+    ``asked_by`` is "" for a plan, as it is known when its rollout begins. ``compared`` tells both
+    names as they are compared.
+    """
 
     digest: str
     of: str
     approved_by: str
+    asked_by: str
+    compared: str
     expires: float
     message: str
 
@@ -39,26 +45,31 @@ def approve(
     if not requested_by:
         raise InputError("parameter", "requested_by", "is missing: an approval has a name")
     # A name that cannot be compared would be refused only when the rollout begins.
-    comparable(requested_by)
-    of, holds = _subject(context, digest, requested_by)
+    if not person(requested_by):
+        raise InputError("parameter", "requested_by", f"{requested_by!r} names nobody")
+    of, holds, asked_by = _subject(context, digest, requested_by)
+    compared = compared_names(requested_by, asked_by)
     now = time.time()
+    until = clock(now + holds)
     approval = Approval(digest, of, requested_by, now, now + holds, reason)
     save_approval(context, approval)
     return {
         "digest": digest,
         "of": of,
         "approved_by": requested_by,
+        "asked_by": asked_by,
+        "compared": compared,
         "expires": approval.expires,
-        "message": f"{of} is approved by {requested_by} until {clock(approval.expires)}",
+        "message": f"{of} is approved by {requested_by} until {until} ({compared})",
     }
 
 
-def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, float]:
-    """What a digest is of, and for how long its approval holds in seconds."""
+def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, float, str]:
+    """What a digest is of, for how many seconds its approval holds, and who asked for it."""
     if digest and context.store.get(f"{PACK}.plan.{digest}") is not None:
         plan = load_plan(context, digest)
         of = f"plan {digest}, {plan.tuning.name} on {plan.pop}"
-        return of, context.config.approval_expires
+        return of, context.config.approval_expires, ""
     for record in readable_records(context)[0]:
         for ring in record.rings:
             if ring.digest == digest:
@@ -66,7 +77,9 @@ def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, flo
     raise InputError("parameter", "digest", f"no plan and no ring has the digest {digest!r}")
 
 
-def _ring(context: Context, record: Record, ring: RingStep, requested_by: str) -> tuple[str, float]:
+def _ring(
+    context: Context, record: Record, ring: RingStep, requested_by: str
+) -> tuple[str, float, str]:
     of = f"ring {ring.name} of {record.id}"
     if record.state in ENDED or ring.begun:
         state = record.state if record.state in ENDED else "under way"
@@ -74,4 +87,4 @@ def _ring(context: Context, record: Record, ring: RingStep, requested_by: str) -
     gates = unchanged(context, record).ring(ring.name).gates
     if not gates.self_approval:
         refuse_own(requested_by, record.by, of)
-    return of, gates.approval_expires
+    return of, gates.approval_expires, record.by

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from edgetune.inventories._told import HostFields, Record
 
 _MOST_BYTES = 4 * MOST_BYTES
 _NAME, _POP, _ADDRESS = "inventory_hostname", "edgetune_pop", "ansible_host"
-_UNSAFE = "__ansible_unsafe"
+_UNSAFE, _VAULT = "__ansible_unsafe", "__ansible_vault"
 _USUAL = {
     "name": _NAME,
     "pop": _POP,
@@ -48,7 +48,8 @@ class AnsibleInventory(WholeInventory):
         source.done()
         if prefix and fields.paths["pop"] != _POP:
             raise source.wrong("pop_prefix", "is given beside fields.pop")
-        told = fields.pops(listed.where, listed.hosts(limit, prefix))
+        read = [path for path in fields.paths.values() if path]
+        told = fields.pops(listed.where, listed.hosts(limit, prefix, read))
         layers = Layers(top, str(path), told, listed.where)
         top.done()
         super().__init__(listed.where, layers.entries, layers.place)
@@ -60,7 +61,7 @@ class _Listed:
     def __init__(self, path: Path) -> None:
         self.where = str(path)
         try:
-            self._groups = load_json(read_file(path, _MOST_BYTES).decode("utf-8"))
+            self._groups = _plain(load_json(read_file(path, _MOST_BYTES).decode("utf-8")))
         except (OSError, ValueError) as error:
             raise InputError(self.where, None, f"cannot be read: {error}") from None
         if not isinstance(self._groups, dict):
@@ -72,16 +73,20 @@ class _Listed:
             raise InputError(self.where, "_meta.hostvars", told)
         self._variables = variables
 
-    def hosts(self, limit: str, prefix: str) -> Iterator[tuple[str, Record]]:
-        """The record of each host of a group, and what names it."""
+    def hosts(self, limit: str, prefix: str, read: Sequence[str]) -> Iterator[tuple[str, Record]]:
+        """The record of each host of a group, and what names it; ``read`` are paths in it."""
         pop_of = self._pops_by_host(prefix) if prefix else {}
         for name in self._members(limit):
             own = self._variables.get(name, {})
             if not isinstance(own, Mapping):
                 raise InputError(self.where, f"_meta.hostvars.{name}", "must be a mapping")
             pop = {_POP: pop_of[name]} if name in pop_of else {}
-            plain = {variable: _plain(value) for variable, value in own.items()}
-            yield name, {_ADDRESS: name, **plain, **pop, _NAME: name}
+            record = {_ADDRESS: name, **own, **pop, _NAME: name}
+            for variable in read:
+                if _is_secret(record, variable):
+                    told = "is encrypted by ansible-vault: keep it in a variable that is not"
+                    raise InputError(self.where, f"{name}: {variable}", told)
+            yield name, record
 
     def _pops_by_host(self, prefix: str) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -113,9 +118,24 @@ class _Listed:
 
 
 def _plain(value: Any) -> Any:
-    """A value that Ansible marks as one that it does not evaluate, without the mark."""
-    marked = isinstance(value, Mapping) and [*value] == [_UNSAFE]
-    return value[_UNSAFE] if marked else value
+    """The same without the marks of what Ansible does not evaluate, wherever they are."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    if [*value] == [_UNSAFE]:
+        return _plain(value[_UNSAFE])
+    return {name: _plain(each) for name, each in value.items()}
+
+
+def _is_secret(record: Record, path: str) -> bool:
+    """Whether what stands at a path, or above or within it, is encrypted."""
+    name, _, rest = path.partition(".")
+    value = record.get(name)
+    if rest and isinstance(value, Mapping) and _VAULT not in value:
+        return _is_secret(value, rest)
+    within = value if isinstance(value, list) else [value]
+    return any(isinstance(each, Mapping) and _VAULT in each for each in within)
 
 
 def _texts(where: str, field: str, value: Any) -> list[str]:

@@ -15,7 +15,7 @@ from edgetune.dataclass import dataclass
 from edgetune.documents.head import Approved
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError
-from edgetune.people import same_person
+from edgetune.people import person, same_person
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import has_record
 from edgetune.sanitize import command
@@ -109,10 +109,17 @@ def _refuse_used(context: Context, found: Approval, what: str) -> None:
 
 
 def refuse_own(approver: str, requester: str, what: str) -> None:
-    """RefusedError if who approves is who asks."""
+    """RefusedError if who approves is who asks, or nobody can tell that."""
     if same_person(approver, requester):
         asked = f"{requester} asked for it" if requester else "it is not known who asked for it"
-        raise RefusedError(f"{what} is approved by somebody else than who asks: {asked}")
+        compared = f" ({compared_names(approver, requester)})" if requester != approver else ""
+        raise RefusedError(f"{what} is approved by somebody else than who asks: {asked}{compared}")
+
+
+def compared_names(approver: str, requester: str) -> str:
+    """The names of both as they are compared: ``compared: approved by ben, asked by ana``."""
+    asked = str(person(requester)) or "the person who will begin it"
+    return f"compared: approved by {person(approver)}, asked by {asked}"
 
 
 def _key(digest: str) -> str:

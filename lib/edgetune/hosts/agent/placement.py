@@ -103,7 +103,8 @@ def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> 
             raise Unsupported(
                 f"any CPU may serve {own.name}: nic.irq_affinity of {interface} has to come first"
             )
-        found.setdefault(own.queue, set()).update(planned.get(own.name, own.serving))
+        for queue in own.queues:
+            found.setdefault(queue, set()).update(planned.get(own.name, own.serving))
     return found
 
 

@@ -10,7 +10,7 @@ import re
 from typing import Iterable, Set
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.interrupts import find_interrupts
+from edgetune.hosts.agent.interrupts import find_interrupts, vectors_of
 from edgetune.hosts.agent.journal import Entry
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.setting import Setting
@@ -66,6 +66,5 @@ def _is_of(host: Host, interface: str, real: str) -> bool:
     device = f"{NET}/{interface}/device"
     if not real.startswith("/proc/irq/"):
         return host.exists(device) and real.startswith(f"{_real(host, device)}/")
-    number = real.split("/")[3]
-    queues = [own.file.split("/")[3] for own in find_interrupts(host, interface)]
-    return number in [*host.names(f"{device}/msi_irqs"), *queues]
+    queues = [own.number for own in find_interrupts(host, interface)]
+    return real.split("/")[3] in [*vectors_of(host, interface), *queues]

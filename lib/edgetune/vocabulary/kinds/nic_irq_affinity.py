@@ -27,7 +27,9 @@ KIND = Kind(
     summary="Which CPU serves the interrupts of which queue: one each, cores before hyper-threads.",
     takes="`local`: CPUs of the card's NUMA node in turn. `spread`: each node gets a block of "
     "neighbouring queues. `interleave`: the queues are dealt out to the nodes one by one. A list "
-    "of CPUs is taken in turn. On FreeBSD for cards whose driver uses iflib(9), and for vtnet, "
-    "cxgbe and mlx5en.",
+    "of CPUs is taken in turn. On Linux the message-signalled interrupts of the card (`msi_irqs`) "
+    "are looked at, and their names tell which of them queues raise. A card is refused where a "
+    "receive queue has none and a name is unknown; `diagnose` shows the unknown ones. On FreeBSD "
+    "for cards whose driver uses iflib(9), and for vtnet, cxgbe and mlx5en.",
     example={"interface": "*", "value": "local"},
 )

@@ -56,6 +56,6 @@ KIND = Kind(
     order=120,
     summary="What a route of the main table says of new TCP connections.",
     takes="`initcwnd` and `initrwnd`: segments. `quickack`: `0` or `1`. `congctl`: a congestion "
-    "control that the kernel offers.",
+    "control that the kernel offers. Routes by a nexthop object (`nhid`) are refused.",
     example={"family": "inet", "route": "default", "value": {"initcwnd": 20, "congctl": "bbr"}},
 )

@@ -11,7 +11,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from edgetune.hosts.agent.appliers.base import Applier, Configuration, Wanted
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.hosts.agent.kinds.route_text import Route, route_lines
 from edgetune.hosts.agent.protocol import Failed, Refused, Unsupported
 
 OURS = "219"
@@ -103,7 +103,7 @@ def _shown(host: Host, family: str) -> str:
 
 def read_table(host: Host, family: str) -> Table:
     """Refused for a table that is too large to be read again and again."""
-    lines = _shown(host, family).splitlines()
+    lines = route_lines(_shown(host, family))
     if len(lines) > MOST_ROUTES:
         raise Refused(f"the main table has {len(lines)} routes, more than {MOST_ROUTES}")
     others, ours = [], {}  # type: Tuple[List[str], Dict[str, List[Route]]]
@@ -178,7 +178,13 @@ def _copy(best: Route, own: Wanted, algorithm: str) -> Route:
             f"{who} has congctl {best.option('congctl')} on the route to it "
             f"({best.destination} proto {protocol})"
         )
-    said = {"proto": OURS, "congctl": algorithm, "expires": ""}
+    if not (best.hops or best.option("via") or best.option("dev")):
+        raise Unsupported(
+            f"the route to it goes by the nexthop object {best.option('nhid')}, which does not "
+            "show its next hops (net.ipv4.nexthop_compat_mode is 0)"
+        )
+    # Ours has the next hops themselves: with the object, ip(8) could not flush routes of IPv6.
+    said = {"proto": OURS, "congctl": algorithm, "expires": "", "nhid": ""}
     if own.initcwnd:
         said["initcwnd"] = str(own.initcwnd)
     made = best.having(said)

@@ -17,7 +17,7 @@ from edgetune.hosts.agent.findings.memory import (
     shmem_on_one_node,
     swapping,
 )
-from edgetune.hosts.agent.findings.placement import web_on_irq_cpus
+from edgetune.hosts.agent.findings.placement import irqs_unknown, web_on_irq_cpus
 from edgetune.hosts.agent.findings.receive import (
     backlog_drops,
     fdir_miss,
@@ -41,6 +41,7 @@ FINDERS: Tuple[Finder, ...] = (
     time_squeeze,
     backlog_drops,
     interrupt_rate,
+    irqs_unknown,
     web_on_irq_cpus,
     accept_queue,
     fragmentation,

@@ -5,9 +5,9 @@ import contextlib
 import re
 from typing import Iterator, List, Optional, Set
 
-from edgetune.hosts.agent.findings.irqs import allowed_on, queue_irqs, served_by
 from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding
+from edgetune.hosts.agent.interrupts import find_interrupts, interrupts_of, raised_by_what
 from edgetune.hosts.agent.protocol import Json
 from edgetune.vocabulary.values import format_cpus, parse_cpus
 
@@ -24,13 +24,23 @@ class Thread:
         self.last = last
 
 
+def irqs_unknown(snap: Snapshot) -> Iterator[Json]:
+    """Interrupts of a card of which nobody knows what raises them: they are left where they are."""
+    for nic in snap.nics:
+        unknown = interrupts_of(snap.host, nic).names.unknown
+        if unknown:
+            left = f"nic.irq_affinity leaves {len(unknown)} interrupts of {nic} where they are"
+            what = f"{left}: {raised_by_what(unknown)}"
+            yield finding("irqs_unknown", what, {"interrupts": len(unknown)})
+
+
 def web_on_irq_cpus(snap: Snapshot) -> Iterator[Json]:
     """Threads of services that share their CPU with interrupts of a network card."""
-    irqs = [irq for nic in snap.nics for irq in queue_irqs(snap, nic)]
-    serving = {cpu for irq in irqs for cpu in served_by(snap, irq)} & snap.online
+    irqs = [irq for nic in snap.nics for irq in find_interrupts(snap.host, nic)]
+    serving = {cpu for irq in irqs for cpu in irq.served_by} & snap.online
     if not serving or len(snap.online) < 2:
         return
-    if all(allowed_on(snap, irq) >= snap.online for irq in irqs):
+    if all(irq.allowed >= snap.online for irq in irqs):
         what = (
             f"the {len(irqs)} interrupts of its cards may go to any of {len(snap.online)} CPUs, so "
             "no web server can keep off those that serve them"

@@ -5,9 +5,9 @@ import contextlib
 import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
-from edgetune.hosts.agent.findings.irqs import queue_irqs
 from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding, per_s, percent
+from edgetune.hosts.agent.interrupts import find_interrupts
 from edgetune.hosts.agent.kinds.channels import Channels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.rss_text import indirection_of, read_rss
@@ -210,7 +210,7 @@ def backlog_drops(snap: Snapshot) -> Iterator[Json]:
 def interrupt_rate(snap: Snapshot) -> Iterator[Json]:
     """Many interrupts for few packets each."""
     for nic in snap.nics:
-        irqs = queue_irqs(snap, nic)
+        irqs = [own.number for own in find_interrupts(snap.host, nic)]
         rate = sum(snap.rate("interrupts", irq, *snap.columns("interrupts", irq)) for irq in irqs)
         packets = snap.rate("statistics", nic, "rx_packets", "tx_packets")
         if rate >= INTERRUPTS and packets < PACKETS * rate:

@@ -41,7 +41,6 @@ class Snapshot:
         self.nics = [nic for nic in interfaces(host) if not _is_down(host, nic)]
         self.online = self._online()
         self.seconds = 0.0
-        self.irq_names: Dict[str, str] = {}
         self._shown: Dict[str, str] = {}
         self._first: Optional[Dict[str, Table]] = None
         self._last: Dict[str, Table] = {}
@@ -205,7 +204,7 @@ def _softnet(snap: Snapshot) -> Table:
 def _softirqs(snap: Snapshot) -> Table:
     """A row for each CPU."""
     found: Table = {}
-    for name, numbers, _ in _per_cpu(snap.text("/proc/softirqs")):
+    for name, numbers in _per_cpu(snap.text("/proc/softirqs")):
         for cpu, number in numbers.items():
             found.setdefault(cpu, {})[name] = number
     return found
@@ -214,22 +213,21 @@ def _softirqs(snap: Snapshot) -> Table:
 def _interrupts(snap: Snapshot) -> Table:
     """A row for each interrupt that has a number, with a column for each CPU."""
     found: Table = {}
-    for name, numbers, label in _per_cpu(snap.text("/proc/interrupts")):
+    for name, numbers in _per_cpu(snap.text("/proc/interrupts")):
         if name.isdigit():
             found[name] = numbers
-            snap.irq_names[name] = label
     return found
 
 
-def _per_cpu(text: str) -> Iterator[Tuple[str, Dict[str, int], str]]:
-    """Name, number of each CPU and what follows, of the lines below a heading of CPUs."""
+def _per_cpu(text: str) -> Iterator[Tuple[str, Dict[str, int]]]:
+    """Name and number of each CPU, of the lines below a heading of CPUs."""
     heading, _, rest = text.partition("\n")
     cpus = [name[3:] for name in heading.split()]
     for line in rest.splitlines():
         name, _, numbers = line.partition(":")
         words = numbers.split()
         if len(words) >= len(cpus) and all(word.isdigit() for word in words[: len(cpus)]):
-            yield name.strip(), dict(zip(cpus, map(int, words))), " ".join(words[len(cpus) :])
+            yield name.strip(), dict(zip(cpus, map(int, words)))
 
 
 def _stat(snap: Snapshot) -> Table:

@@ -5,7 +5,7 @@ import contextlib
 from typing import Dict, List, Optional, Sequence, Set
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.interrupts import find_interrupts
+from edgetune.hosts.agent.interrupts import interrupts_of
 from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.drop_ins import header
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
@@ -106,8 +106,8 @@ def busy_cpus(host: Host, siblings: Sequence[Setting]) -> Set[int]:
     """The CPUs that serve the queues of this host's cards; Unsupported where any CPU may."""
     found: Set[int] = set()
     for interface in interfaces(host):
-        # One that is down has no interrupts.
-        if find_interrupts(host, interface):
+        # One that is down has no interrupts. Of unknown ones we could not keep off.
+        if any(interrupts_of(host, interface).names[:2]):
             found.update(*cpus_that_serve(host, interface, siblings).values())
     if not found:
         raise Unsupported("no interrupts of network cards are found")

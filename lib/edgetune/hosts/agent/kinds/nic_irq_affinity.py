@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPUs serve the interrupts of an interface's queues."""
 
-import contextlib
 import os
 import time
 from typing import Dict, List, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.interrupts import Interrupt, find_interrupts, queue_interrupts
+from edgetune.hosts.agent.interrupts import (
+    Interrupt,
+    all_interrupts,
+    find_interrupts,
+    queue_interrupts,
+)
 from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
 from edgetune.hosts.agent.placement import placed
@@ -78,11 +82,11 @@ class NicIrqAffinity(NicQueueCpus):
         return {own.name: self.text(own.file) for own in self._interrupts(target)}
 
     def restore_own(self, target: Target, was: object) -> None:
+        """Also what is not known to be of a queue any more, as to an agent of another version."""
         files = texts(was)
-        with contextlib.suppress(Unsupported):
-            for own in self._interrupts(target):
-                if own.name in files and self.text(own.file) != files[own.name]:
-                    self._write(own, files[own.name])
+        for own in all_interrupts(self.host, interface_of(target)):
+            if own.name in files and self.text(own.file) != files[own.name]:
+                self._write(own, files[own.name])
 
     def apply(self, target: Target, value: Value) -> None:
         """Let each go to its CPU; Failed when one is raised and does not move."""

@@ -3,8 +3,10 @@
 
 from typing import Dict, List, Sequence, Set
 
+from edgetune.hosts.agent.interrupts import interrupts_of
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicSteering, OfQueues
 from edgetune.hosts.agent.placement import cpus_that_serve
+from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import Topology
 from edgetune.vocabulary.kinds.nic_xps import KIND, WORD
 from edgetune.vocabulary.setting import Setting
@@ -25,7 +27,10 @@ class NicXps(NicSteering):
     side = "transmit"
 
     def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
-        serving = cpus_that_serve(self.host, interface_of(target), siblings)
+        interface = interface_of(target)
+        if not interrupts_of(self.host, interface).names.numbered:
+            raise Unsupported(f"nobody knows which queue of {interface} raises which interrupt")
+        serving = cpus_that_serve(self.host, interface, siblings)
         ordered = sorted(queues, key=queue_number)
         online = Topology(self.host).online
         left = sorted(online.difference(*serving.values()))

@@ -5,7 +5,7 @@ import sys
 from typing import List
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
-from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.hosts.agent.kinds.route_text import Route, route_lines
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.route_metric import KIND, destination, family_of
 from edgetune.vocabulary.setting import Setting
@@ -134,12 +134,20 @@ class RouteMetric(HookKept):
         known = self.host.answers.setdefault(KIND.id_of(target), {})
         if not known.get("routes"):
             try:
-                known["routes"] = self._show(target).splitlines()
+                known["routes"] = route_lines(self._show(target))
             except Failed as error:
                 raise Unsupported(str(error)) from None
         if not known["routes"]:
             raise Unsupported(f"the main table has no {family_of(target)} route {target['route']}")
-        return [Route(line) for line in known["routes"]]
+        routes = [Route(line) for line in known["routes"]]
+        for route in routes:
+            if route.option("nhid"):
+                # fib_find_info_nh: without metrics a route takes those of another one by it.
+                raise Unsupported(
+                    f"a route has nhid {route.option('nhid')}: Linux gives the metrics of one "
+                    "route by a nexthop object to others by it, and never takes them back"
+                )
+        return routes
 
     def _doubt(self, target: Target) -> None:
         """Ask anew from now on."""

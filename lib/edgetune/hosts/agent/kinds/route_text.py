@@ -29,7 +29,19 @@ METRICS = (
 TOLD = ("dead", "linkdown", "pervasive", "offload", "trap", "offload_failed")
 """What the kernel says of a route and nobody sets."""
 ALONE = ("onlink", "nexthop", *TOLD)
-OTHERS = ("via", "dev", "weight", "tos", "proto", "scope", "src", "metric", "realm", "realms")
+OTHERS = (
+    "nhid",
+    "via",
+    "dev",
+    "weight",
+    "tos",
+    "proto",
+    "scope",
+    "src",
+    "metric",
+    "realm",
+    "realms",
+)
 PAIRS = (*METRICS, *OTHERS, "pref", "expires")
 
 Group = Tuple[str, ...]
@@ -40,9 +52,12 @@ class Route:
 
     def __init__(self, line: str) -> None:
         """Of one line of ``ip -d -o route show``; Unsupported when we could not give it back."""
-        words = line.replace("\\", " ").split()
+        told = [*line.replace("\\", " ").split(), "nh_info"]
+        words, shown = told[: told.index("nh_info")], told[told.index("nh_info") + 1 :]
         self.type, self.destination = words[:2]
         found = [group for group in _groups(words[2:]) if group[0] not in TOLD]
+        if "nhid" in words and not {"via", "dev", "nexthop"}.intersection(words):
+            found += _hops_of_object(shown)
         first = found.index(("nexthop",)) if ("nexthop",) in found else len(found)
         self.options: Dict[str, Group] = {group[0]: group[1:] for group in found[:first]}
         self.hops = found[first:]
@@ -79,6 +94,26 @@ class Route:
     def words(self) -> List[str]:
         """The same as ``ip route change`` takes it: rto_min is always locked."""
         return self.text.replace("rto_min lock", "rto_min").split()
+
+
+def route_lines(shown: str) -> List[str]:
+    """The lines of ``ip -d -o route show``, each with what it tells below of a nexthop object."""
+    found: List[str] = []
+    for line in shown.splitlines():
+        if line[:1].isspace() and found:
+            found[-1] += line
+        elif line.strip():
+            found.append(line)
+    return found
+
+
+def _hops_of_object(words: List[str]) -> List[Group]:
+    """Those of a nexthop object: none where net.ipv4.nexthop_compat_mode is 0 and it is a group."""
+    starts = [words.index(name) for name in ("nexthop", "via", "dev") if name in words]
+    if not starts or "encap" in words:
+        return []
+    shown = [*words[min(starts) : -1], "scope"]
+    return [group for group in _groups(shown[: shown.index("scope")]) if group[0] not in TOLD]
 
 
 def _groups(words: Sequence[str]) -> List[Group]:

@@ -5,7 +5,7 @@ import fcntl
 import os
 import re
 import struct
-from typing import Optional
+from typing import List, Optional
 
 from edgetune.hosts.agent.package_managers.base import Package, PackageManager
 from edgetune.hosts.agent.protocol import Failed, Unsupported
@@ -23,10 +23,13 @@ class Dpkg(PackageManager):
     program = "dpkg-query"
 
     def of_release(self, release: str) -> Optional[Package]:
+        """Where packages divert its file, the one whose file was diverted: it has the modules."""
         status, output, _ = self.host.attempt("dpkg-query", "-S", f"/boot/vmlinuz-{release}")
-        name = output.partition(":")[0].strip()
-        version = self._installed(name) if status == 0 and name else None
-        return Package(name, version) if version else None
+        for name in _owners(output) if status == 0 else ():
+            version = self._installed(name)
+            if version:
+                return Package(name, version)
+        return None
 
     def running_version(self) -> str:
         told = re.search(r" Debian ([0-9]\S*) \(", self.host.text("/proc/version"))
@@ -86,3 +89,17 @@ class Dpkg(PackageManager):
     def install(self, package: Package) -> None:
         own = f"{package.package}={package.version}"
         self.host.run("apt-get", *_LOCK_WAIT, *_KEEP, *_INSTALL, own)
+
+
+def _owners(found: str) -> List[str]:
+    """The packages that ``dpkg-query -S`` names, those last that divert files of the others."""
+    names: List[str] = []
+    diverters: List[str] = []
+    for line in found.splitlines():
+        diversion = re.match("(?:local diversion|diversion by (\\S+)) (?:from|to): ", line)
+        if diversion:
+            diverters.append(diversion.group(1) or "")
+        else:
+            owners = line.rpartition(": ")[0].split(", ")
+            names += [owner.partition(":")[0] for owner in owners if owner]
+    return sorted(names, key=lambda name: name in diverters)

@@ -23,11 +23,12 @@ def run(host: Host, request: Request) -> Json:
     snap, finders = _of(host, services)
     snap.look(seconds)
     findings: List[Json] = []
-    for find in finders:
-        try:
-            findings += find(snap)
-        except Exception as error:
-            snap.unread[find.__name__] = complaint(error)
+    with host.read_cache():
+        for find in finders:
+            try:
+                findings += find(snap)
+            except Exception as error:
+                snap.unread[find.__name__] = complaint(error)
     return {
         "boot_id": host.boot_id,
         "system": host.system,
