@@ -33,6 +33,11 @@ defaults
     timeout queue 60s
     timeout check 60s
 """
+CLIENTS = """
+frontend clients
+    bind unix@FOLDER/clients
+    default_backend edges
+"""
 _SERVERS = ("edges", [f"server e{number:03d} 192.0.2.{number + 1}:80" for number in range(8)])
 
 

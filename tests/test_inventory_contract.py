@@ -113,6 +113,7 @@ def test_all_that_was_written_down_is_told(trial: Trial) -> None:
                 "ca_file": "",
                 "certificate_file": "",
                 "server_name": "",
+                "agent_checks": "refused",
             },
             checks="marker",
         ),

@@ -23,15 +23,20 @@ from tests.examples import examples
 RECORDED = Path(__file__).parent / "fixtures/haproxy"
 EDGES = (RECORDED / "edges.txt").read_text()
 QUEUE = (RECORDED / "queue.txt").read_text()
+READY, DRAIN, MAINT = "ready:100%", "drain:100%", "maint:100%"
+NO_WEIGHT = {"idle": "weight 0 in its configuration", "state": "ready:0%"}
 TRUTH = {
-    "e000": Server("e000", "", True, 0, "192.0.2.1", 80, checked=False),
-    "e001": Server("e001", "", True, 0, "127.0.0.1", 18480),
-    "e002": Server("e002", "maint", False, 0, "2001:db8::3", 80, checked=False),
-    "e003": Server("e003", "drain", True, 0, "192.0.2.4", 80, checked=False),
-    "e004": Server("e004", "maint", False, 0, "192.0.2.5", 80, checked=False),
-    "e005": Server("e005", "", False, 0, "127.0.0.1", 18481, passing=False),
-    "e006": Server("e006", "", True, 0, "", 0, checked=False),
-    "e007": Server("e007", "", True, 0, "127.0.0.1", 18482, checked=False),
+    own.name: own
+    for own in [
+        Server("e000", "", True, 0, "192.0.2.1", 80, checked=False, state=READY),
+        Server("e001", "", True, 0, "127.0.0.1", 18480, state=READY),
+        Server("e002", "maint", False, 0, "2001:db8::3", 80, checked=False, state=MAINT),
+        Server("e003", "drain", True, 0, "192.0.2.4", 80, checked=False, state=DRAIN),
+        Server("e004", "maint", False, 0, "192.0.2.5", 80, checked=False, state=MAINT),
+        Server("e005", "", False, 0, "127.0.0.1", 18481, passing=False, state=READY),
+        Server("e006", "", True, 0, "", 0, checked=False, state=READY),
+        Server("e007", "", True, 0, "127.0.0.1", 18482, checked=False, **NO_WEIGHT),
+    ]
 }
 IPV6 = socket.has_ipv6 and Path("/proc/net/if_inet6").exists()
 
@@ -48,7 +53,13 @@ def test_a_whole_answer_is_read() -> None:
     read = read_servers(EDGES, "edges")
     assert read == TRUTH
     serving = [name for name, server in read.items() if server.is_serving]
-    assert serving == ["e000", "e001", "e006", "e007"], "neither withdrawn nor down"
+    assert serving == ["e000", "e001", "e006"], "not withdrawn, not down, and of a weight"
+
+
+def test_a_server_that_is_drained_between_the_two_answers_does_not_serve() -> None:
+    text = EDGES.replace("no check,1,1,0,", "DRAIN,1,1,0,", 1)
+    server = read_servers(text, "edges")["e000"]
+    assert (server.withdrawn, server.idle, server.is_serving) == ("", "drain", False)
 
 
 def test_requests_that_wait_for_a_server_count_as_its_sessions() -> None:
@@ -118,9 +129,9 @@ ODD = ["", "-", "x", "-1", "1.5", "0x1", "1e3", " 1", "\u0661", "nan", "9" * 19,
 def test_a_number_that_is_none_is_refused(odd: str) -> None:
     state, stat = LINES[OUR_STATES[0]].split(" "), LINES[OUR_STATS[0]].split(",")
     changed = []
-    for place in (6, 18):
+    for place in (6, 7, 8, 14, 18):
         changed.append((LINES[OUR_STATES[0]], " ".join([*state[:place], odd, *state[place + 1 :]])))
-    for place in (2, 4):
+    for place in (2, 4, 18, 19, 20):
         changed.append((LINES[OUR_STATS[0]], ",".join([*stat[:place], odd, *stat[place + 1 :]])))
     assert [new for old, new in changed if not _is_refused(EDGES.replace(old, new))] == []
 
@@ -129,6 +140,14 @@ def test_a_number_that_is_none_is_refused(odd: str) -> None:
     ("old", "new"),
     [
         ("srv_admin_state", "srv_other"),
+        ("srv_uweight", "srv_other"),
+        ("srv_iweight", "srv_other"),
+        ("srv_agent_state", "srv_other"),
+        (",weight,", ",other,"),
+        (",act,", ",other,"),
+        (",bck,", ",other,"),
+        (",no check,1,1,0,", ",no check,1,1,1,"),
+        (",no check,1,1,0,", ",no check,1,0,0,"),
         ("scur", "other"),
         ("qcur", "other"),
         (",status,", ",other,"),
@@ -287,6 +306,40 @@ def test_what_can_be_seen_decides_whether_a_state_was_set(
         driver.withdraw("e000")
     with pytest.raises(DrainError, match="edges/e999 is not there, not drain"):
         driver.withdraw("e999")
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "problem"),
+    [
+        ("", "ready:50", r"edges/e000 is 100%, not 50 \(.*cut its answer off\)"),
+        ("\n", "ready:0%", "edges/e000 is 100%, not 0%"),
+        ("Permission denied\n\n", "ready:0%", "edges/e000: Permission denied"),
+        ("\n", "ready:-1", "'ready:-1' is no state of a server"),
+        ("\n", "ready:", "'ready:' is no state of a server"),
+        ("\n", "ready:5 state maint", "is no state of a server"),
+    ],
+)
+def test_a_weight_that_was_not_put_back_is_told(
+    answering: Callable[..., Answering], said: str, state: str, problem: str
+) -> None:
+    with pytest.raises(DrainError, match=problem):
+        driver_of(answering(_setting(said))).restore("e000", state)
+
+
+def test_a_weight_is_put_back_before_the_server_is_let_in_and_only_if_it_differs(
+    answering: Callable[..., Answering],
+) -> None:
+    """What HAProxy took for done may be 100% by a new configuration."""
+    server = answering(_setting("\n"))
+    driver_of(server).restore("e000", "ready:50")
+    driver_of(server).restore("e000", "ready:100%")
+    driver_of(server).restore("e007", "ready:0%")
+    assert [asked for asked in server.asked if asked.startswith("set ")] == [
+        "set server edges/e000 weight 50",
+        "set server edges/e000 state ready",
+        "set server edges/e000 state ready",
+        "set server edges/e007 state ready",
+    ]
 
 
 def test_a_state_that_cannot_be_seen_is_not_set(answering: Callable[..., Answering]) -> None:

@@ -44,7 +44,11 @@ def test_a_server_has_what_its_hook_tells() -> None:
         (document(name="-x"), r"servers\[0\]\.name: '-x' does not match"),
         (document(withdrawn=None), "withdrawn: is missing"),
         (document(withdrawn="ready"), "withdrawn: ready is the word for a server that is not"),
+        (document(withdrawn="ready:0%"), "withdrawn: 'ready:0%' does not match"),
+        (document(withdrawn="ready:0"), "withdrawn: ready is the word for a server that is not"),
         (document(withdrawn="a b"), "withdrawn: 'a b' does not match"),
+        (document(idle=0), "idle: must be text"),
+        (document(idle="a\nb"), "idle: 'a.+b' does not match"),
         (document(up="no"), "up: must be true or false, not text"),
         (document(sessions=-1), "sessions: -1 is below 0"),
         (document(sessions="3"), "sessions: must be a number"),
@@ -56,6 +60,11 @@ def test_a_server_has_what_its_hook_tells() -> None:
 def test_what_a_hook_leaves_out_or_gets_wrong_is_no_server(told: Any, says: str) -> None:
     with pytest.raises(InputError, match=says):
         read_hook(told)
+
+
+def test_a_server_to_which_no_requests_are_sent_does_not_serve() -> None:
+    (server,) = read_hook(document(idle="weight 0"))[0].values()
+    assert (server.idle, server.is_serving, server.is_let_in) == ("weight 0", False, True)
 
 
 def test_a_checked_server_has_to_pass_and_an_unchecked_one_does() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,16 @@ import pytest
 
 from edgetune.errors import DrainError, InputError
 from edgetune.inventories.yaml import YamlInventory
-from edgetune.rollout.in_service import hosts_in_service, needs_room, put_back, state_of
+from edgetune.rollout.in_service import (
+    hosts_in_service,
+    needs_room,
+    put_back,
+    state_of,
+    was_admitted,
+    was_serving,
+)
 from edgetune.traffic import Server
+from edgetune.traffic.driver import BACKUP
 from edgetune.traffic.drivers.haproxy import Haproxy
 from edgetune.traffic.several import Part, Several
 from tests.builders import inventory_document, write_yaml
@@ -194,6 +203,49 @@ def test_a_backend_may_lack_hosts() -> None:
     assert set(video.shown) == {"b"}
     with pytest.raises(DrainError, match="lb/web has no server 'c'; lb/video has no server 'c'"):
         both.isolate("c")
+
+
+def test_a_host_that_one_of_two_sends_nothing_counts_for_none_and_still_needs_room() -> None:
+    first = replace(_served("a"), idle="weight 0", state="ready:0%")
+    second = replace(_served("a"), state="ready:100%", overridden_by="its agent check in web")
+    both = Several([Part("lb1/web", "web", Table(first)), Part("lb2/web", "web", Table(second))])
+    shown = both.servers()["a"]
+    assert (shown.is_serving, shown.gets_requests, shown.is_back) == (False, True, False)
+    assert (shown.withdrawn, shown.idle) == ("", "weight 0 at lb1/web")
+    assert shown.overridden_by == "its agent check in web at lb2/web"
+    before = state_of(shown)
+    assert before == "idle, ready:0% at lb1/web, ready:100% at lb2/web"
+    assert was_admitted(before) and not was_serving(before)
+
+
+def test_a_host_that_waits_as_a_backup_of_one_of_two_is_back() -> None:
+    first, second = replace(_served("a"), idle=BACKUP), _served("a")
+    both = Several([Part("lb1/web", "web", Table(first)), Part("lb2/web", "web", Table(second))])
+    assert both.servers()["a"].is_back and not both.servers()["a"].is_serving
+    second = replace(second, passing=False)
+    both = Several([Part("lb1/web", "web", Table(first)), Part("lb2/web", "web", Table(second))])
+    assert not both.servers()["a"].is_back
+
+
+@pytest.mark.parametrize(
+    ("before", "admitted", "serving"),
+    [
+        (None, False, False),
+        ("ready", True, True),
+        ("ready:50", True, True),
+        ("drain:100%", False, False),
+        ("idle, ready:0%", True, False),
+        ("drain at a/x, ready at b/x", True, False),
+        ("ready:100% at a/x, ready:7 at b/x", True, True),
+        ("idle, ready:0% at a/x, ready:100% at b/x", True, False),
+        ("idle, drain:100% at a/x, ready:100% at b/x", True, False),
+        ("already:5", False, False),
+    ],
+)
+def test_records_tell_whether_a_host_was_admitted_and_served(
+    before: str | None, admitted: bool, serving: bool
+) -> None:
+    assert (was_admitted(before), was_serving(before)) == (admitted, serving)
 
 
 def test_servers_of_one_name_and_several_addresses_have_none() -> None:

@@ -18,7 +18,14 @@ import pytest
 from edgetune.errors import DrainError, InputError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Pop
-from edgetune.rollout.in_service import ADMITTED, hosts_in_service
+from edgetune.rollout.in_service import (
+    ADMITTED,
+    hosts_in_service,
+    put_back,
+    state_of,
+    was_admitted,
+    was_serving,
+)
 from edgetune.traffic import DRIVERS, DrainDriver, driver_class, is_on_hosts, open_driver
 from edgetune.traffic.on_hosts import Agents
 from tests import load_balancers
@@ -227,6 +234,26 @@ def test_min_in_service_counts_the_servers_that_get_new_clients(trial: Trial) ->
     # One that is leaving counts no more, be it sent requests still.
     assert trial.in_service == set(SERVERS) - {FIRST, SECOND, OTHER}
     until(lambda: trial.sent_to == trial.in_service)
+
+
+def test_a_server_that_nobody_withdrew_and_that_gets_no_requests_stays_so(trial: Trial) -> None:
+    """It does not count as in service, and is put back as it was, whatever was done meanwhile."""
+    forget = trial.balancer.starve(FIRST)
+    if not forget:
+        pytest.skip("here a server gets requests, is withdrawn, or is down")
+    others = set(SERVERS) - {FIRST}
+    until(lambda: trial.sent_to == others)
+    shown = trial.driver.servers()[FIRST]
+    assert trial.in_service == others and shown.idle and not shown.withdrawn
+    assert shown.is_let_in and not shown.gets_requests
+    before = state_of(shown)
+    assert was_admitted(before) and not was_serving(before)
+    trial.driver.withdraw(FIRST)
+    trial.driver.isolate(FIRST)
+    forget()
+    put_back(trial.driver, FIRST, before)
+    assert state_of(trial.driver.servers()[FIRST]) == before
+    assert trial.in_service == trial.sent_to == others
 
 
 def test_a_server_that_does_not_exist_is_named(trial: Trial) -> None:

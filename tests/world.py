@@ -90,7 +90,8 @@ class Balancer(DrainDriver):
     """A load balancer in memory; with ``clients`` every server in service carries sessions.
 
     ``state`` has for each server "ready", "drain" or "maint". Servers in ``leaving`` may still
-    get requests while they are withdrawn. One that is not ``counting`` tells no sessions.
+    get requests while they are withdrawn. One that is not ``counting`` tells no sessions. ``idle``
+    says why servers get no requests that nobody withdrew, ``overridden`` what lets them in again.
     """
 
     advice = "let edgetune set states of servers"
@@ -102,6 +103,8 @@ class Balancer(DrainDriver):
         self.sessions = dict.fromkeys(self.state, 0)
         self.clients, self.refusal = False, ""
         self.leaving: set[str] = set()
+        self.idle: dict[str, str] = {}
+        self.overridden: dict[str, str] = {}
         self.counting = True
         self.heeds_marker = True
         self.log: list[tuple[str, str]] = []
@@ -157,7 +160,17 @@ class Balancer(DrainDriver):
         withdrawn = "" if self.state[name] == "ready" else self.state[name]
         leaving = bool(withdrawn) and name in self.leaving
         sessions = self.sessions[name] if self.counting else None
-        return Server(name, withdrawn, up, sessions, self.addresses[name], 80, leaving=leaving)
+        return Server(
+            name,
+            withdrawn,
+            up,
+            sessions,
+            self.addresses[name],
+            80,
+            leaving=leaving,
+            idle=self.idle.get(name, ""),
+            overridden_by=self.overridden.get(name, ""),
+        )
 
 
 class Hosts:

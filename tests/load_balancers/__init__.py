@@ -39,6 +39,11 @@ class TestBalancer(ABC):
     def withdraw_by_hand(self, server: str) -> None:
         """What an operator does who takes a server out."""
 
+    def starve(self, server: str) -> Callable[[], None] | None:
+        """Send no new client there, although nobody withdrew it; what forgets that, as somebody
+        else may do. None where nobody can."""
+        return None
+
     @abstractmethod
     def open_session(self, server: str) -> None:
         """Have a request under way on a server until ``end_sessions``."""

@@ -17,6 +17,7 @@ class Hooked:
     def __init__(self) -> None:
         self.withdrawn = dict.fromkeys(SERVERS, "")
         self.sessions = dict.fromkeys(SERVERS, 0)
+        self.idle = dict.fromkeys(SERVERS, "")
         self.denies = False
 
     def document(self) -> dict[str, Any]:
@@ -25,6 +26,8 @@ class Hooked:
             {"name": name, "withdrawn": word, "up": True, "sessions": self.sessions[name]}
             for name, word in self.withdrawn.items()
         ]
+        for server in servers:
+            server["idle"] = self.idle[server["name"]]
         return {"servers": servers, "refuses": "read only" if self.denies else ""}
 
     def do(self, do: str, server: str, word: str) -> str:

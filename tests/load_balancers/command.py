@@ -7,6 +7,7 @@ A script in front of each cuts its answers, and refuses changes.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Callable
 
 from tests.builders import ROOT
 from tests.load_balancers import SERVERS, Start, TestBalancer
@@ -143,6 +145,7 @@ class Nginx(_InFront):
             f"--nginx={nginx}",
             f"--pid={folder}/nginx.pid",
         ]
+        self._servers = folder / "servers.conf"
         super().__init__(folder, " ".join(f"'{word}'" for word in self._own))
         self._ports = dict(zip(SERVERS, ports))
 
@@ -155,6 +158,14 @@ class Nginx(_InFront):
 
     def open_session(self, server: str) -> None:
         """nginx tells no sessions."""
+
+    def starve(self, server: str) -> Callable[[], None]:
+        """It becomes a backup of the others."""
+        subprocess.run([*self._own, "withdraw", server], check=True)
+        text = self._servers.read_text()
+        self._servers.write_text(re.sub(rf"down;  # {server}", f"down backup;  # {server}", text))
+        subprocess.run([*self._own, "restore", server], check=True)
+        return lambda: None
 
     def end_sessions(self) -> None: ...
 

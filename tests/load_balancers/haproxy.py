@@ -11,19 +11,15 @@ import shutil
 import socket
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Callable
 
 from lab.simulated.balancer import Balancer, Server
 from tests.answering import Answering
 from tests.load_balancers import SERVERS, Start, TestBalancer
-from tests.real_haproxy import RealHaproxy, running
-
-_CLIENTS = """
-frontend clients
-    bind unix@FOLDER/clients
-    default_backend edges
-"""
+from tests.named_services import Service, hold, services, who_gets
+from tests.real_haproxy import CLIENTS, RealHaproxy, running
 
 
 class _OverALine(TestBalancer):
@@ -112,30 +108,36 @@ class TwoSimulated(TestBalancer):
 
 
 class Real(_OverALine):
-    def __init__(self, haproxy: RealHaproxy, service: socket.socket) -> None:
-        self._haproxy, self._service = haproxy, service
-        self._clients = ExitStack()
+    """Its servers answer with their names, and get as many requests as it takes to see which do."""
+
+    def __init__(self, haproxy: RealHaproxy, behind: Mapping[str, Service]) -> None:
+        self._haproxy, self._behind = haproxy, behind
+        self._clients = haproxy.folder / "clients"
         super().__init__()
 
     def answer(self, line: str, may_change: bool) -> str:
         return self._haproxy.ask(line, "admin" if may_change else "operator")
 
     def sends_to(self, server: str) -> bool:
-        return self._row(server)["status"] == "no check"
+        return server in who_gets(self._clients, SERVERS)
 
     def withdraw_by_hand(self, server: str) -> None:
         self._haproxy.ask(f"set server edges/{server} state drain")
 
+    def starve(self, server: str) -> Callable[[], None]:
+        def weigh(weight: str) -> None:
+            assert self._haproxy.ask(f"set server edges/{server} weight {weight}") == "\n"
+
+        weigh("0")
+        return lambda: weigh("100%")
+
     def open_session(self, server: str) -> None:
-        client = self._clients.enter_context(socket.socket(socket.AF_UNIX))
-        client.connect(str(self._haproxy.folder / "clients"))
-        client.sendall(f"GET /{server} HTTP/1.0\r\n\r\n".encode())
+        hold(self._clients, f"/held/{server}")
         self._wait(server, "1")
 
     def end_sessions(self) -> None:
-        self._clients.close()
-        self._service.close()
         for server in SERVERS:
+            self._behind[server].release.set()
             self._wait(server, "0")
 
     def _wait(self, server: str, sessions: str) -> None:
@@ -167,14 +169,11 @@ def _two_simulated() -> Iterator[TwoSimulated]:
 
 @contextmanager
 def _real() -> Iterator[Real]:
-    """Its servers are one service that takes every connection and answers nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as service:
-        place = f"127.0.0.1:{service.getsockname()[1]}"
-        chosen = [f"use-server {name} if {{ path /{name} }}" for name in SERVERS]
-        servers = [f"server {name} {place}" for name in SERVERS]
-        backend = ("edges", ["option abortonclose", *chosen, *servers])
-        with running([backend], _CLIENTS) as haproxy:
-            started = Real(haproxy, service)
+    with services(dict.fromkeys(SERVERS, "127.0.0.1")) as behind:
+        chosen = [f"use-server {name} if {{ path /held/{name} }}" for name in SERVERS]
+        servers = [f"server {name} {behind[name].place}" for name in SERVERS]
+        with running([("edges", [*chosen, *servers])], CLIENTS) as haproxy:
+            started = Real(haproxy, behind)
             try:
                 yield started
             finally:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Callable
 
 from tests.load_balancers import Start, TestBalancer
 from tests.load_balancers._hook import OUT, Hooked
@@ -27,7 +28,11 @@ class Served(TestBalancer):
         return Reply(body[: int(self._share * len(body))], status)
 
     def sends_to(self, server: str) -> bool:
-        return not self.hooked.withdrawn[server]
+        return not self.hooked.withdrawn[server] and not self.hooked.idle[server]
+
+    def starve(self, server: str) -> Callable[[], None]:
+        self.hooked.idle[server] = "weight 0"
+        return lambda: None
 
     def withdraw_by_hand(self, server: str) -> None:
         self.hooked.withdrawn[server] = OUT

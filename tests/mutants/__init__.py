@@ -40,11 +40,31 @@ from tests.mutants.mutation import Mutation
 from tests.mutants.options import OPTIONS
 from tests.mutants.prometheus import PROMETHEUS
 from tests.mutants.rollout import ROLLOUT
-from tests.mutants.traffic import AWAY, BIRD, HOOKS, ON_HOSTS, REFUSALS, SEVERAL, TLS, TRAFFIC
+from tests.mutants.traffic import (
+    AWAY,
+    BIRD,
+    HOOKS,
+    NO_REQUESTS,
+    ON_HOSTS,
+    REFUSALS,
+    SEVERAL,
+    TLS,
+    TRAFFIC,
+)
 
 MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "rollout": ROLLOUT,
-    "traffic": (*TRAFFIC, *HOOKS, *ON_HOSTS, *BIRD, *SEVERAL, *AWAY, *REFUSALS, *TLS),
+    "traffic": (
+        *TRAFFIC,
+        *NO_REQUESTS,
+        *HOOKS,
+        *ON_HOSTS,
+        *BIRD,
+        *SEVERAL,
+        *AWAY,
+        *REFUSALS,
+        *TLS,
+    ),
     "inventories": INVENTORIES,
     "judge": JUDGE,
     "bmc": BMC,

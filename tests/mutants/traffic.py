@@ -17,19 +17,19 @@ TRAFFIC = mutations_of(
     (
         "a state that HAProxy did not take is taken for set",
         "haproxy_backend.py",
-        "        if now != state:\n",
+        "        if not _shows(now, change, bool(unanswered)):\n",
         "        if False:\n",
     ),
     (
         "a server in maint by its configuration, its address or another one is ready",
         "haproxy_answers.py",
-        "_MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20",
-        "_MAINT_BITS = 0x01",
+        "_MAINT_BITS = _FORCED_MAINT | 0x02 | 0x04 | 0x20",
+        "_MAINT_BITS = _FORCED_MAINT",
     ),
     (
         "a server that drains is ready",
         "haproxy_answers.py",
-        "_DRAIN_BITS = 0x08 | 0x10",
+        "_DRAIN_BITS = _FORCED_DRAIN | 0x10",
         "_DRAIN_BITS = 0x10",
     ),
     (
@@ -41,8 +41,58 @@ TRAFFIC = mutations_of(
     (
         "what somebody else withdrew is let in again",
         "haproxy_backend.py",
-        "        self._set(server, withdrawn or READY, _deadline())\n",
-        "        self._set(server, READY, _deadline())\n",
+        "        self._set(server, state, deadline)\n",
+        "        self._set(server, READY, deadline)\n",
+    ),
+    (
+        "a server of weight 0 is in service",
+        "haproxy_answers.py",
+        '    if not (_number(state, "srv_uweight") and _number(stat, "weight")):\n',
+        "    if False:\n",
+    ),
+    (
+        "a backup is in service while others serve",
+        "haproxy_answers.py",
+        '    if not backups or _number(total, "act"):\n',
+        "    if not backups:\n",
+    ),
+    (
+        "all backups serve where the first one does",
+        "haproxy_answers.py",
+        '_number(total, "weight") > _number(first, "weight")',
+        "True",
+    ),
+    (
+        "a column that is not there is 0",
+        "haproxy_answers.py",
+        "    if not row.keys() >= {*columns}:\n",
+        '    row = {**dict.fromkeys(columns, "0"), **row}\n    if False:\n',
+    ),
+    (
+        "a server comes back without the weight that it had",
+        "haproxy_backend.py",
+        "        if weight:\n",
+        "        if False:\n",
+    ),
+    (
+        "a server that had no weight is let in before it has none again",
+        "haproxy_backend.py",
+        "            self._weigh(server, weight, deadline)\n"
+        "        self._set(server, state, deadline)\n",
+        "            pass\n        self._set(server, state, deadline)\n"
+        "        self._weigh(server, weight, deadline)\n",
+    ),
+    (
+        "what a server inherits is forced upon it",
+        "haproxy_answers.py",
+        "_withdrawn(bits & (_FORCED_MAINT | _FORCED_DRAIN)) or READY",
+        "withdrawn or READY",
+    ),
+    (
+        "an agent that is stopped may still let a server in",
+        "haproxy_answers.py",
+        'has_agent = bool(_number(state, "srv_agent_state") & _CHECK_ENABLED)',
+        'has_agent = bool(_number(state, "srv_agent_state"))',
     ),
     (
         "an error of HAProxy is taken for obedience",
@@ -85,6 +135,34 @@ TRAFFIC = mutations_of(
         "driver.py",
         "return not self.withdrawn and self.up",
         "return self.up",
+    ),
+)
+NO_REQUESTS = mutations_of(
+    "lib/edgetune/rollout",
+    ["rollout_no_requests_steps", "lib_traffic_several"],
+    (
+        "a host that got no requests has to get some afterwards",
+        "in_service.py",
+        'return f"{_IDLE}{state}" if gets_none and was_admitted(state) else state',
+        "return state",
+    ),
+    (
+        "a host that waits as a backup is not back",
+        "../traffic/driver.py",
+        'own.idle in ("", BACKUP)',
+        "not own.idle",
+    ),
+    (
+        "a host that gets no requests after a rollout is back",
+        "../traffic/driver.py",
+        ' and own.idle in ("", BACKUP)',
+        "",
+    ),
+    (
+        "a plan knows nothing of agents that let drained hosts in",
+        "preflight.py",
+        "        if server and server.overridden_by:\n",
+        "        if False:\n",
     ),
 )
 SEVERAL = mutations_of(
@@ -148,14 +226,13 @@ SEVERAL = mutations_of(
     (
         "a host that only one load balancer serves needs no room to leave",
         "driver.py",
-        "        return any(own.is_serving for own in told)\n",
+        "        return any(own.is_serving for own in self._told)\n",
         "        return self.is_serving\n",
     ),
     (
         "one failing check of several proves a machine",
         "driver.py",
-        "        return not any(own.up for own in self.parts.values() if own is not None) "
-        "and not self.up\n",
+        "        return not any(own.up for own in self._told) and not self.up\n",
         "        return not self.up\n",
     ),
     (

@@ -10,6 +10,8 @@ from edgetune.traffic import DrainDriver, Server
 
 ADMITTED = "ready"
 """How records and messages call a server that is not withdrawn; else the load balancer's word."""
+# Stands before the state of a server that got no requests, although nobody had withdrawn it.
+_IDLE = "idle, "
 
 
 def hosts_in_service(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
@@ -30,17 +32,30 @@ def needs_room(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
 
 def was_admitted(before: str | None) -> bool:
     """Whether a server whose state was ``before`` got requests, be it from one load balancer."""
-    return ADMITTED in (before or "").split()
+    return ADMITTED in _words(before)
+
+
+def was_serving(before: str | None) -> bool:
+    """Whether every load balancer sent it requests, or would have but for its failing check."""
+    return {*_words(before)} == {ADMITTED}
+
+
+def _words(before: str | None) -> list[str]:
+    """By load balancer; records of 0.10 have the words alone, newer ones "ready:100%", too."""
+    return [each.split(" at ")[0].partition(":")[0] for each in (before or "").split(", ")]
 
 
 def state_of(server: Server) -> str:
-    """ADMITTED, or how the server was withdrawn; ``put_back`` takes it."""
-    return server.withdrawn or ADMITTED
+    """How a server stands, for records; ``put_back`` takes it."""
+    state = server.state or server.withdrawn or ADMITTED
+    gets_none = bool(server.idle or server.withdrawn)
+    return f"{_IDLE}{state}" if gets_none and was_admitted(state) else state
 
 
 def put_back(driver: DrainDriver, server: str, before: str | None) -> None:
     """Give a server back the state that it had ``before``; without one, it is admitted."""
-    driver.restore(server, "" if before in (None, ADMITTED) else before)
+    state = (before or ADMITTED).removeprefix(_IDLE)
+    driver.restore(server, "" if state == ADMITTED else state)
 
 
 def shown(server: Server | None) -> str:
@@ -50,7 +65,19 @@ def shown(server: Server | None) -> str:
     if server.unknown:
         return f"nobody can tell how it stands: {server.unknown}"
     sessions = "unknown" if server.sessions is None else server.sessions
-    return f"{state_of(server)} in the load balancer, with {sessions} sessions"
+    idle = f" ({server.idle})" if server.idle and not server.withdrawn else ""
+    return f"{server.withdrawn or ADMITTED}{idle} in the load balancer, with {sessions} sessions"
+
+
+def why_out(server: Server) -> str:
+    """Why a known server gets no requests, in words: "drain", "ready, and its check fails"."""
+    word = server.withdrawn or ADMITTED
+    if server.withdrawn and server.overridden_by:
+        word += f", by hand or by {server.overridden_by}"
+    if not server.up:
+        return f"{word}, and its check fails" + (f" ({server.idle})" if server.idle else "")
+    idle = "" if server.withdrawn else server.idle
+    return f"{word}, and sends it no requests: {idle}" if idle else word
 
 
 def leaving(pop: Pop, servers: Mapping[str, Server]) -> set[str]:

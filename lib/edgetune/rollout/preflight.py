@@ -25,7 +25,7 @@ from edgetune.rollout.freeze import frozen_text
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.identity import prove_machines
-from edgetune.rollout.in_service import shown, state_of
+from edgetune.rollout.in_service import shown, why_out
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import why_paused
 from edgetune.rollout.silencing import shared_matchers
@@ -133,7 +133,18 @@ def check_load_balancer(subject: Subject) -> Iterable[Finding]:
     if uncounted and not subject.pop.ports:
         what = "the load balancer tells no sessions, and hosts know no port to count them on"
         yield Finding(what, "give the PoP a health: or ports: in the inventory")
+    yield from check_overrides(subject)
     yield from out_of_service(subject)
+
+
+def check_overrides(subject: Subject) -> Iterable[Finding]:
+    """Nothing lets hosts in again while they are drained."""
+    driver = subject.context.load_balancer(subject.pop)
+    for host in subject.hosts:
+        server = subject.servers.get(host.server)
+        if server and server.overridden_by:
+            what = f"may be let in again while it is drained, by {server.overridden_by}"
+            yield Finding(what, driver.override_advice, host.name)
 
 
 def out_of_service(subject: Subject) -> Iterable[Finding]:
@@ -150,9 +161,7 @@ def out_of_service(subject: Subject) -> Iterable[Finding]:
         elif server.unknown:
             yield Finding(shown(server), advice, host.name)
         elif not server.is_serving:
-            is_up = "" if server.up else ", and its check fails"
-            what = f"the load balancer has it {state_of(server)}{is_up}"
-            yield Finding(what, advice, host.name)
+            yield Finding(f"the load balancer has it {why_out(server)}", advice, host.name)
 
 
 def check_hosts(subject: Subject) -> Iterable[Finding]:
@@ -292,7 +301,7 @@ PLAN_CHECKS: Sequence[Check] = (
 )
 
 
-BASELINE_CHECKS: Sequence[Check] = (check_hosts, out_of_service, check_health)
+BASELINE_CHECKS: Sequence[Check] = (check_hosts, check_overrides, out_of_service, check_health)
 
 
 def unfit_hosts(subject: Subject) -> list[Finding]:

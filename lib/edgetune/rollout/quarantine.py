@@ -14,7 +14,7 @@ from edgetune.documents.batch import Batch
 from edgetune.documents.head import Quarantine
 from edgetune.errors import DrainError, ServerError
 from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.in_service import hosts_in_service, needs_room, shown, state_of
+from edgetune.rollout.in_service import hosts_in_service, needs_room, put_back, shown, state_of
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
 from edgetune.rollout.surge import surge_of
@@ -162,7 +162,7 @@ def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
         return ""
     # Somebody else may have drained hosts at the same moment.
     opened.lease.permit()
-    driver.restore(server)
+    put_back(driver, server, state_of(servers[server]))
     return _no_room(left, least)
 
 

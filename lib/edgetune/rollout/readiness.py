@@ -151,7 +151,7 @@ def _contradiction(
     if fell:
         return (
             "since it was told over SSH to say not ready, the load balancer's check of "
-            f"{', '.join(fell)} fails, which was in service"
+            f"{', '.join(fell)} fails, which passed before"
         )
     late = opened.context.config.health_deadline
     if any(steady_clock.now() - work.hosts[name].told_at > late for name in unproven):

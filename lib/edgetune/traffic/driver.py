@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import ClassVar, Protocol
 
 from edgetune.dataclass import dataclass
 from edgetune.fields import Field
+
+BACKUP = "backup"
+"""Why a server is ``idle`` that gets requests by itself once no better one is left."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,12 @@ class Server:
     own words (any but "ready") how the server was withdrawn, by us or by others. ``up`` is the
     health check's word. ``sessions`` is what the server carries or has queued now, None where
     nobody can tell. ``leaving``: it is withdrawn, and requests may still be sent to it.
+
+    ``idle`` is why no new client is sent to a server that nobody withdrew: "weight 0", BACKUP. It
+    is "" where clients are sent there, or where the failing health check alone keeps them away.
+    ``state`` is what ``restore`` takes to bring the server to how it stands now, the weight too,
+    where that is more than ``withdrawn``. ``overridden_by`` is what may let the server in again
+    while it is withdrawn, without being asked to: "its agent check in edges".
 
     ``address`` and ``port`` are where the load balancer sends its requests ("" and 0 where it does
     not tell), ``checked`` whether it checks the server's health at all, ``passing`` whether the
@@ -45,19 +54,29 @@ class Server:
     leaving: bool = False
     unknown: str = ""
     told_by_host: bool = False
+    idle: str = ""
+    state: str = ""
+    overridden_by: str = ""
     parts: Mapping[str, Server | None] = field(default_factory=dict)
 
     @property
     def is_serving(self) -> bool:
         """Whether new requests go to it, and are to go on doing so: such a server counts for
         ``min_in_service``. Each of several load balancers has to send it some."""
-        return not self.withdrawn and self.up and not self.unknown
+        return self._may_serve and not self.idle
 
     @property
     def gets_requests(self) -> bool:
         """Whether new requests go to it from any load balancer: without it, others get them."""
-        told = [own for own in self.parts.values() if own is not None] or [self]
-        return any(own.is_serving for own in told)
+        return any(own.is_serving for own in self._told)
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it passes its checks, and each load balancer sends it requests, or will do so as
+        soon as no better server is left."""
+        each = self._told
+        told = all(own._may_serve and own.passing and own.idle in ("", BACKUP) for own in each)
+        return told and not self.lacking
 
     @property
     def is_let_in(self) -> bool:
@@ -65,13 +84,13 @@ class Server:
 
         Nothing is done to an unknown one.
         """
-        told = [self, *(own for own in self.parts.values() if own is not None)]
+        told = [self, *self._told]
         return not self.unknown and any(not own.withdrawn for own in told)
 
     @property
     def fails_every_check(self) -> bool:
         """Whether no load balancer's check has it up."""
-        return not any(own.up for own in self.parts.values() if own is not None) and not self.up
+        return not any(own.up for own in self._told) and not self.up
 
     @property
     def lacking(self) -> str:
@@ -83,6 +102,15 @@ class Server:
         """Where load balancers send its requests, by part, if these are several addresses."""
         told = {name: own.address for name, own in self.parts.items() if own is not None}
         return told if len({*told.values()}) > 1 else {}
+
+    @property
+    def _told(self) -> Sequence[Server]:
+        """What the load balancers show that know it."""
+        return [own for own in self.parts.values() if own is not None] or [self]
+
+    @property
+    def _may_serve(self) -> bool:
+        return not self.withdrawn and self.up and not self.unknown
 
 
 class DrainDriver(Protocol):
@@ -107,6 +135,9 @@ class DrainDriver(Protocol):
 
     advice: ClassVar[str]
     """What an operator does where the load balancer refuses changes, as an imperative."""
+
+    override_advice: ClassVar[str] = ""
+    """The same where servers are ``overridden_by`` something."""
 
     @classmethod
     def misfits(cls, fields: Mapping[str, str]) -> Mapping[str, str]:
@@ -133,6 +164,8 @@ class DrainDriver(Protocol):
         """Let new clients come, whoever withdrew the server.
 
         With ``withdrawn``, a text that ``servers`` told of it before, it is withdrawn in that way.
+        That text may be a ``state``, too: then the server stands as it did, be that without
+        requests.
         """
 
     @abstractmethod

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Callable, TypeVar
@@ -10,12 +11,12 @@ from typing import Callable, TypeVar
 from edgetune.errors import DrainError
 from edgetune.traffic.conversation import Tls, ask
 from edgetune.traffic.driver import Server
-from edgetune.traffic.haproxy_answers import DRAIN, MAINT, read_one, read_servers
+from edgetune.traffic.haproxy_answers import DRAIN, MAINT, READY, read_one, read_servers
 
 TIMEOUT = 15.0
 """Seconds until a call is over, whatever HAProxy does meanwhile."""
 
-READY = "ready"
+_STATE = re.compile(f"({READY}|{DRAIN}|{MAINT})(?::([0-9]{{1,9}}%?))?")
 # Backends and their servers, of all proxies: a frontend may bear the name of the backend.
 _STATISTICS = "show stat -1 6 -1"
 
@@ -45,9 +46,18 @@ class HaproxyBackend:
         self._set(server, MAINT, _deadline())
 
     def restore(self, server: str, withdrawn: str = "") -> None:
-        if withdrawn not in ("", DRAIN, MAINT):
+        """States of before 0.11 tell no weight; the weight is left alone then.
+
+        The weight comes first: a server that had none is not let in for a moment.
+        """
+        wanted = _STATE.fullmatch(withdrawn or READY)
+        if not wanted:
             raise DrainError(f"{self._address}: {withdrawn!r} is no state of a server")
-        self._set(server, withdrawn or READY, _deadline())
+        state, weight = wanted.groups()
+        deadline = _deadline()
+        if weight:
+            self._weigh(server, weight, deadline)
+        self._set(server, state, deadline)
 
     def refuses_changes(self) -> str:
         """Asks to set the state of a server, and leaves the state out.
@@ -65,18 +75,29 @@ class HaproxyBackend:
         return "" if understood else f"{self._address}: {place}: {_explained(answer)}"
 
     def _set(self, server: str, state: str, deadline: float) -> None:
+        self._change(server, f"state {state}", deadline)
+
+    def _change(self, server: str, change: str, deadline: float) -> None:
+        """``change`` is "state drain" or "weight 0%"; what can be seen then decides."""
         place, unanswered = f"{self._backend}/{server}", ""
         try:
-            refusal = self._ask(f"set server {place} state {state}", deadline)
+            refusal = self._ask(f"set server {place} {change}", deadline)
         except DrainError as error:
-            # The connection may have ended after it was done: what can be seen decides.
+            # The connection may have ended after it was done.
             refusal, unanswered = "", f" ({error})"
         if refusal:
             raise DrainError(f"{self._address}: {place}: {_explained(refusal)}")
-        known = self._servers(deadline)
-        now = known[server].withdrawn or READY if server in known else "not there"
-        if now != state:
-            raise DrainError(f"{self._address}: {place} is {now}, not {state}{unanswered}")
+        now = self._servers(deadline).get(server)
+        if not _shows(now, change, bool(unanswered)):
+            what, _, wanted = change.partition(" ")
+            shown = (now.state if now else "not there:gone").split(":")[what == "weight"]
+            raise DrainError(f"{self._address}: {place} is {shown}, not {wanted}{unanswered}")
+
+    def _weigh(self, server: str, weight: str, deadline: float) -> None:
+        """Somebody else may have changed it, or a reload have forgotten it."""
+        known = self._servers(deadline).get(server)
+        if known and known.state.partition(":")[2] != weight:
+            self._change(server, f"weight {weight}", deadline)
 
     def _servers(self, deadline: float) -> dict[str, Server]:
         # On one connection both are answered by the same process, be another one starting.
@@ -93,6 +114,22 @@ class HaproxyBackend:
             raise DrainError(f"{self._address}: HAProxy does not answer: {error}") from None
         except DrainError as error:
             raise DrainError(f"{self._address}: HAProxy {error}") from None
+
+
+def _shows(server: Server | None, change: str, unanswered: bool) -> bool:
+    """Whether a change that HAProxy did not refuse can be seen.
+
+    An agent may have set another weight since. Where the configuration has changed, a weight that
+    is told as a number may be its 100% by now.
+    """
+    if server is None:
+        return False
+    state, _, weight = server.state.partition(":")
+    what, _, wanted = change.partition(" ")
+    if what == "state":
+        return state == wanted
+    may_differ = server.overridden_by or not (unanswered or "0%" in (wanted, weight))
+    return weight == wanted or bool(may_differ)
 
 
 def _deadline() -> float:

@@ -5,11 +5,11 @@ A hook tells its servers as one JSON document::
 
     {"servers": [{"name": "e01", "withdrawn": "", "up": true, "sessions": 3}], "refuses": ""}
 
-A server has the fields of ``Server`` up to ``leaving``. ``name``, ``withdrawn``, ``up`` and
-``sessions`` have to be there, for what is absent would read as "serves" or "carries nothing".
-``refuses`` is why a change would be refused. A hook is told to ``withdraw``, ``isolate`` or
-``restore`` a server, and may be told so again. What its document shows then decides whether it was
-done.
+A server has the fields of ``Server`` up to ``leaving``, and ``idle``. ``name``, ``withdrawn``,
+``up`` and ``sessions`` have to be there, for what is absent would read as "serves" or "carries
+nothing". ``refuses`` is why a change would be refused. A hook is told to ``withdraw``,
+``isolate`` or ``restore`` a server, and may be told so again. What its document shows then decides
+whether it was done.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ POLL = 0.2
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
 _WORD = r"([A-Za-z0-9][A-Za-z0-9_.:-]{0,63})?"
+_REASON = r"[ -~]{0,100}"
 _READY = "ready"
 
 
@@ -131,6 +132,7 @@ def _server(fields: Fields) -> Server:
         checked=checked,
         passing=fields.flag("passing", not checked),
         leaving=fields.flag("leaving", False),
+        idle=fields.text("idle", "", pattern=_REASON),
     )
     fields.done()
     return server
@@ -138,7 +140,7 @@ def _server(fields: Fields) -> Server:
 
 def _word(fields: Fields) -> str:
     word: str = fields.text("withdrawn", pattern=_WORD)
-    if word == _READY:
+    if word.partition(":")[0] == _READY:
         raise fields.wrong("withdrawn", f"{_READY} is the word for a server that is not; leave ''")
     return word
 

@@ -154,7 +154,6 @@ def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:
     """The worst of what the parts show."""
     told = {part: own for part, own in parts.items() if own is not None}
     every, is_whole = [*told.values()], len(told) == len(parts)
-    words = {own.withdrawn for own in every}
     addresses = {own.address for own in every}
     counts = [own.sessions for own in every]
     known = [count for count in counts if count is not None]
@@ -162,19 +161,32 @@ def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:
     all_withdrawn = is_whole and all(own.withdrawn for own in every)
     return replace(
         every[0],
-        withdrawn=words.pop() if len(words) == 1 else _word(told),
+        withdrawn=_word({part: own.withdrawn for part, own in told.items()}),
         leaving=any(own.leaving for own in every) or (any_withdrawn and not all_withdrawn),
         up=is_whole and all(own.up for own in every),
         sessions=sum(known) if is_whole and len(known) == len(counts) else None,
         address=addresses.pop() if len(addresses) == 1 else "",
         checked=all(own.checked for own in every),
         passing=is_whole and all(own.passing for own in every),
+        idle=_reasons({part: own.idle for part, own in told.items()}),
+        state=_word({part: own.state or own.withdrawn for part, own in told.items()}),
+        overridden_by=_reasons({part: own.overridden_by for part, own in told.items()}),
         parts=parts,
     )
 
 
-def _word(told: Mapping[str, Server]) -> str:
-    return _BETWEEN.join(f"{own.withdrawn or _READY}{_AT}{part}" for part, own in told.items())
+def _word(words: Mapping[str, str]) -> str:
+    """One word for all parts, or one for each of them."""
+    if len({*words.values()}) == 1:
+        return next(iter(words.values()))
+    return _BETWEEN.join(f"{word or _READY}{_AT}{part}" for part, word in words.items())
+
+
+def _reasons(whys: Mapping[str, str]) -> str:
+    """One reason for all parts, or that of each part which has one."""
+    if len({*whys.values()}) == 1:
+        return next(iter(whys.values()))
+    return _BETWEEN.join(f"{why}{_AT}{part}" for part, why in whys.items() if why)
 
 
 def _words(withdrawn: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from edgetune.errors import DrainError, ServerError
 from edgetune.report.text import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL
-from edgetune.rollout.in_service import ADMITTED, put_back
+from edgetune.rollout.in_service import put_back, was_serving, why_out
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host, take_out_quarantined
 from edgetune.rollout.results import BatchResult
@@ -45,8 +45,7 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
         driver = opened.load_balancer
         refused = _put_back(opened, driver, work, drained)
         put = [name for name in drained if name not in refused]
-        silent = dict.fromkeys(_not_back(opened, driver, work, put), _SICK)
-        for name, why in {**refused, **silent}.items():
+        for name, why in {**refused, **_not_back(opened, driver, work, put)}.items():
             if fail_host(opened, work, name, why):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
@@ -93,26 +92,34 @@ def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def _is_back(server: Server | None) -> bool:
-    return server is not None and server.is_serving and server.passing
+def _why_out(server: Server | None) -> str:
+    """Why a host that was put back does not serve."""
+    if server is None or server.unknown or not server.withdrawn and not server.idle:
+        return _SICK
+    return f"was put back, and the load balancer has it {why_out(server)}"
 
 
-def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
-    """Hosts that should serve again and do not, after the health deadline.
+def _not_back(
+    opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]
+) -> dict[str, str]:
+    """Hosts that should serve again and do not, after the health deadline, and why.
 
-    The last look alone is no evidence: a host that served in an earlier one is looked at again.
+    One that got no requests before is not expected to, whatever kept them away. The last look alone
+    is no evidence: a host that served in an earlier one is looked at again.
     """
-    expected = {opened.pop.host(n).server: n for n in names if work.hosts[n].lb_before == ADMITTED}
+    served = [name for name in names if was_serving(work.hosts[name].lb_before)]
+    expected = {opened.pop.host(name).server: name for name in served}
     patience = opened.context.config.health_deadline
     began, sure = time.monotonic(), min(patience, _SURE)
     since: dict[str, float] = {}
     while True:
         servers = driver.servers()
         now = time.monotonic()
-        missing = [name for server, name in expected.items() if not _is_back(servers.get(server))]
+        known = {name: servers.get(server) for server, name in expected.items()}
+        missing = [name for name, own in known.items() if own is None or not own.is_back]
         since = {name: since.get(name, now) for name in missing}
         seen_long = all(now - start >= sure for start in since.values())
         if not missing or now - began > patience + (0 if seen_long else 2 * sure):
-            return missing
+            return {name: _why_out(known[name]) for name in missing}
         time.sleep(POLL)
         opened.lease.permit()

@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from edgetune.addresses import canonical_url
 from edgetune.fields import Field
@@ -74,8 +75,22 @@ class Haproxy(DrainDriver):
             "",
             identifies=False,
         ),
+        "agent_checks": Field(
+            "whether servers may have an agent check that is enabled: an agent that answers "
+            "`ready`, `drain` or `maint` undoes a drain, and HAProxy does not tell what agents "
+            "answer; `permitted` vouches that none of these words is answered",
+            "permitted",
+            "refused|permitted",
+            "refused",
+            identifies=False,
+        ),
     }
     advice = "let edgetune set states of servers: a socket of level admin"
+    override_advice = (
+        "stop it until the rollout is over, by `disable agent BACKEND/SERVER` on HAProxy's socket; "
+        "or give agent_checks: permitted in load_balancer: of the inventory, if no agent answers "
+        "ready, drain or maint"
+    )
 
     @classmethod
     def misfits(cls, fields: Mapping[str, str]) -> Mapping[str, str]:
@@ -92,16 +107,21 @@ class Haproxy(DrainDriver):
         ca_file: str = "",
         certificate_file: str = "",
         server_name: str = "",
+        agent_checks: str = "refused",
     ) -> None:
         tls = Tls(ca_file, certificate_file, server_name)
         self._tls, self._addresses = tls, address.split(" ")
+        self._trusts_agents = agent_checks == "permitted"
         places = itertools.product(address.split(" "), backend.split(" "))
         self._all = Several(
             [Part(f"{own}/{name}", name, HaproxyBackend(own, name, tls)) for own, name in places]
         )
 
     def servers(self) -> Mapping[str, Server]:
-        return self._all.servers()
+        told = self._all.servers()
+        if not self._trusts_agents:
+            return told
+        return {name: replace(own, overridden_by="") for name, own in told.items()}
 
     def withdraw(self, server: str) -> None:
         self._all.withdraw(server)
