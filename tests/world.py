@@ -90,7 +90,8 @@ class Balancer(DrainDriver):
     """A load balancer in memory; with ``clients`` every server in service carries sessions.
 
     ``state`` has for each server "ready", "drain" or "maint". Servers in ``leaving`` may still
-    get requests while they are withdrawn. One that is not ``counting`` tells no sessions.
+    get requests while they are withdrawn. One that is not ``counting`` tells no sessions. Those in
+    ``lets_in`` are let in again before each look, as by an agent check.
     """
 
     advice = "let edgetune set states of servers"
@@ -102,12 +103,14 @@ class Balancer(DrainDriver):
         self.sessions = dict.fromkeys(self.state, 0)
         self.clients, self.refusal = False, ""
         self.leaving: set[str] = set()
+        self.lets_in: set[str] = set()
         self.counting = True
         self.heeds_marker = True
         self.log: list[tuple[str, str]] = []
         self._moments, self._not_ready = moments, not_ready
 
     def servers(self) -> Mapping[str, Server]:
+        self.state.update(dict.fromkeys(self.lets_in, "ready"))
         found = {name: self._server(name) for name in self.state}
         if self.clients:
             # What is open when a server leaves the service ends before the next look.

@@ -19,6 +19,7 @@ from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
 _SICK = "does not pass the load balancer's check"
+_GONE = "is not in the load balancer's list of servers"
 # For so long a server is looked at until its absence is believed, in seconds.
 _SURE = 5.0
 
@@ -45,8 +46,7 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
         driver = opened.load_balancer
         refused = _put_back(opened, driver, work, drained)
         put = [name for name in drained if name not in refused]
-        silent = dict.fromkeys(_not_back(opened, driver, work, put), _SICK)
-        for name, why in {**refused, **silent}.items():
+        for name, why in {**refused, **_not_back(opened, driver, work, put)}.items():
             if fail_host(opened, work, name, why):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
@@ -93,12 +93,21 @@ def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def _is_back(server: Server | None) -> bool:
-    return server is not None and server.is_serving and server.passing
+def _why_out(server: Server | None) -> str:
+    """Why a server does not serve, or ""."""
+    if server is None:
+        return _GONE
+    if server.unknown:
+        return server.unknown
+    if server.withdrawn:
+        return f"was let in, and is {server.withdrawn} in the load balancer again"
+    return "" if server.is_serving and server.passing else _SICK
 
 
-def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
-    """Hosts that should serve again and do not, after the health deadline.
+def _not_back(
+    opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]
+) -> dict[str, str]:
+    """By host that should serve again and does not, after the health deadline, why.
 
     The last look alone is no evidence: a host that served in an earlier one is looked at again.
     """
@@ -109,7 +118,9 @@ def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence
     while True:
         servers = driver.servers()
         now = time.monotonic()
-        missing = [name for server, name in expected.items() if not _is_back(servers.get(server))]
+        missing = {
+            name: why for own, name in expected.items() if (why := _why_out(servers.get(own)))
+        }
         since = {name: since.get(name, now) for name in missing}
         seen_long = all(now - start >= sure for start in since.values())
         if not missing or now - began > patience + (0 if seen_long else 2 * sure):
