@@ -29,7 +29,7 @@ from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.catalogue import metrics_of
 from edgetune.metrics.series import read_window
-from edgetune.rollout import approval, claims
+from edgetune.rollout import approval, claims, freeze
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.record import read_rollout
@@ -75,7 +75,7 @@ def canary_done(folder: Path, **more: Any) -> CampaignWorld:
 
 
 def now_is(monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
-    for module in (gates, approval):
+    for module in (gates, approval, freeze):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
 
 
