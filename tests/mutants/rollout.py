@@ -80,6 +80,47 @@ RELEASE = mutations_of(
     ),
 )
 
+REMINDED = (
+    *mutations_of(
+        FOLDER,
+        ["rollout_guard"],
+        (
+            "people are not reminded of a rollout that waits",
+            "guard/__init__.py",
+            '    ("rollout_stalled", waiting_rollout),\n',
+            "",
+        ),
+        (
+            "people are reminded of it each hour",
+            "guard/stalled.py",
+            " or (waited >= 2 * AN_HOUR and waited % DAY >= AN_HOUR)",
+            "",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/campaign",
+        ["campaign_steps"],
+        (
+            "a ring that waits for an approval tells nobody",
+            "advance.py",
+            "            record.note(self._requested_by, what + more, self._owner)\n",
+            "            pass\n",
+        ),
+        (
+            "people are told that it waits at each step",
+            "advance.py",
+            "        if time.time() - max(told, default=0.0) >= DAY:\n",
+            "        if True:\n",
+        ),
+        (
+            "a campaign that is held is told once",
+            "advance.py",
+            " or reminds(record)]",
+            "]",
+        ),
+    ),
+)
+
 LET_IN = mutations_of(
     FOLDER,
     ["rollout_let_in_steps"],
@@ -662,6 +703,17 @@ BACK = mutations_of(
 )
 
 ROLLOUT = (
-    *(*PROMOTION, *WAITS, *LET_IN, *RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
+    *(
+        *PROMOTION,
+        *WAITS,
+        *REMINDED,
+        *LET_IN,
+        *RELEASE,
+        *PERMITS,
+        *PACE,
+        *STACKSTORM,
+        *RECOVERY,
+        *OWNERS,
+    ),
     *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *RESETS, *BACK),
 )

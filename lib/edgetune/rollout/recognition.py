@@ -17,7 +17,7 @@ from edgetune.rollout.identity import strangers
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
-from edgetune.rollout.reverts import waiting_text, waits_for_revert
+from edgetune.rollout.reverts import revert_text, waits_for_revert
 from edgetune.traffic import DrainDriver, Server
 
 
@@ -50,8 +50,9 @@ def recognised(
     for name in work.at("draining"):
         answer = answers.get(name)
         if answer and answer.failed:
-            work.hosts[name].awaited = waiting_text(work, [name])
-            if not waits_for_revert(opened, work, answer):
+            if waits_for_revert(opened, work, answer):
+                work.hosts[name].awaited = revert_text(work.hosts[name])
+            else:
                 fail_host(opened, work, name, str(answer.error))
     return [n for n in names if work.hosts[n].step == "draining" and not answers[n].failed]
 

@@ -25,7 +25,7 @@ from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised
 from edgetune.rollout.record import Record
-from edgetune.rollout.reverts import may_still_revert, waiting_text, waits_for_revert
+from edgetune.rollout.reverts import may_still_revert, revert_text, waits_for_revert
 from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
@@ -169,7 +169,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
     names = recognised(opened, work, driver, names) if work.batch_type == "restore" else names
     for name, answer in set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
-            work.hosts[name].awaited = waiting_text(work, [name])
+            work.hosts[name].awaited = revert_text(work.hosts[name])
             continue
         if answer.failed:
             fail_host(opened, work, name, str(answer.error))

@@ -20,7 +20,7 @@ from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, rescue, restart, turn_on
 from edgetune.rollout.results import WaitingResult
-from edgetune.rollout.reverts import waits_for_revert
+from edgetune.rollout.reverts import revert_text, waits_for_revert
 from edgetune.rollout.silencing import open_batch
 
 
@@ -50,6 +50,8 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
             host.go("changed" if host.step == "rebooting" else "drained")
         else:
             host.awaited = "does not answer" if answer.failed else "has not rebooted yet"
+            if waits_for_revert(opened, work, answer):
+                host.awaited = revert_text(host)
             still_out.append(name)
     reset = restart(opened, work, [name for name in still_out if not answers[name].failed])
     silent = {name: answers[name] for name in still_out if answers[name].failed}
