@@ -29,18 +29,20 @@ from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.catalogue import metrics_of
 from edgetune.metrics.series import read_window
-from edgetune.rollout import approval, claims
+from edgetune.rollout import approval, claims, freeze
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.soak import Soak
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.builders import concluded, samples, table_of
 from tests.campaign_world import CampaignWorld, campaign_document
+from tests.virtual_clock import VirtualClock
 from tests.world import dies
 
 
@@ -73,7 +75,7 @@ def canary_done(folder: Path, **more: Any) -> CampaignWorld:
 
 
 def now_is(monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
-    for module in (gates, approval):
+    for module in (gates, approval, freeze):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
 
 
@@ -169,12 +171,14 @@ def test_a_closed_gate_keeps_a_ring_from_beginning(
 ) -> None:
     world = begun(tmp_path, gates=closed)
     now_is(monkeypatch, datetime.fromisoformat(at).timestamp())
-    before = world.context.store.get(world.key)
     said = step_campaign(world.context, world.id)
     assert (said["start"], world.begun()) == ([], [])
     assert says_why in said["message"]
+    assert says_why in world.last
+    before = world.context.store.get(world.key)
+    step_campaign(world.context, world.id)
     assert any(says_why in why for why in campaign_status(world.context)["campaigns"][0]["waits"])
-    assert world.context.store.get(world.key) == before, "waiting writes nothing"
+    assert world.context.store.get(world.key) == before, "people are told once a day"
     if "approval" not in closed:
         now_is(monkeypatch, datetime.fromisoformat(at).timestamp() + 86400)
         assert world.advance() == ["ams1"]
@@ -758,6 +762,29 @@ def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
     assert world.record.rings[0].approved_by == "ben"
     with pytest.raises(RefusedError, match="needs no approval: it is under way"):
         approve(world.context, digest, requested_by="ben")
+
+
+@pytest.mark.parametrize("waits", ["approval", "pops", "held"])
+def test_people_are_told_that_a_campaign_waits_and_again_each_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str
+) -> None:
+    if waits == "approval":
+        world, said = waiting(tmp_path)[0], "ring canary waits: "
+    else:
+        world, said = begun(tmp_path), "ring canary waits for its PoPs: ams1: ams1 is paused"
+        pause_pop(world.context, "ams1", requested_by="ana")
+    with seized(world.context, world.id) as work:
+        work.record.channel = "edge"
+        if waits == "held":
+            work.record.become("held", "ana", "of a test")
+            said = "is held still: "
+        work.save()
+    clock, told = VirtualClock(monkeypatch), []
+    for hour in range(50):
+        news = step_campaign(world.context)["news"]
+        told += [hour for row in news if row["channel"] == "edge" and said in row["text"]]
+        clock.wait(3600)
+    assert told == ([24, 48] if waits == "held" else [0, 24, 48])
 
 
 @pytest.mark.parametrize("by", ["ana", " Ana "])

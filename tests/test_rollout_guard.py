@@ -28,12 +28,14 @@ from edgetune.rollout.steps.check_baseline import check_baseline
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.builders import as_samples, reading
 from tests.soaking import USUAL, Soaking
+from tests.virtual_clock import VirtualClock
 from tests.world import EmptyWorld, World, changing
 
 FEW = (60, 50, 40, 30, 20, 10, 0)
@@ -576,6 +578,41 @@ class TestStalled:
         assert found(world, "rollout_stalled") == []
         clock.now += 30
         assert len(found(world, "rollout_stalled")) == 1
+
+    @pytest.mark.parametrize("waits", ["held", "paused", "room"])
+    def test_of_what_waits_people_are_reminded_after_an_hour_and_once_a_day(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, waits: str
+    ) -> None:
+        """A person may have overlooked what was told once."""
+        clock = VirtualClock(monkeypatch)
+        if waits == "held":
+            for state in ("soaking", "held"):
+                world.mark(state)
+        elif waits == "paused":
+            pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
+        else:
+            world.roll(0)
+            world.mark("rolling_back")
+            host = next(iter(world.hosts.tuned))
+            world.balancer.state.update(
+                {name: "maint" for name in world.balancer.state if name != host}
+            )
+            world.step(begin_drain, world.head.first_restore)
+        one, told = Guard(refuse), []
+        # A day and three hours, looked at each quarter of an hour.
+        for quarter in range(4 * 27):
+            as_owner(world.context, world.rollout).lease.renew()
+            now = [p for p in found(world, "rollout_stalled", by=one) if p["id"].endswith("-waits")]
+            told += [(quarter // 4, payload["reason"]) for payload in now]
+            clock.wait(900)
+        assert [hour for hour, _ in told] == [1, 24]
+        why = {
+            "held": "it is held, and a person has to decide",
+            "paused": "lab1 is paused (asked, by ana: a final)",
+            "room": f"lab1: draining {world.plan.batches[0].hosts[0]} would leave 0 hosts in "
+            "service, 4 must stay; until more than 4 hosts are in service",
+        }[waits]
+        assert told[0][1].startswith(f"{world.rollout} waits for 1h: {why}")
 
     def test_people_are_told_once_an_hour(self, world: World, clock: Clock) -> None:
         world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)

@@ -391,20 +391,28 @@ def test_a_host_that_does_not_answer_is_never_reset(world: BiosWorld, clock: Clo
     assert error.startswith("did not come back within 1m40s; its BMC says: power On")
 
 
-def test_a_host_that_goes_down_meanwhile_is_not_reset(world: BiosWorld, clock: Clock) -> None:
+@pytest.mark.parametrize("meanwhile", ["goes down", "comes back"])
+def test_a_host_that_is_on_its_way_by_now_is_not_reset(
+    world: BiosWorld, clock: Clock, meanwhile: str
+) -> None:
     """It answered when all were asked, and the others of its batch took their time."""
     host = _told(world, "reboot")
     real, asked = world.hosts.ask, []
 
     def ask(hosts: object, verb: str, *more: object, **named: object) -> object:
         asked.append(verb)
-        if len(asked) == 2:
+        if len(asked) == 2 and meanwhile == "goes down":
             world.hosts.unreachable.add(host)
+        elif len(asked) == 2:
+            world.hosts.reboot()
         return real(hosts, verb, *more, **named)  # type: ignore[arg-type]
 
     world.hosts.ask = ask  # type: ignore[method-assign, assignment]
-    assert _wait(world, clock) == (1, [])
+    clock.later(RESET_AFTER + 1)
+    assert world.step(check_rebooted, FIRST)["waiting"] == 1
     assert (asked, world.bmcs.told("reset")) == (["facts", "facts"], [])
+    if meanwhile == "comes back":
+        assert _check(world) == (0, [])
 
 
 def test_a_bmc_that_is_busy_is_asked_for_the_same_again(world: BiosWorld, clock: Clock) -> None:

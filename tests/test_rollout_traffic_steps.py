@@ -23,6 +23,7 @@ from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.builders import as_samples
+from tests.virtual_clock import VirtualClock
 from tests.world import World, changing
 
 
@@ -124,6 +125,7 @@ def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forget
 ) -> None:
     for waits in ("drain", "steps.drain_hosts", "steps.undrain_hosts"):
         monkeypatch.setattr(f"edgetune.rollout.{waits}.POLL", 0)
+    monkeypatch.setattr("edgetune.rollout.drain._STAYS", 0)
     for moment in count():
         world = changing(tmp_path / str(moment))
         world.balancer.clients = True
@@ -435,10 +437,29 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
     assert len(drained) == 4
 
 
-def test_a_host_whose_check_does_not_pass_again_is_not_done(world: World) -> None:
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        ("sick", "does not pass the load balancer's check"),
+        ("maint", "was put back, and the load balancer has it maint"),
+        ("gone", "is not in the load balancer's list of servers"),
+    ],
+)
+def test_a_host_that_does_not_serve_again_is_not_done_and_says_why(
+    world: World, monkeypatch: pytest.MonkeyPatch, then: str, why: str
+) -> None:
+    VirtualClock(monkeypatch)
     world.roll(0, until=undrain_hosts)
     (host,) = world.at(0)
-    world.balancer.up[host] = False
+
+    def meanwhile(moment: str) -> None:
+        if moment == f"after {host} ready" and then == "gone":
+            del world.balancer.state[host]
+        elif moment == f"after {host} ready":
+            world.balancer.state[host] = "maint" if then == "maint" else "ready"
+
+    world.moments.at = meanwhile
+    world.balancer.up[host] = then != "sick"
     found = world.step(undrain_hosts, 0)
     assert (found["failed"], found["done"]) == ([host], [])
-    assert world.batch(0).hosts[host].error == "does not pass the load balancer's check"
+    assert world.batch(0).hosts[host].error == why

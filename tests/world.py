@@ -91,7 +91,8 @@ class Balancer(DrainDriver):
 
     ``state`` has for each server "ready", "drain" or "maint". Servers in ``leaving`` may still
     get requests while they are withdrawn. One that is not ``counting`` tells no sessions. ``idle``
-    says why servers get no requests that nobody withdrew, ``overridden`` what lets them in again.
+    says why servers get no requests that nobody withdrew, ``overridden`` what may let them in
+    again. Those in ``lets_in`` are let in again before each look, as by an agent check.
     """
 
     advice = "let edgetune set states of servers"
@@ -105,12 +106,14 @@ class Balancer(DrainDriver):
         self.leaving: set[str] = set()
         self.idle: dict[str, str] = {}
         self.overridden: dict[str, str] = {}
+        self.lets_in: set[str] = set()
         self.counting = True
         self.heeds_marker = True
         self.log: list[tuple[str, str]] = []
         self._moments, self._not_ready = moments, not_ready
 
     def servers(self) -> Mapping[str, Server]:
+        self.state.update(dict.fromkeys(self.lets_in, "ready"))
         found = {name: self._server(name) for name in self.state}
         if self.clients:
             # What is open when a server leaves the service ends before the next look.

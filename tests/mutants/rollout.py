@@ -115,6 +115,100 @@ RELEASE = mutations_of(
     ),
 )
 
+REMINDED = (
+    *mutations_of(
+        FOLDER,
+        ["rollout_guard"],
+        (
+            "people are not reminded of a rollout that waits",
+            "guard/__init__.py",
+            '    ("rollout_stalled", waiting_rollout),\n',
+            "",
+        ),
+        (
+            "people are reminded of it each hour",
+            "guard/stalled.py",
+            " or (waited >= 2 * AN_HOUR and waited % DAY >= AN_HOUR)",
+            "",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/campaign",
+        ["campaign_steps"],
+        (
+            "a ring that waits for an approval tells nobody",
+            "advance.py",
+            "            record.note(self._requested_by, what + more, self._owner)\n",
+            "            pass\n",
+        ),
+        (
+            "people are told that it waits at each step",
+            "advance.py",
+            "        if time.time() - max(told, default=0.0) >= DAY:\n",
+            "        if True:\n",
+        ),
+        (
+            "a campaign that is held is told once",
+            "advance.py",
+            " or reminds(record)]",
+            "]",
+        ),
+    ),
+)
+
+LET_IN = mutations_of(
+    FOLDER,
+    ["rollout_let_in_steps"],
+    (
+        "a host that is let in again and again is drained for ever",
+        "steps/check_drained.py",
+        "    if host.let_in >= CONTRADICTS and _is_overdue(opened, host):\n",
+        "    if False:\n",
+    ),
+    (
+        "a host is given up because a load balancer was reloaded",
+        "steps/check_drained.py",
+        "    if host.let_in >= CONTRADICTS and _is_overdue(opened, host):\n",
+        "    if _is_overdue(opened, host):\n",
+    ),
+    (
+        "a host that nothing keeps out is drained at a look that finds it out",
+        "steps/check_drained.py",
+        "        return _is_guarded(opened, host, server) or _goes_on(",
+        "        return True or _goes_on(",
+    ),
+    (
+        "sessions are dropped of a host that goes on getting more",
+        "steps/check_drained.py",
+        "    if opened.plan.options.drop_sessions and not contradicts:\n",
+        "    if opened.plan.options.drop_sessions:\n",
+    ),
+    (
+        "a host that does not obey is told as let in again",
+        "steps/check_drained.py",
+        "        host.let_in -= 1\n",
+        "",
+    ),
+    (
+        "one host that is let in again ends a rollback",
+        "drain.py",
+        '    if stuck and work.batch_type != "restore":\n',
+        "    if stuck:\n",
+    ),
+    (
+        "a host that was let in again is changed as soon as it is out",
+        "drain.py",
+        "name in busy or name in back]",
+        "name in busy]",
+    ),
+    (
+        "a host that does not tell its sessions carries none",
+        "drain.py",
+        "if answer.failed or answer.sessions]",
+        "if answer.sessions]",
+    ),
+)
+
 PACE = (
     *mutations_of(
         FOLDER,
@@ -340,14 +434,14 @@ TRAFFIC = mutations_of(
     (
         "sessions in the load balancer are not waited for",
         "steps/check_drained.py",
-        "    return server.sessions == 0 or _goes_on(",
-        "    return True or _goes_on(",
+        "    if server.sessions == 0:\n",
+        "    if True:\n",
     ),
     (
         "sessions that nobody counts are none",
         "steps/check_drained.py",
-        "    return server.sessions == 0 or _goes_on(",
-        "    return not server.sessions or _goes_on(",
+        "    if server.sessions == 0:\n",
+        "    if not server.sessions:\n",
     ),
     (
         "a host that may still get requests is told not ready",
@@ -364,8 +458,8 @@ TRAFFIC = mutations_of(
     (
         "a host that the load balancer forgot is changed while it leaves",
         "drain.py",
-        " or not leaving(opened.pop, driver.servers()).isdisjoint(names)",
-        "",
+        ", *leaving(opened.pop, driver.servers())}",
+        "}",
     ),
     (
         "sessions on the host are not waited for",
@@ -478,13 +572,13 @@ HOSTS = mutations_of(
     (
         "apply does not see whether its hosts are still out",
         "steps/apply_tuning.py",
-        "    keep_out(opened, work, names)\n    tuned, others",
+        "    names = keep_out(opened, work, names)\n    tuned, others",
         "    tuned, others",
     ),
     (
         "reboot does not see whether its hosts are still out",
         "steps/reboot_hosts.py",
-        "    keep_out(opened, work, names)\n    refused",
+        "    names = keep_out(opened, work, names)\n    refused",
         "    refused",
     ),
     (
@@ -516,6 +610,12 @@ HOSTS = mutations_of(
 RESETS = mutations_of(
     FOLDER,
     ["rollout_reset_steps", "rollout_bios_steps", "rollout_kernel_steps"],
+    (
+        "a host that has just come back is reset once more",
+        "restart.py",
+        "        if answer.failed or is_back(work, answer):\n",
+        "        if answer.failed:\n",
+    ),
     (
         "a reset goes to whatever machine its BMC has",
         "restart.py",
@@ -638,7 +738,7 @@ BACK = mutations_of(
 )
 
 ROLLOUT = (
-    *PEOPLE,
-    *(*PROMOTION, *WAITS, *RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
+    *(*PEOPLE, *PROMOTION, *WAITS, *REMINDED, *LET_IN, *RELEASE),
+    *(*PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
     *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *RESETS, *BACK),
 )

@@ -33,6 +33,7 @@ from edgetune.campaign.record import (
 from edgetune.documents.head import ENDED, PROMOTED, Head
 from edgetune.documents.reading import encoded
 from edgetune.documents.words import Decision
+from edgetune.durations import DAY
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.freezes import written
 from edgetune.rollout.context import Context
@@ -42,6 +43,7 @@ from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.sanitize import command
 
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
 # left to the next step, as is what is more than one workflow carries on well.
@@ -83,7 +85,7 @@ def step_campaign(
     """
     refuse_if_stopped(context)
     records, unreadable = readable_records(context)
-    running = [record.id for record in records if record.state == "running"]
+    running = [record.id for record in records if record.state == "running" or reminds(record)]
     begun: list[BegunRow] = []
     news: list[NewsRow] = []
     messages: dict[str, str] = {}
@@ -130,18 +132,28 @@ class _Step:
         """Take it; what happened, in one line."""
         with taken_if_free(self._context, campaign) as work:
             record = work.record
-            if record.state != "running":
+            if record.state not in ("running", "held"):
                 return f"it is {record.state}"
             noted = len(record.history)
-            heads = {head.id: head for head in all_heads(self._context)}
-            find_rollouts(record, heads)
-            said = self._decide(work, heads)
+            said = self._held(record) if record.state == "held" else self._running(work)
             work.save()
             whats = [entry.what for entry in record.history[noted:]]
             if record.channel and whats:
                 text = f"{record.id}: {'; '.join(whats)}"
                 self._news.append({"channel": record.channel, "text": text})
             return said
+
+    def _held(self, record: Record) -> str:
+        """A person has to decide, and is reminded each day."""
+        if reminds(record):
+            how = command("campaign_status", campaign=record.id)
+            record.note(self._requested_by, f"is held still: {how} shows why", self._owner)
+        return f"it is {record.state}"
+
+    def _running(self, work: Writer) -> str:
+        heads = {head.id: head for head in all_heads(self._context)}
+        find_rollouts(work.record, heads)
+        return self._decide(work, heads)
 
     def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:
         record, ring = work.record, work.record.present
@@ -171,13 +183,25 @@ class _Step:
         ahead = [name for name, pop in ring.pops.items() if not (pop.rollout or pop.left_out)]
         waits = closed_gates(self._context, record, ring, gates) if ahead else []
         if waits:
-            return f"ring {ring.name} waits: {'; '.join(waits)}"
+            return self._wait(record, f"ring {ring.name} waits: {'; '.join(waits)}")
         room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
         # Those that were refused last time come last, so that they keep no other from its turn.
         for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
             if room > 0 and time.monotonic() < self._until:
                 room -= self._begin(work, ring, name, definition)
+        refused = [
+            f"{name}: {ring.pops[name].refused}" for name in ahead if ring.pops[name].refused
+        ]
+        if refused and not under_way and len(refused) == len(ahead):
+            self._wait(record, f"ring {ring.name} waits for its PoPs: ", "; ".join(refused))
         return _progress(ring, heads)
+
+    def _wait(self, record: Record, what: str, more: str = "") -> str:
+        """Tell people that nothing goes on, and again each day for which that lasts."""
+        told = [entry.at for entry in record.history if entry.what.startswith(what)]
+        if time.time() - max(told, default=0.0) >= DAY:
+            record.note(self._requested_by, what + more, self._owner)
+        return what + more
 
     def _begin(self, work: Writer, ring: RingStep, name: str, definition: Ring) -> bool:
         """Begin the rollout of a PoP; False, and the record says why, if it is refused."""
@@ -253,6 +277,11 @@ class _Step:
     def _hold(self, record: Record, why: str) -> str:
         record.become("held", self._requested_by, why, self._owner)
         return f"held: {why}"
+
+
+def reminds(record: Record) -> bool:
+    """Whether people are to hear again of a campaign that is held."""
+    return record.state == "held" and time.time() - record.history[-1].at >= DAY
 
 
 def _what(error: Exception) -> str:

@@ -37,7 +37,8 @@ class HostStep:
     of service since ``out_at``, 0 where it was not taken out, or an earlier version did not say.
     ``boot_took`` is how long its reboot lasted, in seconds, 0 where none was seen to end.
     ``was_out``: when its way back began, every load balancer had been seen to send it nothing, and
-    none was told to since.
+    none was told to since. ``awaited`` says in words why it is not further than its step, and
+    ``let_in`` how often a load balancer was seen to let it in again in this step.
     """
 
     step: str = "planned"
@@ -59,11 +60,14 @@ class HostStep:
     boot_took: float = 0.0
     out_at: float = 0.0
     was_out: bool = False
+    awaited: str = ""
+    let_in: int = 0
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
         told = None if error is None else shortened(error)
         self.step, self.at, self.error = step, steady_clock.now(), told
+        self.awaited, self.let_in = "", 0
 
     def shift(self, seconds: float) -> None:
         """Move the moments by which the host is awaited; one that is settled keeps its own."""

@@ -7,11 +7,15 @@ import time
 from collections.abc import Mapping, Sequence
 
 from edgetune import steady_clock
-from edgetune.documents.batch import Batch
-from edgetune.errors import DrainError
+from edgetune.documents.batch import Batch, HostStep
+from edgetune.durations import duration
+from edgetune.errors import DrainError, ServerError
+from edgetune.inventory import Host
+from edgetune.report.text import clock
 from edgetune.rollout.in_service import leaving, was_admitted
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_drain, retry_after
+from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
 from edgetune.rollout.results import WaitingResult
@@ -19,8 +23,14 @@ from edgetune.traffic import DrainDriver, Server
 
 POLL = 0.5
 """Seconds between two looks within a step."""
+CONTRADICTS = 2
+"""A host that was let in again so often is let in on purpose: a reload forgets a drain once."""
 # Seconds between two looks at a drain.
 _LOOK = (2, 15)
+# For so many seconds a host that was let in again has to stay out. An agent check of HAProxy asks
+# every two seconds unless told otherwise.
+_STAYS = 5.0
+_BY_WHOM = ", as an agent check or an operator may do"
 
 
 class DrainResult(WaitingResult):
@@ -48,16 +58,18 @@ def drain_report(opened: Record, work: Batch, message: str) -> DrainResult:
         "error": errors,
         "next": "check_drained" if draining else after_drain(opened, work),
         "retry_after": retry_after(opened.context.config, waited, *_LOOK) if draining else 0,
-        "message": errors or _waits_for(work, draining) or message,
+        "message": errors or waits_text(work, draining) or message,
     }
 
 
-def _waits_for(work: Batch, names: Sequence[str]) -> str:
-    told = [name for name in names if work.hosts[name].told_at]
-    busy = [name for name in names if name not in told]
-    sessions = f"waiting for the sessions of {', '.join(busy)}" if busy else ""
-    checks = f"waiting for the load balancer's check of {', '.join(told)} to fail" if told else ""
-    return "; ".join(filter(None, (sessions, checks)))
+def waits_text(work: Batch, names: Sequence[str]) -> str:
+    """For which hosts a batch waits, and why; before the first look nobody knows."""
+    awaited: dict[str, list[str]] = {}
+    for name in names:
+        host = work.hosts[name]
+        awaited.setdefault(host.awaited or f"is {host.step.replace('_', ' ')}", []).append(name)
+    told = "; ".join(f"{', '.join(own)}: {why}" for why, own in awaited.items())
+    return f"waiting for {told}" if told else ""
 
 
 def reachable(opened: Rollout, work: Batch, names: Sequence[str]) -> tuple[DrainDriver, list[str]]:
@@ -82,34 +94,87 @@ def reachable(opened: Rollout, work: Batch, names: Sequence[str]) -> tuple[Drain
     return rest, out
 
 
-def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
-    """See that drained hosts still are, before something is done to them.
+def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
+    """Those of drained hosts that still are, before something is done to them.
 
-    A load balancer that was reloaded may have forgotten; DrainError if such a host does not
-    get rid of its sessions again, or one of which nobody can tell how it stands. In a rollback
-    such a host is left to the step itself, which asks it anyway.
+    A load balancer that was reloaded may have forgotten. DrainError where such a host does not get
+    rid of its sessions again, or is let in again and again, or nobody can tell how one stands. A
+    rollback quarantines such a host and goes on with the others; one of which nobody can tell is
+    left to the step itself, which asks it anyway.
     """
     ours = [host for host in opened.hosts(names) if was_admitted(work.hosts[host.name].lb_before)]
     if not ours:
-        return
+        return list(names)
     driver, known = reachable(opened, work, [host.name for host in ours])
     if len(known) < len(ours):
         # Of these the whole answer is needed.
         driver = opened.load_balancer
     servers = _told(opened, work, driver, [host.name for host in ours])
     forgotten = [host for host in ours if servers[host.server].is_let_in]
-    for host in forgotten:
-        opened.lease.permit()
-        driver.isolate(host.server)
-    deadline = time.monotonic() + opened.context.config.health_deadline
-    names = [host.name for host in forgotten]
-    while names and (
-        _carry(opened, names) or not leaving(opened.pop, driver.servers()).isdisjoint(names)
-    ):
-        if time.monotonic() > deadline:
-            stuck = ", ".join(names)
-            raise DrainError(f"{stuck}: the load balancer forgot the drain, and sessions stay")
+    stuck = _taken_out_again(opened, work, driver, forgotten)
+    if stuck and work.batch_type != "restore":
+        raise DrainError("; ".join(f"{name}: {why}" for name, why in stuck.items()))
+    for name, why in stuck.items():
+        fail_host(opened, work, name, why)
+    if stuck:
+        opened.save_batch(work)
+    return [name for name in names if name not in stuck]
+
+
+def _taken_out_again(
+    opened: Rollout, work: Batch, driver: DrainDriver, hosts: Sequence[Host]
+) -> Mapping[str, str]:
+    """Isolate hosts that were let in; by host, why it is not out within ``health_deadline``.
+
+    One that is let in again meanwhile is isolated again, and has to stay out for a while.
+    """
+    patience, names = opened.context.config.health_deadline, [host.name for host in hosts]
+    began, let_in, out_since = time.monotonic(), dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
+    refused: dict[str, str] = {}
+    while names:
+        for name, why in _isolate_again(opened, work, driver, hosts).items():
+            let_in[name], out_since[name], refused[name] = let_in[name] + 1, time.monotonic(), why
+        busy = {*_carry(opened, names), *leaving(opened.pop, driver.servers())}
+        now = time.monotonic()
+        back = [name for name in names if now - out_since[name] < min(_STAYS, patience / 2)]
+        stuck = [name for name in names if name in busy or name in back]
+        if not stuck or now - began > patience:
+            return {n: refused[n] or _why_in(let_in[n], patience) for n in stuck}
         time.sleep(POLL)
+    return {}
+
+
+def _isolate_again(
+    opened: Rollout, work: Batch, driver: DrainDriver, hosts: Sequence[Host]
+) -> Mapping[str, str]:
+    """By host that is let in now, why it could not be isolated, or ""."""
+    servers, told = driver.servers(), dict[str, str]()
+    for host in hosts:
+        if host.server in servers and servers[host.server].is_let_in:
+            opened.lease.permit()
+            try:
+                driver.isolate(host.server)
+                told[host.name] = ""
+            except fails_one_host(work) as error:
+                told[host.name] = str(error)
+    return told
+
+
+def _why_in(let_in: int, patience: float) -> str:
+    if let_in <= CONTRADICTS:
+        return "the load balancer forgot the drain, and sessions stay"
+    return f"the load balancer let it in {let_in} times within {duration(patience)}{_BY_WHOM}"
+
+
+def fails_one_host(work: Batch) -> type[DrainError]:
+    """What is said of one host alone: in a rollback, all that is said as its server is changed."""
+    return DrainError if work.batch_type == "restore" else ServerError
+
+
+def let_in_text(host: HostStep) -> str:
+    """That the load balancer lets a host in again that is being drained."""
+    times = "once" if host.let_in == 1 else f"{host.let_in} times"
+    return f"was let in again by the load balancer ({times} since {clock(host.at)}{_BY_WHOM})"
 
 
 def _told(
@@ -129,10 +194,10 @@ def _told(
         opened.lease.permit()
 
 
-def _carry(opened: Rollout, names: Sequence[str]) -> bool:
-    answers = set_ready(opened, names, ready=False).values()
+def _carry(opened: Rollout, names: Sequence[str]) -> list[str]:
+    answers = set_ready(opened, names, ready=False)
     # No answer is no proof.
-    return any(answer.failed or answer.sessions for answer in answers)
+    return [name for name, answer in answers.items() if answer.failed or answer.sessions]
 
 
 def known_servers(

@@ -131,8 +131,9 @@ def _steps(batch: Batch) -> str:
     found: dict[str, list[str]] = {}
     for name, host in batch.hosts.items():
         if host.step not in (*UNTOUCHED_STEPS, "done"):
-            found.setdefault(host.step, []).append(name)
-    told = "; ".join(f"{spoken(step)} {', '.join(names)}" for step, names in found.items())
+            step = spoken(host.step) + " {}" + (f" ({host.awaited})" if host.awaited else "")
+            found.setdefault(step, []).append(name)
+    told = "; ".join(step.replace("{}", ", ".join(names), 1) for step, names in found.items())
     return told or ("checking hosts" if batch.at("done") else "beginning")
 
 

@@ -17,7 +17,7 @@ from edgetune.rollout.identity import strangers
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
-from edgetune.rollout.reverts import waits_for_revert
+from edgetune.rollout.reverts import revert_text, waits_for_revert
 from edgetune.traffic import DrainDriver, Server
 
 
@@ -49,8 +49,11 @@ def recognised(
     _fail_strangers(opened, work, _strangers(opened, work, driver.servers(), answers))
     for name in work.at("draining"):
         answer = answers.get(name)
-        if answer and answer.failed and not waits_for_revert(opened, work, answer):
-            fail_host(opened, work, name, str(answer.error))
+        if answer and answer.failed:
+            if waits_for_revert(opened, work, answer):
+                work.hosts[name].awaited = revert_text(work.hosts[name])
+            else:
+                fail_host(opened, work, name, str(answer.error))
     return [n for n in names if work.hosts[n].step == "draining" and not answers[n].failed]
 
 

@@ -87,6 +87,11 @@ def waits_for_revert(opened: Record, work: Batch, answer: HostResult) -> bool:
     return silent and may_still_revert(opened, host)
 
 
+def revert_text(host: HostStep) -> str:
+    """Until when a rollback waits for a host that does not answer."""
+    return f"does not answer, and may take its change back by itself until {clock(host.reverts_at)}"
+
+
 def waiting_text(work: Batch, names: Sequence[str]) -> str:
     """For whom a rollback waits, and until when."""
     until = {name: clock(work.hosts[name].reverts_at) for name in names}

@@ -24,7 +24,7 @@ from edgetune.rollout.guard.degraded import sick_hosts, worse_group
 from edgetune.rollout.guard.lost import lost_hosts
 from edgetune.rollout.guard.rounds import stuck_rounds
 from edgetune.rollout.guard.stale import stale_samples
-from edgetune.rollout.guard.stalled import stalled_rollout
+from edgetune.rollout.guard.stalled import stalled_rollout, waiting_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
@@ -44,6 +44,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("surge_over", surge_over),
     ("host_lost", lost_hosts),
     ("rollout_stalled", stalled_rollout),
+    ("rollout_stalled", waiting_rollout),
     ("samples_stale", stale_samples),
 )
 

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody moves a rollout on."""
+"""Nobody moves a rollout on, or it waits for long for something that may never come."""
 
 from __future__ import annotations
 
-from edgetune.durations import roughly
+from edgetune.documents.words import State
+from edgetune.durations import DAY, roughly
+from edgetune.rollout.guard.turns import AN_HOUR
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.lease import idle_time
 from edgetune.rollout.orphans import is_orphaned
+from edgetune.rollout.pause import pause_text, standing_pauses
+from edgetune.rollout.present import Present, spoken
 from edgetune.rollout.soak import Soak
 from edgetune.sanitize import command
 
@@ -35,6 +39,42 @@ def stalled_rollout(watched: Watched) -> Finding | None:
         "stalled",
         is_acted_on=False,
     )
+
+
+def waiting_rollout(watched: Watched) -> Finding | None:
+    """A rollout that waits for more than an hour: people are reminded of it then, and once a day.
+
+    What it waits for has no end of its own: a person, room, the end of a surge or of a freeze.
+    Nobody else tells people a second time.
+    """
+    since, why = _waits(watched)
+    waited = watched.now - since
+    # Within an hour people are told a thing once.
+    if not why or waited < AN_HOUR or (waited >= 2 * AN_HOUR and waited % DAY >= AN_HOUR):
+        return None
+    head = watched.head
+    return watched.finding(
+        f"{head.id} waits for {roughly(round(waited))}: {why}; "
+        f"{command('rollout_status', rollout=head.id)} shows the ways out",
+        "waits",
+        is_acted_on=False,
+    )
+
+
+def _waits(watched: Watched) -> tuple[float, str]:
+    """Since when a rollout waits, and why; "" where it waits for nothing, or all is stopped."""
+    head, opened = watched.head, watched.opened
+    if watched.stopped or not watched.under_way:
+        return 0.0, ""
+    if head.state in (State.HELD, State.HANDING_OVER):
+        reason = f": {head.verdict.reason}" if head.verdict else ""
+        since = Present(opened, watched.now).since
+        return since, f"it is {spoken(head.state)}, and a person has to decide{reason}"
+    numbers = opened.numbers(head.state)
+    for wait in [batch.wait for batch in watched.batches if batch.number in numbers and batch.wait]:
+        return wait.since, f"{wait.why}; until {wait.until}" if wait.until else wait.why
+    standing = standing_pauses(watched.pauses)
+    return min((own.at for own in standing.values()), default=0.0), pause_text(head.pop, standing)
 
 
 def _late(watched: Watched) -> float:

@@ -46,7 +46,7 @@ def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> Appl
     """
     opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("drained", "changing")
-    keep_out(opened, work, names)
+    names = keep_out(opened, work, names)
     tuned, others = by_agent(opened, names)
     provisional = [name for name in tuned if _cuts_off(opened, name)]
     longest = apply_timeout(opened)

@@ -7,24 +7,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from edgetune import steady_clock
-from edgetune.documents.batch import Batch
+from edgetune.documents.batch import Batch, HostStep
 from edgetune.errors import ServerError
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import DrainResult, drain_report, known_servers, reachable
+from edgetune.rollout.drain import (
+    CONTRADICTS,
+    DrainResult,
+    drain_report,
+    fails_one_host,
+    known_servers,
+    let_in_text,
+    reachable,
+)
 from edgetune.rollout.in_service import leaving, put_back, state_of, was_admitted
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised
-from edgetune.rollout.reverts import may_still_revert, waits_for_revert
+from edgetune.rollout.record import Record
+from edgetune.rollout.reverts import may_still_revert, revert_text, waits_for_revert
 from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
-_LEAVING = "may still get requests after its drain deadline"
+_LEAVING = "may still get requests"
+_EMPTY = "carries no session"
+_CHECK = "says not ready, and the load balancer's check of it has not failed yet"
+_NEXT = "is told to say not ready once the others have"
 
 
 def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> DrainResult:
-    """Who of the batch carries no session any more; who is overdue is put back and skipped.
+    """Which hosts of the batch carry no session any more; an overdue one is put back and skipped.
 
     A host without sessions is isolated (clients with a persistence cookie still come to one that
     was only withdrawn), and its own health answers "not ready" from here until it is verified: a
@@ -43,7 +55,11 @@ def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> Dra
             for name in draining
             if _is_empty(opened, work, name, servers[opened.pop.host(name).server], driver)
         ]
-        _take_out(opened, work, driver, proven_by_effect(opened, work, driver, empty))
+        proven = proven_by_effect(opened, work, driver, empty)
+        for name in set(empty) - set(proven):
+            host = work.hosts[name]
+            host.awaited = (_CHECK if host.told_at else _NEXT) if host.step == "draining" else ""
+        _take_out(opened, work, driver, proven)
         opened.save_batch(work)
         # Some may be back in service.
         keep_silenced(opened, work)
@@ -77,16 +93,41 @@ def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: D
         host.lb_before = state_of(server)
         opened.save_batch(work)
     if server.is_let_in:
-        # It forgot our withdrawal, as a load balancer does when it is reloaded.
-        opened.lease.permit()
-        try:
-            driver.withdraw(server.name)
-        except ServerError as error:
-            return _fails(opened, work, name, str(error))
-        return False
+        return _is_let_in(opened, work, name, driver)
     if server.leaving:
         return _goes_on(opened, work, name, _LEAVING, driver)
-    return server.sessions == 0 or _goes_on(opened, work, name, _busy(server.sessions), driver)
+    if server.sessions == 0:
+        return _is_guarded(opened, host, server) or _goes_on(opened, work, name, _EMPTY, driver)
+    return _goes_on(opened, work, name, _busy(server.sessions), driver)
+
+
+def _is_guarded(opened: Record, host: HostStep, server: Server) -> bool:
+    """Whether an empty host gets nothing from here on: its own word keeps off a load balancer that
+    lets it in again and again, if that checks it."""
+    checks = opened.pop.load_balancer.checks != "none" and server.checked
+    return checks or host.let_in < CONTRADICTS
+
+
+def _is_let_in(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> bool:
+    """Withdraw a host again that the load balancer let in, until its drain is overdue; False.
+
+    A load balancer that is reloaded forgets our withdrawal once. One that lets a host in again and
+    again has it served, whatever it is told: such a host is not changed, sessions dropped or not.
+    """
+    host = work.hosts[name]
+    host.let_in += 1
+    host.awaited = let_in_text(host)
+    if host.let_in >= CONTRADICTS and _is_overdue(opened, host):
+        _give_up(opened, work, name, driver)
+        return False
+    opened.lease.permit()
+    try:
+        driver.withdraw(opened.pop.host(name).server)
+    except fails_one_host(work) as error:
+        # It was never withdrawn, so nobody let it in.
+        host.let_in -= 1
+        _fails(opened, work, name, str(error))
+    return False
 
 
 def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
@@ -95,6 +136,7 @@ def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
     It fails after ``health_deadline``, unless it may yet take a change back that cut it off.
     """
     host = work.hosts[name]
+    host.awaited = why
     patient = work.batch_type == "restore" and may_still_revert(opened, host)
     if not patient and steady_clock.now() - host.at > opened.context.config.health_deadline:
         fail_host(opened, work, name, why)
@@ -102,8 +144,7 @@ def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
 
 
 def _busy(sessions: int | None) -> str:
-    count = "unknown" if sessions is None else sessions
-    return f"still carries {count} sessions after its drain deadline"
+    return f"still carries {'unknown' if sessions is None else sessions} sessions"
 
 
 def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
@@ -114,7 +155,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
             opened.lease.permit()
             try:
                 driver.isolate(host.server)
-            except ServerError as error:
+            except fails_one_host(work) as error:
                 failed.append(host.name)
                 _fails(opened, work, host.name, str(error))
     names = [name for name in names if name not in failed]
@@ -128,6 +169,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
     names = recognised(opened, work, driver, names) if work.batch_type == "restore" else names
     for name, answer in set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
+            work.hosts[name].awaited = revert_text(work.hosts[name])
             continue
         if answer.failed:
             fail_host(opened, work, name, str(answer.error))
@@ -136,28 +178,38 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
             work.hosts[name].go("drained")
 
 
-def _goes_on(opened: Rollout, work: Batch, name: str, error: str, driver: DrainDriver) -> bool:
-    """Whether a host goes on although it is not empty: overdue, and only with ``drop_sessions``.
-
-    Another overdue host is put back and skipped; in a rollback it is quarantined.
-    """
+def _goes_on(opened: Rollout, work: Batch, name: str, why: str, driver: DrainDriver) -> bool:
+    """Whether a host goes on although it is not empty: overdue, and only with ``drop_sessions``."""
     host = work.hosts[name]
-    if steady_clock.now() - host.at <= opened.context.config.drain_deadline:
+    contradicts = host.let_in >= CONTRADICTS
+    host.awaited = f"{why}; {let_in_text(host)}" if contradicts else why
+    if not _is_overdue(opened, host):
         return False
-    if opened.plan.options.drop_sessions:
+    if opened.plan.options.drop_sessions and not contradicts:
         return True
+    _give_up(opened, work, name, driver)
+    return False
+
+
+def _is_overdue(opened: Record, host: HostStep) -> bool:
+    return steady_clock.now() - host.at > opened.context.config.drain_deadline
+
+
+def _give_up(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> None:
+    """Put an overdue host back and skip it; in a rollback it is quarantined."""
+    host = work.hosts[name]
+    error = f"{host.awaited} after its drain deadline"
     if work.batch_type == "restore":
         fail_host(opened, work, name, error)
-        return False
+        return
     told = set_ready(opened, [name], ready=True)[name]
     if told.failed:
         fail_host(opened, work, name, str(told.error))
-        return False
+        return
     opened.lease.permit()
     try:
         put_back(driver, opened.pop.host(name).server, host.lb_before)
     except ServerError as failure:
         fail_host(opened, work, name, str(failure))
-        return False
+        return
     host.go("skipped", error)
-    return False

@@ -12,6 +12,7 @@ from edgetune.hosts.result import HostResult
 from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import settled
 from edgetune.rollout.context import Context
+from edgetune.rollout.drain import waits_text
 from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_boot, retry_after
@@ -19,7 +20,7 @@ from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, rescue, restart, turn_on
 from edgetune.rollout.results import WaitingResult
-from edgetune.rollout.reverts import waits_for_revert
+from edgetune.rollout.reverts import revert_text, waits_for_revert
 from edgetune.rollout.silencing import open_batch
 
 
@@ -39,7 +40,7 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
                 host.boot_took = steady_clock.now() - host.at
             host.go("rebooted" if host.step == "rebooting" else "drained")
         elif name in back:
-            host.back_at = host.back_at or steady_clock.now()
+            host.back_at, host.awaited = host.back_at or steady_clock.now(), str(bios[name].error)
             wrong = _overdue(opened, host.at) or _is_final(opened, host, bios[name])
             if wrong and fail_host(opened, work, name, str(bios[name].error)):
                 failed.append(name)
@@ -48,6 +49,9 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
             # already is told once more, or verified as it stands.
             host.go("changed" if host.step == "rebooting" else "drained")
         else:
+            host.awaited = "does not answer" if answer.failed else "has not rebooted yet"
+            if waits_for_revert(opened, work, answer):
+                host.awaited = revert_text(host)
             still_out.append(name)
     reset = restart(opened, work, [name for name in still_out if not answers[name].failed])
     silent = {name: answers[name] for name in still_out if answers[name].failed}
@@ -70,7 +74,7 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
         "error": errors,
         "next": after_boot(opened, work),
         "retry_after": retry_after(context.config, waited, *LOOK) if waiting else 0,
-        "message": errors or (f"waiting for {', '.join(waiting)}" if waiting else "all are back"),
+        "message": errors or waits_text(work, waiting) or "all are back",
     }
 
 

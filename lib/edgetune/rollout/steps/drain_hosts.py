@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from edgetune import steady_clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, Wait
-from edgetune.errors import DrainError, RefusedError, ServerError
+from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers, reachable
 from edgetune.rollout.floor import give_room_back, others_go_on, wait_for_room, with_room
@@ -118,7 +118,7 @@ def _drain(
     for each in opened.hosts(names):
         if known[each.name].is_let_in:
             opened.lease.permit()
-            with suppress(ServerError) if work.batch_type == "restore" else nullcontext():
+            with suppress(DrainError) if work.batch_type == "restore" else nullcontext():
                 # Whoever awaits the drain sees it, and tries again.
                 driver.withdraw(each.server)
 

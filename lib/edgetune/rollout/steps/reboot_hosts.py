@@ -39,7 +39,7 @@ def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Rebo
     """
     opened, work = open_batch(context, rollout, epoch, batch)
     names = [name for name in _to_reboot(work) if work.hosts[name].reboot]
-    keep_out(opened, work, names)
+    names = keep_out(opened, work, names)
     refused = disturbed(opened, work, names)
     failed = [name for name, why in refused.items() if fail_host(opened, work, name, why)]
     names = [name for name in names if name not in refused]

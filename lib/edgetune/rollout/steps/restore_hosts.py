@@ -41,7 +41,7 @@ def restore_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Res
     """Take the tuning back on the drained hosts of a batch, from each host's own journal."""
     opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("drained", "changing")
-    keep_out(opened, work, names)
+    names = keep_out(opened, work, names)
     silent = _foresee(opened, work, names)
     known = [name for name in names if name not in silent]
     opened.move(work, known, "changing")

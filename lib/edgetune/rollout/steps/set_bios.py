@@ -43,7 +43,7 @@ def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingR
     """
     opened, work = open_batch(context, rollout, epoch, batch)
     names = [name for name in work.at("drained") if work.hosts[name].bios != "set"]
-    keep_out(opened, work, names)
+    names = keep_out(opened, work, names)
     for name in names:
         host = work.hosts[name]
         host.bios, host.bios_at = "asked", host.bios_at or steady_clock.now()

@@ -19,6 +19,7 @@ from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
 _SICK = "does not pass the load balancer's check"
+_GONE = "is not in the load balancer's list of servers"
 # For so long a server is looked at until its absence is believed, in seconds.
 _SURE = 5.0
 
@@ -93,16 +94,20 @@ def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _why_out(server: Server | None) -> str:
-    """Why a host that was put back does not serve."""
-    if server is None or server.unknown or not server.withdrawn and not server.idle:
-        return _SICK
-    return f"was put back, and the load balancer has it {why_out(server)}"
+    """Why a host that was put back does not serve, or ""."""
+    if server is None:
+        return _GONE
+    if server.unknown or server.is_back:
+        return server.unknown
+    if server.withdrawn or server.idle:
+        return f"was put back, and the load balancer has it {why_out(server)}"
+    return _SICK
 
 
 def _not_back(
     opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]
 ) -> dict[str, str]:
-    """Hosts that should serve again and do not, after the health deadline, and why.
+    """By host that should serve again and does not, after the health deadline, why.
 
     One that got no requests before is not expected to, whatever kept them away. The last look alone
     is no evidence: a host that served in an earlier one is looked at again.
@@ -115,11 +120,12 @@ def _not_back(
     while True:
         servers = driver.servers()
         now = time.monotonic()
-        known = {name: servers.get(server) for server, name in expected.items()}
-        missing = [name for name, own in known.items() if own is None or not own.is_back]
+        missing = {
+            name: why for own, name in expected.items() if (why := _why_out(servers.get(own)))
+        }
         since = {name: since.get(name, now) for name in missing}
         seen_long = all(now - start >= sure for start in since.values())
         if not missing or now - began > patience + (0 if seen_long else 2 * sure):
-            return {name: _why_out(known[name]) for name in missing}
+            return missing
         time.sleep(POLL)
         opened.lease.permit()
