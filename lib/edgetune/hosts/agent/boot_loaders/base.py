@@ -71,6 +71,10 @@ class BootLoader:
         """The id of the default; Unsupported, with what to do, where it has none of its own."""
         raise NotImplementedError
 
+    def stored_default(self) -> str:
+        """How the default is stored, which need not be by its id; ``set_default`` takes it."""
+        return self.default_id()
+
     def set_default(self, id: str) -> None:
         """Make an entry the default."""
         raise NotImplementedError

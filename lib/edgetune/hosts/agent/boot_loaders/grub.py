@@ -7,7 +7,15 @@ from typing import Dict, List, Optional, Sequence
 
 from edgetune.hosts.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
 from edgetune.hosts.agent.boot_loaders.grub_env import GrubEnv
-from edgetune.hosts.agent.boot_loaders.grub_menu import MenuEntry, read_menu, with_command_line
+from edgetune.hosts.agent.boot_loaders.grub_menu import (
+    Choice,
+    Item,
+    MenuEntry,
+    choose,
+    kernels,
+    read_menu,
+    with_command_line,
+)
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.command_line import quoted
@@ -67,30 +75,42 @@ class Grub(BootLoader):
 
     def _menu(self) -> List[MenuEntry]:
         """Those that stay with their kernel: what leads to the newest one does not name it."""
+        return [own for own in kernels(self._items()) if _stays(own)]
+
+    def _items(self) -> List[Item]:
         try:
-            found = read_menu(f"{self.host.text(MENU)}\n{self.host.text(CUSTOM)}\n")
+            return read_menu(f"{self.host.text(MENU)}\n{self.host.text(CUSTOM)}\n")
         except ValueError as error:
             raise Unsupported(f"{MENU} cannot be read: {error}") from None
-        return [own for own in found if own.id == TRIAL or _release(own.image) in own.id]
 
     def default_id(self) -> str:
-        menu = self._menu()
-        first = next((own.id for own in menu if own.id != TRIAL), "ENTRY")
+        first = next((own.id for own in self._menu() if own.id != TRIAL), "ENTRY")
         # By its place "0" is another entry as soon as a newer kernel is installed.
         if 'default="${saved_entry}"' not in self.host.text(MENU):
             raise Unsupported(f"GRUB boots the newest kernel: {_SAVED.format(entry=first)}")
-        saved = self._env.read().get("saved_entry", "")
-        for own in menu:
-            if saved in (own.id, own.title) and own.id != TRIAL:
-                return own.id
-        what = f"the entry {saved!r}, which is of no one kernel" if saved else "no entry"
+        saved = self.stored_default()
+        entry, named = choose(self._items(), saved)
+        if entry and named and _stays(entry) and entry.id != TRIAL:
+            return entry.id
+        what = f"the entry {saved!r}, {_why_not(Choice(entry, named))}" if saved else "no entry"
         raise Unsupported(f"GRUB has saved {what}: {_SAVED.format(entry=first)}")
+
+    def stored_default(self) -> str:
+        env = self._env.read()
+        # What older programs of GRUB put aside for one boot, GRUB saves again at that boot.
+        return env.get("prev_saved_entry", "") or env.get("saved_entry", "")
 
     def set_default(self, id: str) -> None:
         self.host.run("grub-set-default", id)
 
     def once_id(self) -> str:
-        return self._env.read().get("next_entry", "")
+        env = self._env.read()
+        once = env.get("next_entry", "") or (env.get("prev_saved_entry") and env.get("saved_entry"))
+        # Also when it is no more in the menu: it has to be forgotten.
+        if not once or once == TRIAL:
+            return once or ""
+        entry = choose(self._items(), once).entry
+        return entry.id if entry and _stays(entry) else once
 
     def set_once(self, id: str) -> None:
         if id:
@@ -157,6 +177,20 @@ class Grub(BootLoader):
             self.host.write(file, data)
         else:
             self.host.remove(file)
+
+
+def _stays(entry: MenuEntry) -> bool:
+    release = _release(entry.image)
+    return entry.id == TRIAL or bool(release) and release in entry.id
+
+
+def _why_not(choice: Choice) -> str:
+    """What a choice is that no kernel of its own can be read from."""
+    if choice.entry is None:
+        return "which boots no kernel"
+    if choice.named:
+        return "which is of no one kernel"
+    return f"for which it boots what is at some place of its menu, now {choice.entry.title!r}"
 
 
 def _release(image: str) -> str:
