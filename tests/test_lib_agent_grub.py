@@ -197,6 +197,16 @@ def test_what_else_is_in_custom_cfg_stays(double: GrubDouble) -> None:
     assert double.root.read("boot/grub/custom.cfg") == own
 
 
+def test_a_custom_cfg_may_be_a_link_that_leads_nowhere_yet(double: GrubDouble) -> None:
+    link = double.root.path / "boot/grub/custom.cfg"
+    link.symlink_to("../own.cfg")
+    loader = loader_of(double)
+    loader.boot_once(loader.default(), ["panic=10"])
+    assert link.is_symlink() and "edgetune-trial" in double.root.read("boot/own.cfg")
+    loader.forget_trial()
+    assert link.is_symlink() and not link.exists()
+
+
 def test_words_that_grub_would_obey_are_quoted_and_its_variables_are_not() -> None:
     text = "menuentry 'a' {\n\tlinux\t/vmlinuz-1 root=x ro $vt_handoff\n\tinitrd /i\n}\n"
     (entry,) = kernels(read_menu(text))

@@ -158,8 +158,8 @@ KERNELS = (
         (
             "what is in custom.cfg is lost",
             "boot_loaders/grub.py",
-            "        self._write_custom(self._others() + BEGIN + block + END)\n",
-            "        self._write_custom(BEGIN + block + END)\n",
+            "        text = others + BEGIN",
+            "        text = BEGIN",
         ),
         (
             "a file stands for a menu that update-grub could not make",
