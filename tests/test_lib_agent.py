@@ -320,12 +320,12 @@ def test_a_restore_twice_and_of_nothing(host: AgentRoot) -> None:
     assert host.tree() == before
 
 
-def test_a_file_that_stood_in_our_place_comes_back_with_its_mode(host: AgentRoot) -> None:
+def test_a_file_that_stood_in_our_place_keeps_its_mode_and_comes_back(host: AgentRoot) -> None:
     host.write("etc/sysctl.d/90-edgetune-0001-t.conf", "vm.swappiness = 1 # by hand\n").chmod(0o640)
     before = host.tree()
     host.apply(sysctl("4096"))
     mode = (host.path / "etc/sysctl.d/90-edgetune-0001-t.conf").stat().st_mode
-    assert stat.S_IMODE(mode) == 0o644
+    assert stat.S_IMODE(mode) == 0o640
     host.restore()
     assert host.tree() == before
 

@@ -3,21 +3,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgetune.hosts.agent.boot_loaders import boot_loader
 from edgetune.hosts.agent.boot_loaders.base import BootLoader
-from edgetune.hosts.agent.boot_loaders.grub_menu import read_menu, with_command_line
+from edgetune.hosts.agent.boot_loaders.grub_menu import (
+    choose,
+    kernels,
+    read_menu,
+    with_command_line,
+)
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Unsupported
+from tests import grub_emulator
 from tests.agent_programs import instead
 from tests.agent_root import near_root
-from tests.boot_loaders import PLAIN_DISK
+from tests.boot_loaders import NEW, OLD, PLAIN_DISK
 from tests.boot_loaders.grub import GrubDouble
 
 LINE = "23 22 8:2 / /boot rw,relatime shared:2 - ext4 /dev/sda2 rw\n"
@@ -97,6 +106,85 @@ def test_a_grub_that_could_boot_something_else_is_refused(
         loader_of(double).probe()
 
 
+RECORDED = json.loads(grub_emulator.CHOICES.read_text())
+
+
+@pytest.mark.parametrize("row", RECORDED["choices"], ids=lambda row: repr(row["saved_entry"]))
+def test_we_choose_what_grub_chose(row: dict[str, Any]) -> None:
+    entry = choose(read_menu(RECORDED["menus"][row["menu"]]), row["saved_entry"]).entry
+    ours = " ".join([entry.image, *entry.words]) if entry else ""
+    assert row["boots"] == {"2.06": ours, "2.12": ours}
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not grub_emulator.PROGRAM, reason="there is no grub-emu")
+@pytest.mark.parametrize("row", RECORDED["choices"][::10], ids=lambda row: repr(row["saved_entry"]))
+def test_the_grub_of_this_machine_chooses_what_was_recorded(row: dict[str, Any]) -> None:
+    chosen = grub_emulator.choose(RECORDED["menus"][row["menu"]], row["saved_entry"])
+    assert {chosen} == set(row["boots"].values())
+
+
+SUBMENU, TITLE = "Advanced options", f"Debian GNU/Linux, with Linux {OLD}"
+BY_ID = f"gnulinux-advanced-77f2>gnulinux-{OLD}-advanced-77f2"
+
+
+@pytest.mark.parametrize(
+    ("saved", "says"),
+    [
+        (BY_ID, ""),
+        (f"{SUBMENU}>{TITLE}", ""),
+        (f"gnulinux-advanced-77f2>{TITLE}", ""),
+        # GRUB boots the first line of its menu, or of the submenu.
+        (TITLE, "at some place of its menu, now 'Debian GNU/Linux, with Linux 6.1.0-41-amd64'"),
+        (SUBMENU, "at some place of its menu"),
+        (f"{SUBMENU}>nothing", "at some place of its menu"),
+        ("0", "at some place of its menu"),
+        (f"1>{TITLE}", "at some place of its menu"),
+        (f"{SUBMENU}>1", "at some place of its menu"),
+        ("gnulinux-simple-77f2", "which is of no one kernel"),
+        ("", "GRUB has saved no entry"),
+    ],
+)
+def test_a_default_is_one_that_grub_finds_by_its_name_at_each_level(
+    double: GrubDouble, saved: str, says: str
+) -> None:
+    double.add(NEW)
+    double.write_env({"saved_entry": saved})
+    if not says:
+        assert loader_of(double).default_id() == BY_ID
+        return
+    with pytest.raises(Unsupported, match=f"{re.escape(says)}.*grub-set-default '.*{NEW}"):
+        loader_of(double).default_id()
+
+
+@pytest.mark.parametrize(
+    ("env", "once"),
+    [
+        ({"next_entry": f"{SUBMENU}>{TITLE}"}, BY_ID),
+        ({"next_entry": "1>1"}, BY_ID),
+        ({"next_entry": "nothing"}, "nothing"),
+        ({"next_entry": "edgetune-trial"}, "edgetune-trial"),
+        # grub-reboot before 2.0 put the default aside.
+        ({"prev_saved_entry": BY_ID, "saved_entry": "0"}, "0"),
+        ({"prev_saved_entry": "", "saved_entry": BY_ID}, ""),
+    ],
+)
+def test_the_entry_of_the_next_boot_is_told_by_its_id_where_it_has_a_kernel_of_its_own(
+    double: GrubDouble, env: dict[str, str], once: str
+) -> None:
+    double.add(NEW)
+    double.write_env({"saved_entry": BY_ID, **env})
+    assert loader_of(double).once_id() == once
+    assert loader_of(double).default_id() == BY_ID
+
+
+def test_a_menu_of_images_without_a_release_has_no_default(double: GrubDouble) -> None:
+    menu = double.root.read("boot/grub/grub.cfg").replace(f"/vmlinuz-{OLD}", "/vmlinuz")
+    double.root.write("boot/grub/grub.cfg", menu)
+    with pytest.raises(Unsupported, match="is of no one kernel"):
+        loader_of(double).default()
+
+
 def test_what_else_is_in_custom_cfg_stays(double: GrubDouble) -> None:
     own = "menuentry 'memtest' --id memtest {\n\tlinux16 /memtest\n}\n"
     double.root.write("boot/grub/custom.cfg", own)
@@ -109,9 +197,19 @@ def test_what_else_is_in_custom_cfg_stays(double: GrubDouble) -> None:
     assert double.root.read("boot/grub/custom.cfg") == own
 
 
+def test_a_custom_cfg_may_be_a_link_that_leads_nowhere_yet(double: GrubDouble) -> None:
+    link = double.root.path / "boot/grub/custom.cfg"
+    link.symlink_to("../own.cfg")
+    loader = loader_of(double)
+    loader.boot_once(loader.default(), ["panic=10"])
+    assert link.is_symlink() and "edgetune-trial" in double.root.read("boot/own.cfg")
+    loader.forget_trial()
+    assert link.is_symlink() and not link.exists()
+
+
 def test_words_that_grub_would_obey_are_quoted_and_its_variables_are_not() -> None:
     text = "menuentry 'a' {\n\tlinux\t/vmlinuz-1 root=x ro $vt_handoff\n\tinitrd /i\n}\n"
-    (entry,) = read_menu(text)
+    (entry,) = kernels(read_menu(text))
     assert (entry.id, entry.words) == ("a", ("root=x", "ro", "$vt_handoff"))
     lines = with_command_line(entry, [*entry.words, "dyndbg=file a.c +p; {x}"])
     assert lines[0] == "\tlinux\t/vmlinuz-1 root=x ro $vt_handoff 'dyndbg=file a.c +p; {x}'"

@@ -100,6 +100,16 @@ def test_an_upgrade_is_taken_back_and_leaves_its_package(host: KernelHost) -> No
     assert not host.exists("boot/grub/custom.cfg")
 
 
+def test_a_default_that_was_saved_by_titles_is_saved_so_again(debian: KernelHost) -> None:
+    saved = f"Advanced options>Debian GNU/Linux, with Linux {OLD}"
+    assert isinstance(debian.loader, GrubDouble)
+    debian.loader.write_env({"saved_entry": saved})
+    tried_and_kept(debian, debian.kernel())
+    assert debian.loader.default == debian.loader.id_of(NEW)
+    debian.restore()
+    assert debian.loader.default == saved
+
+
 def test_a_kernel_that_is_gone_is_not_gone_back_to(debian: KernelHost) -> None:
     old = debian.loader.default
     tried_and_kept(debian, debian.kernel())

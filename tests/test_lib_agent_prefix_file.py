@@ -48,6 +48,14 @@ def test_the_file_is_what_nginx_includes(web: FileDouble) -> None:
     assert web.calls == ["check", "reload"]
 
 
+def test_the_file_keeps_the_mode_that_its_own_people_gave_it(web: FileDouble) -> None:
+    web.tell()
+    (web.root.path / FILE).chmod(0o640)
+    web.tell(web.configuration(CHOSEN[:1], 2))
+    assert "number 2" in web.file
+    assert (web.root.path / FILE).stat().st_mode & 0o777 == 0o640
+
+
 def test_a_renewal_does_not_reload_the_web_server(web: FileDouble) -> None:
     for _ in range(3):
         web.tell()

@@ -10,6 +10,76 @@ FOLDER = "lib/edgetune/hosts/agent"
 AGENT = (
     *mutations_of(
         FOLDER,
+        ["lib_agent_writers"],
+        (
+            "a file of the host that is replaced is as a new one",
+            "host.py",
+            "        return there.for_other_bytes()\n\n",
+            "        return NEW_FILE\n\n",
+        ),
+        (
+            "a file that is replaced loses its label and its access control list",
+            "metadata.py",
+            "            os.setxattr(descriptor, name, value)\n",
+            "            pass\n",
+        ),
+        (
+            "a file that is put back is as new as if somebody had changed it",
+            "metadata.py",
+            "    if wanted.mtime_ns is not None:\n",
+            "    if False:\n",
+        ),
+        (
+            "other bytes have the sum of those before",
+            "metadata.py",
+            "xattrs=_without(self.xattrs, (OF_BYTES,)), mtime_ns=None",
+            "mtime_ns=None",
+        ),
+        (
+            "a link becomes a file",
+            "host.py",
+            "            name = self.followed(name)\n        wanted",
+            "            pass\n        wanted",
+        ),
+        (
+            "a file is parted from its other names",
+            "disk.py",
+            " or found.st_nlink == 1:\n",
+            " or found.st_nlink:\n",
+        ),
+        (
+            "another user's link in a directory of root's is followed",
+            "disk.py",
+            "        if found.st_uid not in (0, os.geteuid()):\n            raise _shared(os",
+            "        if False:\n            raise _shared(os",
+        ),
+        (
+            "a directory has the mode that the umask leaves",
+            "disk.py",
+            "            os.fchmod(descriptor, mode)\n",
+            "            pass\n",
+        ),
+        (
+            "the command line of later kernels comes back as words alone",
+            "boot_loaders/bls.py",
+            "        elif not self._restored(KERNEL_COMMAND_LINE, state):\n",
+            "        elif True:\n",
+        ),
+        (
+            "custom.cfg forgets what it was before",
+            "boot_loaders/grub.py",
+            "        elif before is None or before.group(1) != _sum(others):\n",
+            "        elif True:\n",
+        ),
+        (
+            "a file with other names is found only after the boot",
+            "boot_loaders/bls.py",
+            "            self._refuse_unwritable(KERNEL_COMMAND_LINE)\n",
+            "            pass\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
         ["lib_agent", "lib_agent_requests", "lib_agent_races", "lib_agent_ready"],
         (
             "an older epoch is obeyed",
@@ -347,8 +417,8 @@ AGENT = (
         (
             "a file is there before its content is on the disk",
             "disk.py",
-            "        file.flush()\n        os.fsync(descriptor)\n",
-            "        file.flush()\n",
+            "        apply_metadata(descriptor, wanted)\n        os.fsync(descriptor)\n",
+            "        apply_metadata(descriptor, wanted)\n",
         ),
         (
             "what was renamed is not on the disk when the next thing is done",
@@ -612,9 +682,9 @@ LEAVING = (
         (
             "the old files go before the new ones are there",
             "hand_over.py",
-            "    try:\n        for own in files.values():\n",
+            "    try:\n        for name, own in files.items():\n",
             "    try:\n        for name in files:\n            host.remove(name)\n"
-            "        for own in files.values():\n",
+            "        for name, own in files.items():\n",
         ),
         (
             "a file that is handed over says that it is ours",

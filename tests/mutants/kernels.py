@@ -110,8 +110,32 @@ KERNELS = (
         (
             "the newest kernel passes for the default",
             "boot_loaders/grub.py",
-            "own.id == TRIAL or _release(own.image) in own.id",
+            "entry.id == TRIAL or bool(release) and release in entry.id",
             "True",
+        ),
+        (
+            "a kernel inside a submenu is the default by its bare title",
+            "boot_loaders/grub_menu.py",
+            "            named = False\n",
+            "",
+        ),
+        (
+            "the first entry of a submenu passes for the one that was named",
+            "boot_loaders/grub.py",
+            "        if entry and named and _stays(entry)",
+            "        if entry and _stays(entry)",
+        ),
+        (
+            "a number at the beginning of a name is overlooked",
+            "boot_loaders/grub_menu.py",
+            '        number = _number(here or "")\n',
+            '        number = int(here) if (here or "").isdigit() else None\n',
+        ),
+        (
+            "a default that was saved by titles is saved by another name",
+            "kinds/kernel_package.py",
+            'self.loader.set_default(was.get("stored", default))',
+            "self.loader.set_default(default)",
         ),
         (
             "GRUB can write on LVM",
@@ -134,8 +158,8 @@ KERNELS = (
         (
             "what is in custom.cfg is lost",
             "boot_loaders/grub.py",
-            "        self._write_custom(self._others() + BEGIN + block + END)\n",
-            "        self._write_custom(BEGIN + block + END)\n",
+            "        text = others + BEGIN",
+            "        text = BEGIN",
         ),
         (
             "a file stands for a menu that update-grub could not make",

@@ -151,15 +151,8 @@ def set_now(host: Host, entry: Entry) -> None:
 def _store(host: Host, journal: Journal) -> None:
     for name, text in stored_files(host, journal).items():
         Directories(host).make(os.path.dirname(name))
-        host.write(name, text.encode(), *_mode_and_owner(journal, name))
+        host.write(name, text.encode())
     reload_changed(host, journal)
-
-
-def _mode_and_owner(journal: Journal, name: str) -> Tuple[int, Tuple[int, ...]]:
-    """Those of a file that is not ours alone stay as they are."""
-    was = journal.files[name]
-    named = any(entry.setting.target.get("path") == name for entry in journal.entries)
-    return (was.mode, (was.uid, was.gid)) if named and was.content is not None else (0o644, ())
 
 
 def reload_changed(host: Host, journal: Journal) -> None:

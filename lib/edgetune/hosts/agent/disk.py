@@ -14,13 +14,15 @@ import errno
 import os
 import re
 import stat
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Tuple
 
+from edgetune.hosts.agent.metadata import Metadata, apply_metadata, label_of, read_metadata
 from edgetune.hosts.agent.protocol import Refused
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # As many as the kernel follows in one path.
 MOST_LINKS = 40
+NEW_FILE = Metadata(0o644)
 
 
 class Directory:
@@ -50,23 +52,36 @@ class Directory:
         with os.fdopen(self.open(name, os.O_RDONLY), "rb") as file:
             return file.read(), os.fstat(file.fileno())
 
+    def metadata(self, name: str) -> Optional[Metadata]:
+        """What a plain file has beside its bytes; None where none is."""
+        found = self.status(name)
+        if found is None or not stat.S_ISREG(found.st_mode):
+            return None
+        descriptor = self.open(name, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            return read_metadata(descriptor)
+        finally:
+            os.close(descriptor)
+
     def replace(
         self,
         name: str,
         data: bytes,
-        mode: int,
-        owner: Sequence[int] = (),
+        wanted: Metadata,
         room: "Optional[Tuple[Directory, str]]" = None,
     ) -> None:
-        """Replace a file in one step, and durably.
+        """Replace a file in one step, and durably; ``wanted`` is what it has beside its bytes.
 
         It is filled under a name that nobody can foresee. ``room`` is a file in a directory that
         is used up for it.
         """
         self.remove_drafts(name)
         draft = f".{name}.edgetune-{os.urandom(8).hex()}"
+        if room and wanted.xattrs is None:
+            # What is made here has the label of this place, not that of the other one.
+            wanted = wanted._replace(xattrs=label_of(self.descriptor))
         try:
-            _fill(self._open_draft(draft, room), data, mode, owner)
+            _fill(self._open_draft(draft, room), data, wanted)
             os.rename(draft, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
         except OSError:
             with contextlib.suppress(OSError):
@@ -111,12 +126,31 @@ class Directory:
             return f"{self.path} is on a read-only file system"
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=self.descriptor):
             return f"{self.path} cannot be written"
+        found = self.status(name) if name else None
+        if found is None or not stat.S_ISREG(found.st_mode):
+            return None
+        path = os.path.join(self.path, name)
         # Of root only what is immutable keeps away.
-        found = self.status(name) if name and os.geteuid() == 0 else None
-        plain = found is not None and stat.S_ISREG(found.st_mode)
-        if plain and not os.access(name, os.W_OK, dir_fd=self.descriptor):
-            return f"{os.path.join(self.path, name)} cannot be replaced"
-        return None
+        if os.geteuid() == 0 and not os.access(name, os.W_OK, dir_fd=self.descriptor):
+            return f"{path} cannot be replaced"
+        return self.why_not_parted(name)
+
+    def why_not_parted(self, name: str) -> Optional[str]:
+        """Why a file cannot be replaced that has other names, too; None where it has none."""
+        found = self.status(name)
+        if found is None or not stat.S_ISREG(found.st_mode) or found.st_nlink == 1:
+            return None
+        path = os.path.join(self.path, name)
+        return f"{path} has {found.st_nlink} hard links, and the others would stay as they are"
+
+    def link_target(self, name: str) -> Optional[str]:
+        """Where an entry leads that is a link; PermissionError for another one's than root's."""
+        found = self.status(name)
+        if found is None or not stat.S_ISLNK(found.st_mode):
+            return None
+        if found.st_uid not in (0, os.geteuid()):
+            raise _shared(os.path.join(self.path, name), found)
+        return os.readlink(name, dir_fd=self.descriptor)
 
     def sync(self) -> None:
         """Make durable which entries there are."""
@@ -128,8 +162,13 @@ class Directory:
         self.sync()
 
     def make_directory(self, name: str, mode: int) -> None:
-        """Make a directory, durably."""
+        """Make a directory, durably, whatever the umask is."""
         os.mkdir(name, mode, dir_fd=self.descriptor)
+        descriptor = os.open(name, DIRECTORY, dir_fd=self.descriptor)
+        try:
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
         self.sync()
 
 
@@ -233,13 +272,10 @@ def _has_access_list(descriptor: int) -> bool:
         return False
 
 
-def _fill(descriptor: int, data: bytes, mode: int, owner: Sequence[int]) -> None:
+def _fill(descriptor: int, data: bytes, wanted: Metadata) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.truncate()
-        if owner:
-            os.fchown(descriptor, owner[0], owner[1])
-        # After the owner, whose change takes away the bits that set an id.
-        os.fchmod(descriptor, mode)
         file.flush()
+        apply_metadata(descriptor, wanted)
         os.fsync(descriptor)

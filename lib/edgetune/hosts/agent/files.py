@@ -4,11 +4,11 @@
 import base64
 import json
 import os
-import stat
 from typing import List
 
 from edgetune.hosts.agent.host import Host, room_or_not
 from edgetune.hosts.agent.journal import FileState
+from edgetune.hosts.agent.metadata import Metadata
 from edgetune.hosts.agent.protocol import Refused
 from edgetune.vocabulary.places import STATE
 
@@ -16,19 +16,24 @@ from edgetune.vocabulary.places import STATE
 def remember_file(host: Host, name: str) -> FileState:
     """A file as it is now, for a journal."""
     try:
-        content, status = host.kept(name)
+        content, own = host.remembered(name)
     except (FileNotFoundError, NotADirectoryError):
         return FileState(None, 0, 0, 0)
-    encoded = base64.b64encode(content).decode()
-    return FileState(encoded, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
+    xattrs = {name: _encoded(value) for name, value in (own.xattrs or {}).items()}
+    return FileState(_encoded(content), own.mode, own.uid, own.gid, xattrs, own.mtime_ns)
 
 
-def is_as_remembered(host: Host, name: str, was: FileState) -> bool:
-    """Whether a file is as a journal remembers it."""
+def is_as_remembered(host: Host, name: str, was: FileState, times: bool = False) -> bool:
+    """Whether a file is as a journal remembers it, as far as that does; the ``times`` if asked."""
     try:
-        return remember_file(host, name) == was
+        now = remember_file(host, name)
     except (OSError, Refused):
         return False
+    if was.xattrs is None:
+        now = now._replace(xattrs=None)
+    if was.mtime_ns is None or not times:
+        now = now._replace(mtime_ns=was.mtime_ns)
+    return now == was
 
 
 def restore_file(host: Host, name: str, was: FileState) -> None:
@@ -46,11 +51,21 @@ def restore_file(host: Host, name: str, was: FileState) -> None:
 def _restore_file(host: Host, name: str, was: FileState) -> None:
     if was.content is None:
         host.remove(name)
-    elif not is_as_remembered(host, name, was):
+    elif not is_as_remembered(host, name, was, times=True):
         host.make_directory(os.path.dirname(name))
-        host.write(name, base64.b64decode(was.content), was.mode, (was.uid, was.gid))
+        host.write(name, base64.b64decode(was.content), exactly=_metadata(was))
     else:
         host.remove(name, only_draft=True)
+
+
+def _metadata(was: FileState) -> Metadata:
+    known = was.xattrs
+    xattrs = None if known is None else {own: base64.b64decode(known[own]) for own in known}
+    return Metadata(was.mode, was.uid, was.gid, xattrs, was.mtime_ns)
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 class Directories:

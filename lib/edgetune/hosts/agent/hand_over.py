@@ -143,8 +143,8 @@ def hand_over(host: Host, journal: Journal, files: Files) -> None:
     journal.files = {**new, **journal.files}
     journals.save(journal)
     try:
-        for own in files.values():
-            host.write(own.name, own.text.encode())
+        for name, own in files.items():
+            host.write(own.name, own.text.encode(), like=name)
         for name in files:
             if name in journal.files:
                 host.remove(name)

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import subprocess
 import sys
 import time
@@ -23,7 +24,8 @@ from typing import (
 )
 
 from edgetune.hosts.agent import kept_copy
-from edgetune.hosts.agent.disk import Directory, opened
+from edgetune.hosts.agent.disk import MOST_LINKS, NEW_FILE, Directory, opened
+from edgetune.hosts.agent.metadata import Metadata
 from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.vocabulary.places import AGENT, NOT_READY, STATE
 
@@ -146,34 +148,90 @@ class Host:
         with self.directory(os.path.dirname(name)) as directory:
             return directory.read(os.path.basename(name))
 
-    def write(self, name: str, data: bytes, mode: int = 0o644, owner: Sequence[int] = ()) -> None:
+    def followed(self, name: str) -> str:
+        """The file that a name leads to; PermissionError for a link that is not root's own."""
+        for _ in range(MOST_LINKS):
+            try:
+                with self.directory(os.path.dirname(name)) as directory:
+                    target = directory.link_target(os.path.basename(name))
+            except (FileNotFoundError, NotADirectoryError):
+                return name
+            if target is None:
+                return name
+            name = os.path.join(os.path.dirname(name), target)
+        raise OSError(errno.ELOOP, "too many links", name)
+
+    def write(
+        self,
+        name: str,
+        data: bytes,
+        mode: Optional[int] = None,
+        like: str = "",
+        exactly: Optional[Metadata] = None,
+    ) -> None:
         """Replace a file in one step, and durably; its directory must be there.
+
+        A file of the host keeps what it has beside its bytes, and links that lead to it stay; one
+        that is made is as the file ``like`` is, else of mode 0644. OSError where other names of it
+        would be left behind. A file of ours has its ``mode``; one that is put back is ``exactly``
+        as it was.
 
         On a full disk it is made of the room that ``reserve`` kept, and new room is kept if
         there is any.
         """
+        if mode is None and exactly is None:
+            name = self.followed(name)
+        wanted = exactly or self._wanted(name, mode, like)
         try:
-            self.replace(name, data, mode, owner)
+            self._replace(name, data, wanted)
         except OSError as error:
             if error.errno not in NO_ROOM or not self.exists(RESERVE):
                 raise
             with self.directory(STATE) as state:
                 status = state.status(os.path.basename(RESERVE))
-                self.replace(name, data, mode, owner, (state, os.path.basename(RESERVE)))
+                self._replace(name, data, wanted, (state, os.path.basename(RESERVE)))
             with contextlib.suppress(OSError):
                 self.reserve(status.st_size if status else RESERVE_BYTES)
 
-    def replace(
+    def replace(self, name: str, data: bytes, mode: int = 0o644) -> None:
+        """The same for a file of ours, without the reserve."""
+        self._replace(name, data, self._wanted(name, mode, ""))
+
+    def _replace(
         self,
         name: str,
         data: bytes,
-        mode: int = 0o644,
-        owner: Sequence[int] = (),
+        wanted: Metadata,
         room: Optional[Tuple[Directory, str]] = None,
     ) -> None:
-        """The same without the reserve; ``room`` is a file that is used up for it."""
+        """``room`` is a file that is used up for it."""
         with _named(name), self.directory(os.path.dirname(name)) as directory:
-            directory.replace(os.path.basename(name), data, mode, owner, room)
+            directory.replace(os.path.basename(name), data, wanted, room)
+
+    def _wanted(self, name: str, mode: Optional[int], like: str) -> Metadata:
+        """What a file is to have beside its bytes."""
+        there = self._metadata(name)
+        if mode is not None:
+            return there.label_alone(mode) if there else Metadata(mode)
+        if there is None:
+            there = self._metadata(self.followed(like)) if like else None
+            return there.for_other_bytes() if there else NEW_FILE
+        with self.directory(os.path.dirname(name)) as directory:
+            why = directory.why_not_parted(os.path.basename(name))
+        if why:
+            raise OSError(errno.EMLINK, why, name)
+        return there.for_other_bytes()
+
+    def _metadata(self, name: str) -> Optional[Metadata]:
+        with _named(name), self.directory(os.path.dirname(name)) as directory:
+            return directory.metadata(os.path.basename(name))
+
+    def remembered(self, name: str) -> Tuple[bytes, Metadata]:
+        """As `kept`, with all that the file has beside its bytes."""
+        with self.directory(os.path.dirname(name)) as directory:
+            content, status = directory.read(os.path.basename(name))
+            found = directory.metadata(os.path.basename(name))
+        return content, found or Metadata(stat.S_IMODE(status.st_mode))
 
     def drafts(self, name: str) -> List[str]:
         """What is left of a ``write`` that was killed."""

@@ -36,12 +36,17 @@ class Reading(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """A file as it was; its content in base64, None where there was none."""
+    """A file as it was; its content in base64, None where there was none.
+
+    ``xattrs`` are in base64, too. Journals did not always have them, nor ``mtime_ns``: None.
+    """
 
     content: Optional[str]
     mode: int
     uid: int
     gid: int
+    xattrs: Optional[Dict[str, str]] = None
+    mtime_ns: Optional[int] = None
 
 
 class Deadline(NamedTuple):

@@ -5,7 +5,7 @@ import contextlib
 import re
 from typing import Sequence
 
-from edgetune.hosts.agent.disk import opened
+from edgetune.hosts.agent.disk import NEW_FILE, opened
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import TUNING, Refused
 from edgetune.vocabulary.places import STATE
@@ -54,7 +54,7 @@ class Textfile:
             return ""
         try:
             with opened(self._host.root, directory, shared=True) as place:
-                place.replace(NAME, text(self._host.boot_id, tunings).encode(), 0o644)
+                place.replace(NAME, text(self._host.boot_id, tunings).encode(), NEW_FILE)
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._remove(directory)

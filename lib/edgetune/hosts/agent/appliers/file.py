@@ -129,7 +129,7 @@ class File(Applier):
         cleared = [file for file in files if self._clear(file)]
         if was is not None and not self.host.exists(was.file):
             # The web server goes on to include it, and takes nothing without.
-            self.host.write(was.file, HEAD.encode(), 0o644)
+            self.host.write(was.file, HEAD.encode())
         # Before its services start, nobody has read what the boot before left.
         starts = self.host.booting and (was is None or was.boot_id != self.host.boot_id)
         if not starts and (cleared or not self._has_none(was)):
@@ -152,7 +152,7 @@ class File(Applier):
     def _tell(self, setup: Setup, text: str, before: str) -> None:
         boot_id = self.host.boot_id
         self._remember(Told(setup.file, before, False, boot_id))
-        self.host.write(setup.file, text.encode(), 0o644)
+        self.host.write(setup.file, text.encode())
         _reload(self.host, setup)
         if not self.host.holds(setup.file, text.encode()):
             raise Failed(f"{setup.file} is not what was written there")
@@ -166,7 +166,7 @@ class File(Applier):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, Refused):
             text = self.host.kept(file)[0]
             if text.startswith(HEAD.encode()) and text != HEAD.encode():
-                self.host.write(file, HEAD.encode(), 0o644)
+                self.host.write(file, HEAD.encode())
                 return True
         return False
 

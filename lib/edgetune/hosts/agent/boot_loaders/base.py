@@ -44,6 +44,17 @@ class BootLoader:
     def probe_install(self) -> None:
         """Unsupported where a package of a kernel makes that the default as it is installed."""
 
+    def _refuse_unwritable(self, file: str) -> None:
+        """Unsupported where a file of the boot loader's cannot be made, or replaced."""
+        try:
+            file = self.host.followed(file)
+            with self.host.directory(os.path.dirname(file)) as directory:
+                why = directory.why_not_writable(os.path.basename(file))
+        except OSError as error:
+            raise Unsupported(f"{file}: {error.strerror}") from None
+        if why:
+            raise Unsupported(why)
+
     def entries(self) -> List[BootEntry]:
         """All that can be booted, in the order of the menu."""
         raise NotImplementedError
@@ -70,6 +81,10 @@ class BootLoader:
     def default_id(self) -> str:
         """The id of the default; Unsupported, with what to do, where it has none of its own."""
         raise NotImplementedError
+
+    def stored_default(self) -> str:
+        """How the default is stored, which need not be by its id; ``set_default`` takes it."""
+        return self.default_id()
 
     def set_default(self, id: str) -> None:
         """Make an entry the default."""

@@ -3,10 +3,11 @@
 
 import os
 import re
-import stat
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgetune.hosts.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
+from edgetune.hosts.agent.files import remember_file, restore_file
+from edgetune.hosts.agent.journal import FileState
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.command_line import joined, split, with_words, words_of
 
@@ -48,21 +49,39 @@ class Bls(BootLoader):
         """Ours has the same id under every boot loader."""
         return TRIAL if id == self.id_of(TRIAL) else id
 
+    def probe(self) -> None:
+        self._refuse_unwritable(self._file(self.default().id))
+        if self.host.exists(KERNEL_COMMAND_LINE):
+            self._refuse_unwritable(KERNEL_COMMAND_LINE)
+
     def write_trial(self, base: BootEntry, words: Sequence[str]) -> None:
         file = self._file(base.id)
         text = self._with_options(self._text(file), words)
         title = f"title edgetune: first boot of {base.release}"
         text = re.sub(r"(?m)^title\s.*$", title, text)
-        self._write(f"{self.directory}/{TRIAL}.conf", text, like=file)
+        # FAT takes no mode but that of its mount.
+        self.host.write(f"{self.directory}/{TRIAL}.conf", text.encode(), like=file)
 
     def remove_trial(self) -> None:
         self.host.remove(f"{self.directory}/{TRIAL}.conf")
 
-    def kept(self, parameter: str) -> Dict[str, str]:
+    def kept(self, parameter: str) -> Dict[str, object]:
         """The entry of the default, and the words of kernels that are installed later."""
         default = self.default_id()
-        later = self.host.text(KERNEL_COMMAND_LINE)
-        return {"entry": default, "text": self._text(self._file(default)), "later": later}
+        file = self._file(default)
+        return {
+            "entry": default,
+            "text": self._text(file),
+            "later": self.host.text(KERNEL_COMMAND_LINE),
+            "entry_file": self._state(file)._asdict(),
+            "later_file": self._state(KERNEL_COMMAND_LINE)._asdict(),
+        }
+
+    def _state(self, file: str) -> FileState:
+        try:
+            return remember_file(self.host, self.host.followed(file))
+        except OSError as error:
+            raise Unsupported(f"{file}: {error.strerror}") from None
 
     def keep(self, parameter: str, words: Sequence[str]) -> None:
         self._give(self.default(), parameter, words)
@@ -75,19 +94,15 @@ class Bls(BootLoader):
         """
         if not isinstance(kept, dict):
             raise TypeError(f"the journal holds no entry but {kept!r}")
-        was = {name: str(text) for name, text in kept.items()}
+        was = {name: str(kept[name]) for name in ("entry", "text", "later")}
         default = self._default_id_if_any()
         for entry in self.entries():
             if entry.id == was["entry"]:
-                self._put_back(entry, parameter, was["text"])
+                self._put_back(entry, parameter, was["text"], kept.get("entry_file"))
             elif entry.id == default:
                 own = words_of(self._words(_fields(was["text"])), parameter)
                 self._give(entry, parameter, own)
-        before = _words_in(was["later"])
-        if _others(self._later(), parameter) == _others(before, parameter):
-            self._write_later(before)
-        else:
-            self._put_later(parameter, words_of(before, parameter))
+        self._put_back_later(parameter, was["later"], kept.get("later_file"))
 
     def _default_id_if_any(self) -> str:
         try:
@@ -95,24 +110,38 @@ class Bls(BootLoader):
         except Unsupported:
             return ""
 
-    def _put_back(self, entry: BootEntry, parameter: str, text: str) -> None:
+    def _put_back(self, entry: BootEntry, parameter: str, text: str, state: object) -> None:
         file = self._file(entry.id)
         before = self._words(_fields(text))
         if _others(entry.words, parameter) != _others(before, parameter):
             self._give(entry, parameter, words_of(before, parameter))
-        elif self._text(file) != text:
-            self._write(file, text, like=file)
+        elif not self._restored(file, state) and self._text(file) != text:
+            self.host.write(file, text.encode())
+
+    def _put_back_later(self, parameter: str, text: str, state: object) -> None:
+        before = _words_in(text)
+        if _others(self._later(), parameter) != _others(before, parameter):
+            self._put_later(parameter, words_of(before, parameter))
+        elif not self._restored(KERNEL_COMMAND_LINE, state):
+            self._write_later(before)
+
+    def _restored(self, file: str, state: object) -> bool:
+        """Have a file as it was to the bit; False where nothing tells that."""
+        # Journals did not always have it.
+        if (
+            not isinstance(state, dict)
+            or state.get("content") is None
+            or not self.host.exists(file)
+        ):
+            return False
+        restore_file(self.host, self.host.followed(file), FileState(**state))
+        return True
 
     def _give(self, entry: BootEntry, parameter: str, words: Sequence[str]) -> None:
         if words_of(entry.words, parameter) != list(words):
             file = self._file(entry.id)
             own = with_words(entry.words, parameter, words)
-            self._write(file, self._with_options(self._text(file), own), like=file)
-
-    def _write(self, file: str, text: str, like: str) -> None:
-        """A file with the mode of another one: FAT takes none but that of its mount."""
-        mode = stat.S_IMODE(os.stat(self.host.real(like)).st_mode)
-        self.host.write(file, text.encode(), mode)
+            self.host.write(file, self._with_options(self._text(file), own).encode())
 
     def _put_later(self, parameter: str, words: Sequence[str]) -> None:
         self._write_later(with_words(self._later(), parameter, words))

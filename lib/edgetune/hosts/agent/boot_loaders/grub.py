@@ -1,14 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """GRUB with a menu that grub-mkconfig writes, as on Debian and Ubuntu."""
 
+import base64
+import json
 import os
 import re
+from binascii import crc32
 from typing import Dict, List, Optional, Sequence
 
 from edgetune.hosts.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
 from edgetune.hosts.agent.boot_loaders.grub_env import GrubEnv
-from edgetune.hosts.agent.boot_loaders.grub_menu import MenuEntry, read_menu, with_command_line
+from edgetune.hosts.agent.boot_loaders.grub_menu import (
+    Choice,
+    Item,
+    MenuEntry,
+    choose,
+    kernels,
+    read_menu,
+    with_command_line,
+)
+from edgetune.hosts.agent.files import remember_file, restore_file
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import FileState
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.command_line import quoted
 from edgetune.vocabulary.places import OURS
@@ -25,6 +38,7 @@ edgetune_without() {{
 GRUB_CMDLINE_LINUX="$(edgetune_without "$GRUB_CMDLINE_LINUX")"
 GRUB_CMDLINE_LINUX_DEFAULT="$(edgetune_without "$GRUB_CMDLINE_LINUX_DEFAULT") {words}"
 """
+_BEFORE = re.compile(r"(?m)^# before: ([0-9a-f]{8}) (\{.*\})\n")
 DUE = b"# the menu does not say so yet: update-grub\n"
 _SAVED = (
     "set GRUB_DEFAULT=saved in /etc/default/grub, run update-grub, and save the entry by its id: "
@@ -52,10 +66,7 @@ class Grub(BootLoader):
         if not self.host.exists(KEPT):
             raise Unsupported(f"there is no {KEPT}: this grub-mkconfig reads no files there")
         self._env.probe()
-        with self.host.directory(os.path.dirname(CUSTOM)) as directory:
-            why = directory.why_not_writable(os.path.basename(CUSTOM))
-        if why:
-            raise Unsupported(why)
+        self._refuse_unwritable(CUSTOM)
         self.default()
 
     def entries(self) -> List[BootEntry]:
@@ -67,30 +78,42 @@ class Grub(BootLoader):
 
     def _menu(self) -> List[MenuEntry]:
         """Those that stay with their kernel: what leads to the newest one does not name it."""
+        return [own for own in kernels(self._items()) if _stays(own)]
+
+    def _items(self) -> List[Item]:
         try:
-            found = read_menu(f"{self.host.text(MENU)}\n{self.host.text(CUSTOM)}\n")
+            return read_menu(f"{self.host.text(MENU)}\n{self.host.text(CUSTOM)}\n")
         except ValueError as error:
             raise Unsupported(f"{MENU} cannot be read: {error}") from None
-        return [own for own in found if own.id == TRIAL or _release(own.image) in own.id]
 
     def default_id(self) -> str:
-        menu = self._menu()
-        first = next((own.id for own in menu if own.id != TRIAL), "ENTRY")
+        first = next((own.id for own in self._menu() if own.id != TRIAL), "ENTRY")
         # By its place "0" is another entry as soon as a newer kernel is installed.
         if 'default="${saved_entry}"' not in self.host.text(MENU):
             raise Unsupported(f"GRUB boots the newest kernel: {_SAVED.format(entry=first)}")
-        saved = self._env.read().get("saved_entry", "")
-        for own in menu:
-            if saved in (own.id, own.title) and own.id != TRIAL:
-                return own.id
-        what = f"the entry {saved!r}, which is of no one kernel" if saved else "no entry"
+        saved = self.stored_default()
+        entry, named = choose(self._items(), saved)
+        if entry and named and _stays(entry) and entry.id != TRIAL:
+            return entry.id
+        what = f"the entry {saved!r}, {_why_not(Choice(entry, named))}" if saved else "no entry"
         raise Unsupported(f"GRUB has saved {what}: {_SAVED.format(entry=first)}")
+
+    def stored_default(self) -> str:
+        env = self._env.read()
+        # What older programs of GRUB put aside for one boot, GRUB saves again at that boot.
+        return env.get("prev_saved_entry", "") or env.get("saved_entry", "")
 
     def set_default(self, id: str) -> None:
         self.host.run("grub-set-default", id)
 
     def once_id(self) -> str:
-        return self._env.read().get("next_entry", "")
+        env = self._env.read()
+        once = env.get("next_entry", "") or (env.get("prev_saved_entry") and env.get("saved_entry"))
+        # Also when it is no more in the menu: it has to be forgotten.
+        if not once or once == TRIAL:
+            return once or ""
+        entry = choose(self._items(), once).entry
+        return entry.id if entry and _stays(entry) else once
 
     def set_once(self, id: str) -> None:
         if id:
@@ -103,26 +126,45 @@ class Grub(BootLoader):
         lines = with_command_line(own, words)
         head = f"menuentry 'edgetune: first boot of {base.release}' --id {TRIAL} --unrestricted {{"
         block = "".join(f"{line}\n" for line in [head, *lines, "}"])
-        self._write_custom(self._others() + BEGIN + block + END)
+        others = self._others()
+        text = others + BEGIN + self._before(others) + block + END
+        self.host.write(CUSTOM, _encoded(text), like=MENU)
 
     def remove_trial(self) -> None:
-        if self.host.exists(CUSTOM) and BEGIN in self._custom():
-            self._write_custom(self._others())
+        text, others = self._custom(), self._others()
+        file = self.host.followed(CUSTOM)
+        if BEGIN not in text:
+            self.host.remove(file, only_draft=True)
+            return
+        before = _BEFORE.search(text)
+        if before is None and not others:
+            self.host.remove(file)
+        elif before is None or before.group(1) != _sum(others):
+            self.host.write(file, _encoded(others))
+        else:
+            was = json.loads(before.group(2))
+            content = base64.b64encode(_encoded(others)).decode()
+            restore_file(self.host, file, FileState(**was)._replace(content=content))
+
+    def _before(self, others: str) -> str:
+        """A line that tells what the file was without us; none where there was no file."""
+        text = self._custom()
+        file = self.host.followed(CUSTOM)
+        if BEGIN in text or not self.host.exists(file):
+            known = _BEFORE.search(text)
+            return known.group() if known else ""
+        was = remember_file(self.host, file)._replace(content=None)
+        return f"# before: {_sum(others)} {json.dumps(was._asdict())}\n"
 
     def _custom(self) -> str:
+        """The file; "" where there is none."""
+        if not self.host.exists(self.host.followed(CUSTOM)):
+            return ""
         return self.host.read(CUSTOM).decode("utf-8", "surrogateescape")
 
     def _others(self) -> str:
         """What is in the file that is not ours."""
-        if not self.host.exists(CUSTOM):
-            return ""
         return re.sub(f"{BEGIN}[\\s\\S]*?{END}", "", self._custom())
-
-    def _write_custom(self, text: str) -> None:
-        if text:
-            self.host.write(CUSTOM, text.encode("utf-8", "surrogateescape"))
-        else:
-            self.host.remove(CUSTOM)
 
     def kept(self, parameter: str) -> Optional[str]:
         return self.host.text(_file(parameter)) or None
@@ -149,6 +191,7 @@ class Grub(BootLoader):
     def _put(self, parameter: str, data: bytes) -> None:
         file = _file(parameter)
         if self.host.holds(file, data) or not (data or self.host.exists(file)):
+            self.host.remove(file, only_draft=True)
             return
         # Until the menu says so the file must not look as if it did: we may end here.
         self.host.write(file, data + DUE)
@@ -157,6 +200,28 @@ class Grub(BootLoader):
             self.host.write(file, data)
         else:
             self.host.remove(file)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _sum(text: str) -> str:
+    return f"{crc32(_encoded(text)):08x}"
+
+
+def _stays(entry: MenuEntry) -> bool:
+    release = _release(entry.image)
+    return entry.id == TRIAL or bool(release) and release in entry.id
+
+
+def _why_not(choice: Choice) -> str:
+    """What a choice is that no kernel of its own can be read from."""
+    if choice.entry is None:
+        return "which boots no kernel"
+    if choice.named:
+        return "which is of no one kernel"
+    return f"for which it boots what is at some place of its menu, now {choice.entry.title!r}"
 
 
 def _release(image: str) -> str:

@@ -40,7 +40,7 @@ class GrubBls(Bls):
         if "next_entry" not in menu or "blscfg" not in menu:
             raise Unsupported(f"{MENU} boots no entry once, or reads none of {ENTRIES}")
         self._env.probe()
-        self.default()
+        super().probe()
 
     def probe_install(self) -> None:
         found = re.findall(r"(?m)^\s*UPDATEDEFAULT\s*=\s*[\"']?(\w+)", self.host.text(KERNELS))

@@ -3,12 +3,16 @@
 
 import re
 import shlex
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 _BLOCK = re.compile(r"\s*(menuentry|submenu)\s+(.*)\{\s*$")
 _END = re.compile(r"\s*\}\s*$")
 _LINUX = re.compile(r"(\s*)(linux(?:16|efi)?)\s+(.*)$")
 _INITRD = re.compile(r"\s*initrd(?:16|efi)?\s+(.*)$")
+_ID = ("--id", "$menuentry_id_option")
+_WITH_A_WORD = (*_ID, "--class", "--users", "--hotkey", "--source")
+_PATH = re.compile(r"(?s)((?:[^>]|>>)*)(?:>(.*))?$")
+_NUMBER = re.compile(r"[ \t\r\n]*(?:0x([0-9a-fA-F]+)|(?!0x)(?:(0[0-7]+)|([0-9]+)))")
 
 
 class MenuEntry(NamedTuple):
@@ -30,31 +34,101 @@ class MenuEntry(NamedTuple):
         return [file for own in found if own for file in shlex.split(own.group(1))]
 
 
-def read_menu(text: str) -> List[MenuEntry]:
-    """The entries that boot a kernel, in the order of the menu; ValueError for no menu."""
+class Item:
+    """A line of the menu: an entry, which is None where it boots no kernel, or a submenu."""
+
+    def __init__(self, title: str, id: str) -> None:
+        self.title, self.id = title, id
+        self.entry: Optional[MenuEntry] = None
+        self.items: Optional[List[Item]] = None
+
+
+class Choice(NamedTuple):
+    """What GRUB boots: None for no kernel. ``named`` unless a place in the menu led there."""
+
+    entry: Optional[MenuEntry]
+    named: bool
+
+
+def read_menu(text: str) -> List[Item]:
+    """The menu; ValueError for none."""
     return list(_read(iter(text.splitlines()), ""))
 
 
-def _read(lines: Iterator[str], above: str) -> Iterator[MenuEntry]:
+def kernels(items: Sequence[Item]) -> List[MenuEntry]:
+    """The entries that boot a kernel, in the order of the menu."""
+    found = []
+    for item in items:
+        found += [item.entry] if item.entry else kernels(item.items or [])
+    return found
+
+
+def choose(items: Optional[Sequence[Item]], value: str) -> Choice:
+    """What GRUB boots for a value of its variable ``default``.
+
+    A number, or a title or id, at each level of the menu, with ">" between levels and ">>" for a
+    ">" inside; anything else is the first of that level. Of a name the first line that has it is
+    meant (GRUB 2.02 to 2.12, normal/menu.c: get_entry_number, grub_menu_execute_entry). Fedora and
+    the RHEL family try ids, then titles, and numbers last.
+    """
+    named, rest = True, value  # type: bool, Optional[str]
+    while items:
+        here, rest = _levels(rest)
+        names = [here is not None and here in (item.title, item.id) for item in items]
+        number = _number(here or "")
+        if number is None and True in names:
+            item = items[names.index(True)]
+        else:
+            named = False
+            item = items[number if number is not None and number < len(items) else 0]
+        if item.items is None:
+            return Choice(item.entry, named)
+        items = item.items
+    return Choice(None, False)
+
+
+def _levels(path: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
+    """Of a path the name at this level, and the path for the levels below."""
+    found = _PATH.match(path) if path is not None else None
+    return (found.group(1).replace(">>", ">"), found.group(2) or None) if found else (None, None)
+
+
+def _number(text: str) -> Optional[int]:
+    """As GRUB's strtoul() with base 0 has it, which looks at no more than the beginning."""
+    found = _NUMBER.match(text)
+    if found is None:
+        return None
+    digits = zip(found.groups(), (16, 8, 10))
+    return next(int(own, base) for own, base in digits if own)
+
+
+def _read(lines: Iterator[str], above: str) -> Iterator[Item]:
     for line in lines:
         block = _BLOCK.match(line)
         if block is None:
             if above and _END.match(line):
                 return
             continue
-        title, own = _named(block.group(2))
+        item = Item(*_named(block.group(2)))
+        path = above + item.id.replace(">", ">>")
         if block.group(1) == "submenu":
-            yield from _read(lines, f"{above}{own}>")
+            item.items = list(_read(lines, f"{path}>"))
         else:
-            yield from _entry(f"{above}{own}", title, _body(lines))
+            item.entry = _entry(path, item.title, _body(lines))
+        yield item
 
 
 def _named(text: str) -> Tuple[str, str]:
     """Title and id; the title is the id where there is no other."""
-    words = shlex.split(text)
-    options = [word for word in words if word in ("--id", "$menuentry_id_option")]
-    own = words[words.index(options[0]) + 1] if options else words[0]
-    return words[0], own
+    words, title, id = iter(shlex.split(text)), "", ""
+    for word in words:
+        option, _, given = word.partition("=") if word.startswith("--") else (word, "", "")
+        if option in _WITH_A_WORD:
+            given = given or next(words, "")
+            id = given if option in _ID else id
+        elif not option.startswith("--"):
+            title = title or word
+    return title, id or title
 
 
 def _body(lines: Iterator[str]) -> List[str]:
@@ -66,13 +140,13 @@ def _body(lines: Iterator[str]) -> List[str]:
     raise ValueError("an entry has no end")
 
 
-def _entry(id: str, title: str, body: Sequence[str]) -> Iterator[MenuEntry]:
+def _entry(id: str, title: str, body: Sequence[str]) -> Optional[MenuEntry]:
     for line in body:
         linux = _LINUX.match(line)
         if linux:
             image, *words = shlex.split(linux.group(3))
-            yield MenuEntry(id, title, image, tuple(words), body)
-            return
+            return MenuEntry(id, title, image, tuple(words), body)
+    return None
 
 
 def with_command_line(entry: MenuEntry, words: Sequence[str]) -> List[str]:

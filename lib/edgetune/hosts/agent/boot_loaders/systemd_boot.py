@@ -35,7 +35,7 @@ class SystemdBoot(Bls):
             words = line.split()
             if words[4] == VARIABLES and "ro" in words[5].split(","):
                 raise Unsupported(f"{VARIABLES} is mounted read-only: no entry can be booted once")
-        self.default()
+        super().probe()
 
     def default_id(self) -> str:
         named = _variable(self.host, "LoaderEntryDefault")

@@ -19,7 +19,7 @@ STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 
 
 class File(FileKept):
-    """A plain file with a whole text; one that is there keeps its mode and its owner."""
+    """A plain file with a whole text; one that is there keeps what it has beside that."""
 
     kind = KIND
 

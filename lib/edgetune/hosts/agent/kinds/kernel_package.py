@@ -110,16 +110,16 @@ class KernelPackage(TriedByBoot):
             raise Unsupported(f"Secure Boot is on, and {image} is not signed: it would not boot")
 
     def snapshot(self, target: Target) -> object:
-        return {"default": self.loader.default_id()}
+        return {"default": self.loader.default_id(), "stored": self.loader.stored_default()}
 
     def apply(self, target: Target, value: Value) -> None:
         """Install it where it is not there, and have the next boot try it."""
-        package, default = _package(value), self.loader.default_id()
+        package, default = _package(value), self.loader.stored_default()
         if not self.packages.has(package):
             self.packages.install(package)
             if not self.packages.has(package):
                 raise Failed(f"{package.package} {package.version} was not installed")
-        if self.loader.default_id() != default:
+        if self.loader.stored_default() != default:
             self.loader.set_default(default)
         release = self.packages.release_of(package)
         self._refuse_unsigned(release)
@@ -133,7 +133,8 @@ class KernelPackage(TriedByBoot):
 
     def restore(self, target: Target, snapshot: object) -> None:
         self.loader.forget_trial()
-        default = texts(snapshot)["default"]
+        was = texts(snapshot)
+        default = was["default"]
         # Somebody may have removed the old kernel since: the newer one is better than none.
         self.loader.entry(default)
         try:
@@ -142,7 +143,8 @@ class KernelPackage(TriedByBoot):
             stands = False
         # One that is none any more has to go all the same.
         if not stands:
-            self.loader.set_default(default)
+            # Journals did not always say how it was stored.
+            self.loader.set_default(was.get("stored", default))
 
 
 def _package(value: Value) -> Package:
