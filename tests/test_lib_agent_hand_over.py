@@ -126,7 +126,7 @@ def test_what_our_boot_hook_alone_keeps_is_named(host: AgentRoot) -> None:
     own = [*SETTINGS, thp("never")]
     host.apply(*own)
     said = refused(host, *own)
-    assert said == "memory.thp:enabled is kept by edgetune's boot hook, and by no file of the host"
+    assert said == "memory.thp:enabled is kept by edgetune's boot hook, and by no file alone"
 
 
 def test_what_does_not_stand_is_named(host: AgentRoot) -> None:

@@ -63,6 +63,9 @@ def row_of(host: AgentRoot, own: dict[str, Any]) -> dict[str, Any]:
         ({"etc/sysctl.d/50-default.conf": "; all masked"}, None),
         ({"etc/sysctl.d/60-a.conf": "#net.core.somaxconn=1\n;net.core.somaxconn=1\nx\n=\n"}, "128"),
         ({"etc/sysctl.d/60-a.conf": "net.core.*=4"}, "128"),
+        ({"etc/sysctl.d/60-a.conf": "net.core.*=4\n-net.core.somaxconn\n"}, None),
+        ({"etc/sysctl.d/60-a.conf": "net.core.somaxconn = 0x10 # hex"}, "16"),
+        ({"etc/sysctl.d/.60-a.conf": "net.core.somaxconn = 1"}, "128"),
         (
             {"etc/sysctl.d/60-a.conf": "net.core.*=4", "etc/sysctl.d/50-default.conf": ""},
             "4",
@@ -410,30 +413,6 @@ def test_what_no_process_and_no_systemd_tells_is_not_supported(host: AgentRoot) 
     host.write("stub/nginx/MainPID", "0\n")
     row = row_of(host, nginx("Nice", "1"))
     assert row["reason"] == "nginx has no main process that tells its Nice"
-
-
-@pytest.mark.parametrize(("counts", "set_to"), [("ratio", "bytes"), ("bytes", "ratio")])
-def test_of_two_coupled_sysctls_the_one_that_counted_comes_back(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch, counts: str, set_to: str
-) -> None:
-    host.write(f"proc/sys/vm/dirty_{counts}", "20000\n")
-    host.write(f"proc/sys/vm/dirty_{set_to}", "0\n")
-    before = host.tree()
-    poke = Host.write_attribute
-
-    def as_the_kernel(own: Host, name: str, text: str) -> None:
-        if text.strip() == "0":
-            raise OSError(22, "Invalid argument")
-        poke(own, name, text)
-        other = {"ratio": "bytes", "bytes": "ratio"}[name.rpartition("_")[2]]
-        host.write(f"proc/sys/vm/dirty_{other}", "0\n")
-
-    request = host.change(sysctl("5", f"vm.dirty_{set_to}"))
-    monkeypatch.setattr(Host, "write_attribute", as_the_kernel)
-    for verb, own in (("apply", request), ("restore", {"epoch": 1, "tuning": "t"})):
-        document = json.dumps({"protocol": 1, "verb": verb, **own}).encode()
-        assert answer(str(host.path), document)["ok"]
-    assert host.tree() == before
 
 
 def test_coupled_sysctls_of_two_tunings_are_taken_back_in_any_order(host: AgentRoot) -> None:

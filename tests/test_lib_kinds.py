@@ -356,6 +356,28 @@ def test_expressions_are_for_the_hosts_to_check(tmp_path: Path) -> None:
     assert not catalogue_says(tmp_path, "nic.ring", {"rx": "{{ nic.ring_max.rx }}"}, only="raise")
 
 
+NO_WAY_BACK = {
+    "the kernel changes more with it than it puts back: redirects, routes that routers "
+    "advertised, and LRO of every interface": (
+        "net.ipv4.ip_forward",
+        "net/ipv4/conf/eth0.7/forwarding",
+        "net.ipv6.conf.all.forwarding",
+    ),
+    "the kernel removes or makes addresses with it, and their routes do not come back": (
+        "net.ipv6.conf.all.disable_ipv6",
+        "net.ipv6.conf.eth0.addr_gen_mode",
+    ),
+    "the kernel takes it back by no other way than a boot": (
+        "kernel.kexec_load_disabled",
+        "net.netfilter.nf_hooks_lwtunnel",
+    ),
+    "it asks the kernel to do something, and keeps no value": (
+        "vm.drop_caches",
+        "net.ipv4.route.flush",
+    ),
+}
+
+
 @pytest.mark.parametrize(
     ("name", "field", "place", "says"),
     [
@@ -363,6 +385,11 @@ def test_expressions_are_for_the_hosts_to_check(tmp_path: Path) -> None:
         ("file", "path", "/proc/x", "path: no tuning writes below /proc"),
         ("file", "path", "/etc/sudoers.d/x", "path: no tuning writes below /etc/sudoers.d"),
         ("file", "path", "/etc/sysctl.d/90-edgetune-a.conf", "path: is edgetune's own"),
+        *[
+            ("sysctl", "key", key, f"key: no tuning sets {key}: {why}")
+            for why, keys in NO_WAY_BACK.items()
+            for key in keys
+        ],
         ("kernel.cmdline", "parameter", "root", "parameter: root is needed to boot the host"),
         (
             *("kernel.cmdline", "parameter", "nmi-watchdog"),

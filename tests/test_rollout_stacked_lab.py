@@ -127,7 +127,7 @@ def test_a_tuning_is_retired_under_another_one(practice: Practice) -> None:
     assert {json.loads(text)["state"] for text in journals.values()} == {"confirmed"}
     for name, why in (
         ("upper", "upper stands on lower: hand that over first"),
-        ("lower", "is kept by edgetune's boot hook, and by no file of the host"),
+        ("lower", "is kept by edgetune's boot hook, and by no file alone"),
     ):
         kept = practice.run("retire_tuning", "pop=lab1", f"tuning={name}", "hand_over=true")
         assert kept["exit"] and why in kept["message"], kept

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.trials import Trial, any_of
 
 VALUES = {
-    "net.core.somaxconn": ("64", "4096"),
+    "net.core.somaxconn": ("64", "0x1000"),
     "net.ipv4.tcp_rmem": ("4096 65536 16777216", "8192"),
     "vm.swappiness": ("1", "100"),
     "vm.dirty_ratio": ("10",),

@@ -558,13 +558,41 @@ AGENT = (
         ),
     ),
     *mutations_of(
+        FOLDER,
+        ["lib_agent_sysctl"],
+        (
+            "a parameter is put back after what it is copied to",
+            "kinds/sysctl.py",
+            "(_is_zero(file, was[file]), file != own)",
+            "_is_zero(file, was[file])",
+        ),
+        (
+            "a value of somebody else is taken back",
+            "kinds/sysctl.py",
+            "            if now[file] != now.get(copied, now[file]):\n",
+            "            if False:\n",
+        ),
+        (
+            "a file alone keeps what comes with a module",
+            "kinds/sysctl.py",
+            "        if self.kept_by_hook(target) and not self._is_set_late(target):\n",
+            "        if False:\n",
+        ),
+        (
+            "a line that takes a parameter out does not count",
+            "kinds/sysctl_files.py",
+            "(equals or excluded)",
+            "equals",
+        ),
+    ),
+    *mutations_of(
         "lib/edgetune/vocabulary",
         ["lib_kinds", "rollout_reverts_steps"],
         (
             "a coupled parameter is not touched",
             "kinds/sysctl.py",
-            "    return [parameter(own) for own in pair] + (\n",
-            '    return [parameter(target["key"])] + (\n',
+            "dict.fromkeys([path, *_changed_with(path)])",
+            "[path]",
         ),
         (
             "no route can cut a host off",

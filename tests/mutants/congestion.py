@@ -306,8 +306,8 @@ CONGESTION = (
         (
             "a file of sysctl.d that does not count is blamed",
             "congestion.py",
-            "for file, value in files[-1:] if",
-            "for file, value in files if",
+            "if winner and winner.value == algorithm else",
+            "if winner else",
         ),
         (
             "a route of which somebody else chose is copied",

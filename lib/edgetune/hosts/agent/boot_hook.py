@@ -178,8 +178,8 @@ def _has_work(host: Host, journal: Journal) -> bool:
 
 
 def by_hook(host: Host, entry: Entry) -> bool:
-    """Whether only the boot hook keeps this setting over a reboot."""
-    return HANDLERS.on(host, entry.setting.kind).kept_by_hook
+    """Whether it takes the boot hook to keep this setting over a reboot."""
+    return HANDLERS.on(host, entry.setting.kind).kept_by_hook(entry.setting.target)
 
 
 def follow_up(host: Host) -> None:

@@ -282,8 +282,8 @@ def refuse_unfit(host: Host, configuration: Configuration) -> None:
 
 def _who_set(host: Host, algorithm: str, running: Mapping[str, str]) -> str:
     """What may have set USUAL so: the file of sysctl.d that counts, and programs that run."""
-    files = [(file, value) for file, key, value in Sysctl(host).assignments() if key == USUAL]
-    found = [file for file, value in files[-1:] if value == algorithm]
+    winner = Sysctl(host).winner(USUAL)
+    found = [winner.file] if winner and winner.value == algorithm else []
     found += [what for name, what in SETTERS.items() if name in running]
     return f": {' and '.join(found)}" if found else ""
 

@@ -79,7 +79,7 @@ def obstacles(host: Host, journal: Journal, files: Files) -> Iterator[str]:
         yield from _same_file(journal, other)
     for entry in journal.entries:
         if _by_hook_alone(host, entry):
-            yield f"{entry.setting.id} is kept by edgetune's boot hook, and by no file of the host"
+            yield f"{entry.setting.id} is kept by edgetune's boot hook, and by no file alone"
     for name, own in files.items():
         yield from _in_the_way(host, journal, name, own.name)
     yield from _lost_at_boot(host, [journal, *others], _as_if(host, journal, files))

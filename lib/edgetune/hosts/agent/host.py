@@ -98,6 +98,12 @@ class Host:
         except OSError:
             return []
 
+    def matching(self, pattern: str) -> List[str]:
+        """The files there are of a path in which `*` may stand for one name."""
+        top, star, rest = pattern.partition("/*/")
+        paths = [f"{top}/{name}/{rest}" for name in self.names(top)] if star else [pattern]
+        return [path for path in paths if self.exists(path)]
+
     def read(self, name: str) -> bytes:
         """The content of a file; OSError as it comes."""
         with open(self.real(name), "rb") as file:

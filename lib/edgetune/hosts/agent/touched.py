@@ -42,6 +42,8 @@ def things_at(host: Host, named: str) -> Set[str]:
     """The file that a path really is, and what it belongs to; all else is a thing by its name."""
     if not named.startswith("/"):
         return {named}
+    if "/*/" in named:
+        return {thing for own in host.matching(named) for thing in things_at(host, own)}
     real = _real(host, named)
     if not real.startswith(OF_KERNEL):
         return {real}

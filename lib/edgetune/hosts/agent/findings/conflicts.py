@@ -58,7 +58,7 @@ def sysctl_files(snap: Snapshot) -> Iterator[Json]:
     """
     said: Dict[str, List[Tuple[str, str]]] = {}
     for file, key, value in Sysctl(snap.host).assignments():
-        if not file.startswith(PACKAGED):
+        if value is not None and not file.startswith(PACKAGED):
             said.setdefault(key, []).append((file, value))
     rows = [
         f"{_dotted(key)} is {values[-1][1]} in {values[-1][0]}, {other[1]} in {other[0]}"
@@ -74,15 +74,12 @@ def sysctl_files(snap: Snapshot) -> Iterator[Json]:
 def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
     """Keys that are not as the file says that decides: somebody set them since the boot."""
     kind = Sysctl(snap.host)
-    decided: Dict[str, Tuple[str, str]] = {}
-    for file, key, value in kind.assignments():
-        decided[key] = file, value
     rows = []
-    for key, (file, value) in decided.items():
-        now = "" if "*" in key else _in_force(kind, key)
-        theirs = not _is_ours(file) and not file.startswith(PACKAGED)
-        if theirs and now not in ("", value):
-            rows.append(f"{_dotted(key)} is {now}, {value} in {file}")
+    for key in dict.fromkeys(own.path for own in kind.assignments() if not own.is_pattern):
+        winner, now = kind.winner(key), _in_force(kind, key)
+        theirs = winner and not (_is_ours(winner.file) or winner.file.startswith(PACKAGED))
+        if winner and theirs and now not in ("", winner.value):
+            rows.append(f"{_dotted(key)} is {now}, {winner.value} in {winner.file}")
     if rows:
         what = f"values are not in force that files of sysctl.d set: {_few(rows)}"
         yield finding("sysctl_not_in_force", what, {"keys": len(rows)}, None, "conflict")

@@ -14,14 +14,12 @@ from edgetune.vocabulary.values import Target, Value
 class Handler:
     """How settings of one kind are read, changed, kept over a boot, and taken back.
 
-    ``kind`` is what the vocabulary knows of it. Settings that are ``kept_by_hook`` are set again
-    at each boot by us; the others live in files that the operating system reads. ``live`` ones can
-    be read back at once, the others after the restart of their service. Those ``tried_by_boot``
-    come into force at the next boot, for that boot alone, until ``commit`` makes them last.
+    ``kind`` is what the vocabulary knows of it. ``live`` settings can be read back at once, the
+    others after the restart of their service. Those ``tried_by_boot`` come into force at the next
+    boot, for that boot alone, until ``commit`` makes them last.
     """
 
     kind: Kind
-    kept_by_hook = False
     live = True
     tried_by_boot = False
 
@@ -44,6 +42,10 @@ class Handler:
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when this host cannot keep the value over a boot."""
+
+    def kept_by_hook(self, target: Target) -> bool:
+        """Whether we set it again at each boot; else it lives in files that others read alone."""
+        return False
 
     def runtime(self, target: Target) -> Value:
         """What is in force now; Unsupported when this host does not have it."""

@@ -31,6 +31,6 @@ def drop_ins(host: Host, directories: Sequence[str]) -> List[str]:
     found: Dict[str, str] = {}
     for directory in directories:
         for name in host.names(directory):
-            if name.endswith(".conf"):
+            if name.endswith(".conf") and not name.startswith("."):
                 found.setdefault(name, f"{directory}/{name}")
     return [found[name] for name in sorted(found)]

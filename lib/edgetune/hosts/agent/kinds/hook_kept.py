@@ -16,7 +16,8 @@ class HookKept(Handler):
     Where values have parts, each part is the newest that any journal keeps.
     """
 
-    kept_by_hook = True
+    def kept_by_hook(self, target: Target) -> bool:
+        return True
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         probe_hook(self.host)
