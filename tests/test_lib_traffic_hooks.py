@@ -71,7 +71,7 @@ class TestHttp:
         with api() as server:
             driver = HttpHook(server.url, str(token), "")
             server.answer = lambda asked: Reply(b'{"detail": "no secret-word here"}', 401)
-            with pytest.raises(DrainError, match=r"answers 401: no \.\.\. here"):
+            with pytest.raises(DrainError, match=r"answers 401: no \*\*\* here"):
                 driver.servers()
             assert server.headers[-1]["Authorization"] == "Bearer secret-word"
 
