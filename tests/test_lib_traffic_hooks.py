@@ -105,6 +105,26 @@ class TestHttp:
             with pytest.raises(DrainError, match="e01 is ready, not withdrawn"):
                 HttpHook(server.url, "", "").withdraw("e01")
 
+    @pytest.mark.parametrize(
+        ("do", "told"),
+        [
+            (HttpHook.withdraw, "e01 is ready, not withdrawn"),
+            (HttpHook.isolate, "e01 is ready, not withdrawn"),
+            (lambda driver, server: driver.restore(server, "out"), "e01 is ready, not out"),
+        ],
+    )
+    def test_a_hook_that_fails_has_done_nothing_and_says_why_at_once(
+        self, do: Any, told: str
+    ) -> None:
+        body = b'{"servers": [{"name": "e01", "withdrawn": "", "up": true, "sessions": 0}]}'
+        with api() as server:
+            server.answer = lambda asked: (
+                Reply(b'{"error": "no"}', 500) if "do" in asked else Reply(body)
+            )
+            with pytest.raises(DrainError, match=rf"{told} \({server.url}: answers 500: no\)"):
+                do(HttpHook(server.url, "", ""), "e01")
+        assert [asked.get("do", "look") for asked in server.asked].count("look") <= 3
+
 
 @pytest.mark.processes
 class TestCommand:
