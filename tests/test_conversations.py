@@ -208,6 +208,7 @@ CONVERSATIONS = {
         lambda own: _redis(own, "rediss"), StoreError, IN_TLS, lambda place: "Redis: "
     ),
     "a BMC": Conversation(_bmc, BmcError, HTTP, within_tls=True),
+    "a BMC without TLS": Conversation(_bmc, BmcError, IN_TLS),
     "ssh-agent": Conversation(_ssh_agent, InputError, AGENT, lambda _: "ssh_agent", is_path=True),
     "BIRD": Conversation(_bird, Failed, LIKE_BIRD, lambda place: str(place.path), is_path=True),
 }
@@ -458,7 +459,6 @@ OPENS = r"""(?x)
     | \b(socket)\.(?:create_connection|getaddrinfo|gethostbyname|socket|socketpair)\(
     | ^\s*from\s+(socket)\s+import"""
 MAY = {
-    "bmc/client.py": {"http.client", "socket"},
     "net/": {"http.client", "socket"},
     "connections.py": {"redis", "sqlite3"},
     "hosts/": {"paramiko"},

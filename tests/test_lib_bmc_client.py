@@ -182,13 +182,14 @@ class TestSession:
     def test_its_turn_is_awaited_outside_of_the_time(
         self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        now = [0.0]
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        passed = [0.0]
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0])
+        monkeypatch.setattr(module, "time", clock)
 
         @contextmanager
         def turn() -> Iterator[None]:
             assert bmc.arrived == [("GET", "/redfish/v1/")]
-            now[0] += 1000
+            passed[0] += 1000
             yield
             assert bmc.arrived[1:] == [("POST", SESSIONS)]
 
@@ -603,7 +604,7 @@ class TestChange:
         client = talk(bmc)
         with client:
             client._port = closed_port()
-            client._address = f"https://127.0.0.1:{client._port}"
+            client._address = client._origin = f"https://127.0.0.1:{client._port}"
             with pytest.raises(BmcError) as caught:
                 client.change("PATCH", "/thing", {})
         assert caught.value.reason == "unreachable"
