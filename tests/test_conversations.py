@@ -25,9 +25,11 @@ from edgetune.alertmanager import Alertmanager
 from edgetune.bmc import client as bmc
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.payload import BmcError
+from edgetune.config import read_config
 from edgetune.errors import (
     DrainError,
     EdgetuneError,
+    HostError,
     InputError,
     NoAnswerError,
     SourceError,
@@ -37,9 +39,11 @@ from edgetune.hosts import ssh_agent
 from edgetune.hosts.agent import health
 from edgetune.hosts.agent.drains import bird_control
 from edgetune.hosts.agent.protocol import Failed
+from edgetune.hosts.fleet import Fleet
 from edgetune.inventories import _told
 from edgetune.inventories.netbox import NetboxInventory
 from edgetune.inventories.prometheus_sd import PrometheusSdInventory
+from edgetune.inventory import Host
 from edgetune.metrics.clickhouse.server import Server
 from edgetune.net import connection, http
 from edgetune.net.connection import Tls
@@ -53,6 +57,7 @@ from edgetune.traffic import haproxy_backend, hook
 from edgetune.traffic.drivers.http_hook import HttpHook
 from edgetune.traffic.haproxy_backend import HaproxyBackend
 from tests.builders import ROOT, write_yaml
+from tests.evil_ssh import new_key
 from tests.rude_peers import (
     HTTP,
     LASTS,
@@ -175,6 +180,17 @@ def _bird(place: Place) -> object:
     return bird_control.Bird(str(place.path))
 
 
+def _ssh(place: Place) -> object:
+    key = new_key(place.folder / "id")
+    known = place.folder / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{place.port} {key.get_name()} {key.get_base64()}\n")
+    own = {"ssh_key_file": str(place.folder / "id"), "ssh_known_hosts": str(known)}
+    fleet = Fleet(read_config({"inventory": "none", "ssh_timeout": DEADLINE, **own}))
+    host = Host("e000", "127.0.0.1", place.port, "", "", "e000")
+    result = fleet.ask([host], "facts", lambda each: {}, DEADLINE)["e000"]
+    raise HostError(f"{result.host}: {result.error}")
+
+
 BULK = b"$100000000000\r\n"
 REDIS = {
     "says nothing": silence,
@@ -188,6 +204,11 @@ AGENT = {
     "drips its length": drip(b"", b"\0\0\0\1"),
 }
 LIKE_BIRD = {**LINES, "drips fast": drip(b"", b"#", 0.003)}
+LIKE_SSH = {
+    **LINES,
+    "goes on with lines": flood(b"", b"#\r\n"),
+    "drips keys": drip(b"SSH-2.0-evil\r\n\0\0\x75\x30", b"\0"),
+}
 # A service that is no proxy of TLS says the same as one without.
 IN_TLS = {**TLS, "says nothing": silence}
 
@@ -201,6 +222,8 @@ CONVERSATIONS = {
     "StackStorm": Conversation(_stackstorm, NoAnswerError, HTTP, lambda place: "PUT /keys/a"),
     "the health check": Conversation(_health, EdgetuneError, HTTP),
     "HAProxy": Conversation(_haproxy, DrainError, LINES),
+    # More of SSH is in test_lib_conversation.py.
+    "SSH": Conversation(_ssh, HostError, LIKE_SSH, lambda place: "e000: "),
     "Redis": Conversation(_redis, StoreError, REDIS, lambda place: "Redis: edgetune:claim:lab1"),
     "Prometheus over TLS": Conversation(lambda own: _prometheus(own, "https"), SourceError, IN_TLS),
     "HAProxy over TLS": Conversation(lambda own: _haproxy(own, "tls"), DrainError, IN_TLS),
