@@ -45,7 +45,8 @@ class Connection:
     """
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
-        self._sock, self._deadline, self._room = sock, deadline, math.inf
+        self._sock = sock
+        self.grant(deadline, math.inf)
 
     def __enter__(self) -> Connection:
         return self
@@ -55,7 +56,7 @@ class Connection:
 
     def grant(self, deadline: float, most: float) -> None:
         """Let it go on until another deadline, and receive so many bytes from now on."""
-        self._deadline, self._room = deadline, most
+        self._deadline, self._most, self._room = deadline, most, most
 
     def secured(self, context: ssl.SSLContext, name: str) -> TlsConnection:
         """TLS over it, for a peer of that name; closed where that does not come about."""
@@ -71,7 +72,7 @@ class Connection:
             part = self._sock.recv(size)
         self._room -= len(part)
         if self._room < 0:
-            raise TooLongError("its answer is too long")
+            raise TooLongError(f"its answer is longer than {self._most / 2**20:g} MB")
         return part
 
     def sendall(self, data: ReadableBuffer) -> None:

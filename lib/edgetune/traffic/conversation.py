@@ -10,7 +10,6 @@ from edgetune.net.connection import (
     Connection,
     Tls,
     TlsConnection,
-    TooLongError,
     reach,
     reach_path,
 )
@@ -26,20 +25,14 @@ def ask(address: str, command: str, deadline: float, tls: Tls | None = None) -> 
     ``deadline`` is in seconds of ``time.monotonic``. Raises OSError where nobody answers, not in
     time, or with more than LIMIT; and where a certificate is not believed.
     """
-    if address.startswith("tls:"):
-        connection: Connection = _secured(address, deadline, tls or Tls())
-    else:
-        connection = _connected(address, deadline)
-    with connection:
-        connection.grant(deadline, 2 * LIMIT)
+    is_secured = address.startswith("tls:")
+    with (
+        _secured(address, deadline, tls or Tls()) if is_secured else _connected(address, deadline)
+    ) as connection:
+        connection.grant(deadline, LIMIT)
         connection.sendall(command.encode() + b"\n")
-        parts, size = [], 0
-        for part in iter(partial(connection.recv, PART), b""):
-            parts.append(part)
-            size += len(part)
-            if size > LIMIT:
-                raise TooLongError(f"its answer is longer than {LIMIT // 2**20} MB")
-        return b"".join(parts).decode("utf-8", "replace")
+        told = b"".join(iter(partial(connection.recv, PART), b""))
+        return told.decode("utf-8", "replace")
 
 
 def shown_certificate(address: str, deadline: float, tls: Tls) -> bytes:
