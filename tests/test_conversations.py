@@ -461,6 +461,27 @@ def test_a_connection_is_kept_and_made_anew_once_the_other_side_has_ended_it() -
     assert len(begun) == 2
 
 
+def test_two_threads_get_each_the_answer_to_their_own_question() -> None:
+    def echo(sock: Any, patience: Patience) -> None:
+        for _ in patience.dripping(0.0):
+            asked = sock.recv(65536)
+            if not asked:
+                return
+            time.sleep(0.01)
+            sock.sendall(OK[:-2] + asked.split(b" ")[1][-2:])
+
+    with (
+        rude(echo) as port,
+        Service(f"http://127.0.0.1:{port}") as service,
+        ThreadPoolExecutor(8) as pool,
+    ):
+
+        def asked(number: int) -> bytes:
+            return service.ask("GET", f"/{number}", time.monotonic() + SOON).body
+
+        assert [*pool.map(asked, range(10, 40))] == [b"%d" % number for number in range(10, 40)]
+
+
 def test_nobody_is_asked_where_a_redirect_leads() -> None:
     moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
     with rude(once(moved)) as port:

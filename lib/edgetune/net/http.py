@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 import ssl
+import threading
 import time
 import zlib
 from collections.abc import Iterable, Mapping
@@ -84,6 +85,7 @@ class Service:
         self._limit, self._patience = limit, patience
         self._most = 2 * limit + _BESIDE
         self._connection: Connection | None = None
+        self._asking = threading.Lock()
 
     def __enter__(self) -> Service:
         return self
@@ -135,16 +137,20 @@ class Service:
         It is of ``time.monotonic`` and holds for everything. UnreachedError, LongAnswerError, or
         another NetError: then the question may have arrived.
         """
-        self.connect(deadline)
+        # An action may leave a thread behind that writes what nobody waits for.
+        if not self._asking.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise UnreachedError("does not answer: another question was not over in time")
         try:
-            answer = self._asked(method, path, body, {**self._headers, **headers})
+            self.connect(deadline)
+            return self._asked(method, path, body, {**self._headers, **headers})
         except EdgetuneError:
             self.close()
             raise
         except Exception as error:
             self.close()
             raise NetError(f"does not answer: {self._told(error)}") from error
-        return answer
+        finally:
+            self._asking.release()
 
     def shown(self, text: str, most: int = _MOST_TOLD) -> str:
         """A text of the service in one short line, without secrets that it may repeat."""
