@@ -59,8 +59,8 @@ NET = mutations_of(
     (
         "a question is sent into a connection that has ended",
         "net/http.py",
-        "if self._connection is not None and self._connection.is_quiet():",
-        "if self._connection is not None:",
+        "            if self._connection.is_quiet():\n",
+        "            if True:\n",
     ),
     (
         "an error shows the token",
