@@ -237,7 +237,7 @@ def _token() -> dict[str, str]:
 def _carried_out(api: StackStorm, action: str, given: Mapping[str, Any]) -> dict[str, Any]:
     body = {"action": f"edgetune.{action}", "parameters": given}
     try:
-        execution = api.call("POST", "/executions", json=body)["id"]
+        execution = api.call("POST", "/executions", document=body)["id"]
         deadline = time.monotonic() + _LONGEST
         while time.monotonic() < deadline:
             found: dict[str, Any] = api.call("GET", f"/executions/{execution}")

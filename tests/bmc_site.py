@@ -55,14 +55,14 @@ def bmcs(authority: Path | str, password: str = PASSWORD, **more: Any) -> Bmcs:
 
 def give_changes_up_soon(patch: pytest.MonkeyPatch) -> None:
     """Whose answer never comes; for all else there is time, however slow the machine is."""
-    request = client._Connection.request
+    ask = client._Connection.ask
 
-    def hurried(own: Any, method: str, path: str, *more: Any) -> None:
+    def hurried(own: Any, method: str, path: str, until: float, *more: Any) -> Any:
         if method != "GET" and "/Sessions" not in path:
-            own.patience = 1.0
-        request(own, method, path, *more)
+            until = min(until, time.monotonic() + 1.0)
+        return ask(own, method, path, until, *more)
 
-    patch.setattr(client._Connection, "request", hurried)
+    patch.setattr(client._Connection, "ask", hurried)
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ class EvilServer(paramiko.ServerInterface):
         self.transport: paramiko.Transport | None = None
         self.window = 0
         self._at, self._raw, self._act = at, raw, act
-        self._key = _key(folder / "host")
+        self._key = new_key(folder / "host")
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
-        _key(folder / "id")
+        new_key(folder / "id")
         line = f"[127.0.0.1]:{self.port} {self._key.get_name()} {self._key.get_base64()}\n"
         (folder / "known_hosts").write_text(line)
         self._threads: list[threading.Thread] = []
@@ -110,7 +110,7 @@ class EvilServer(paramiko.ServerInterface):
             self._act(self, channel)
 
 
-def _key(path: Path) -> paramiko.PKey:
+def new_key(path: Path) -> paramiko.PKey:
     asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(path))
     path.chmod(0o600)
     return paramiko.Ed25519Key(filename=str(path))

@@ -56,7 +56,7 @@ class Api:
         if method != "GET" and self.refuses_changes:
             raise StoreError(f"{method} {path}: 403 Client Error: Forbidden")
         if method == "PUT":
-            assert more["json"]["status"] == "abandoned"
+            assert more["document"]["status"] == "abandoned"
             self.ended.append(path.rpartition("/")[2])
             return {}
         if method == "DELETE":

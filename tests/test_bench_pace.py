@@ -29,8 +29,8 @@ class Recorded:
     def call(self, method: str, path: str, **more: Any) -> Any:
         words = path.strip("/").split("/")
         if method == "POST":
-            self.asked.append(more["json"]["action"])
-            self.given.append(more["json"]["parameters"])
+            self.asked.append(more["document"]["action"])
+            self.given.append(more["document"]["parameters"])
             if "roll_back" in self.asked[-1]:
                 return {"id": "back"}
             self._outcome = next(self._outcomes, self._outcome)

@@ -455,7 +455,7 @@ def test_an_agent_without_the_key_is_named_before_any_host_is_asked(
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(folder / "silent"))
         silent.listen()
-        said = "configuration: ssh_agent: FOLDER/silent: timed out"
+        said = "configuration: ssh_agent: FOLDER/silent: its whole answer did not come in time"
         assert refusal(ssh_agent=str(folder / "silent")) == said
     add(agent, "-D")
     said = "configuration: ssh_agent: FOLDER/agent: holds no keys; it may be locked"

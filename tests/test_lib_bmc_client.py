@@ -192,13 +192,14 @@ class TestSession:
     def test_its_turn_is_awaited_outside_of_the_time(
         self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        now = [0.0]
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        passed = [0.0]
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0])
+        monkeypatch.setattr(module, "time", clock)
 
         @contextmanager
         def turn() -> Iterator[None]:
             assert bmc.arrived == [("GET", "/redfish/v1/")]
-            now[0] += 1000
+            passed[0] += 1000
             yield
             assert bmc.arrived[1:] == [("POST", SESSIONS)]
 
@@ -268,13 +269,13 @@ class TestSession:
     ) -> None:
         """The answer alone tells which one to delete."""
         patience: dict[str, float] = {}
-        request = module._Connection.request
+        ask = module._Connection.ask
 
-        def noted(own: Any, method: str, *more: Any) -> None:
+        def noted(own: Any, method: str, *more: Any) -> Any:
             patience.setdefault(method, own.patience)
-            request(own, method, *more)
+            return ask(own, method, *more)
 
-        monkeypatch.setattr(module._Connection, "request", noted)
+        monkeypatch.setattr(module._Connection, "ask", noted)
         with talk(bmc, timeout=1000):
             pass
         assert patience["GET"] <= 450 < 500 < patience["POST"] <= 900
@@ -685,7 +686,7 @@ class TestChange:
         client = talk(bmc)
         with client:
             client._port = closed_port()
-            client._address = f"https://127.0.0.1:{client._port}"
+            client._address = client._origin = f"https://127.0.0.1:{client._port}"
             with pytest.raises(BmcError) as caught:
                 client.change("PATCH", "/thing", {})
         assert caught.value.reason == "unreachable"

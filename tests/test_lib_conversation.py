@@ -172,6 +172,20 @@ def end_the_output_after(text: bytes) -> Callable[[EvilServer, paramiko.Channel]
     return end
 
 
+def test_a_host_that_greets_is_told_how_to_be_silent(begin: Begin, tmp_path: Path) -> None:
+    """As ``echo`` in .bashrc does, which bash reads for each command of sshd."""
+
+    def greet(server: EvilServer, channel: paramiko.Channel) -> None:
+        reply = {"edgetune": 1, "verb": "facts", "ok": True, "result": RESULTS["facts"]}
+        channel.sendall(b"Welcome to \x1b[1me000\n" + json.dumps(reply).encode() + b"\n")
+        channel.send_exit_status(0)
+        channel.close()
+
+    result = asked(begin(act=greet), tmp_path, lambda: None)
+    assert result.reason == "garbage"
+    assert "e000 prints 'Welcome to  [1me000' before it: no start-up file" in str(result.error)
+
+
 def begin_keys_anew(server: EvilServer, channel: paramiko.Channel) -> None:
     assert server.transport
     for _ in server.forever():

@@ -360,27 +360,6 @@ def test_a_server_that_hangs_has_the_threads_of_no_other(site: Site, tmp_path: P
     assert (sorted(first), sorted(rest)) == (["p0", "p1", "p2"], ["q0", "q1", "q2"])
 
 
-def _late(handler: Any, asked: Any) -> None:
-    time.sleep(3)
-
-
-def _dripping(handler: Any, asked: Any) -> None:
-    handler.send_response(200)
-    handler.end_headers()
-    for _ in range(60):
-        handler.wfile.write(b" ")
-        time.sleep(0.05)
-
-
-@pytest.mark.parametrize("serve", [_late, _dripping])
-def test_a_server_that_is_slow_is_not_waited_for(site: Site, serve: Callable[..., None]) -> None:
-    site.server.serve = serve  # type: ignore[method-assign]
-    began = time.monotonic()
-    with mock.patch.object(sql, "DEADLINE", 0.3):
-        assert "its whole answer did not come in time" in site.refusal()
-    assert time.monotonic() - began < 2.5
-
-
 def _altered(change: Callable[[dict[str, Any]], Any]) -> Callable[[str], str]:
     def alter(text: str) -> str:
         answer = json.loads(text)
@@ -508,10 +487,10 @@ def _readonly(handler: Any, asked: Any) -> None:
 @pytest.mark.parametrize(
     ("serve", "says"),
     [
-        (_cut, "does not answer: "),
-        (_short, "does not answer: "),
+        (_cut, "its answer was cut off"),
+        (_short, "its answer was cut off"),
         (_no_text, "its answer has no end"),
-        (_endless, "its answer is longer than"),
+        (_endless, "answers more than 3 MiB"),
         (_elsewhere, "answers 307"),
         (_refused, "answers 403: Code: 516. DB::Exception: edgetune: Authentication failed"),
         (_readonly, "answers 500: Code: 164. DB::Exception: Cannot modify 'readonly' setting"),

@@ -33,7 +33,6 @@ from edgetune.metrics.samples import SqliteSamples
 from edgetune.metrics.sources.prometheus import Prometheus
 from edgetune.metrics.table import SampleTable
 from edgetune.prometheus import client
-from edgetune.prometheus.access import Access
 from edgetune.prometheus.promql import one_of, quoted, read_host_matcher, selector
 from edgetune.prometheus.wanted import read_wanted
 from lab.bmc.certificates import make_certificates
@@ -625,17 +624,6 @@ def test_what_is_down_is_named() -> None:
     assert {*errors(pop(url))} == {"e000", "e001", "e002"}
 
 
-def test_one_that_is_slow_is_left_at_its_deadline(
-    server: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "DEADLINE", 0.3)
-    server.answer = lambda asked: Reply(b"", pause=lambda: time.sleep(1.0), length=10)
-    began = time.monotonic()
-    with pytest.raises(SourceError, match="does not answer"):
-        window(pop(server.url))
-    assert time.monotonic() - began < 0.9
-
-
 def known(folder: Path, pops: Mapping[str, Pop]) -> tuple[dict[str, float], dict[str, str]]:
     """When PoPs were measured last, as the status asks."""
     inventory = SimpleNamespace(pop_names=lambda: [*pops], pop=pops.__getitem__)
@@ -716,20 +704,9 @@ def test_a_secret_that_cannot_be_read_hides_no_other_pop(server: Api, tmp_path: 
     assert {*found} == {"lab2"} and "cannot be read" in lost["lab1"]
 
 
-def test_an_answer_that_drips_is_left_at_its_deadline(
-    server: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "CHUNK", 10)
-    server.answer = lambda asked: Reply(b"x" * 10_000)
-    # Ten seconds pass with each look at the clock.
-    monkeypatch.setattr(client.time, "monotonic", iter(range(0, 10_000, 10)).__next__)
-    with pytest.raises(SourceError, match="did not end its answer within 30 s"):
-        window(pop(server.url))
-
-
 def test_an_answer_that_breaks_off_is_none(server: Api) -> None:
     server.answer = lambda asked: Reply(matrix([]).body, length=10_000)
-    with pytest.raises(SourceError, match="does not answer"):
+    with pytest.raises(SourceError, match="its answer was cut off"):
         window(pop(server.url))
 
 
@@ -862,13 +839,6 @@ def test_no_error_shows_a_secret(server: Api, tmp_path: Path) -> None:
         window(pop(server.url, bearer_token_file=file, **given))
 
 
-def test_files_of_certificates_are_given_to_tls() -> None:
-    both = Access("https://a", certificate_file="/c", key_file="/k", ca_file="/ca")
-    assert (both.certificate, both.verify) == (("/c", "/k"), "/ca")
-    assert Access("https://a", certificate_file="/c").certificate == "/c"
-    assert (Access("https://a").certificate, Access("https://a").verify) == (None, True)
-
-
 def test_a_client_certificate_logs_in(server: Api, tmp_path: Path) -> None:
     files = make_certificates(tmp_path, ["127.0.0.1"])
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -880,6 +850,10 @@ def test_a_client_certificate_logs_in(server: Api, tmp_path: Path) -> None:
     https = server.url.replace("http:", "https:")
     own = {"certificate_file": str(files.certificate), "key_file": str(files.key)}
     asked = pop(https, ca_file=str(files.authority), **own)
+    assert len(window(asked)) == 3 * len(grid())
+    in_one = tmp_path / "both.pem"
+    in_one.write_bytes(files.certificate.read_bytes() + files.key.read_bytes())
+    asked = pop(https, ca_file=str(files.authority), certificate_file=str(in_one))
     assert len(window(asked)) == 3 * len(grid())
     with pytest.raises(SourceError, match="does not answer"):
         window(pop(https, ca_file=str(files.authority)))

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from edgetune.config import read_config
-from edgetune.connections import Database
+from edgetune.connections import Database, open_redis
 from edgetune.documents.reading import encoded
 from edgetune.documents.rounds import Rounds
 from edgetune.documents.sample import Sample, sample_answer
@@ -53,8 +54,6 @@ def redis_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     server = shutil.which("redis-server")
     if server is None:
         pytest.skip("redis-server is not installed")
-    import redis
-
     place = tmp_path_factory.mktemp("redis")
     # Redis writes its title over the environment by which tests.leftovers would find it.
     dies_with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
@@ -72,7 +71,8 @@ def redis_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     ]
     process = subprocess.Popen(command, cwd=place, stdout=subprocess.DEVNULL)
     socket = str(place / "redis.sock")
-    client = redis.Redis(unix_socket_path=socket, decode_responses=True, encoding_errors="replace")
+    config: Any = SimpleNamespace(coordination=f"unix://{socket}", coordination_password_file="")
+    client = open_redis(config)
     try:
         _until_it_answers(client)
         yield client
@@ -660,7 +660,7 @@ class _Keys(BaseHTTPRequestHandler):
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     _Keys.keys, _Keys.broken, _Keys.may_view, _Keys.may_list = {}, False, True, True
     _Keys.user, _Keys.unheard, _Keys.writes, _Keys.shows_nothing = {}, [], 0, False
-    monkeypatch.setattr(stackstorm, "_PAUSE", 0)
+    monkeypatch.setattr(stackstorm, "PAUSES", (0.0,) * 5)
     monkeypatch.setattr(stores, "_PAUSES", (0, 0, 0))
     server = HTTPServer(("127.0.0.1", 0), _Keys)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -804,11 +804,11 @@ def test_an_api_that_fails_is_no_missing_record(api: St2Store) -> None:
 @pytest.mark.parametrize("fate", ["lost", "cut", "500", "502", "503", "504"])
 def test_a_read_that_is_not_answered_is_repeated(api: St2Store, fate: str) -> None:
     api.put("edgetune.stop_all", "true")
-    _Keys.unheard = [fate] * (stackstorm.TRIES - 1)
+    _Keys.unheard = [fate] * len(stackstorm.PAUSES)
     assert api.get("edgetune.stop_all") == "true"
     _Keys.unheard = [fate]
     assert api.list("edgetune.") == {"edgetune.stop_all": "true"}
-    _Keys.unheard = [fate] * stackstorm.TRIES
+    _Keys.unheard = [fate] * (len(stackstorm.PAUSES) + 1)
     with pytest.raises(StoreError, match="GET /keys/edgetune.stop_all: ") as raised:
         api.get("edgetune.stop_all")
     assert raised.value.reason == "store"

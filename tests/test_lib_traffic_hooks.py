@@ -80,7 +80,7 @@ class TestHttp:
         with api() as server:
             driver = HttpHook(server.url, str(token), "")
             server.answer = lambda asked: Reply(b'{"detail": "no secret-word here"}', 401)
-            with pytest.raises(DrainError, match=r"answers 401: no \.\.\. here"):
+            with pytest.raises(DrainError, match=r"answers 401: no \*\*\* here"):
                 driver.servers()
             assert server.headers[-1]["Authorization"] == "Bearer secret-word"
 
@@ -113,6 +113,26 @@ class TestHttp:
             server.answer = lambda asked: Reply(body)
             with pytest.raises(DrainError, match="e01 is ready, not withdrawn"):
                 HttpHook(server.url, "", "").withdraw("e01")
+
+    @pytest.mark.parametrize(
+        ("do", "told"),
+        [
+            (HttpHook.withdraw, "e01 is ready, not withdrawn"),
+            (HttpHook.isolate, "e01 is ready, not withdrawn"),
+            (lambda driver, server: driver.restore(server, "out"), "e01 is ready, not out"),
+        ],
+    )
+    def test_a_hook_that_fails_has_done_nothing_and_says_why_at_once(
+        self, do: Any, told: str
+    ) -> None:
+        body = b'{"servers": [{"name": "e01", "withdrawn": "", "up": true, "sessions": 0}]}'
+        with api() as server:
+            server.answer = lambda asked: (
+                Reply(b'{"error": "no"}', 500) if "do" in asked else Reply(body)
+            )
+            with pytest.raises(DrainError, match=rf"{told} \({server.url}: answers 500: no\)"):
+                do(HttpHook(server.url, "", ""), "e01")
+        assert [asked.get("do", "look") for asked in server.asked].count("look") <= 3
 
 
 @pytest.mark.processes

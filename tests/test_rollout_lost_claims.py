@@ -258,6 +258,19 @@ def test_junk_in_the_place_of_a_claim_is_named(
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("junk", [b"a\xff", b"\\ud800"])
+def test_a_claim_of_what_is_no_text_is_nobody_s(
+    redis_client: Any,  # noqa: F811
+    junk: bytes,
+) -> None:
+    redis_client.flushall()
+    redis_client.set("edgetune:claim:lab1", b'{"rollout": "%s", "epoch": 1}' % junk)
+    for call in calls(RedisClaims(redis_client), "lab1")[:3]:
+        with pytest.raises(DamagedError, match="edgetune:claim:lab1 is damaged"):
+            call()
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize("junk", ["x", "-1", "1.5", "1e300", "nan", "inf", ""])
 def test_junk_in_the_place_of_an_epoch_is_named(
     tmp_path: Path,

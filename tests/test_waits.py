@@ -92,7 +92,7 @@ def in_workflows() -> Iterator[str]:
     for file in sorted((ROOT / "workflows").glob("*.yaml")):
         for name, task in yaml.safe_load(file.read_text())["tasks"].items():
             if "delay" in task or "retry" in task:
-                yield f"{file.stem} {name}"
+                yield f"{file.stem}: {name}"
 
 
 def in_states() -> Iterator[str]:
@@ -285,26 +285,26 @@ def rolled(world: Any) -> int:
 
 
 DRIVEN: dict[str, tuple[Callable[[Any, VirtualClock], str], str]] = {
-    "roll_batch check_drained": (
+    "roll_batch: check_drained": (
         lambda world, clock: _busy(world, clock, 0),
         "still carries 3 sessions after its drain deadline",
     ),
-    "restore_batch check_drained": (
+    "restore_batch: check_drained": (
         lambda world, clock: _busy(world, clock, rolled(world)),
         "still carries 3 sessions after its drain deadline",
     ),
-    "roll_batch check_rebooted": (
+    "roll_batch: check_rebooted": (
         lambda world, clock: _dead(world, clock, 0),
         "did not come back within 20m",
     ),
-    "restore_batch check_rebooted": (
+    "restore_batch: check_rebooted": (
         lambda world, clock: _dead(world, clock, rolled(world)),
         "did not come back within 20m",
     ),
-    "restore_batch wait_for_hosts": (_boots, "did not come back within 20m"),
-    "restore_batch restore_hosts": (_cut_off, "timed out"),
-    "roll_batch set_bios": (lambda world, clock: _locked(world, clock, "there"), "BIOS: "),
-    "restore_batch set_bios": (lambda world, clock: _locked(world, clock, "back"), "BIOS: "),
+    "restore_batch: wait_for_hosts": (_boots, "did not come back within 20m"),
+    "restore_batch: restore_hosts": (_cut_off, "timed out"),
+    "roll_batch: set_bios": (lambda world, clock: _locked(world, clock, "there"), "BIOS: "),
+    "restore_batch: set_bios": (lambda world, clock: _locked(world, clock, "back"), "BIOS: "),
     "rollout/drain.py _told": (_silent, "no route to host"),
     "rollout/drain.py _taken_out_again": (_let_in, "the load balancer let it in"),
     "rollout/floor.py wait_for_room": (_no_room, "would leave 0 hosts in service, 4 must stay"),

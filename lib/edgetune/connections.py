@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +13,16 @@ from typing import Any
 
 from edgetune.config import Config
 from edgetune.errors import StoreError
+from edgetune.net.connection import Connection, Tls, reach, reach_path
 from edgetune.secret_files import read_secret
 
 SCHEME = "sqlite:///"
+BUSY = 30.0
+"""Seconds that a transaction of SQLite waits for another process."""
+REDIS_TIMEOUT = 10.0
+"""Seconds to connect to Redis, and for one command and all of its answer."""
+MOST_OF_REDIS = 256 << 20
+"""Bytes of one answer of Redis: samples are read by the hour."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -38,7 +47,7 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A connection inside ``BEGIN IMMEDIATE``; StoreError when the file fails us."""
         try:
-            connection = sqlite3.connect(str(self.path), timeout=30, isolation_level=None)
+            connection = sqlite3.connect(str(self.path), timeout=BUSY, isolation_level=None)
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {error}") from None
         try:
@@ -59,14 +68,68 @@ def open_redis(config: Config) -> Any:
     import redis
 
     password = read_secret(config.coordination_password_file, "coordination_password_file")
-    return redis.Redis.from_url(
-        config.coordination,
+    parse_url: Any = redis.connection.parse_url
+    place = parse_url(config.coordination)
+    kind = place.pop("connection_class", redis.Connection)
+    # The timeout of redis-py starts anew with every byte.
+    pool = redis.ConnectionPool(
+        connection_class=_bounded(kind, config.coordination.startswith("rediss:")),
+        **place,
         password=password,
-        socket_timeout=10,
+        socket_timeout=REDIS_TIMEOUT,
         decode_responses=True,
         # What is no text is damaged, and named by who reads it.
         encoding_errors="replace",
     )
+    client = redis.Redis(connection_pool=pool)
+    client.auto_close_connection_pool = True
+    return client
+
+
+def _bounded(kind: Any, is_secured: bool) -> Any:
+    """Connections of that kind with one deadline for a command and all of its answer."""
+
+    class Bounded(kind):  # type: ignore[misc]
+        def _connect(self) -> _Socket:
+            ends = time.monotonic() + REDIS_TIMEOUT
+            if hasattr(self, "path"):
+                return _Socket(Connection(reach_path(self.path, ends), ends))
+            plain = Connection(reach(self.host, self.port, ends), ends)
+            return _Socket(plain.secured(Tls().context(), self.host) if is_secured else plain)
+
+        def send_packed_command(self, *given: Any, **more: Any) -> None:
+            if self._sock is not None:
+                self._sock.grant(time.monotonic() + REDIS_TIMEOUT, MOST_OF_REDIS)
+            super().send_packed_command(*given, **more)
+
+    return Bounded
+
+
+class _Socket:
+    """What redis-py, and hiredis below it, uses of a socket."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._waits = connection, True
+        self.sendall, self.close = connection.sendall, connection.close
+        self.grant, self.fileno = connection.grant, connection.fileno
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._waits = seconds != 0
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        if self._waits and not flags:
+            return self._connection.recv(size)
+        # Whether a connection that was idle has ended.
+        if self._connection.is_quiet():
+            raise BlockingIOError(errno.EWOULDBLOCK, "nothing came")
+        return b""
+
+    def recv_into(self, buffer: Any) -> int:
+        part = self.recv(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
+
+    def shutdown(self, how: int) -> None: ...
 
 
 @contextmanager

@@ -11,6 +11,7 @@ EdgetuneError
 ├── StoreError      a store could not be reached; never the same as "not there"
 │   └── NoAnswerError a change that was asked for may be made, or not
 ├── SourceError     a metric source did not answer, or not as a whole; names source, PoP and host
+│   └── SilentError no whole answer came in time
 ├── DrainError      the load balancer did not do or did not know what was asked
 │   └── ServerError so for one server alone: the others can be asked
 ├── HostError       a host could not be reached or did not answer as the agent does
@@ -105,6 +106,10 @@ class SourceError(EdgetuneError):
     def reason(self) -> str:
         """The same for each kind of it."""
         return "source"
+
+
+class SilentError(SourceError):
+    """No whole answer came, or not in time: a source that may be down."""
 
 
 class DrainError(EdgetuneError):

@@ -37,6 +37,7 @@ from tests.mutants.kernels import KERNELS
 from tests.mutants.lab import LAB
 from tests.mutants.metrics import METRICS
 from tests.mutants.mutation import Mutation
+from tests.mutants.net import NET
 from tests.mutants.options import OPTIONS
 from tests.mutants.prometheus import PROMETHEUS
 from tests.mutants.rollout import ROLLOUT
@@ -74,6 +75,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "congestion": CONGESTION,
     "alerting": ALERTING,
     "metrics": METRICS,
+    "net": NET,
     "prometheus": PROMETHEUS,
     "export": EXPORT,
     "freebsd": FREEBSD,

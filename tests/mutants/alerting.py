@@ -34,12 +34,6 @@ ALERTING = (
             "",
         ),
         (
-            "an answer of Alertmanager may take for ever",
-            "conversation.py",
-            "        self._cut.start()\n",
-            "",
-        ),
-        (
             "a silence of another rollout is ended",
             "silences.py",
             " and mark in own.matchers",
@@ -94,28 +88,10 @@ ALERTING = (
             "",
         ),
         (
-            "a list of silences that was cut off is a whole one",
-            "conversation.py",
-            "if answer.length or time.monotonic() >= self._deadline:",
-            "if time.monotonic() >= self._deadline:",
-        ),
-        (
-            "a list of silences has no bound",
-            "conversation.py",
-            "if len(text) > LIMIT:",
-            "if False:",
-        ),
-        (
             "a redirect is an answer of Alertmanager",
             "conversation.py",
             "if not 200 <= answer.status < 300:",
             "if not 200 <= answer.status < 400:",
-        ),
-        (
-            "a refusal shows the secret that it repeats",
-            "conversation.py",
-            '            why = why.replace(secret, "***")\n',
-            "            pass\n",
         ),
     ),
     *mutations_of(

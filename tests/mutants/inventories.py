@@ -75,22 +75,6 @@ READ = mutations_of(
         "    for layer in reversed(layers):\n",
     ),
 )
-ASKED = mutations_of(
-    "lib/edgetune",
-    ["lib_inventory_told", "lib_traffic_hooks"],
-    (
-        "a token follows a redirect to another place",
-        "json_service.py",
-        "allow_redirects=False",
-        "allow_redirects=True",
-    ),
-    (
-        "an error shows the token",
-        "json_service.py",
-        "        for secret in self._secrets:\n",
-        "        for secret in ():\n",
-    ),
-)
 KEPT = mutations_of(
     "lib/edgetune/rollout",
     ["rollout_inventory_steps"],
@@ -189,4 +173,4 @@ UPGRADED = mutations_of(
         "    if False:\n",
     ),
 )
-INVENTORIES = (*READ, *ASKED, *KEPT, *UPGRADED)
+INVENTORIES = (*READ, *KEPT, *UPGRADED)

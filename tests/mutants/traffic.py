@@ -119,12 +119,6 @@ TRAFFIC = mutations_of(
         '"DOWN": True',
     ),
     (
-        "an answer may take for ever",
-        "conversation.py",
-        "        sock.settimeout(_left(deadline))\n        part",
-        "        part",
-    ),
-    (
         "a server that is down is in service",
         "driver.py",
         "return not self.withdrawn and self.up",
@@ -253,16 +247,16 @@ TLS = mutations_of(
     ["lib_traffic_tls"],
     (
         "a name in a certificate of HAProxy counts for nothing",
-        "conversation.py",
-        "        context = ssl.create_default_context(cafile=tls.ca_file or None)\n",
-        "        context = ssl.create_default_context(cafile=tls.ca_file or None)\n"
-        "        context.check_hostname = False\n",
+        "../net/connection.py",
+        "            context = ssl.create_default_context(cafile=self.ca_file or None)\n",
+        "            context = ssl.create_default_context(cafile=self.ca_file or None)\n"
+        "            context.check_hostname = False\n",
     ),
     (
         "HAProxy is shown no certificate",
-        "conversation.py",
-        "    if tls.certificate_file:\n",
-        "    if False:\n",
+        "../net/connection.py",
+        "        if self.certificate_file:\n",
+        "        if False:\n",
     ),
 )
 HOOKS = mutations_of(
@@ -291,6 +285,24 @@ HOOKS = mutations_of(
         "hook.py",
         '            problem = f" ({error})"\n',
         "            raise\n",
+    ),
+    (
+        "a failed hook is taken for done",
+        "hook.py",
+        '            problem = f" ({error})"\n',
+        "            return\n",
+    ),
+    (
+        "why a hook failed is not told",
+        "hook.py",
+        '            problem = f" ({error})"\n',
+        '            problem = " "\n',
+    ),
+    (
+        "a failed hook is waited for until its time is up",
+        "hook.py",
+        "            if problem or time.monotonic() + POLL > deadline:\n",
+        "            if time.monotonic() + POLL > deadline:\n",
     ),
     (
         "what a hanging program started changes a server later",

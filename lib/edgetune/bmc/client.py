@@ -10,20 +10,16 @@ Requests wait for one another, except where ``read_ahead`` reads at once what wi
 from __future__ import annotations
 
 import base64
-import http.client
-import io
 import json
 import math
-import socket
 import ssl
 import time
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import Callable, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from edgetune.bmc.credentials import Login
@@ -32,9 +28,8 @@ from edgetune.config import Config
 from edgetune.dataclass import dataclass
 from edgetune.durations import duration
 from edgetune.errors import InputError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from edgetune.net.http import Answer as HttpAnswer
+from edgetune.net.http import GarbledError, NetError, Service
 
 _Answered = TypeVar("_Answered")
 ROOT = "/redfish/v1/"
@@ -55,8 +50,6 @@ _LANE_PATIENCE = 5.0
 _SOON = 0.1
 # Of the time of a conversation: what is kept to end its session.
 _FAREWELL = 0.1
-# UnicodeError: a name that no resolver would take.
-_BROKEN = (OSError, http.client.HTTPException, UnicodeError)
 _UNKNOWN_CA = "; name the CA that signed it, or the certificate itself, in bmc_ca_file"
 _OTHER_NAME = "; give it one for this address, or have bmc.address name it as its certificate does"
 # By the code of OpenSSL (x509_vfy.h, X509_V_ERR_*).
@@ -169,6 +162,7 @@ class Client:
         try:
             parts = urlsplit(address)
             self._host, self._port = parts.hostname or "", parts.port or 443
+            self._origin = parts._replace(path="", query="", fragment="").geturl()
         except ValueError as error:
             raise BmcError("refused", f"is no address: {error}") from None
         self._timeout = timeout
@@ -250,7 +244,7 @@ class Client:
         for pause in (*pauses, None):
             try:
                 answer, body = self._follow(link, lane)
-            except _BROKEN as error:
+            except NetError as error:
                 self._pause(self._broken(error), pause)
                 continue
             if answer.status in (404, 410):
@@ -343,11 +337,11 @@ class Client:
             connection.share = share
             try:
                 connection.connect()
-            except _BROKEN as error:
+            except NetError as error:
                 raise self._broken(error) from None
             try:
                 return self._exchange(connection, method, path, body, condition)
-            except (*_BROKEN, BmcError) as error:
+            except (NetError, BmcError) as error:
                 raise Lost(f"no answer to {method} {said(link)}: {_what(error)}") from None
 
     def _log_in_by_turn(self) -> None:
@@ -449,28 +443,14 @@ class Client:
         if body is not None or method == "POST":
             data = json.dumps(body or {}).encode()
             headers["Content-Type"] = "application/json"
-        connection.request(method, path, data, headers)
-        response = connection.getresponse()
-        with response:
-            raw = self._unpacked(path, response.read(MAX_ANSWER + 1))
-        if method == "GET" and _ended_early(response, raw):
-            raise _EndedEarly
-        received = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(path, response.status, received, {}), raw
-
-    def _unpacked(self, path: str, raw: bytes) -> bytes:
-        # By its first bytes: an iLO 4 also keeps registries compressed without saying so.
-        if raw[:2] == b"\x1f\x8b":
-            packed = zlib.decompressobj(31)
-            try:
-                raw = packed.decompress(raw, MAX_ANSWER + 1)
-            except zlib.error:
-                raise BmcError("garbage", f"{said(path)} is no gzip") from None
-            if not packed.eof and len(raw) <= MAX_ANSWER:
-                raise _EndedEarly
-        if len(raw) > MAX_ANSWER:
-            raise BmcError("garbage", f"{said(path)} has more than {MAX_ANSWER} bytes")
-        return raw
+        until = time.monotonic() + connection.patience
+        try:
+            answer = connection.ask(method, path, until, data, headers)
+        except GarbledError as error:
+            raise BmcError("garbage", f"{said(path)}: {error}") from None
+        if method == "GET" and _ended_early(answer):
+            raise NetError("its answer was cut off")
+        return Answer(path, answer.status, answer.headers, {}), answer.body
 
     def _parsed(self, answer: Answer, raw: bytes) -> Answer:
         data = self._json(raw)
@@ -533,7 +513,8 @@ class Client:
         if self._left() <= 0:
             raise BmcError("unreachable", f"did not answer within {duration(self._timeout)}")
         limit = min(_CONNECT, most, self._left())
-        made = _Connection(self._host, self._port, timeout=limit, context=self._context)
+        context, own = self._context, self._origin
+        made = _Connection(own, context=lambda: context, limit=MAX_ANSWER, patience=limit)
         made.most = most
         return made
 
@@ -545,91 +526,28 @@ class Client:
             self._connections.popitem()[1].close()
 
     def _broken(self, error: Exception) -> BmcError:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            hint = _HINTS.get(error.verify_code, "")
-            return BmcError("tls", f"its certificate is not trusted: {_what(error)}{hint}")
-        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-            return BmcError("tls", f"TLS failed: {_what(error)}")
+        below = error.__cause__
+        if isinstance(below, ssl.SSLCertVerificationError):
+            hint = _HINTS.get(below.verify_code, "")
+            return BmcError("tls", f"its certificate is not trusted: {_what(below)}{hint}")
+        if isinstance(below, ssl.SSLError) and not isinstance(below, ssl.SSLEOFError):
+            return BmcError("tls", f"TLS failed: {_what(below)}")
         return BmcError("unreachable", _what(error))
 
 
-class _EndedEarly(http.client.HTTPException):
-    """The connection ended within a body."""
-
-    def __str__(self) -> str:
-        return "the connection ended within the answer"
-
-
-class _Connection(http.client.HTTPSConnection):
-    """A connection whose answer has to be through within ``patience`` seconds, ``most`` at most.
-
-    The timeout of a socket starts anew with every byte: a BMC that drips would never end.
-    """
+class _Connection(Service):
+    """A connection whose answer has to be through within ``patience`` seconds, ``most`` at most."""
 
     patience, most, share = 0.0, math.inf, _HALF
 
-    def connect(self) -> None:
-        super().connect()
-        self._timed = self.sock = _Socket(self.sock)
 
-    def request(self, *arguments: Any, **named: Any) -> None:
-        if self.sock is None:
-            self.connect()
-        self._timed.until = time.monotonic() + self.patience
-        super().request(*arguments, **named)
+def _ended_early(answer: HttpAnswer) -> bool:
+    """Whether a body is half an object whose length was not told: the connection ended it."""
+    told = "content-length" in answer.headers or "transfer-encoding" in answer.headers
+    return not told and answer.body.lstrip()[:1] == b"{" and _json(answer.body) is None
 
 
-class _Socket:
-    """What http.client uses of a socket, with one deadline for all of it."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self.until = 0.0
-
-    def arm(self) -> None:
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the answer did not come in time")
-        self._sock.settimeout(left)
-
-    def sendall(self, data: bytes) -> None:
-        self.arm()
-        self._sock.sendall(data)
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self, self._sock.makefile("rb", buffering=0)))
-
-    def close(self) -> None:
-        self._sock.close()
-
-
-class _Reader(io.RawIOBase):
-    def __init__(self, sock: _Socket, raw: io.RawIOBase) -> None:
-        self._sock, self._raw = sock, raw
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
-        self._sock.arm()
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-def _ended_early(response: http.client.HTTPResponse, body: bytes) -> bool:
-    """Whether less came than was announced, which ``read`` tells of chunks alone.
-
-    Where nothing was announced the end of the connection is that of the body: half an object.
-    """
-    if response.length is not None or response.chunked:
-        return bool(response.length)
-    return body.lstrip()[:1] == b"{" and _json(body) is None
-
-
-def _what(error: Exception) -> str:
+def _what(error: BaseException) -> str:
     return said(getattr(error, "verify_message", "") or str(error) or type(error).__name__)
 
 

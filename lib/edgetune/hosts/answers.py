@@ -37,12 +37,16 @@ from edgetune.hosts.shapes import (
     whole,
     word,
 )
+from edgetune.sanitize import shortened
 from edgetune.vocabulary.kind import SYSTEMS
 from edgetune.vocabulary.prefixes import END
 from edgetune.vocabulary.sockets import MEASURED
 
 _BYTES = {"facts": 1 << 20, "sample": 1 << 20, "ready": 1 << 16, "reboot": 1 << 16}
 _MOST_BYTES = 4 << 20
+# How the agent's answer begins.
+_BEGIN = b'{"edgetune": '
+_MOST_GREETING = 60
 _REASONS = ("refused", "failed", "bad_request", "undone", ANOTHER_MACHINE)
 
 _BOOT_ID = name(r"[!-~]{1,100}")
@@ -228,6 +232,9 @@ def longest(verb: str) -> int:
 
 def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes) -> HostResult:
     """What a host answered, or its error; HostError names the first field that is no answer."""
+    before, begun, _ = raw.partition(_BEGIN)
+    if begun and before.strip():
+        raise HostError(_greeting(host, before))
     reply = parse(raw)
     spoken = reply.get("edgetune") if isinstance(reply, dict) else None
     if spoken != AGENT_PROTOCOL or isinstance(spoken, bool):
@@ -241,6 +248,14 @@ def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes)
     error = taken(_Error, _ERROR(reply["error"], "error"))
     parts = filter(None, (error.field, error.message))
     return HostResult(host, error=": ".join(parts), reason=error.reason)
+
+
+def _greeting(host: str, before: bytes) -> str:
+    told = shortened(before.decode("utf-8", "replace").strip(), _MOST_GREETING)
+    return (
+        f"{host} prints {told!r} before it: no start-up file of the login's shell (.bashrc, "
+        "/etc/bash.bashrc, .cshrc) may print anything where the shell is not interactive"
+    )
 
 
 def read_result(verb: str, request: Mapping[str, object], result: object) -> dict[str, object]:

@@ -16,6 +16,7 @@ from edgetune.dataclass import dataclass
 from edgetune.errors import HostError
 from edgetune.hosts.known_hosts import HostKeys, KnownHosts
 from edgetune.inventory import Host
+from edgetune.net import connection as net
 
 if TYPE_CHECKING:
     from edgetune.hosts.jumps import Jumps
@@ -124,22 +125,7 @@ class BoundedConnection:
 
 def reach(address: str, port: int, deadline: float) -> BoundedConnection:
     """Connect to the first address that answers; a name may have many."""
-    error = OSError("the host has no address")
-    for family, kind, protocol, _, place in socket.getaddrinfo(
-        address, port, type=socket.SOCK_STREAM
-    ):
-        connection = socket.socket(family, kind, protocol)
-        try:
-            # 0 would be no wait at all.
-            connection.settimeout(max(0.001, deadline - time.monotonic()))
-            connection.connect(place)
-            # Without this every connection waits for two delayed acknowledgements of 40 ms.
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return BoundedConnection(connection, deadline, BESIDE)
-        except OSError as failed:
-            connection.close()
-            error = failed
-    raise error
+    return BoundedConnection(net.reach(address, port, deadline), deadline, BESIDE)
 
 
 def log_in(

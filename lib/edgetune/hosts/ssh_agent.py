@@ -7,11 +7,13 @@ alone, and must not be asked by two threads at once.
 
 from __future__ import annotations
 
-import socket
+import time
 from pathlib import Path
 
 import paramiko
 from paramiko.agent import AgentKey
+
+from edgetune.net.connection import Connection, reach_path
 
 _REQUEST_IDENTITIES, _IDENTITIES = 11, 12
 # OpenSSH's agent refuses longer messages itself (AGENT_MAX_LEN).
@@ -39,9 +41,8 @@ class Agent:
     def _send_message(self, message: object) -> tuple[int, paramiko.Message]:
         """Type and content of the answer; paramiko's keys of agents ask so for a signature."""
         asked = message if isinstance(message, bytes) else bytes(message.asbytes())  # type: ignore[attr-defined]
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(self._seconds)
-            connection.connect(str(self._path))
+        ends = time.monotonic() + self._seconds
+        with Connection(reach_path(str(self._path), ends), ends) as connection:
             connection.sendall(len(asked).to_bytes(4, "big") + asked)
             size = int.from_bytes(_received(connection, 4), "big")
             if not 0 < size <= _LONGEST:
@@ -50,7 +51,7 @@ class Agent:
         return answer[0], paramiko.Message(answer[1:])
 
 
-def _received(connection: socket.socket, size: int) -> bytes:
+def _received(connection: Connection, size: int) -> bytes:
     data = b""
     while len(data) < size:
         part = connection.recv(size - len(data))

@@ -14,7 +14,7 @@ from typing import Any
 
 from edgetune.errors import InputError
 from edgetune.fields import Fields
-from edgetune.json_service import JsonService
+from edgetune.net.json_service import JsonService
 from edgetune.sanitize import one_line
 from edgetune.secret_files import Authorization
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,8 +13,10 @@ from edgetune.files import load_yaml
 from edgetune.inventories._layers import Layers
 from edgetune.inventories._reading import WholeInventory
 from edgetune.inventories._told import HostFields, Record, at, service_of
-from edgetune.json_service import JsonService, Query
+from edgetune.net.json_service import JsonService
 from edgetune.secret_files import Authorization, read_private
+
+Pairs = Sequence[tuple[str, str]]
 
 _URL = r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?"
 _DEVICES, _SITES = "/api/dcim/devices/", "/api/dcim/sites/"
@@ -103,13 +105,13 @@ class _Netbox:
                 told = f"NetBox does not know it, and would tell all of its {every} devices"
                 raise InputError(self._file, f"source.query.{name}", told)
 
-    def _count(self, service: JsonService, query: Query) -> int | None:
+    def _count(self, service: JsonService, query: Pairs) -> int | None:
         """How many devices a query selects; None where a value of it is refused."""
         page = service.get(_DEVICES, [*query, ("limit", "1"), ("brief", "1")], refusal=400)
         count = page.get("count") if isinstance(page, Mapping) else None
         return count if isinstance(count, int) else None
 
-    def _all(self, service: JsonService, path: str, query: Query) -> list[Record]:
+    def _all(self, service: JsonService, path: str, query: Pairs) -> list[Record]:
         """Every object of a list, each page from the last id of the one before.
 
         By ``offset`` one would be missed where another went away between two pages.

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from edgetune.dataclass import dataclass
 from edgetune.errors import InputError
 from edgetune.fields import Field
-from edgetune.secret_files import authorization
+from edgetune.net.connection import Tls
+from edgetune.secret_files import Authorization, authorization
 
 _PATH = r"(/[^\0-\x1f\x7f]*)?"
 
@@ -55,21 +56,14 @@ class Access:
     tenant: str = ""
 
     @property
-    def verify(self) -> str | bool:
-        """The CA file, or True for the CAs of the system."""
-        return self.ca_file or True
+    def tls(self) -> Tls:
+        """Whose certificate is believed, and the one of ours, whose key may be in its file."""
+        return Tls(self.ca_file, self.certificate_file, key_file=self.key_file)
 
-    @property
-    def certificate(self) -> tuple[str, str] | str | None:
-        """The client certificate and its key, which may be in one file."""
-        if not self.certificate_file:
-            return None
-        return (self.certificate_file, self.key_file) if self.key_file else self.certificate_file
-
-    def headers(self) -> dict[str, str]:
-        """Those of a request; InputError names the field, and never shows a secret."""
+    def login(self) -> Authorization:
+        """The headers of a request; InputError names the field, and never shows a secret."""
         found = {"X-Scope-OrgID": self.tenant} if self.tenant else {}
         if self.bearer_token_file and self.username:
             raise InputError("metrics", "username", "is given beside bearer_token_file")
         login = authorization(self.bearer_token_file, self.username, self.password_file, "metrics")
-        return {**found, **login.headers}
+        return Authorization({**found, **login.headers}, login.secrets)

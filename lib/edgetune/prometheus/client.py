@@ -1,41 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks one Prometheus for raw samples, within bounds of time and size."""
+"""Asks one Prometheus for raw samples."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
 
-from edgetune.errors import SourceError
-from edgetune.json_service import silence
+from edgetune.errors import SilentError, SourceError
+from edgetune.net.http import Answer, LongAnswerError, NetError, Service, query_of
 from edgetune.prometheus.access import Access
 from edgetune.prometheus.answers import Series, error_text, read_matrix
 
-CONNECT, DEADLINE = 5.0, 30.0
-"""Seconds to connect, and for one whole answer."""
+DEADLINE = 30.0
+"""Seconds for one whole answer."""
 MOST_BYTES = 48 << 20
 """Of one answer: some 1,500,000 samples."""
 MOST_SKEW = 5.0
 """Seconds by which its clock may differ from ours: samples carry its time, rollouts ours."""
 
-CHUNK = 1 << 18
-"""Bytes that are read before the time is looked at."""
-
-_MOST_ERROR = 65_536
 # Thanos gives what one replica has, of all stores, as it was scraped. Others ignore these words.
 _WHOLE = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 class TooLarge(SourceError):
     """An answer has more than MOST_BYTES, or would take more samples than Prometheus reads at once;
     a shorter time has fewer."""
-
-
-class SilentError(SourceError):
-    """No answer came, or not in time."""
 
 
 class Client:
@@ -45,23 +36,16 @@ class Client:
     """
 
     def __init__(self, access: Access, where: str, deadline: float | None = None) -> None:
-        import requests
-
         self._where = where
         self._deadline = DEADLINE if deadline is None else deadline
-        self._url = f"{access.url.rstrip('/')}/api/v1"
-        self._session = requests.Session()
-        # Neither a proxy nor a .netrc of the environment is meant for it.
-        self._session.trust_env = False
-        self._session.headers.update(access.headers())
-        self._session.verify = access.verify
-        self._session.cert = access.certificate
+        url, login = f"{access.url.rstrip('/')}/api/v1", access.login()
+        self._service = Service(url, login.headers, login.secrets, access.tls.context, MOST_BYTES)
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._session.close()
+        self._service.close()
 
     def raw(self, selector: str, end: float, seconds: int) -> list[Series]:
         """What was scraped of the series in so many seconds before ``end``.
@@ -83,46 +67,27 @@ class Client:
 
     def _asked(self, what: str, **parameters: str) -> list[Series]:
         timeout = f"{self._deadline - 2:.0f}s"
-        body = self._posted(what, {**_WHOLE, **parameters, "timeout": timeout})
+        sent = time.time()
+        answer = self._posted(what, query_of({**_WHOLE, **parameters, "timeout": timeout})[1:])
+        if answer.status != 200:
+            raise self._refused(answer)
+        self._check_clock(answer.headers.get("date", ""), sent)
         try:
-            return read_matrix(body)
+            return read_matrix(answer.body)
         except ValueError as error:
             raise self._wrong(str(error)) from None
 
-    def _posted(self, what: str, parameters: Mapping[str, str]) -> bytes:
-        import requests
-
-        sent, ends = time.time(), time.monotonic() + self._deadline
+    def _posted(self, what: str, form: str) -> Answer:
+        ends = time.monotonic() + self._deadline
         try:
-            with self._session.post(
-                f"{self._url}/{what}",
-                data=parameters,
-                timeout=(CONNECT, self._deadline),
-                stream=True,
-                allow_redirects=False,
-            ) as answer:
-                if answer.status_code != 200:
-                    raise self._refused(answer)
-                self._check_clock(answer.headers.get("Date", ""), sent)
-                return self._body(answer, ends, MOST_BYTES)
-        except (requests.RequestException, OSError) as error:
-            raise SilentError(f"{self._where}: {silence(error)}") from None
+            return self._service.ask("POST", f"/{what}", ends, form.encode(), _FORM)
+        except LongAnswerError as error:
+            raise TooLarge(f"{self._where}: {error}") from None
+        except NetError as error:
+            raise SilentError(f"{self._where}: {error}") from None
 
-    def _body(self, answer: Any, end: float, most: int) -> bytes:
-        parts, size = [], 0
-        for part in answer.iter_content(CHUNK):
-            parts.append(part)
-            size += len(part)
-            if size > most:
-                raise TooLarge(f"{self._where}: answers more than {most >> 20} MiB")
-            if time.monotonic() > end:
-                told = f"did not end its answer within {self._deadline:.0f} s"
-                raise SilentError(f"{self._where}: {told}")
-        return b"".join(parts)
-
-    def _refused(self, answer: Any) -> SourceError:
-        body = answer.raw.read(_MOST_ERROR, decode_content=True)
-        told = f"answers {answer.status_code}: {error_text(body) or answer.reason or ''}"
+    def _refused(self, answer: Answer) -> SourceError:
+        told = f"answers {answer.status}: {error_text(answer.body) or answer.reason}"
         if "too many samples" in told:
             return TooLarge(f"{self._where}: {told}")
         return self._wrong(told)
@@ -139,4 +104,4 @@ class Client:
             raise self._wrong(f"its clock is {abs(ahead):.0f} s {how} the action runner's")
 
     def _wrong(self, text: str) -> SourceError:
-        return SourceError(f"{self._where}: {text}")
+        return SourceError(f"{self._where}: {self._service.shown(text)}")

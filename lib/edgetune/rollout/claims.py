@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -301,6 +302,9 @@ def _encode(claim: Claim) -> str:
 
 def _decode(key: str, text: Any) -> Claim:
     claim = decoded(key, Claim, read_document(key, text))
+    # What was no text was replaced as it was read; half a character can be sent nowhere.
+    is_text = not re.search("[\ud800-\udfff\ufffd]", claim.rollout)
+    check_is(key, "rollout", is_text, "holds bytes that are no text")
     check_is(key, "epoch", 0 <= claim.epoch <= LARGEST_EPOCH, "is no epoch")
     return claim
 

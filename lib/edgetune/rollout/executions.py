@@ -97,7 +97,7 @@ class Executions:
     def abandon(self, execution: Execution) -> None:
         """Let StackStorm know that it is dead; its workflow goes on from there as it can."""
         body = {"status": "abandoned", "result": {"error": _DEAD}}
-        self._api.call("PUT", f"/executions/{execution.id}", (400,), json=body)
+        self._api.call("PUT", f"/executions/{execution.id}", (400,), document=body)
 
     def _actions(self) -> Iterator[Execution]:
         own = (each for each in self._running.values() if each.action.startswith(f"{PACK}."))

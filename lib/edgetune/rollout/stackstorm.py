@@ -3,84 +3,93 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from edgetune.documents.reading import taken
 from edgetune.errors import NoAnswerError, StoreError
+from edgetune.net.http import Answer, NetError, Service, UnreachedError, query_of
 
 Kind = TypeVar("Kind")
 
-TIMEOUT = 15
+TIMEOUT = 15.0
 """Seconds for one answer."""
-TRIES = 6
-_PAUSE = 0.5
+PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before what may be asked again is asked again."""
 AWAY = (500, 502, 503, 504)
 """Answers of a StackStorm whose database is away, and of a proxy whose StackStorm is."""
+_LIMIT = 64 << 20
 
 
 class StackStorm:
     """The API that an environment names, with an API key or else with the action's own token.
 
     gunicorn closes a connection that is idle for two seconds, maybe as the next request is sent;
-    and services are restarted. So a read is tried ``TRIES`` times in 15 s. Any other request is
-    tried again only if it never reached StackStorm. StoreError without a URL.
+    and services are restarted. So a read is tried again after each of ``PAUSES``. Any other request
+    is tried again only if it never reached StackStorm. StoreError without a URL.
     """
 
     def __init__(self, environment: Mapping[str, str], api_key: str | None = None) -> None:
-        import requests
-        from requests.adapters import HTTPAdapter
-        from urllib3.util import Retry
-
         url = environment.get("ST2_ACTION_API_URL") or environment.get("ST2_API_URL")
         if not url:
             raise StoreError("records: st2 is configured, but ST2_ACTION_API_URL is not set")
         self.url = url.rstrip("/")
         if not self.url.endswith("/v1"):
             self.url += "/v1"
-        self._session = requests.Session()
-        # A proxy of the environment is not for the API beside us.
-        self._session.trust_env = False
-        again = Retry(
-            TRIES - 1,
-            backoff_factor=_PAUSE,
-            status_forcelist=AWAY,
-            allowed_methods=["GET"],
-            raise_on_status=False,
-        )
-        self._session.mount(self.url, HTTPAdapter(max_retries=again))
-        # Without authentication StackStorm has no user to tell of, and answers 500.
-        self._session.mount(f"{self.url}/user", HTTPAdapter())
-        token = environment.get("ST2_ACTION_AUTH_TOKEN") or environment.get("ST2_AUTH_TOKEN")
-        if api_key:
-            self._session.headers["St2-Api-Key"] = api_key
-        elif token:
-            self._session.headers["X-Auth-Token"] = token
+        token = environment.get("ST2_ACTION_AUTH_TOKEN") or environment.get("ST2_AUTH_TOKEN") or ""
+        login = {"St2-Api-Key": api_key} if api_key else {"X-Auth-Token": token} if token else {}
+        self._service = Service(self.url, login, login.values(), limit=_LIMIT)
 
-    def call(self, method: str, path: str, none: Sequence[int] = (), **more: Any) -> Any:
-        """The answer's JSON; None for a status in ``none``.
+    def call(
+        self,
+        method: str,
+        path: str,
+        none: Sequence[int] = (),
+        params: Mapping[str, str] | None = None,
+        document: object = None,
+    ) -> Any:
+        """The answer's JSON to a document; None for a status in ``none``.
 
         NoAnswerError if StackStorm did not answer, StoreError if it refused.
         """
-        import requests
-
-        where = f"{method} {path}"
-        try:
-            answer = self._session.request(method, self.url + path, timeout=TIMEOUT, **more)
-            if answer.status_code in none:
-                return None
-            if answer.status_code in AWAY:
-                raise NoAnswerError(f"{where}: {answer.status_code} {answer.reason}")
-            answer.raise_for_status()
-            return answer.json()
-        except (requests.ConnectionError, requests.Timeout) as error:
-            raise NoAnswerError(f"{where}: {error}") from None
-        except (requests.RequestException, ValueError) as error:
-            raise StoreError(f"{where}: {error}") from None
+        where, path = f"{method} {path}", path + query_of(params or {})
+        sent = None if document is None else json.dumps(document).encode()
+        for pause in (*PAUSES, None):
+            may_repeat = method == "GET"
+            try:
+                answer = self._ask(method, path, sent)
+                if answer.status in none:
+                    return None
+                if answer.status not in AWAY:
+                    return self._document(where, answer)
+                problem = f"{answer.status} {answer.reason}"
+            except NetError as error:
+                problem = str(error)
+                may_repeat |= isinstance(error, UnreachedError)
+            if pause is None or not may_repeat:
+                raise NoAnswerError(f"{where}: {problem}")
+            time.sleep(pause)
+        raise AssertionError("the last pause is None")
 
     def close(self) -> None:
-        """Close the connections to the API."""
-        self._session.close()
+        """Close the connection to the API."""
+        self._service.close()
+
+    def _ask(self, method: str, path: str, sent: bytes | None) -> Answer:
+        kind = {} if sent is None else {"Content-Type": "application/json"}
+        return self._service.ask(method, path, time.monotonic() + TIMEOUT, sent, kind)
+
+    def _document(self, where: str, answer: Answer) -> Any:
+        text = answer.body.decode("utf-8", "replace")
+        if not 200 <= answer.status < 300:
+            told = self._service.shown(f"{answer.status} {answer.reason}: {text}")
+            raise StoreError(f"{where}: {told}")
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise StoreError(f"{where}: its answer is no JSON") from None
 
 
 def entry(kind: type[Kind], answer: Any) -> Kind:

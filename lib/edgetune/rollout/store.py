@@ -246,7 +246,7 @@ class St2Store:
 
     def _write(self, key: str, value: str) -> None:
         body = {"name": key, "value": value, "scope": "st2kv.system"}
-        self._call("PUT", _path(key), json=body)
+        self._call("PUT", _path(key), document=body)
 
     def _is_to_be_written(self, key: str, value: str, before: str | None) -> bool:
         """StoreError if somebody else has written the key meanwhile."""

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Callable, TypeVar
 
 from edgetune.errors import DrainError
-from edgetune.traffic.conversation import Tls, ask
+from edgetune.net.connection import Tls
+from edgetune.traffic.conversation import ask
 from edgetune.traffic.driver import Server
 from edgetune.traffic.haproxy_answers import DRAIN, MAINT, READY, read_one, read_servers
 

@@ -9,30 +9,23 @@ the server sends nothing of it before its end (``wait_end_of_query``).
 from __future__ import annotations
 
 import os
-import socket
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from threading import Timer
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from edgetune.dataclass import dataclass
-from edgetune.errors import InputError, SourceError
+from edgetune.errors import InputError, SilentError, SourceError
 from edgetune.files import load_json
+from edgetune.net.connection import LateError, Tls, left
+from edgetune.net.http import LongAnswerError, NetError, Service, query_of
 from edgetune.sanitize import shortened
 from edgetune.secret_files import read_private
-
-if TYPE_CHECKING:
-    import requests
 
 MOST_ROWS = 250_000
 MOST_BYTES = 128 << 20
 """Of one answer: the text of so many rows has about 30 MB."""
 
-_CONNECT = 5.0
 # Seconds by which a query ends before we go, so that ClickHouse says why.
 _BEFORE = 2.0
-_PART = 1 << 16
 _LONGEST = 400
 
 _SETTINGS: Mapping[str, object] = {
@@ -51,10 +44,6 @@ _SETTINGS: Mapping[str, object] = {
     "output_format_json_quote_denormals": 0,
     "output_format_json_quote_64bit_integers": 0,
 }
-
-
-class SilentError(SourceError):
-    """No answer came, or not in time."""
 
 
 @dataclass(frozen=True)
@@ -88,58 +77,30 @@ class Server:
         return SourceError(f"{self.where}: {shortened(problem, _LONGEST)}")
 
     def _ask(self, sql: str, parameters: Mapping[str, str], deadline: float) -> bytes:
-        import requests
-
         if self.ca_file and not os.access(self.ca_file, os.R_OK):
             raise InputError("inventory", f"ca_file of {self.where}", "cannot be read")
-        headers, left = self._headers(), self._left(deadline)
+        login, tls = self._login(), Tls(self.ca_file)
+        kind, form = _form(sql, parameters)
+        headers = {"Content-Type": kind, "Accept-Encoding": "identity"}
         try:
-            with requests.Session() as session:
-                session.trust_env = False
-                answer = session.post(
-                    self.url,
-                    params=_settings(left),
-                    files=_form(sql, parameters),
-                    headers=headers,
-                    verify=self.ca_file or True,
-                    timeout=(min(_CONNECT, left), left),
-                    allow_redirects=False,
-                    stream=True,
-                )
-                with answer, _hung_up(answer, self._left(deadline)):
-                    return self._read(answer, deadline)
-        except (requests.RequestException, OSError) as error:
-            self._left(deadline)
-            raise SilentError(f"{self.where}: does not answer: {_why(error)}") from None
+            path = query_of(_settings(left(deadline)))
+            with Service(self.url, *login, tls.context, MOST_BYTES) as service:
+                answer = service.ask("POST", path, deadline, form, headers)
+        except LongAnswerError as error:
+            raise self.wrong(str(error)) from None
+        except (NetError, LateError) as error:
+            raise SilentError(f"{self.where}: {error}") from None
+        code = answer.headers.get("x-clickhouse-exception-code", "")
+        if answer.status != 200 or code:
+            told = answer.body.decode("utf-8", "replace").strip() or f"exception {code}"
+            raise self.wrong(service.shown(f"answers {answer.status}: {told}", _LONGEST))
+        return answer.body
 
-    def _headers(self) -> dict[str, str]:
+    def _login(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Headers, and what of them nobody may see."""
         password = read_private(self.password_file, f"password_file of {self.where}")
         login = {"X-ClickHouse-User": self.user, "X-ClickHouse-Key": password}
-        given = {name: value for name, value in login.items() if value}
-        return {"Accept-Encoding": "identity", **given}
-
-    def _read(self, answer: requests.Response, deadline: float) -> bytes:
-        body = b"".join(self._parts(answer))
-        self._left(deadline)
-        code = answer.headers.get("X-ClickHouse-Exception-Code", "")
-        if answer.status_code != 200 or code:
-            told = body.decode("utf-8", "replace").strip() or f"exception {code}"
-            raise self.wrong(f"answers {answer.status_code}: {told}")
-        return body
-
-    def _parts(self, answer: requests.Response) -> Iterator[bytes]:
-        size = 0
-        for part in answer.iter_content(_PART):
-            size += len(part)
-            if size > MOST_BYTES:
-                raise self.wrong(f"its answer is longer than {MOST_BYTES >> 20} MB")
-            yield part
-
-    def _left(self, deadline: float) -> float:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise SilentError(f"{self.where}: its whole answer did not come in time")
-        return left
+        return {name: value for name, value in login.items() if value}, [password]
 
     def _whole(self, answer: Any, columns: Sequence[str]) -> list[list[Any]]:
         if not isinstance(answer, dict):
@@ -160,49 +121,24 @@ class Server:
         return rows
 
 
-def _settings(left: float) -> dict[str, str]:
+def _settings(seconds: float) -> dict[str, str]:
     """Of the address: a form is read after them."""
-    seconds = max(1, int(left - _BEFORE))
-    settings = {**_SETTINGS, "max_execution_time": seconds, "wait_end_of_query": 1}
+    most = max(1, int(seconds - _BEFORE))
+    settings = {**_SETTINGS, "max_execution_time": most, "wait_end_of_query": 1}
     return {name: str(value) for name, value in settings.items()}
 
 
-def _form(sql: str, parameters: Mapping[str, str]) -> dict[str, tuple[None, str]]:
-    """The query and its parameters: proxies take no address with the names of all hosts."""
+def _form(sql: str, parameters: Mapping[str, str]) -> tuple[str, bytes]:
+    """The type and the text of a form with the query and its parameters (RFC 7578).
+
+    Proxies take no address with the names of all hosts.
+    """
     named = {f"param_{name}": text for name, text in parameters.items()}
     form = {"query": f"{sql} FORMAT JSONCompact", **named}
-    return {name: (None, text) for name, text in form.items()}
-
-
-@contextmanager
-def _hung_up(answer: requests.Response, seconds: float) -> Iterator[None]:
-    """Ends the connection after so many seconds: the timeout of a socket begins anew at each byte
-    that drips in."""
-    if answer.raw.closed:
-        yield
-        return
-    # A socket of our own: the number of the other one may be another's when the time is up.
-    sock = socket.socket(fileno=os.dup(answer.raw.fileno()))
-    timer = Timer(seconds, _shut, [sock])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        sock.close()
-
-
-def _shut(sock: socket.socket) -> None:
-    with suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
-
-
-def _why(error: BaseException) -> str:
-    """What began it: requests and urllib3 wrap one error into another."""
-    while error.__context__ is not None:
-        error = error.__context__
-    return shortened(str(error) or type(error).__name__, _LONGEST)
+    between = os.urandom(16).hex()
+    head = f'--{between}\r\nContent-Disposition: form-data; name="{{}}"\r\n\r\n{{}}\r\n'
+    parts = "".join(head.format(name, text) for name, text in form.items())
+    return f"multipart/form-data; boundary={between}", f"{parts}--{between}--\r\n".encode()
 
 
 def _end_of(body: bytes) -> str:

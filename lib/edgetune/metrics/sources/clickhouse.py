@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.addresses import canonical_url
-from edgetune.errors import SourceError
+from edgetune.errors import SilentError, SourceError
 from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import RECENT, SOON, Connections, RememberingSource, Sampled
@@ -142,7 +142,6 @@ class ClickHouse(RememberingSource):
 
     def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
         """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
-        from edgetune.metrics.clickhouse.server import SilentError
         from edgetune.metrics.clickhouse.table import TableFields
 
         url = TableFields(**pop.metrics.fields).url

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, ClassVar
 
-from edgetune.errors import SourceError
+from edgetune.errors import SilentError, SourceError
 from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Connections, RememberingSource, Sampled
@@ -114,7 +114,6 @@ class Prometheus(RememberingSource):
     def _newest(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> Mapping[Host, Sampled]:
         """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
         from edgetune.documents.sample import Sample
-        from edgetune.prometheus.client import SilentError
 
         now, url = time.time(), str(pop.metrics.fields["url"])
         try:

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from edgetune.addresses import canonical_url
 from edgetune.fields import Field
-from edgetune.traffic.conversation import Tls, shown_certificate
+from edgetune.net.connection import Tls
+from edgetune.traffic.conversation import shown_certificate
 from edgetune.traffic.driver import DrainDriver, Server
 from edgetune.traffic.haproxy_backend import HaproxyBackend
 from edgetune.traffic.several import Part, Several

@@ -6,7 +6,7 @@ from __future__ import annotations
 from edgetune.addresses import canonical_url
 from edgetune.errors import DrainError
 from edgetune.fields import Field
-from edgetune.json_service import JsonService
+from edgetune.net.json_service import JsonService
 from edgetune.secret_files import authorization
 from edgetune.traffic.hook import HookDriver
 

@@ -103,7 +103,10 @@ class Bird:
     def _reply(self) -> Dict[str, List[str]]:
         data = b""
         while not _LAST.search(data):
-            self._socket.settimeout(max(0.01, self._end - time.monotonic()))
+            left = self._end - time.monotonic()
+            if left <= 0:
+                raise Failed(f"BIRD at {self._path} did not answer in time")
+            self._socket.settimeout(left)
             part = self._socket.recv(65536)
             if not part:
                 raise Failed(f"BIRD at {self._path} ended in the middle of its answer")

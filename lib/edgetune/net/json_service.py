@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks a service for JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable
+
+from edgetune.errors import EdgetuneError
+from edgetune.files import load_json
+from edgetune.net.connection import Tls
+from edgetune.net.http import Answer, NetError, Service, query_of
+from edgetune.secret_files import Authorization
+
+MOST_BYTES = 64 << 20
+_MOST_TOLD = 200
+
+
+class JsonService:
+    """One service at ``url``, asked until ``deadline`` of ``time.monotonic``.
+
+    Answers have to be whole, in JSON, and of status 200. Errors are made by ``wrong`` of a text.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        login: Authorization,
+        ca_file: str,
+        deadline: float,
+        wrong: Callable[[str], EdgetuneError],
+    ) -> None:
+        headers = {"Accept": "application/json", **login.headers}
+        self._service = Service(url, headers, login.secrets, Tls(ca_file).context, MOST_BYTES)
+        self._deadline, self._wrong = deadline, wrong
+
+    def __enter__(self) -> JsonService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._service.close()
+
+    def get(self, path: str = "", query: Iterable[tuple[str, str]] = (), refusal: int = 200) -> Any:
+        """The document at a path below the URL, also that of status ``refusal``."""
+        return self._asked("GET", path, query_of(query), None, refusal)
+
+    def post(self, document: object) -> Any:
+        """What the URL answers to a document."""
+        return self._asked("POST", "", "", json.dumps(document).encode(), 200)
+
+    def _asked(self, method: str, path: str, query: str, sent: bytes | None, refusal: int) -> Any:
+        headers = {} if sent is None else {"Content-Type": "application/json"}
+        try:
+            answer = self._service.ask(method, path + query, self._deadline, sent, headers)
+        except NetError as error:
+            raise self._wrong(str(error)) from None
+        if answer.status not in (200, refusal):
+            told = self._service.shown(_told(answer), _MOST_TOLD)
+            raise self._wrong(f"{path} answers {answer.status}{told}".strip())
+        try:
+            return load_json(answer.body.decode("utf-8"))
+        except ValueError:
+            kind = answer.headers.get("content-type", "nothing that says what it is")
+            told = self._service.shown(kind, _MOST_TOLD)
+            raise self._wrong(f"{path} answers no whole JSON, but {told}".strip()) from None
+
+
+def _told(answer: Answer) -> str:
+    """What an error says of itself, in ``detail`` (Django REST framework) or ``error``."""
+    if 300 <= answer.status < 400:
+        return ": it sends to another place; give that as url"
+    try:
+        told = load_json(answer.body.decode("utf-8"))
+    except ValueError:
+        return f": {answer.reason}" if answer.reason else ""
+    names = ("detail", "error") if isinstance(told, Mapping) else ()
+    return f": {next((told[name] for name in names if name in told), told)}"
