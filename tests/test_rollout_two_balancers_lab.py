@@ -39,7 +39,7 @@ def test_the_inventory_of_such_a_lab_names_both(tmp_path: Path) -> None:
 @pytest.mark.lab
 @needs_lab[1]
 def test_a_lab_has_one_or_two(tmp_path: Path, more: dict[str, int]) -> None:
-    with pytest.raises(lab.LabError, match="1 or 2 HAProxies|it needs"):
+    with pytest.raises(lab.LabError, match="1 or 2 HAProxies"):
         lab.up(tmp_path, hosts=4, **more)  # type: ignore[arg-type]
 
 

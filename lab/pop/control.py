@@ -57,9 +57,6 @@ def up(
     that waits for. `anycast`: hosts announce one address to a router, and no HAProxy is there.
     `balancers`: so many HAProxies, one or two, send requests to the hosts of each PoP.
     """
-    missing = missing_requirements(prometheus, machines > 0, anycast)
-    if missing:
-        raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}", REFUSED)
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}", INPUT)
     if not 0 <= machines <= hosts:
@@ -73,6 +70,9 @@ def up(
     if machines and prometheus:
         raise LabError("machines have no exporter for Prometheus", INPUT)
     sites(addresses(hosts), pops)
+    missing = missing_requirements(prometheus, machines > 0, anycast)
+    if missing:
+        raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}", REFUSED)
     # Commands that only ask a lab import this module, too.
     from lab.machines import Image
 
