@@ -800,9 +800,17 @@ def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
         approve(world.context, digest)
 
 
-def test_a_campaign_may_permit_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked_by", ["ana", "\u0410na, whose name mixes alphabets"])
+def test_a_campaign_may_permit_it_and_no_names_are_compared_then(
+    tmp_path: Path, asked_by: str
+) -> None:
     world, digest = waiting(tmp_path, self_approval=True)
-    approve(world.context, digest, requested_by="ana")
+    with seized(world.context, world.id) as work:
+        work.record.by = asked_by
+        work.save()
+    done = approve(world.context, digest, requested_by="ana")
+    assert (done["asked_by"], done["compared"]) == (asked_by, "")
+    assert done["message"].endswith("Z")
     assert world.advance() == ["ams1"]
 
 
