@@ -766,7 +766,7 @@ def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("waits", ["approval", "pops", "held"])
 def test_people_are_told_that_a_campaign_waits_and_again_each_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str
+    tmp_path: Path, clock: VirtualClock, waits: str
 ) -> None:
     if waits == "approval":
         world, said = waiting(tmp_path)[0], "ring canary waits: "
@@ -779,7 +779,7 @@ def test_people_are_told_that_a_campaign_waits_and_again_each_day(
             work.record.become("held", "ana", "of a test")
             said = "is held still: "
         work.save()
-    clock, told = VirtualClock(monkeypatch), []
+    told = []
     for hour in range(50):
         news = step_campaign(world.context)["news"]
         told += [hour for row in news if row["channel"] == "edge" and said in row["text"]]

@@ -32,11 +32,6 @@ _LET_IN = (
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
-    return VirtualClock(monkeypatch)
-
-
-@pytest.fixture
 def world(tmp_path: Path, clock: VirtualClock) -> World:
     return changing(tmp_path)
 
