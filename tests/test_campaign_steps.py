@@ -800,6 +800,15 @@ def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
         approve(world.context, digest)
 
 
+def test_nobody_approves_what_somebody_unknown_asked_for(tmp_path: Path) -> None:
+    world, digest = waiting(tmp_path)
+    with seized(world.context, world.id) as work:
+        work.record.by = ""
+        work.save()
+    with pytest.raises(RefusedError, match="it is not known who asked for it$"):
+        approve(world.context, digest, requested_by="ben")
+
+
 @pytest.mark.parametrize("asked_by", ["ana", "\u0410na, whose name mixes alphabets"])
 def test_a_campaign_may_permit_it_and_no_names_are_compared_then(
     tmp_path: Path, asked_by: str
