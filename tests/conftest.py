@@ -23,6 +23,7 @@ sys.path.append(str(ROOT / "lab" / "standins"))
 
 from edgetune.rollout import drain  # noqa: E402 - from the path of above
 from tests import examples, leftovers, processes  # noqa: E402
+from tests.virtual_clock import VirtualClock  # noqa: E402
 
 hypothesis.settings.register_profile("quick", max_examples=examples.FEW)
 
@@ -93,3 +94,9 @@ def pytest_runtest_call() -> Generator[None, object, object]:
     finally:
         if guard.refused:
             pytest.fail(guard.refused, pytrace=False)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
+    """Sleeps take no time from here on."""
+    return VirtualClock(monkeypatch)

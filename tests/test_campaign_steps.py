@@ -766,7 +766,7 @@ def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("waits", ["approval", "pops", "held"])
 def test_people_are_told_that_a_campaign_waits_and_again_each_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str
+    tmp_path: Path, clock: VirtualClock, waits: str
 ) -> None:
     if waits == "approval":
         world, said = waiting(tmp_path)[0], "ring canary waits: "
@@ -779,7 +779,7 @@ def test_people_are_told_that_a_campaign_waits_and_again_each_day(
             work.record.become("held", "ana", "of a test")
             said = "is held still: "
         work.save()
-    clock, told = VirtualClock(monkeypatch), []
+    told = []
     for hour in range(50):
         news = step_campaign(world.context)["news"]
         told += [hour for row in news if row["channel"] == "edge" and said in row["text"]]
@@ -800,9 +800,26 @@ def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
         approve(world.context, digest)
 
 
-def test_a_campaign_may_permit_it(tmp_path: Path) -> None:
+def test_nobody_approves_what_somebody_unknown_asked_for(tmp_path: Path) -> None:
+    world, digest = waiting(tmp_path)
+    with seized(world.context, world.id) as work:
+        work.record.by = ""
+        work.save()
+    with pytest.raises(RefusedError, match="it is not known who asked for it$"):
+        approve(world.context, digest, requested_by="ben")
+
+
+@pytest.mark.parametrize("asked_by", ["ana", "\u0410na, whose name mixes alphabets"])
+def test_a_campaign_may_permit_it_and_no_names_are_compared_then(
+    tmp_path: Path, asked_by: str
+) -> None:
     world, digest = waiting(tmp_path, self_approval=True)
-    approve(world.context, digest, requested_by="ana")
+    with seized(world.context, world.id) as work:
+        work.record.by = asked_by
+        work.save()
+    done = approve(world.context, digest, requested_by="ana")
+    assert (done["asked_by"], done["compared"]) == (asked_by, "")
+    assert done["message"].endswith("Z")
     assert world.advance() == ["ams1"]
 
 

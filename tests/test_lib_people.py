@@ -83,12 +83,14 @@ ACCOUNTS = [
 
 @pytest.mark.parametrize("account", ACCOUNTS)
 def test_an_account_is_one_with_itself_and_cannot_be_compared_with_a_name(account: str) -> None:
-    for spelt in (account, f"<@{account}>", f"@{account}", f"<@!{account}|alice>"):
+    of_issuer = f"{account}@https://login.example"
+    for spelt in (account, f"<@{account}>", f"@{account}", f"<@!{account}|alice>", of_issuer):
         assert same_person(account, spelt)
     assert same_person(account, account.lower())
     for name in ("alice", "@alice", "alice@corp"):
-        with pytest.raises(RefusedError, match="one is the id of an account, the other a name"):
-            same_person(f"<@{account}>", name)
+        for spelt in (f"<@{account}>", of_issuer):
+            with pytest.raises(RefusedError, match="one is the id of an account, the other a name"):
+                same_person(spelt, name)
     assert same_person(f"<@{account}|alice>", "alice")
 
 

@@ -161,6 +161,9 @@ STATES = {
         "123", ["set server other/o state maint"], {0: "track other/o"}
     ),
     "a failing check": State("123", (), {0: CHECK}, HTTP, health=503),
+    "a failing check, and weight 0": State(
+        "123", [_set(0, "weight 0")], {0: CHECK}, HTTP, health=503, why="weight 0"
+    ),
     "a check that disables": State("123", (), {0: CHECK}, HTTP, health=404, why="404"),
     "an agent's 0%": State("123", (), {0: AGENT}, agent="0%", why="weight 0, by its agent"),
     "an agent's up 0%": State("123", (), BY_AGENT, HTTP, "up 0%", why="weight 0, by its agent"),

@@ -20,6 +20,7 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.set_bios import set_bios
+from tests.virtual_clock import VirtualClock
 from tests.world import BiosWorld, EmptyWorld, World, changing
 
 HOURS = 6 * 3600.0
@@ -28,19 +29,13 @@ DEADLINE = 600.0
 FIRST = 0
 
 
-class Controller:
+class Controller(VirtualClock):
     """The machine that takes the steps, whose clocks a test controls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._patch = monkeypatch
-        self._passed = self._set = 0.0
-        wall, uptime = time.time, steady_clock.uptime
-        monkeypatch.setattr(time, "time", lambda: wall() + self._passed + self._set)
-        monkeypatch.setattr(steady_clock, "uptime", lambda: uptime() + self._passed)
-
-    def wait(self, seconds: float) -> None:
-        """Time passes, for both clocks."""
-        self._passed += seconds
+        super().__init__(monkeypatch)
+        self._patch, self._set, true = monkeypatch, 0.0, time.time
+        monkeypatch.setattr(time, "time", lambda: true() + self._set)
 
     def set_clock(self, seconds: float) -> None:
         """The clock is set while a step is running."""

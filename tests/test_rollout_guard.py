@@ -590,6 +590,7 @@ class TestStalled:
                 world.mark(state)
         elif waits == "paused":
             pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
+            world.step(begin_drain, 0)
         else:
             world.roll(0)
             world.mark("rolling_back")
@@ -608,11 +609,24 @@ class TestStalled:
         assert [hour for hour, _ in told] == [1, 24]
         why = {
             "held": "it is held, and a person has to decide",
-            "paused": "lab1 is paused (asked, by ana: a final)",
+            "paused": "lab1 is paused (asked, by ana: a final); no further batch begins; until",
             "room": f"lab1: draining {world.plan.batches[0].hosts[0]} would leave 0 hosts in "
             "service, 4 must stay; until more than 4 hosts are in service",
         }[waits]
         assert told[0][1].startswith(f"{world.rollout} waits for 1h: {why}")
+
+    @pytest.mark.parametrize("state", ["soaking", "rolling_back"])
+    def test_what_a_pause_does_not_hold_up_does_not_wait(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, state: str
+    ) -> None:
+        """Its batches are done, or go back."""
+        clock = VirtualClock(monkeypatch)
+        world.roll(0)
+        world.mark(state)
+        pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
+        clock.wait(5400)
+        as_owner(world.context, world.rollout).lease.renew()
+        assert [p for p in found(world, "rollout_stalled") if p["id"].endswith("-waits")] == []
 
     def test_people_are_told_once_an_hour(self, world: World, clock: Clock) -> None:
         world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.traffic import Server
 from tests import real_haproxy
 from tests.virtual_clock import VirtualClock
 from tests.world import World, changing
@@ -28,11 +29,6 @@ _LET_IN = (
     r"was let in again by the load balancer \((once|\d+ times) since \S+ \S+Z, "
     r"as an agent check or an operator may do\)"
 )
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
-    return VirtualClock(monkeypatch)
 
 
 @pytest.fixture
@@ -197,6 +193,28 @@ def test_a_forgotten_host_is_not_touched_before_it_answers(
     with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
         world.step(apply_tuning, 0)
     assert world.hosts.tuned == set()
+
+
+def test_a_host_that_is_let_in_twice_is_not_said_to_keep_its_sessions(
+    world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time right before the deadline."""
+    (host,) = world.at(0)
+    world.roll(0, until=apply_tuning)
+    world.balancer.forget()
+    world.hosts.errors[host, "ready"] = "timed out"
+    world.context.config = replace(world.context.config, health_deadline=10)
+    began, look = clock.passed, world.balancer.servers
+
+    def servers() -> Mapping[str, Server]:
+        if clock.passed - began > 8 and world.hosts.errors:
+            world.hosts.errors.clear()
+            world.balancer.forget()
+        return look()
+
+    monkeypatch.setattr(world.balancer, "servers", servers)
+    with pytest.raises(DrainError, match=f"{host}: the load balancer let it in 2 times within 10s"):
+        world.step(apply_tuning, 0)
 
 
 class _SaysReady(BaseRequestHandler):

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgetune import steady_clock
 from edgetune.errors import RefusedError
 from edgetune.inventory import Host
 from edgetune.rollout import lease
@@ -21,30 +19,11 @@ from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.bmcs import EARLY, HOME, SNOOP
+from tests.virtual_clock import VirtualClock
 from tests.world import BiosWorld, Died
 
 FIRST, SECOND = 0, 2
 RESET_AFTER, DEADLINE = 30.0, 100.0
-
-
-class Clock:
-    """What the steps of reboots and of the record take for the present."""
-
-    def __init__(self) -> None:
-        self._ahead = 0.0
-
-    def uptime(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME) + self._ahead
-
-    def later(self, seconds: float) -> None:
-        self._ahead += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(steady_clock, "uptime", made.uptime)
-    return made
 
 
 @pytest.fixture
@@ -70,23 +49,25 @@ def _check(world: BiosWorld, batch: int = FIRST) -> tuple[int, list[str]]:
     return result["waiting"], result["failed"]
 
 
-def test_a_host_that_reboots_by_itself_is_reset_by_nobody(world: BiosWorld, clock: Clock) -> None:
+def test_a_host_that_reboots_by_itself_is_reset_by_nobody(
+    world: BiosWorld, clock: VirtualClock
+) -> None:
     host = _told(world, "reboot")
     for _ in range(9):
         assert _check(world) in ((1, []), (0, []))
-        clock.later(RESET_AFTER)
+        clock.wait(RESET_AFTER)
     assert (world.at(FIRST), world.bmcs.told("reset")) == ({host: "rebooted"}, [])
 
 
-def test_each_way_is_tried_once_and_has_its_time(world: BiosWorld, clock: Clock) -> None:
+def test_each_way_is_tried_once_and_has_its_time(world: BiosWorld, clock: VirtualClock) -> None:
     host = _told(world, "ForceRestart")
-    clock.later(RESET_AFTER - 5)
+    clock.wait(RESET_AFTER - 5)
     assert (_check(world), world.bmcs.told("reset")) == ((1, []), [])
-    clock.later(10)
+    clock.wait(10)
     for _ in range(3):
         assert _check(world) == (1, [])
     assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
-    clock.later(RESET_AFTER + 5)
+    clock.wait(RESET_AFTER + 5)
     assert _check(world) == (1, [])
     assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart", "ForceRestart"]
     assert _check(world) == (0, [])
@@ -96,7 +77,7 @@ def test_each_way_is_tried_once_and_has_its_time(world: BiosWorld, clock: Clock)
     }
 
 
-def test_nothing_is_forced_that_the_plan_does_not_show(tmp_path: Path, clock: Clock) -> None:
+def test_nothing_is_forced_that_the_plan_does_not_show(tmp_path: Path, clock: VirtualClock) -> None:
     world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
     world.enter()
     host = _told(world)
@@ -117,7 +98,7 @@ def _shutting_down(tmp_path: Path) -> BiosWorld:
 
 
 def test_a_machine_without_a_graceful_restart_is_shut_down_and_turned_on(
-    tmp_path: Path, clock: Clock
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
     world = _shutting_down(tmp_path)
     host = _told(world, "GracefulShutdown")
@@ -132,7 +113,7 @@ def test_a_machine_without_a_graceful_restart_is_shut_down_and_turned_on(
 
 
 def test_a_machine_that_takes_its_time_to_go_down_is_turned_on_then(
-    tmp_path: Path, clock: Clock
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
     world = _shutting_down(tmp_path)
     host = _told(world, "GracefulShutdown")
@@ -147,7 +128,7 @@ def test_a_machine_that_takes_its_time_to_go_down_is_turned_on_then(
 
 
 def test_a_machine_that_stays_off_is_turned_on_again_after_its_time(
-    tmp_path: Path, clock: Clock
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
     world = _shutting_down(tmp_path)
     host = _told(world, "GracefulShutdown")
@@ -165,7 +146,7 @@ def test_a_machine_that_stays_off_is_turned_on_again_after_its_time(
     assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On", "On"]
 
 
-def test_a_machine_that_does_not_go_on_is_given_up(tmp_path: Path, clock: Clock) -> None:
+def test_a_machine_that_does_not_go_on_is_given_up(tmp_path: Path, clock: VirtualClock) -> None:
     world = _shutting_down(tmp_path)
     host = _told(world, "GracefulShutdown")
     _wait(world, clock)
@@ -177,7 +158,7 @@ def test_a_machine_that_does_not_go_on_is_given_up(tmp_path: Path, clock: Clock)
 
 @pytest.mark.parametrize("shut_down", [False, True])
 def test_a_login_that_is_refused_is_not_tried_until_it_is_locked(
-    tmp_path: Path, clock: Clock, shut_down: bool
+    tmp_path: Path, clock: VirtualClock, shut_down: bool
 ) -> None:
     world = _shutting_down(tmp_path)
     host = _told(world, "GracefulShutdown")
@@ -191,7 +172,7 @@ def test_a_login_that_is_refused_is_not_tried_until_it_is_locked(
 
 
 def test_a_way_that_was_taken_is_not_told_as_refused_with_a_later_login(
-    world: BiosWorld, clock: Clock
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     host = _told(world)
     _wait(world, clock)
@@ -201,7 +182,9 @@ def test_a_way_that_was_taken_is_not_told_as_refused_with_a_later_login(
     assert refused == {"ForceRestart": "the login is refused"}
 
 
-def test_an_odd_answer_of_a_moment_leaves_the_gentle_way(world: BiosWorld, clock: Clock) -> None:
+def test_an_odd_answer_of_a_moment_leaves_the_gentle_way(
+    world: BiosWorld, clock: VirtualClock
+) -> None:
     host = _told(world, "GracefulRestart")
     world.bmcs.faults[host] = {"odd"}
     assert _wait(world, clock) == (1, [])
@@ -211,7 +194,9 @@ def test_an_odd_answer_of_a_moment_leaves_the_gentle_way(world: BiosWorld, clock
     assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
 
 
-def test_a_machine_that_somebody_else_turned_off_stays_off(tmp_path: Path, clock: Clock) -> None:
+def test_a_machine_that_somebody_else_turned_off_stays_off(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
     """It was forced last, hung in its POST, and was turned off by hand."""
     world = _shutting_down(tmp_path)
     host = _told(world)
@@ -225,12 +210,12 @@ def test_a_machine_that_somebody_else_turned_off_stays_off(tmp_path: Path, clock
 
 
 def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0.0)
     world = _shutting_down(tmp_path)
     host = _told(world)
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
 
     def stop(moment: str) -> None:
         if moment.startswith("after put edgetune.batch"):
@@ -249,14 +234,14 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
 
 
 def test_a_stop_between_two_resets_forgets_none_that_was_sent(
-    world: BiosWorld, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    world: BiosWorld, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0.0)
     hosts = list(world.at(SECOND))
     world.hosts.heeds.update(dict.fromkeys(hosts, set()))
     world.roll(SECOND, until=reboot_hosts)
     world.step(reboot_hosts, SECOND)
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
 
     def stop(moment: str) -> None:
         if moment == f"after {hosts[0]} reset GracefulRestart":
@@ -274,7 +259,7 @@ def test_a_stop_between_two_resets_forgets_none_that_was_sent(
 
 
 def test_a_host_that_was_quarantined_while_off_is_turned_on_by_the_next_rollback(
-    tmp_path: Path, clock: Clock
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
     world = _shutting_down(tmp_path)
     host = _told(world, "GracefulShutdown")
@@ -293,7 +278,7 @@ def test_a_host_that_was_quarantined_while_off_is_turned_on_by_the_next_rollback
 
 @pytest.mark.parametrize("what", ["change", "sham"])
 def test_a_bmc_that_has_another_machine_by_now_restarts_none(
-    tmp_path: Path, clock: Clock, what: str
+    tmp_path: Path, clock: VirtualClock, what: str
 ) -> None:
     world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
     world.enter(force_restart=True)
@@ -304,20 +289,20 @@ def test_a_bmc_that_has_another_machine_by_now_restarts_none(
     world.roll(number, until=reboot_hosts)
     world.step(reboot_hosts, number)
     world.bmcs.system[host] = "uuid-of-another"
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
     world.step(check_rebooted, number)
     assert world.bmcs.sent_to(host, "reset") == []
 
 
 def test_whoever_takes_over_turns_a_machine_on_that_was_shut_down(
-    tmp_path: Path, clock: Clock
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
     """And in a way back that has begun long after it went off."""
     world = _shutting_down(tmp_path)
     host = _told(world, "GracefulShutdown")
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
     _die(world, f"after {host} reset GracefulShutdown", check_rebooted)
-    clock.later(10 * DEADLINE)
+    clock.wait(10 * DEADLINE)
     world.take_over()
     back = world.mark("rolling_back")["first_batch"]
     assert _check(world, back) == (1, [])
@@ -327,7 +312,7 @@ def test_whoever_takes_over_turns_a_machine_on_that_was_shut_down(
 
 
 def test_a_way_that_is_refused_is_left_at_once_and_not_told_as_done(
-    world: BiosWorld, clock: Clock
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     host = _told(world)
     world.bmcs.turns_down = {"GracefulRestart"}
@@ -340,7 +325,7 @@ def test_a_way_that_is_refused_is_left_at_once_and_not_told_as_done(
     assert f"though its BMC was asked for ForceRestart; {refused}" in error
 
 
-def test_the_ways_are_those_of_each_machine(tmp_path: Path, clock: Clock) -> None:
+def test_the_ways_are_those_of_each_machine(tmp_path: Path, clock: VirtualClock) -> None:
     world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
     for name in world.bmcs.resets:
         world.bmcs.resets[name] = ("On", "ForceOff", "ForceRestart")
@@ -353,7 +338,7 @@ def test_the_ways_are_those_of_each_machine(tmp_path: Path, clock: Clock) -> Non
 
 
 def test_a_bmc_that_says_post_for_ever_is_believed_for_a_while(
-    world: BiosWorld, clock: Clock
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     """The host answers from the same boot all the while."""
     host = _told(world, "GracefulRestart")
@@ -365,13 +350,13 @@ def test_a_bmc_that_says_post_for_ever_is_believed_for_a_while(
     assert _check(world) == (0, [])
 
 
-def _wait(world: BiosWorld, clock: Clock) -> tuple[int, list[str]]:
-    clock.later(RESET_AFTER + 1)
+def _wait(world: BiosWorld, clock: VirtualClock) -> tuple[int, list[str]]:
+    clock.wait(RESET_AFTER + 1)
     return _check(world)
 
 
 def test_another_machine_behind_the_address_of_its_bmc_is_not_reset(
-    world: BiosWorld, clock: Clock
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     host = _told(world)
     world.bmcs.system[host] = "uuid-of-another"
@@ -380,7 +365,7 @@ def test_another_machine_behind_the_address_of_its_bmc_is_not_reset(
     assert world.bmcs.sent_to(host, "reset") == []
 
 
-def test_a_host_that_does_not_answer_is_never_reset(world: BiosWorld, clock: Clock) -> None:
+def test_a_host_that_does_not_answer_is_never_reset(world: BiosWorld, clock: VirtualClock) -> None:
     host = _told(world)
     world.hosts.unreachable.add(host)
     for _ in range(3):
@@ -393,7 +378,7 @@ def test_a_host_that_does_not_answer_is_never_reset(world: BiosWorld, clock: Clo
 
 @pytest.mark.parametrize("meanwhile", ["goes down", "comes back"])
 def test_a_host_that_is_on_its_way_by_now_is_not_reset(
-    world: BiosWorld, clock: Clock, meanwhile: str
+    world: BiosWorld, clock: VirtualClock, meanwhile: str
 ) -> None:
     """It answered when all were asked, and the others of its batch took their time."""
     host = _told(world, "reboot")
@@ -408,14 +393,16 @@ def test_a_host_that_is_on_its_way_by_now_is_not_reset(
         return real(hosts, verb, *more, **named)  # type: ignore[arg-type]
 
     world.hosts.ask = ask  # type: ignore[method-assign, assignment]
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
     assert world.step(check_rebooted, FIRST)["waiting"] == 1
     assert (asked, world.bmcs.told("reset")) == (["facts", "facts"], [])
     if meanwhile == "comes back":
         assert _check(world) == (0, [])
 
 
-def test_a_bmc_that_is_busy_is_asked_for_the_same_again(world: BiosWorld, clock: Clock) -> None:
+def test_a_bmc_that_is_busy_is_asked_for_the_same_again(
+    world: BiosWorld, clock: VirtualClock
+) -> None:
     host = _told(world, "GracefulRestart")
     world.bmcs.faults[host] = {"busy"}
     assert _wait(world, clock) == (1, [])
@@ -428,7 +415,7 @@ def test_a_bmc_that_is_busy_is_asked_for_the_same_again(world: BiosWorld, clock:
 
 
 def test_a_bmc_that_stays_busy_does_not_keep_its_host_for_ever(
-    world: BiosWorld, clock: Clock
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     host = _told(world)
     world.bmcs.faults[host] = {"busy"}
@@ -438,7 +425,7 @@ def test_a_bmc_that_stays_busy_does_not_keep_its_host_for_ever(
 
 @pytest.mark.parametrize("fault", ["unknown", "refuses"])
 def test_a_reset_without_an_answer_is_not_sent_again(
-    world: BiosWorld, clock: Clock, fault: str
+    world: BiosWorld, clock: VirtualClock, fault: str
 ) -> None:
     """Nor is a login that is refused tried until it is locked."""
     host = _told(world)
@@ -451,7 +438,9 @@ def test_a_reset_without_an_answer_is_not_sent_again(
     assert kinds == (["GracefulRestart", "ForceRestart"] if asked_for else ["GracefulRestart"])
 
 
-def test_the_ways_come_before_a_deadline_that_is_shorter(tmp_path: Path, clock: Clock) -> None:
+def test_the_ways_come_before_a_deadline_that_is_shorter(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
     world = BiosWorld(tmp_path, reset_after=DEADLINE, reboot_deadline=RESET_AFTER)
     world.enter()
     host = _told(world, "GracefulRestart")
@@ -460,11 +449,13 @@ def test_the_ways_come_before_a_deadline_that_is_shorter(tmp_path: Path, clock: 
     assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
 
 
-def test_who_takes_over_lets_the_host_reboot_itself_first(world: BiosWorld, clock: Clock) -> None:
+def test_who_takes_over_lets_the_host_reboot_itself_first(
+    world: BiosWorld, clock: VirtualClock
+) -> None:
     (host,) = world.at(FIRST)
     world.roll(FIRST, until=reboot_hosts)
     _die_before(world, f"{host} reboot", reboot_hosts)
-    clock.later(10 * DEADLINE)
+    clock.wait(10 * DEADLINE)
     world.take_over()
     world.step(reboot_hosts, FIRST)
     assert _check(world) == (1, [])
@@ -474,10 +465,10 @@ def test_who_takes_over_lets_the_host_reboot_itself_first(world: BiosWorld, cloc
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_whoever_dies_at_a_reset_leaves_one_at_most(
-    world: BiosWorld, clock: Clock, moment: str
+    world: BiosWorld, clock: VirtualClock, moment: str
 ) -> None:
     host = _told(world)
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
     _die(world, f"{moment} {host} reset GracefulRestart", check_rebooted)
     world.take_over()
     world.step(reboot_hosts, FIRST)
@@ -486,26 +477,26 @@ def test_whoever_dies_at_a_reset_leaves_one_at_most(
     assert world.bmcs.sent_to(host, "reset") == [*sent, "ForceRestart"]
 
 
-def test_a_rollback_called_again_repeats_no_reset(world: BiosWorld, clock: Clock) -> None:
+def test_a_rollback_called_again_repeats_no_reset(world: BiosWorld, clock: VirtualClock) -> None:
     world.roll_all({"first_batch": FIRST, "end_batch": FIRST + 1})
     (host,) = world.at(FIRST)
     world.hosts.heeds[host] = set()
     back = world.mark("rolling_back")["first_batch"]
     world.roll(back, until=reboot_hosts)
     world.step(reboot_hosts, back)
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
     assert _check(world, back) == (1, [])
     again = world.mark("rolling_back")["first_batch"]
     assert world.at(again) == {host: "rebooting"}
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
     assert _check(world, again) == (1, [])
     # Told anew by whoever goes on, and reset only in ways that were not tried.
-    clock.later(DEADLINE)
+    clock.wait(DEADLINE)
     assert _check(world, again) == (0, [])
     assert world.at(again) == {host: "changed"}
     world.hosts.heeds[host] = {"ForceRestart"}
     world.step(reboot_hosts, again)
-    clock.later(RESET_AFTER + 1)
+    clock.wait(RESET_AFTER + 1)
     assert _check(world, again) == (1, [])
     assert _check(world, again) == (0, [])
     assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart", "ForceRestart"]
@@ -513,7 +504,7 @@ def test_a_rollback_called_again_repeats_no_reset(world: BiosWorld, clock: Clock
 
 
 def test_what_never_comes_back_is_quarantined_with_what_its_bmc_says(
-    world: BiosWorld, clock: Clock
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     host = _told(world, "reboot")
     world.hosts.unreachable.add(host)
@@ -522,7 +513,7 @@ def test_what_never_comes_back_is_quarantined_with_what_its_bmc_says(
         {"created": "2026-11-20T10:00:00Z", "severity": "OK", "message": "Power on"},
     ]
     world.bmcs.said.update(boot_progress="MemoryInitializationStarted", events=events)
-    clock.later(DEADLINE + 1)
+    clock.wait(DEADLINE + 1)
     assert _check(world) == (0, [host])
     back = world.mark("rolling_back")["first_batch"]
     assert _check(world, back) == (0, [])
@@ -540,7 +531,7 @@ def test_what_never_comes_back_is_quarantined_with_what_its_bmc_says(
 
 @pytest.mark.parametrize("way_out", ["reset", "evidence"])
 def test_bmcs_of_a_batch_are_asked_all_at_once(
-    world: BiosWorld, clock: Clock, monkeypatch: pytest.MonkeyPatch, way_out: str
+    world: BiosWorld, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, way_out: str
 ) -> None:
     """One by one, BMCs that are gone with their hosts would outlast the action."""
     world.roll(SECOND, until=reboot_hosts)
@@ -557,7 +548,7 @@ def test_bmcs_of_a_batch_are_asked_all_at_once(
     monkeypatch.setattr(world.bmcs, "ask", ask)
     if way_out == "evidence":
         world.hosts.unreachable.update(hosts)
-    clock.later(DEADLINE + 1)
+    clock.wait(DEADLINE + 1)
     _check(world, SECOND)
     assert asked == [(way_out, hosts)]
 

@@ -286,6 +286,22 @@ def test_in_a_rollback_a_host_that_one_has_lost_is_quarantined_alone(two: TwoWor
     assert len(world.hosts.tuned) == 1, "the other hosts are back"
 
 
+def test_a_host_that_one_loses_as_it_is_put_back_is_not_called_sick(
+    two: TwoWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.world.roll(0, until=undrain_hosts)
+    restore = two.second.restore
+
+    def lose(server: str, withdrawn: str = "") -> None:
+        restore(server, withdrawn)
+        del two.second.state[server]
+
+    monkeypatch.setattr(two.second, "restore", lose)
+    told = two.world.step(undrain_hosts, 0)
+    (host,) = two.world.at(0)
+    assert told["error"] == f"{host}: lb2 does not know it any more"
+
+
 def test_a_preflight_asks_all(two: TwoWorld) -> None:
     world = two.world
     pop = world.context.inventory.pop("lab1")

@@ -442,13 +442,12 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
     [
         ("sick", "does not pass the load balancer's check"),
         ("maint", "was put back, and the load balancer has it maint"),
-        ("gone", "is not in the load balancer's list of servers"),
+        ("gone", "the load balancer does not know it any more"),
     ],
 )
 def test_a_host_that_does_not_serve_again_is_not_done_and_says_why(
-    world: World, monkeypatch: pytest.MonkeyPatch, then: str, why: str
+    world: World, clock: VirtualClock, then: str, why: str
 ) -> None:
-    VirtualClock(monkeypatch)
     world.roll(0, until=undrain_hosts)
     (host,) = world.at(0)
 

@@ -149,11 +149,6 @@ def test_an_option_that_the_page_names_is_one_of_the_configuration() -> None:
     assert [name for name in named if f"\n{name}:" not in known] == []
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
-    return VirtualClock(monkeypatch)
-
-
 def patient(world: EmptyWorld) -> None:
     """Give it deadlines as people have them."""
     world.context.config = replace(world.context.config, **_OPTIONS)

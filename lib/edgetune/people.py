@@ -70,9 +70,16 @@ def person(text: str) -> Person:
     shown = unicodedata.normalize("NFKC", text).strip()
     mention = _MENTION.fullmatch(shown)
     parts = [part for part in (mention.groups("") if mention else [shown]) if part]
-    account = next((_bare(part) for part in parts if _ACCOUNT.fullmatch(_bare(part))), "")
-    names = {comparable(part) for part in parts if _bare(part) != account}
+    accounts = {part: _account(part) for part in parts}
+    names = {comparable(part) for part, account in accounts.items() if not account}
+    account = next(filter(None, accounts.values()), "")
     return Person(frozenset(names - {""}), account.casefold())
+
+
+def _account(text: str) -> str:
+    """Of U012AB, and of UUID@ISSUER, as OpenID Connect has it; "" where it is none."""
+    account = _bare(text).split("@")[0]
+    return account if _ACCOUNT.fullmatch(account) else ""
 
 
 def _all_of(whom: Person) -> frozenset[str]:

@@ -492,7 +492,7 @@ TRAFFIC = mutations_of(
         "a host is done before it serves again",
         "steps/undrain_hosts.py",
         "        if not missing or now - began",
-        "        return []\n        if not missing or now - began",
+        "        return {}\n        if not missing or now - began",
     ),
     (
         "a host that the load balancer forgot about is changed in service",

@@ -9,6 +9,12 @@ TRAFFIC = mutations_of(
     "lib/edgetune/traffic",
     ["traffic_contract", "lib_traffic_answers", "lib_traffic_haproxy"],
     (
+        "a failing check hides a weight of 0",
+        "haproxy_answers.py",
+        '    if status[0] == "DRAIN" and',
+        '    if status[0] == "DOWN":\n        return ""\n    if status[0] == "DRAIN" and',
+    ),
+    (
         "HAProxy's queued requests are no sessions",
         "haproxy_answers.py",
         'sessions=_number(stat, "scur") + _number(stat, "qcur")',

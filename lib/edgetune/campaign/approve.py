@@ -21,7 +21,7 @@ class ApprovedResult(TypedDict):
     """What was approved ``of`` a digest, and until when (epoch seconds).
 
     ``asked_by`` is "" for a plan, as it is known when its rollout begins. ``compared`` tells both
-    names as they are compared.
+    names as they are compared; "" where whoever asks may approve, too.
     """
 
     digest: str
@@ -47,10 +47,9 @@ def approve(
     # A name that cannot be compared would be refused only when the rollout begins.
     if not person(requested_by):
         raise InputError("parameter", "requested_by", f"{requested_by!r} names nobody")
-    of, holds, asked_by = _subject(context, digest, requested_by)
-    compared = compared_names(requested_by, asked_by)
+    of, holds, asked_by, compared = _subject(context, digest, requested_by)
     now = time.time()
-    until = clock(now + holds)
+    told = f" ({compared})" if compared else ""
     approval = Approval(digest, of, requested_by, now, now + holds, reason)
     save_approval(context, approval)
     return {
@@ -60,16 +59,18 @@ def approve(
         "asked_by": asked_by,
         "compared": compared,
         "expires": approval.expires,
-        "message": f"{of} is approved by {requested_by} until {until} ({compared})",
+        "message": f"{of} is approved by {requested_by} until {clock(approval.expires)}{told}",
     }
 
 
-def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, float, str]:
-    """What a digest is of, for how many seconds its approval holds, and who asked for it."""
+def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, float, str, str]:
+    """What a digest is of, for how many seconds its approval holds, who asked for it, and the
+    names that are compared."""
     if digest and context.store.get(f"{PACK}.plan.{digest}") is not None:
         plan = load_plan(context, digest)
         of = f"plan {digest}, {plan.tuning.name} on {plan.pop}"
-        return of, context.config.approval_expires, ""
+        compared = "" if context.config.self_approval else compared_names(requested_by, "")
+        return of, context.config.approval_expires, "", compared
     for record in readable_records(context)[0]:
         for ring in record.rings:
             if ring.digest == digest:
@@ -79,12 +80,13 @@ def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, flo
 
 def _ring(
     context: Context, record: Record, ring: RingStep, requested_by: str
-) -> tuple[str, float, str]:
+) -> tuple[str, float, str, str]:
     of = f"ring {ring.name} of {record.id}"
     if record.state in ENDED or ring.begun:
         state = record.state if record.state in ENDED else "under way"
         raise RefusedError(f"{of} needs no approval: it is {state}")
     gates = unchanged(context, record).ring(ring.name).gates
-    if not gates.self_approval:
-        refuse_own(requested_by, record.by, of)
-    return of, gates.approval_expires, record.by
+    if gates.self_approval:
+        return of, gates.approval_expires, record.by, ""
+    refuse_own(requested_by, record.by, of)
+    return of, gates.approval_expires, record.by, compared_names(requested_by, record.by)

@@ -112,8 +112,9 @@ def refuse_own(approver: str, requester: str, what: str) -> None:
     """RefusedError if who approves is who asks, or nobody can tell that."""
     if same_person(approver, requester):
         asked = f"{requester} asked for it" if requester else "it is not known who asked for it"
-        compared = f" ({compared_names(approver, requester)})" if requester != approver else ""
-        raise RefusedError(f"{what} is approved by somebody else than who asks: {asked}{compared}")
+        if requester and requester != approver:
+            asked += f" ({compared_names(approver, requester)})"
+        raise RefusedError(f"{what} is approved by somebody else than who asks: {asked}")
 
 
 def compared_names(approver: str, requester: str) -> str:

@@ -161,7 +161,7 @@ def _isolate_again(
 
 
 def _why_in(let_in: int, patience: float) -> str:
-    if let_in <= CONTRADICTS:
+    if let_in < CONTRADICTS:
         return "the load balancer forgot the drain, and sessions stay"
     return f"the load balancer let it in {let_in} times within {duration(patience)}{_BY_WHOM}"
 

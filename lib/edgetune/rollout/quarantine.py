@@ -21,7 +21,7 @@ from edgetune.rollout.surge import surge_of
 from edgetune.sanitize import shortened
 from edgetune.traffic import DrainDriver, Server
 
-LOST = "the load balancer does not know it any more"
+_LOST = "the load balancer does not know it any more"
 
 
 def take_out_quarantined(opened: Rollout, work: Batch) -> None:
@@ -71,6 +71,13 @@ def fail_host(
     return False
 
 
+def why_lost(server: Server | None) -> str:
+    """Which load balancer lacks a host's server, or ""."""
+    if server is None:
+        return _LOST
+    return f"{server.lacking} does not know it any more" if server.lacking else ""
+
+
 def look_at_quarantined(
     opened: Rollout, names: Sequence[str], whys: Mapping[str, str] | None = None
 ) -> None:
@@ -109,7 +116,7 @@ def _was_begun(opened: Record, name: str) -> bool:
 def _found(why: Quarantine, server: Server | None) -> tuple[bool, str]:
     if server is None:
         # Missing from one answer is no evidence; it was looked for again and again before.
-        return why.reason == LOST, "not in the load balancer's list of servers"
+        return why.reason == _LOST, "not in the load balancer's list of servers"
     if server.unknown:
         return False, shown(server)
     out = bool(server.withdrawn) and not server.leaving

@@ -175,8 +175,8 @@ def _idle(state: _State, stat: _Stat, status: Sequence[str], has_agent: bool) ->
     """
     if status[0] == "NOLB":
         return "stopping, as its check answers 404"
-    if status[0] == "DOWN":
-        return "down by its agent check" if "(agent)" in status else ""
+    if status[0] == "DOWN" and "(agent)" in status:
+        return "down by its agent check"
     if status[0] == "DRAIN" and _number(state, "srv_uweight"):
         # It was drained between the two answers.
         return "drain"

@@ -9,7 +9,6 @@ from edgetune.rollout.guard.turns import AN_HOUR
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.lease import idle_time
 from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.pause import pause_text, standing_pauses
 from edgetune.rollout.present import Present, spoken
 from edgetune.rollout.soak import Soak
 from edgetune.sanitize import command
@@ -73,8 +72,7 @@ def _waits(watched: Watched) -> tuple[float, str]:
     numbers = opened.numbers(head.state)
     for wait in [batch.wait for batch in watched.batches if batch.number in numbers and batch.wait]:
         return wait.since, f"{wait.why}; until {wait.until}" if wait.until else wait.why
-    standing = standing_pauses(watched.pauses)
-    return min((own.at for own in standing.values()), default=0.0), pause_text(head.pop, standing)
+    return 0.0, ""
 
 
 def _late(watched: Watched) -> float:

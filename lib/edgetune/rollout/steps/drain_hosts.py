@@ -20,7 +20,7 @@ from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import AT_ONCE, has_live_left, retry_after
 from edgetune.rollout.pause import PLANNED, pause_text, pauses_of, standing_pauses
 from edgetune.rollout.pause_after import pause_as_planned
-from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
+from edgetune.rollout.quarantine import fail_host, take_out_quarantined, why_lost
 from edgetune.rollout.recognition import without_strangers
 from edgetune.rollout.record import Record
 from edgetune.rollout.silencing import keep_silenced, open_batch
@@ -213,21 +213,17 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> dict[st
     DrainError if it knows none of the PoP's hosts: that says something of the load balancer.
     """
     deadline = time.monotonic() + opened.context.config.health_deadline
-    lost = list(names)
+    lost = dict.fromkeys(names, "")
     while True:
         servers = driver.servers()
         if not any(host.server in servers for host in opened.pop.hosts):
             raise DrainError(f"{opened.pop.name}: the load balancer knows none of its hosts")
-        known = {host.name: servers.get(host.server) for host in opened.hosts(lost)}
-        lost = [name for name, server in known.items() if server is None or server.lacking]
+        whys = {host.name: why_lost(servers.get(host.server)) for host in opened.hosts([*lost])}
+        lost = {name: why for name, why in whys.items() if why}
         if not lost or time.monotonic() > deadline:
-            return {name: _why_lost(known[name]) for name in lost}
+            return lost
         time.sleep(POLL)
         opened.lease.permit()
-
-
-def _why_lost(server: Server | None) -> str:
-    return f"{server.lacking} does not know it any more" if server else LOST
 
 
 def _recognise_live(

@@ -13,13 +13,12 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL
 from edgetune.rollout.in_service import put_back, was_serving, why_out
 from edgetune.rollout.lease import Rollout
-from edgetune.rollout.quarantine import fail_host, take_out_quarantined
+from edgetune.rollout.quarantine import fail_host, take_out_quarantined, why_lost
 from edgetune.rollout.results import BatchResult
 from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
 _SICK = "does not pass the load balancer's check"
-_GONE = "is not in the load balancer's list of servers"
 # For so long a server is looked at until its absence is believed, in seconds.
 _SURE = 5.0
 
@@ -95,8 +94,8 @@ def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _why_out(server: Server | None) -> str:
     """Why a host that was put back does not serve, or ""."""
-    if server is None:
-        return _GONE
+    if server is None or server.lacking:
+        return why_lost(server)
     if server.unknown or server.is_back:
         return server.unknown
     if server.withdrawn or server.idle:
