@@ -99,9 +99,11 @@ class Host:
             return []
 
     def matching(self, pattern: str) -> List[str]:
-        """The files there are of a path in which `*` may stand for one name."""
+        """The files there are of a path in which `*` may stand for an interface, or `default`."""
         top, star, rest = pattern.partition("/*/")
-        paths = [f"{top}/{name}/{rest}" for name in self.names(top)] if star else [pattern]
+        # What the kernel copies to interfaces, it does not copy to `all`.
+        names = [name for name in self.names(top) if name != "all"]
+        paths = [f"{top}/{name}/{rest}" for name in names] if star else [pattern]
         return [path for path in paths if self.exists(path)]
 
     def read(self, name: str) -> bytes:
