@@ -176,3 +176,18 @@ def test_interrupts_come_back_that_are_known_no_more(tmp_path: Path) -> None:
     kind.restore({"interface": "eth0"}, {"eth0-foo0": "1\n", "gone-0": "1\n"})
     assert (tmp_path / "proc/irq/40/smp_affinity_list").read_text() == "1\n"
     assert (tmp_path / "proc/irq/41/smp_affinity_list").read_text() == "0-1\n"
+    was = "eth0-foo0: 1, eth0-foo1: 0-1"
+    assert kind.is_back({"interface": "eth0"}, None, was)
+    assert not kind.is_back({"interface": "eth0"}, None, was.replace("foo0: 1", "foo0: 0"))
+    assert not kind.is_back({"interface": "eth0"}, None, "each 0-1")
+    assert not kind.is_back({"interface": "eth0"}, None, None)
+
+
+def test_interrupts_are_back_where_fewer_were_told_of(tmp_path: Path) -> None:
+    """Agents before 0.11 left out the last queue of tg3."""
+    card = next(card for card in CARDS if card["card"] == "tg3, which counts from 1")
+    kind, target = NicIrqAffinity(install(tmp_path, card)), {"interface": "eth0"}
+    write(tmp_path, "proc/irq/41/smp_affinity_list", "1\n")
+    was = "eth0-rx-1: 1, eth0-rx-2: 0-1, eth0-rx-3: 0-1"
+    assert kind.runtime(target) != was
+    assert kind.is_back(target, kind.runtime(target), was)

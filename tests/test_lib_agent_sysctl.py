@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Callable
 
 import pytest
 
 from edgetune.hosts.agent import unattended
+from edgetune.hosts.agent.findings.conflicts import sysctl_not_in_force
+from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.sysctl_values import left_by, shown_as
 from edgetune.vocabulary.kinds.sysctl import EXCLUSIVE
-from tests.agent_root import NearRoot, sysctl
+from tests.agent_root import NearRoot, sysctl, without_boot_id
 
 Kernel = dict[str, str]
 CONNTRACK = "net.netfilter.nf_conntrack_max"
 MODULE = "proc/sys/net/netfilter/nf_conntrack_max"
+FORWARD = "net.ipv4.ip_forward"
+JOURNAL = "var/lib/edgetune/tunings/t.json"
 HOOK = "etc/systemd/system/edgetune.service"
 
 
@@ -140,7 +145,8 @@ def test_what_changes_with_a_parameter_comes_back_with_it(
 
 def test_an_interface_keeps_what_somebody_else_set_it_to_meanwhile(host: NearRoot) -> None:
     files = {
-        card: f"proc/sys/net/ipv4/conf/{card}/rp_filter" for card in ("default", "eth0", "eth1")
+        card: f"proc/sys/net/ipv4/conf/{card}/rp_filter"
+        for card in ("default", "eth0", "eth1", "all")
     }
     for file in files.values():
         host.write(file, "0\n")
@@ -148,8 +154,56 @@ def test_an_interface_keeps_what_somebody_else_set_it_to_meanwhile(host: NearRoo
     # As after a boot, which makes interfaces of the default; and by hand.
     host.write(files["eth0"], "1\n")
     host.write(files["eth1"], "2\n")
+    # No default is copied to this one, so it is somebody else's also with the same value.
+    host.write(files["all"], "1\n")
     host.restore()
-    assert [host.read(files[card]) for card in files] == ["0\n", "0\n", "2\n"]
+    assert [host.read(file) for file in files.values()] == ["0\n", "0\n", "2\n", "1\n"]
+
+
+def test_a_journal_of_old_has_values_in_another_form(host: NearRoot) -> None:
+    allowed = "proc/sys/net/ipv4/tcp_allowed_congestion_control"
+    host.write(allowed, "reno cubic\n")
+    host.apply(sysctl("reno cubic bbr", "net.ipv4.tcp_allowed_congestion_control"))
+    journal = json.loads(host.read(JOURNAL))
+    journal["entries"][0]["before"]["runtime"] = "reno cubic"
+    (host.path / JOURNAL).write_text(json.dumps(journal))
+    host.restore()
+    assert host.read(allowed) == "reno cubic\n" and not host.exists(JOURNAL)
+
+
+def test_a_parameter_that_is_refused_by_now_is_still_taken_back(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = "proc/sys/net/ipv4/ip_forward"
+    host.write(forward, "0\n")
+    before = without_boot_id(host.tree())
+    with monkeypatch.context() as old:
+        old.setattr("edgetune.vocabulary.kinds.sysctl._REFUSED", ())
+        host.apply(sysctl("1", FORWARD))
+    assert host.fail("verify", tuning="t", settings=[sysctl("1", FORWARD)])["field"]
+    assert host.boot_hook() == [] and host.read(forward) == "1\n"
+    host.restore()
+    assert without_boot_id(host.tree()) == before
+
+
+def test_a_diagnosis_reads_each_file_of_sysctl_d_once(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [f"net.core.own{number}" for number in range(9)]
+    host.write("etc/sysctl.d/60-site.conf", "".join(f"{key} = 2\n" for key in keys))
+    for key in keys:
+        host.write(f"proc/sys/{key.replace('.', '/')}", "1\n")
+    own, real = Host(str(host.path)), Host.read
+    read: list[str] = []
+
+    def counted(self: Host, name: str) -> bytes:
+        read.append(name)
+        return real(self, name)
+
+    monkeypatch.setattr(Host, "read", counted)
+    with own.read_cache():
+        (told,) = sysctl_not_in_force(Snapshot(own, []))
+    assert told["numbers"] == {"keys": 9} and read.count("/etc/sysctl.d/60-site.conf") == 1
 
 
 def test_a_parameter_of_an_interface_stands_on_that_of_all(host: NearRoot) -> None:

@@ -10,6 +10,7 @@ import ast
 import base64
 import contextlib
 import errno
+import functools
 import os
 import re
 import stat
@@ -104,11 +105,15 @@ OF_MODULES = ("os", "shutil", "tempfile")
 WRITING = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND")
 
 
-def calls() -> Iterator[tuple[str, ast.Call]]:
+@functools.cache
+def calls() -> list[tuple[str, ast.Call]]:
     """Each call in the agent, with the function that it is in."""
-    for path in sorted(AGENT.rglob("*.py")):
-        name = str(path.relative_to(AGENT))
-        yield from _calls(ast.parse(path.read_text()), name, [])
+    trees = {path: ast.parse(path.read_text()) for path in sorted(AGENT.rglob("*.py"))}
+    return [
+        own
+        for path, tree in trees.items()
+        for own in _calls(tree, f"{path.relative_to(AGENT)}", [])
+    ]
 
 
 def _calls(node: ast.AST, name: str, inside: list[str]) -> Iterator[tuple[str, ast.Call]]:
@@ -122,14 +127,15 @@ def _calls(node: ast.AST, name: str, inside: list[str]) -> Iterator[tuple[str, a
 
 def change_of(call: ast.Call) -> str:
     """What a call does to a file by itself; "" for nothing."""
-    function, text = call.func, ast.unparse(call)
+    function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
-    whose = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
     if name in ("open", "fdopen"):
+        text = ast.unparse(call)
         modes = [own.value for own in call.args[1:2] if isinstance(own, ast.Constant)]
         writes = any(set(str(mode)) & set("wax+") for mode in modes)
         return name if writes or any(flag in text for flag in WRITING) else ""
-    return name if CHANGES.fullmatch(name) and whose in OF_MODULES else ""
+    by_module = isinstance(function, ast.Attribute) and ast.unparse(function.value) in OF_MODULES
+    return name if by_module and CHANGES.fullmatch(name) else ""
 
 
 def written_by(call: ast.Call) -> str:

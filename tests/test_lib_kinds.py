@@ -367,6 +367,10 @@ NO_WAY_BACK = {
         "net.ipv6.conf.all.disable_ipv6",
         "net.ipv6.conf.eth0.addr_gen_mode",
     ),
+    "the kernel removes shared memory, or routes of labels, with it, and they do not come back": (
+        "kernel.shm_rmid_forced",
+        "net.mpls.platform_labels",
+    ),
     "the kernel takes it back by no other way than a boot": (
         "kernel.kexec_load_disabled",
         "net.netfilter.nf_hooks_lwtunnel",

@@ -14,7 +14,7 @@ import errno
 import os
 import re
 import stat
-from typing import Iterator, List, Optional, Tuple
+from typing import BinaryIO, Iterator, List, Optional, Tuple
 
 from edgetune.hosts.agent.metadata import Metadata, apply_metadata, label_of, read_metadata
 from edgetune.hosts.agent.protocol import Refused
@@ -46,22 +46,25 @@ class Directory:
 
     def read(self, name: str) -> Tuple[bytes, os.stat_result]:
         """Content and status of a plain file; Refused for anything else, FileNotFoundError."""
+        with self._open_plain(name) as file:
+            return file.read(), os.fstat(file.fileno())
+
+    def remembered(self, name: str) -> Tuple[bytes, Metadata]:
+        """The same with all that it has beside its bytes."""
+        with self._open_plain(name) as file:
+            return file.read(), read_metadata(file.fileno())
+
+    def _open_plain(self, name: str) -> BinaryIO:
         found = self.status(name)
         if found and not stat.S_ISREG(found.st_mode):
             raise Refused(f"{os.path.join(self.path, name)} is not a plain file")
-        with os.fdopen(self.open(name, os.O_RDONLY), "rb") as file:
-            return file.read(), os.fstat(file.fileno())
+        return os.fdopen(self.open(name, os.O_RDONLY), "rb")
 
     def metadata(self, name: str) -> Optional[Metadata]:
         """What a plain file has beside its bytes; None where none is."""
-        found = self.status(name)
-        if found is None or not stat.S_ISREG(found.st_mode):
-            return None
-        descriptor = self.open(name, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            return read_metadata(descriptor)
-        finally:
-            os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError, Refused), self._open_plain(name) as file:
+            return read_metadata(file.fileno())
+        return None
 
     def replace(
         self,

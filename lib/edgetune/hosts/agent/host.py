@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import re
-import stat
 import subprocess
 import sys
 import time
@@ -99,9 +98,11 @@ class Host:
             return []
 
     def matching(self, pattern: str) -> List[str]:
-        """The files there are of a path in which `*` may stand for one name."""
+        """The files there are of a path in which `*` may stand for an interface, or `default`."""
         top, star, rest = pattern.partition("/*/")
-        paths = [f"{top}/{name}/{rest}" for name in self.names(top)] if star else [pattern]
+        # What the kernel copies to interfaces, it does not copy to `all`.
+        names = [name for name in self.names(top) if name != "all"]
+        paths = [f"{top}/{name}/{rest}" for name in names] if star else [pattern]
         return [path for path in paths if self.exists(path)]
 
     def read(self, name: str) -> bytes:
@@ -216,28 +217,22 @@ class Host:
 
     def _wanted(self, name: str, mode: Optional[int], like: str) -> Metadata:
         """What a file is to have beside its bytes."""
-        there = self._metadata(name)
+        with _named(name), self.directory(os.path.dirname(name)) as directory:
+            there = directory.metadata(os.path.basename(name))
+            why = directory.why_not_parted(os.path.basename(name))
         if mode is not None:
             return there.label_alone(mode) if there else Metadata(mode)
-        if there is None:
-            there = self._metadata(self.followed(like)) if like else None
-            return there.for_other_bytes() if there else NEW_FILE
-        with self.directory(os.path.dirname(name)) as directory:
-            why = directory.why_not_parted(os.path.basename(name))
         if why:
             raise OSError(errno.EMLINK, why, name)
-        return there.for_other_bytes()
-
-    def _metadata(self, name: str) -> Optional[Metadata]:
-        with _named(name), self.directory(os.path.dirname(name)) as directory:
-            return directory.metadata(os.path.basename(name))
+        if there is None and like:
+            with contextlib.suppress(FileNotFoundError):
+                there = self.remembered(self.followed(like))[1]
+        return there.for_other_bytes() if there else NEW_FILE
 
     def remembered(self, name: str) -> Tuple[bytes, Metadata]:
         """As `kept`, with all that the file has beside its bytes."""
         with self.directory(os.path.dirname(name)) as directory:
-            content, status = directory.read(os.path.basename(name))
-            found = directory.metadata(os.path.basename(name))
-        return content, found or Metadata(stat.S_IMODE(status.st_mode))
+            return directory.remembered(os.path.basename(name))
 
     def drafts(self, name: str) -> List[str]:
         """What is left of a ``write`` that was killed."""

@@ -13,7 +13,7 @@ from typing import Collection, Dict, List, NamedTuple, Optional, Sequence, Set
 _OTHERS = re.compile(
     "(?:^|[-_:. ])(?:misc|ctrl|control|config|mbx|mailbox|async|pages_eq|cmd_eq|mgmnt|hwc|link|lsc|"
     "exn|err|qerr|notify|notifyq|adminq|event|fweventq|sp|mac|ptp|ts|iov|unused|fdir|xdp|sf|nq|ceq|"
-    "aeq|rdma|iscsi|ofld|crypto|eorxq|mirrorrxq)[0-9]*(?:$|[-_:. ])",
+    "aeq|aeqceq|rdma|iscsi|ofld|crypto|eorxq|mirrorrxq)[0-9]*(?:$|[-_:. ])",
     re.I,
 )
 # What stands before the number of a queue, by what raises it: event queues (eq) that mlx4 shares

@@ -51,6 +51,10 @@ _REFUSED = (
         "the kernel removes or makes addresses with it, and their routes do not come back",
     ),
     (
+        "kernel/shm_rmid_forced|net/mpls/platform_labels",
+        "the kernel removes shared memory, or routes of labels, with it, and they do not come back",
+    ),
+    (
         "kernel/(kexec_load_disabled|kexec_load_limit_(panic|reboot)|modules_disabled|tainted"
         "|unprivileged_bpf_disabled|usermodehelper/[^/]+|yama/ptrace_scope)"
         "|net/netfilter/nf_hooks_lwtunnel",

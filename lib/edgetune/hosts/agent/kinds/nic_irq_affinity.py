@@ -20,7 +20,7 @@ from edgetune.hosts.agent.services import running_programs
 from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import interface_of
-from edgetune.vocabulary.values import Target, Value, parts
+from edgetune.vocabulary.values import Target, Value, format_cpus, parts
 
 PATIENCE = 1.0
 """How long we look whether interrupts move, in seconds."""
@@ -56,8 +56,15 @@ class NicIrqAffinity(NicQueueCpus):
         return MOVED if balanced(self.host) else super().runtime(target)
 
     def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
-        """Also where irqbalance was started since, or has yet to begin."""
-        return MOVED in (now, was) or super().is_back(target, now, was)
+        """Also where irqbalance was started since, or has yet to begin.
+
+        An agent of another version may have told of fewer interrupts: those count.
+        """
+        if MOVED in (now, was) or super().is_back(target, now, was):
+            return True
+        here = {own.name: format_cpus(own.allowed) for own in self._all(target)}
+        told = [own.rpartition(": ") for own in str(was).split(", ")]
+        return all(name and here.get(name) == cpus for name, _, cpus in told)
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the kernel or irqbalance has its own mind."""
@@ -84,7 +91,7 @@ class NicIrqAffinity(NicQueueCpus):
     def restore_own(self, target: Target, was: object) -> None:
         """Also what is not known to be of a queue any more, as to an agent of another version."""
         files = texts(was)
-        for own in all_interrupts(self.host, interface_of(target)):
+        for own in self._all(target):
             if own.name in files and self.text(own.file) != files[own.name]:
                 self._write(own, files[own.name])
 
@@ -122,6 +129,9 @@ class NicIrqAffinity(NicQueueCpus):
     def present(self, target: Target) -> bool:
         """An interface that is down has none to be restored, as after a boot."""
         return bool(find_interrupts(self.host, interface_of(target)))
+
+    def _all(self, target: Target) -> List[Interrupt]:
+        return all_interrupts(self.host, interface_of(target))
 
     def _interrupts(self, target: Target) -> List[Interrupt]:
         if not super().present(target):

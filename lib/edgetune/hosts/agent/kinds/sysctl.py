@@ -126,6 +126,10 @@ class Sysctl(Handler):
         if left:
             raise Failed(f"{', '.join(left)}: not as before")
 
+    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
+        """Also where a journal has it as it was shown: before 0.11 values had no one form."""
+        return was is not None and self.rounded(target, was) == now
+
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]
         return {self._ours(journal.rank): header(journal) + "".join(lines)}
@@ -151,14 +155,18 @@ class Sysctl(Handler):
 
     def assignments(self, more: Optional[Assignment] = None) -> Iterator[Assignment]:
         """Every assignment, in the order they are read; as if there were one ``more``."""
-        files = drop_ins(self.host, self.directories)
+        files = self.host.once("sysctl.d", lambda: drop_ins(self.host, self.directories))
         if more:
             files = sorted({*files, more.file}, key=os.path.basename)
         for file in files + ([] if self.host.init == "systemd" else [self.last]):
-            for path, value in assigned(self.host.text(file)):
+            for path, value in assigned(self._read(file)):
                 yield Assignment(file, path, value)
             if more and more.file == file:
                 yield more
+
+    def _read(self, file: str) -> str:
+        # Each setting asks every file several times.
+        return self.host.once(f"text of {file}", lambda: self.host.text(file))
 
 
 def _is_zero(file: str, text: str) -> bool:

@@ -47,7 +47,6 @@ def decided(path: str, assignments: Iterable[Assignment]) -> Optional[Assignment
     return next((own for own in reversed(patterns) if _matches(path, own.path)), None)
 
 
-# Each setting asks every file several times.
 @functools.lru_cache(maxsize=128)
 def assigned(text: str) -> Sequence[Tuple[str, Optional[str]]]:
     """Paths and values of the lines of a file of sysctl.d."""
