@@ -290,7 +290,7 @@ class Client:
 
     @property
     def _secrets(self) -> list[str]:
-        basic = self._headers.get("Authorization", "")
+        basic = self._headers.get("Authorization", "").partition(" ")[2]
         own = [self._login.password, basic, *self._sessions]
         return [secret for secret in own if len(secret) >= _SHORTEST_SECRET]
 
