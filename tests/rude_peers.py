@@ -87,6 +87,7 @@ HTTP: Mapping[str, Misbehaviour] = {
     "has a header without an end": flood(_OK + b"X: ", b"y"),
     "has a body without an end": flood(_OK + b"\r\n", b" "),
     "has chunks without an end": flood(_CHUNKED, b"4\r\n    \r\n"),
+    "has an extension of a chunk without an end": flood(_CHUNKED + b"2;", b"x"),
     "has trailers without an end": flood(_CHUNKED + b"0\r\n", b"X: y\r\n"),
     "goes on with 100 Continue": flood(b"", _GO_ON),
     "is compressed without an end": flood(

@@ -7,6 +7,7 @@ minute, and the deadlines are a fraction of a second, so that a busy machine doe
 
 from __future__ import annotations
 
+import gzip
 import re
 import sqlite3
 import time
@@ -417,6 +418,8 @@ def once(*answers: bytes) -> Misbehaviour:
 
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+NO_LENGTH = "its answer does not say how long it is"
 
 
 @pytest.mark.parametrize(
@@ -429,12 +432,106 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer: SSH-2.0-OpenSSH_9.2"),
         (b"", "does not answer: Remote end closed connection without response"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n{}", "its answer was cut off"),
+        (b"HTTP/1.1 200", "its answer was cut off"),
+        (b"HTTP/1.1 202 Accepted\r\nX: y\r\n", "its answer was cut off"),
+        (b"HTTP/1.1 204 No Content\r\nContent-Le", "its answer was cut off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n{}", NO_LENGTH),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2, 9\r\n\r\n{}", NO_LENGTH),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 9\r\n\r\n{}", NO_LENGTH),
+        (CHUNKED + b"-9\r\n{}\r\n0\r\n\r\n", "its answer is no HTTP"),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n", "answers 103, which was not asked for"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
+            "its answer is encoded as 'br', not as gzip",
+        ),
     ],
 )
 def test_what_is_no_whole_answer_is_told(answer: bytes, says: str) -> None:
     with rude(once(answer)) as port, pytest.raises(NetError) as raised:
         ask(port, limit=1000)
     assert str(raised.value) == says
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CHUNKED + b"1;a=b\r\n{\r\n001\r\n}\r\n0\r\nX: y\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\n{}",
+        OK.replace(b"Content-Length: 2", b"Content-Length: 2\r\nContent-Length: 2"),
+        b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
+        b"HTTP/1.0 200 OK\r\n\r\n" + gzip.compress(b"{", mtime=0) + gzip.compress(b"}", mtime=0),
+    ],
+)
+def test_what_is_a_whole_answer_is_taken(answer: bytes) -> None:
+    with rude(once(answer)) as port:
+        assert ask(port).body == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "target"),
+    [
+        ("http://name", "name", "/api?a=b"),
+        ("http://name:80/", "name", "//api?a=b"),
+        ("http://name:8080/sd?role=edge", "name:8080", "/sd/api?a=b&role=edge"),
+        ("http://[fd00::12]", "[fd00::12]", "/api?a=b"),
+        ("http://[fd00::ab]:8080", "[fd00::ab]:8080", "/api?a=b"),
+        ("http://[fe80::1%eth0]", "[fe80::1]", "/api?a=b"),
+    ],
+)
+def test_a_question_names_the_host_and_all_of_the_url(
+    url: str, host: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = []
+
+    def act(sock: Any, patience: Patience) -> None:
+        heard.append(sock.recv(65536))
+        sock.sendall(OK)
+
+    reach = connection.reach
+    with rude(act) as port:
+        monkeypatch.setattr(http, "reach", lambda *given: reach("127.0.0.1", port, given[2]))
+        with Service(url) as service:
+            service.ask("GET", "/api?a=b", time.monotonic() + SOON)
+    first, *headers = heard[0].decode().split("\r\n")
+    assert first == f"GET {target} HTTP/1.1"
+    assert [line for line in headers if line.startswith("Host:")] == [f"Host: {host}"]
+
+
+@pytest.mark.parametrize(("method", "times"), [("GET", 2), ("POST", 1), ("DELETE", 1)])
+def test_a_get_alone_is_sent_again_where_the_connection_ends_as_it_is_sent(
+    method: str, times: int
+) -> None:
+    heard = []
+
+    def act(sock: Any, patience: Patience) -> None:
+        heard.append(sock.recv(65536))
+        sock.sendall(OK)
+        heard.append(sock.recv(65536))
+
+    with rude(act) as port, Service(f"http://127.0.0.1:{port}") as service:
+        service.ask("GET", "/first", time.monotonic() + SOON)
+        if times == 1:
+            with pytest.raises(NetError, match="closed connection without response"):
+                service.ask(method, "/next", time.monotonic() + SOON)
+        else:
+            assert service.ask(method, "/next", time.monotonic() + SOON).body == b"{}"
+    assert sum(b"/next" in each for each in heard) == times
+
+
+def test_a_get_is_sent_again_once() -> None:
+    heard = []
+
+    def act(sock: Any, patience: Patience) -> None:
+        heard.append(sock.recv(65536))
+        if len(heard) == 1:
+            sock.sendall(OK)
+            heard.append(sock.recv(65536))
+
+    with rude(act) as port, Service(f"http://127.0.0.1:{port}") as service:
+        service.ask("GET", "/", time.monotonic() + SOON)
+        with pytest.raises(NetError):
+            service.ask("GET", "/", time.monotonic() + SOON)
+    assert len(heard) == 3
 
 
 def test_a_body_may_be_as_long_as_its_bound_and_no_longer() -> None:
@@ -453,7 +550,7 @@ def test_a_connection_is_kept_and_made_anew_once_the_other_side_has_ended_it() -
 
     with rude(act) as port, Service(f"http://127.0.0.1:{port}") as service:
         for number in range(4):
-            assert service.ask("GET", "/", time.monotonic() + SOON).body == b"{}"
+            assert service.ask("POST", "/", time.monotonic() + SOON).body == b"{}"
             if number % 2:
                 # Its end has to arrive.
                 while service._connection and service._connection.is_quiet():

@@ -22,7 +22,6 @@ from edgetune.alerting import silences
 from edgetune.alerting.silences import PATIENCE, Wanted, keep_silences
 from edgetune.alertmanager import Alertmanager
 from edgetune.documents.alertmanager import Matcher, Silence, SilenceState
-from edgetune.net.http import LIMIT
 from lab.bmc.certificates import Certificates, make_certificates
 from tests import alertmanagers
 from tests.alertmanagers import (
@@ -344,21 +343,6 @@ def _says(body: bytes) -> Answer:
     return answer
 
 
-def _cuts(request: BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.send_header("Content-Length", "1000")
-    request.end_headers()
-    request.wfile.write(b"[{")
-    request.close_connection = True
-
-
-def _floods(request: BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.send_header("Content-Length", str(LIMIT + 2))
-    request.end_headers()
-    request.wfile.write(b" " * (LIMIT + 2))
-
-
 def _lists(**changed: object) -> Answer:
     silence = {"id": "i", "matchers": [], "startsAt": "x", "endsAt": "x", "createdBy": "edgetune"}
     whole = {**silence, "status": {"state": "active"}, **changed}
@@ -382,8 +366,6 @@ def _lists(**changed: object) -> Answer:
         (_lists(id=""), "its list of silences is none"),
         (_lists(endsAt=None), "its list of silences is none"),
         (_says(b""), "its list of silences is none"),
-        (_cuts, "its answer was cut off"),
-        (_floods, "answers more than 16 MiB"),
     ],
 )
 def test_what_is_no_answer_is_told_in_one_line(

@@ -228,6 +228,19 @@ def test_what_a_profile_will_make_of_others_is_waited_for_and_then_looked_at() -
     )
 
 
+def test_what_a_profile_has_not_made_of_another_is_refused() -> None:
+    """Nothing could be sent that would change it, and no boot would."""
+    was = dict(zip(ALL_ON, PROFILES["PerfOptimized"]))
+    machine = profiled({"SysProfile": "PerfOptimized"}, {**was, "ProcC1E": "Enabled"})
+    wanted = {"SysProfile": "PerfOptimized", "ProcC1E": "Disabled"}
+    with pytest.raises(BmcError, match="ProcC1E: is read-only while SysProfile is not Custom"):
+        set_attributes(machine, machine.system, Request(attributes=wanted, ours=wanted))
+    back = Request(attributes=wanted, ours={**wanted, "ProcC1E": "Enabled"})
+    # It may not have read yet what the boot made of it: that is waited for.
+    assert not set_attributes(machine, machine.system, back)["changed"]
+    assert machine.sent == []
+
+
 def profiled(profile: dict[str, str], others: dict[str, str], **pending: str) -> Recorded:
     """An R750 with these attributes; its registry says of each whether it is read-only now."""
     machine = Recorded("dell_r750_6_00")

@@ -163,6 +163,19 @@ class TestPrometheus:
         with pytest.raises(InputError, match=r"source\.url: is (needed|given)"):
             opened(PrometheusSdInventory, tmp_path, source)
 
+    def test_a_login_in_the_url_is_refused(self, tmp_path: Path) -> None:
+        source = {"url": "http://edge:pass@127.0.0.1:1/sd"}
+        with pytest.raises(InputError, match=r"source\.url: holds a login; give it") as caught:
+            opened(PrometheusSdInventory, tmp_path, source)
+        assert "pass@" not in str(caught.value)
+
+    def test_the_query_of_the_url_is_asked_for(self, tmp_path: Path) -> None:
+        with api() as server:
+            asked: list[str] = []
+            server.answer = lambda query: asked.append(query["role"]) or said([])
+            opened(PrometheusSdInventory, tmp_path, {"url": f"{server.url}/sd?role=edge"})
+        assert asked == ["edge"]
+
     def _opened(self, folder: Path, rows: Any) -> Inventory:
         (folder / "sd.json").write_text(json.dumps(rows))
         return opened(PrometheusSdInventory, folder, {"files": [str(folder / "sd.json")]})

@@ -704,12 +704,6 @@ def test_a_secret_that_cannot_be_read_hides_no_other_pop(server: Api, tmp_path: 
     assert {*found} == {"lab2"} and "cannot be read" in lost["lab1"]
 
 
-def test_an_answer_that_breaks_off_is_none(server: Api) -> None:
-    server.answer = lambda asked: Reply(matrix([]).body, length=10_000)
-    with pytest.raises(SourceError, match="its answer was cut off"):
-        window(pop(server.url))
-
-
 def test_a_huge_answer_is_asked_for_in_shorter_times(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,8 +35,14 @@ ANSWERS = mutations_of(
     (
         "a profile that locks another value is taken for one that has it",
         "registry.py",
-        '            if same(value, at(self._rule(name, _VALUE, after), "MapToValue"))\n',
-        "            if True\n",
+        "            return self.tells(name, value, after) and (name in back or not is_vain)\n",
+        "            return name in back or not is_vain\n",
+    ),
+    (
+        "what a profile has not made of another comes with the next boot",
+        "registry.py",
+        "(name in back or not is_vain)",
+        "True",
     ),
     (
         "a change that came while ours was withdrawn is cleared with it",

@@ -41,8 +41,20 @@ NET = mutations_of(
     (
         "a compressed answer that was cut off is a whole one",
         "net/http.py",
-        "        if not packed.eof:\n",
-        "        if False:\n",
+        "            if not packed.eof:\n",
+        "            if False:\n",
+    ),
+    (
+        "headers that were cut off are whole",
+        "net/http.py",
+        '    if file.line not in (b"\\r\\n", b"\\n"):\n',
+        "    if False:\n",
+    ),
+    (
+        "a change is sent again where its answer is lost",
+        "net/http.py",
+        '            if asked[0] != "GET" or self._connection is not kept:\n',
+        "            if self._connection is not kept:\n",
     ),
     (
         "a body has no bound",
@@ -53,8 +65,8 @@ NET = mutations_of(
     (
         "what is compressed has no bound once it is not",
         "net/http.py",
-        "        if len(body) > self._limit:\n",
-        "        if False:\n",
+        "            if len(found) > self._limit:\n",
+        "            if False:\n",
     ),
     (
         "a question is sent into a connection that has ended",

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from edgetune.alertmanager import Alertmanager
 from edgetune.errors import EdgetuneError
 from edgetune.net.connection import Tls
-from edgetune.net.http import Answer, NetError, Service
+from edgetune.net.http import NetError, Service
 from edgetune.sanitize import shortened
 from edgetune.secret_files import authorization
 
@@ -42,9 +41,8 @@ class Conversation:
             "configuration",
             inside="alertmanager.",
         )
-        headers = {"Content-Type": "application/json", **login.headers}
-        own = settings.certificate_file, "", settings.key_file
-        self._service = Service(url, headers, login.secrets, Tls(settings.ca_file, *own).context)
+        tls = Tls(settings.ca_file, settings.certificate_file, key_file=settings.key_file)
+        self._service = Service(url, login.headers, login.secrets, tls.context)
 
     def __enter__(self) -> Conversation:
         return self
@@ -57,26 +55,23 @@ class Conversation:
 
         AlertmanagerError if it did not answer, or answered no JSON; DeclinedError if it refused.
         """
-        sent = None if body is None else json.dumps(body).encode()
         try:
-            answer = self._service.ask(method, _API + path, self._deadline, sent)
+            answer = self._service.tell(method, _API + path, self._deadline, body)
         except NetError as error:
             raise self.failed(str(error)) from None
         if not 200 <= answer.status < 300:
             told = self._service.shown(answer.body.decode("utf-8", "replace"), _SHOWN)
             why = f"{answer.status} {answer.reason} to {method}: {told}"
             raise DeclinedError(shortened(f"{self._url}: {why}"))
-        return self._parsed(answer), _clock(answer.headers.get("date"))
+        try:
+            document = answer.document() if answer.body else None
+        except ValueError:
+            raise self.failed("its answer is no JSON") from None
+        return document, _clock(answer.headers.get("date"))
 
     def failed(self, why: str) -> AlertmanagerError:
         """The error that says of this member why it is of no use, to be raised."""
         return AlertmanagerError(shortened(f"{self._url}: {why}"))
-
-    def _parsed(self, answer: Answer) -> Any:
-        try:
-            return json.loads(answer.body) if answer.body else None
-        except (ValueError, RecursionError):
-            raise self.failed("its answer is no JSON") from None
 
 
 def _clock(date: str | None) -> float:

@@ -290,7 +290,7 @@ class Client:
 
     @property
     def _secrets(self) -> list[str]:
-        basic = self._headers.get("Authorization", "")
+        basic = self._headers.get("Authorization", "").partition(" ")[2]
         own = [self._login.password, basic, *self._sessions]
         return [secret for secret in own if len(secret) >= _SHORTEST_SECRET]
 
@@ -437,7 +437,7 @@ class Client:
         more: Mapping[str, str] | None = None,
     ) -> tuple[Answer, bytes]:
         connection.patience = min(max(0.0, self._left()) * connection.share, connection.most)
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "OData-Version": "4.0"}
+        headers = {"Accept": "application/json", "OData-Version": "4.0"}
         headers.update(self._headers, **(more or {}))
         data = None
         if body is not None or method == "POST":

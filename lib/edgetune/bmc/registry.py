@@ -107,17 +107,25 @@ class Registry:
         """Those of ``wanted`` that come by themselves, and cannot be asked for with the others.
 
         A system profile locks what it sets. By then a rule locks each of these, and another one
-        says that it has the wanted value. Of those that go ``back``, and are locked by no means
-        now, the second is not asked: what was there before is what the profile made of it.
+        says that it has the wanted value. What that says of now and is not so, no boot makes so.
+        Of those that go ``back`` it may not have been read yet; and where they are locked by no
+        means now, it is not asked: what was there before is what the profile made of it.
         """
         after = {**current, **wanted}
-        return {
-            name
-            for name, value in wanted.items()
-            if any(self._raises(name, flag, after) for flag in _FORBIDS)
-            if same(value, at(self._rule(name, _VALUE, after), "MapToValue"))
-            or (name in back and not self._locked(name, current, current))
-        }
+
+        def comes(name: str, value: object) -> bool:
+            if not any(self._raises(name, flag, after) for flag in _FORBIDS):
+                return False
+            if name in back and not self._locked(name, current, current):
+                return True
+            is_vain = not same(current.get(name), value) and self.tells(name, value, current)
+            return self.tells(name, value, after) and (name in back or not is_vain)
+
+        return {name for name, value in wanted.items() if comes(name, value)}
+
+    def tells(self, name: str, value: object, values: Values) -> bool:
+        """Whether a rule says that an attribute comes to this value beside these."""
+        return same(value, at(self._rule(name, _VALUE, values), "MapToValue"))
 
     def _locked(self, name: str, current: Values, after: Values) -> str | None:
         """Why an attribute cannot be set by then, or None.

@@ -81,7 +81,8 @@ def _checked(
     problem = registry.problem(typed, state.current, state.pending, derived)
     if problem:
         raise BmcError("refused", problem)
-    told = registry.derived(typed, state.current)
+    after = {**state.current, **typed}
+    told = {name for name in derived if registry.tells(name, typed[name], after)}
     return {name: value for name, value in typed.items() if name not in told}, derived
 
 

@@ -44,6 +44,8 @@ class PrometheusSdInventory(WholeInventory):
         top = Fields(load_yaml(path), str(path))
         source = top.inside("source")
         url = source.text("url", "", pattern=f"({_URL})?")
+        if "@" in urlsplit(url).netloc:
+            raise source.wrong("url", "holds a login; give it as username and password_file")
         files = source.texts("files", ())
         if bool(url) == bool(files):
             raise source.wrong(

@@ -254,16 +254,13 @@ def reach_path(path: str, deadline: float) -> socket.socket:
     return _connected(socket.socket(socket.AF_UNIX), path, left(deadline))
 
 
-def reader(connection: Connection) -> io.BufferedReader:
+class Received(io.RawIOBase):
     """A file of what a peer sends.
 
     An end that TLS did not sign is an end there, as BMCs make it: the answer itself has to say
     whether it is whole.
     """
-    return io.BufferedReader(_Reader(connection), PART)
 
-
-class _Reader(io.RawIOBase):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 

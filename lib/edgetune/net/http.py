@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/1.1 with one service (RFC 9112), over one connection that is kept between questions.
 
-A question is sent once, and never to another place: tokens are for one service. Neither a proxy
-nor a ``.netrc`` of the environment is meant for it.
+A question is sent once, and never to another place: tokens are for one service. A GET alone is sent
+again, where the service ended the connection that was kept meanwhile. Neither a proxy nor a
+``.netrc`` of the environment is meant for it.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import math
+import re
 import ssl
 import threading
 import time
@@ -20,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from edgetune.errors import EdgetuneError
-from edgetune.net.connection import PART, Connection, Tls, reach, reader
+from edgetune.files import load_json
+from edgetune.net.connection import PART, Connection, Received, Tls, reach
 from edgetune.sanitize import shortened
 
 if TYPE_CHECKING:
@@ -37,6 +41,9 @@ _SHORTEST_SECRET = 4
 # Of what is not the body: headers, answers before the answer (1xx), the frames of chunks and of
 # TLS. http.client bounds a line of them, and neither all of them nor their time.
 _BESIDE = 1 << 20
+_GZIP = b"\x1f\x8b"
+_LENGTH = re.compile("[0-9]{1,18}")
+_CODINGS = ("", "identity", "gzip", "x-gzip")
 
 
 class NetError(EdgetuneError):
@@ -62,6 +69,10 @@ class Answer(NamedTuple):
     reason: str
     headers: Mapping[str, str]
     body: bytes
+
+    def document(self) -> Any:
+        """What the body says in JSON; ValueError where it is none."""
+        return load_json(self.body.decode("utf-8"))
 
 
 class Service:
@@ -141,8 +152,7 @@ class Service:
         if not self._asking.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise UnreachedError("does not answer: another question was not over in time")
         try:
-            self.connect(deadline)
-            return self._asked(method, path, body, {**self._headers, **headers})
+            return self._asked(deadline, method, path, body, {**self._headers, **headers})
         except EdgetuneError:
             self.close()
             raise
@@ -151,6 +161,13 @@ class Service:
             raise NetError(f"does not answer: {self._told(error)}") from error
         finally:
             self._asking.release()
+
+    def tell(self, method: str, path: str, deadline: float, document: object = None) -> Answer:
+        """The answer to a document in JSON, if one is given; as `ask` otherwise."""
+        if document is None:
+            return self.ask(method, path, deadline)
+        kind = {"Content-Type": "application/json"}
+        return self.ask(method, path, deadline, json.dumps(document).encode(), kind)
 
     def shown(self, text: str, most: int = _MOST_TOLD) -> str:
         """A text of the service in one short line, without secrets that it may repeat."""
@@ -174,22 +191,47 @@ class Service:
     def _usual_port(self) -> int:
         return 443 if self._place.scheme == "https" else 80
 
-    def _asked(
+    @property
+    def _host(self) -> str:
+        """As RFC 9112 has it (3.2); what follows % in an IPv6 address is of this host alone."""
+        host, port = (self._place.hostname or "").partition("%")[0], self._place.port
+        name = f"[{host}]" if ":" in host else host
+        return name if port in (None, self._usual_port) else f"{name}:{port}"
+
+    def _asked(self, deadline: float, *asked: Any) -> Answer:
+        kept = self._connection
+        self.connect(deadline)
+        try:
+            return self._exchanged(*asked)
+        except ConnectionError:
+            # RFC 9112, 9.3.1: it may have ended a connection that was idle as we sent.
+            if asked[0] != "GET" or self._connection is not kept:
+                raise
+        self.close()
+        self.connect(deadline)
+        return self._exchanged(*asked)
+
+    def _exchanged(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Answer:
         import http.client
 
         assert self._connection
-        asked: Any = http.client.HTTPConnection(self._place.hostname or "", self._place.port)
-        asked.default_port = self._usual_port
-        asked.sock = _Socket(self._connection)
+        asked: Any = http.client.HTTPConnection("")
+        asked.sock = sock = _Socket(self._connection)
         target = self._place.path + path
+        if self._place.query:
+            target += f"{'&' if '?' in target else '?'}{self._place.query}"
+        target = target if target[:1] == "/" else f"/{target}"
+        asked.request(method, target, body, {"Host": self._host, **headers})
         try:
-            asked.request(method, target if target[:1] == "/" else f"/{target}", body, headers)
             answer = asked.getresponse()
+            _check(answer, sock.file)
             whole = self._body(answer)
         except http.client.IncompleteRead:
             raise NetError("its answer was cut off") from None
+        except ValueError:
+            raise GarbledError("its answer is no HTTP") from None
         if answer.will_close:
             self.close()
         named = {name.lower(): value for name, value in answer.getheaders()}
@@ -208,31 +250,63 @@ class Service:
 
     def _unpacked(self, body: bytes) -> bytes:
         # By its first bytes: an iLO 4 keeps some resources compressed without saying so.
-        if body[:2] != b"\x1f\x8b":
+        if body[:2] != _GZIP:
             return body
-        packed = zlib.decompressobj(31)
-        try:
-            body = packed.decompress(body, self._limit + 1)
-        except zlib.error:
-            raise GarbledError("its answer is no gzip") from None
-        if len(body) > self._limit:
-            raise self._too_long()
-        if not packed.eof:
-            raise NetError("its answer was cut off")
-        return body
+        found = b""
+        # One member may follow another (RFC 1952, 2.2).
+        while body[:2] == _GZIP:
+            packed = zlib.decompressobj(31)
+            try:
+                found += packed.decompress(body, self._limit + 1 - len(found))
+            except zlib.error:
+                raise GarbledError("its answer is no gzip") from None
+            if len(found) > self._limit:
+                raise self._too_long()
+            if not packed.eof:
+                raise NetError("its answer was cut off")
+            body = packed.unused_data
+        return found
 
     def _too_long(self) -> LongAnswerError:
         return LongAnswerError(f"answers more than {self._limit / (1 << 20):g} MiB")
+
+
+def _check(answer: http.client.HTTPResponse, file: _File) -> None:
+    """NetError unless the headers are whole and say where the answer ends.
+
+    http.client takes headers that were cut off for whole ones, and a length that it cannot read
+    for none (RFC 9112, 6.3 and 8).
+    """
+    if file.line not in (b"\r\n", b"\n"):
+        raise NetError("its answer was cut off")
+    lengths = {each.strip() for each in answer.headers.get_all("Content-Length", ())}
+    if not answer.chunked and (len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths))):
+        raise GarbledError("its answer does not say how long it is")
+    if answer.status < 200:
+        raise GarbledError(f"answers {answer.status}, which was not asked for")
+    coding = answer.headers.get("Content-Encoding", "").lower()
+    if coding not in _CODINGS:
+        raise GarbledError(f"its answer is encoded as {shortened(coding, 20)!r}, not as gzip")
+
+
+class _File(io.BufferedReader):
+    """What a peer sends; ``line`` is the last one that was read."""
+
+    line = b""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        self.line = super().readline(size)
+        return self.line
 
 
 class _Socket:
     """What http.client uses of a socket; it closes one before the answer was read."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection, self.sendall = connection, connection.sendall
+        self.sendall, self.file = connection.sendall, _File(Received(connection), PART)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return reader(self._connection)
+        return self.file
 
     def close(self) -> None: ...
 

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from edgetune.errors import EdgetuneError
-from edgetune.files import load_json
 from edgetune.net.connection import Tls
 from edgetune.net.http import Answer, NetError, Service, query_of
 from edgetune.secret_files import Authorization
@@ -43,23 +41,29 @@ class JsonService:
 
     def get(self, path: str = "", query: Iterable[tuple[str, str]] = (), refusal: int = 200) -> Any:
         """The document at a path below the URL, also that of status ``refusal``."""
-        return self._asked("GET", path, query_of(query), None, refusal)
+        return self._asked("GET", path, query_of(query), refusal)
 
     def post(self, document: object) -> Any:
         """What the URL answers to a document."""
-        return self._asked("POST", "", "", json.dumps(document).encode(), 200)
+        return self._asked("POST", document=document)
 
-    def _asked(self, method: str, path: str, query: str, sent: bytes | None, refusal: int) -> Any:
-        headers = {} if sent is None else {"Content-Type": "application/json"}
+    def _asked(
+        self,
+        method: str,
+        path: str = "",
+        query: str = "",
+        refusal: int = 200,
+        document: object = None,
+    ) -> Any:
         try:
-            answer = self._service.ask(method, path + query, self._deadline, sent, headers)
+            answer = self._service.tell(method, path + query, self._deadline, document)
         except NetError as error:
             raise self._wrong(str(error)) from None
         if answer.status not in (200, refusal):
             told = self._service.shown(_told(answer), _MOST_TOLD)
             raise self._wrong(f"{path} answers {answer.status}{told}".strip())
         try:
-            return load_json(answer.body.decode("utf-8"))
+            return answer.document()
         except ValueError:
             kind = answer.headers.get("content-type", "nothing that says what it is")
             told = self._service.shown(kind, _MOST_TOLD)
@@ -71,7 +75,7 @@ def _told(answer: Answer) -> str:
     if 300 <= answer.status < 400:
         return ": it sends to another place; give that as url"
     try:
-        told = load_json(answer.body.decode("utf-8"))
+        told = answer.document()
     except ValueError:
         return f": {answer.reason}" if answer.reason else ""
     names = ("detail", "error") if isinstance(told, Mapping) else ()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -55,11 +54,11 @@ class StackStorm:
         NoAnswerError if StackStorm did not answer, StoreError if it refused.
         """
         where, path = f"{method} {path}", path + query_of(params or {})
-        sent = None if document is None else json.dumps(document).encode()
         for pause in (*PAUSES, None):
             may_repeat = method == "GET"
             try:
-                answer = self._ask(method, path, sent)
+                ends = time.monotonic() + TIMEOUT
+                answer = self._service.tell(method, path, ends, document)
                 if answer.status in none:
                     return None
                 if answer.status not in AWAY:
@@ -77,18 +76,14 @@ class StackStorm:
         """Close the connection to the API."""
         self._service.close()
 
-    def _ask(self, method: str, path: str, sent: bytes | None) -> Answer:
-        kind = {} if sent is None else {"Content-Type": "application/json"}
-        return self._service.ask(method, path, time.monotonic() + TIMEOUT, sent, kind)
-
     def _document(self, where: str, answer: Answer) -> Any:
-        text = answer.body.decode("utf-8", "replace")
         if not 200 <= answer.status < 300:
+            text = answer.body.decode("utf-8", "replace")
             told = self._service.shown(f"{answer.status} {answer.reason}: {text}")
             raise StoreError(f"{where}: {told}")
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return answer.document()
+        except ValueError:
             raise StoreError(f"{where}: its answer is no JSON") from None
 
 

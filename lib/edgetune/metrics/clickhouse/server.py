@@ -14,9 +14,8 @@ from typing import Any
 
 from edgetune.dataclass import dataclass
 from edgetune.errors import InputError, SilentError, SourceError
-from edgetune.files import load_json
 from edgetune.net.connection import LateError, Tls, left
-from edgetune.net.http import LongAnswerError, NetError, Service, query_of
+from edgetune.net.http import Answer, LongAnswerError, NetError, Service, query_of
 from edgetune.sanitize import shortened
 from edgetune.secret_files import read_private
 
@@ -65,18 +64,18 @@ class Server:
         answer is not whole, SilentError where none came in time, InputError for a file of ours
         that cannot be read.
         """
-        body = self._ask(sql, parameters, deadline)
+        answer = self._ask(sql, parameters, deadline)
         try:
-            answer = load_json(body.decode("utf-8"))
+            told = answer.document()
         except ValueError:
-            raise self.wrong(f"its answer has no end: {_end_of(body)}") from None
-        return self._whole(answer, columns)
+            raise self.wrong(f"its answer has no end: {_end_of(answer.body)}") from None
+        return self._whole(told, columns)
 
     def wrong(self, problem: str) -> SourceError:
         """An error about what it answered, to be raised."""
         return SourceError(f"{self.where}: {shortened(problem, _LONGEST)}")
 
-    def _ask(self, sql: str, parameters: Mapping[str, str], deadline: float) -> bytes:
+    def _ask(self, sql: str, parameters: Mapping[str, str], deadline: float) -> Answer:
         if self.ca_file and not os.access(self.ca_file, os.R_OK):
             raise InputError("inventory", f"ca_file of {self.where}", "cannot be read")
         login, tls = self._login(), Tls(self.ca_file)
@@ -94,7 +93,7 @@ class Server:
         if answer.status != 200 or code:
             told = answer.body.decode("utf-8", "replace").strip() or f"exception {code}"
             raise self.wrong(service.shown(f"answers {answer.status}: {told}", _LONGEST))
-        return answer.body
+        return answer
 
     def _login(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Headers, and what of them nobody may see."""
