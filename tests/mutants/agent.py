@@ -14,8 +14,8 @@ AGENT = (
         (
             "a file of the host that is replaced is as a new one",
             "host.py",
-            "        return there.for_other_bytes()\n\n",
-            "        return NEW_FILE\n\n",
+            "return there.for_other_bytes() if there else NEW_FILE",
+            "return NEW_FILE",
         ),
         (
             "a file that is replaced loses its label and its access control list",
@@ -537,8 +537,8 @@ AGENT = (
         (
             "interrupts that are known no more are not put back",
             "kinds/nic_irq_affinity.py",
-            "        for own in all_interrupts(self.host, interface_of(target)):\n",
-            "        for own in find_interrupts(self.host, interface_of(target)):\n",
+            "return all_interrupts(self.host, interface_of(target))",
+            "return find_interrupts(self.host, interface_of(target))",
         ),
     ),
     *mutations_of(
