@@ -209,7 +209,7 @@ class TestDegraded:
         keep(world, baseline=[now - 1000, now - 900])
         (host,) = world.plan.batches[0].hosts
         sample(world, [950])
-        sample(world, [0], sick=[host])
+        sample(world, [10, 0], sick=[host])
         world.roll(0)
         assert world.at(0) == {host: "done"}
         assert found(world) == []
@@ -233,11 +233,18 @@ class TestDegraded:
 
     def test_an_outage_of_the_pop_is_no_harm(self, world: World, sick: str) -> None:
         everybody = [*world.balancer.state]
-        sample(world, [1], sick=everybody)
+        sample(world, [11, 1], sick=everybody)
         assert found(world) == []
         others = world.plan.groups.control
         sample(world, [0], sick=[sick, others[0]])
         assert [payload["hosts"] for payload in found(world)] == [[sick]]
+
+    def test_one_after_the_other_was_unwell_for_a_moment_is_no_harm(
+        self, world: World, tested: list[str]
+    ) -> None:
+        sample(world, [10], sick=tested[:1])
+        sample(world, [0], sick=tested[1:2])
+        assert found(world) == []
 
     def test_what_is_changed_wholly_has_nothing_to_blame(self, world: World, sick: str) -> None:
         opened = as_owner(world.context, world.rollout)
@@ -497,6 +504,11 @@ class TestLostHost:
         keep(world, quarantined={"e003": {"reason": "it is"}})
         sample(world, FEW, silent={"e003": 35})
         assert found(world) == []
+
+    def test_two_late_sweeps_of_the_others_lose_nobody(self, world: World) -> None:
+        """A host misses what was sampled, not the time in which nothing was."""
+        sample(world, (100, 90, 80, 10, 0), silent={"e003": 80})
+        assert found(world, "host_lost") == []
 
     def test_one_that_was_never_heard_of_is_lost(self, world: World) -> None:
         sample(world, FEW, silent={"e003": 1000})
