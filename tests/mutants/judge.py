@@ -100,6 +100,30 @@ JUDGE = (
             "Decision.PROMOTE if found.proven else",
         ),
         ("hosts without data are no doubt", "soundness.py", "ENOUGH = 0.8", "ENOUGH = 0.0"),
+        (
+            "test hosts that carry more are no imbalance",
+            "soundness.py",
+            "if min(ratio, 1 / ratio) < 1 - IMBALANCE and",
+            "if ratio < 1 - IMBALANCE and",
+        ),
+        (
+            "chance is an imbalance",
+            "soundness.py",
+            " and p <= max(IMBALANCE_P, 2 / len(draws)):",
+            ":",
+        ),
+        (
+            "an outage of both groups is spill-over",
+            "soundness.py",
+            "<= max(IDLE_TIME, SYMMETRIC * min(shares.values())):\n        return\n    idle",
+            "<= IDLE_TIME:\n        return\n    idle",
+        ),
+        (
+            "a soak above the baseline's peak is no doubt",
+            "soundness.py",
+            "median > PEAK * peak",
+            "False",
+        ),
         ("a short window is blamed on hosts", "soundness.py", "if most < LEAST:", "if False:"),
         (
             "a soak without any sample is no doubt",
@@ -165,6 +189,18 @@ JUDGE = (
             "coverage.py",
             '        return [_unrecorded("soak")]\n',
             "        return []\n",
+        ),
+        (
+            "half a soak without samples is no doubt",
+            "coverage.py",
+            "    if 0 < share < WATCHED_LEAST:\n",
+            "    if False:\n",
+        ),
+        (
+            "what the baseline lacks was lost in the soak",
+            "coverage.py",
+            "own = _watched(metric, groups, baseline)",
+            "own = {group: [*hosts] for group, hosts in groups.items()}",
         ),
         (
             "a reboot between baseline and soak is no doubt",

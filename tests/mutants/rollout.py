@@ -737,8 +737,55 @@ BACK = mutations_of(
     ),
 )
 
+GUARD = mutations_of(
+    f"{FOLDER}/guard",
+    ["rollout_guard", "rounds_seen"],
+    (
+        "an outage of the whole PoP is what a tuning did",
+        "degraded.py",
+        "if _most_fail([",
+        "if False and _most_fail([",
+    ),
+    (
+        "a host that was ill before makes another one's bad sample the second",
+        "degraded.py",
+        "beyond_limits(found.keys() & previous, previous",
+        "beyond_limits(previous.keys(), previous",
+    ),
+    (
+        "a sample of a host that was out counts against it",
+        "degraded.py",
+        "for batch in changes if batch.checked for host",
+        "for batch in changes for host",
+    ),
+    (
+        "two late sweeps of all lose a host",
+        "lost.py",
+        "if sum(at > seen[host] for at in times) >= _MISSED",
+        "if True",
+    ),
+    (
+        "without a sample a surge is over",
+        "surge.py",
+        "if not _covers(recent, quiet) or surge_in",
+        "if surge_in",
+    ),
+    (
+        "a guard that fails keeps its turn",
+        "__init__.py",
+        "            if not is_whole:\n",
+        "            if False:\n",
+    ),
+    (
+        "what is being taken back right now is stuck",
+        "rounds.py",
+        "    soon = own.now - own.decisions.since <= LATE\n",
+        "    soon = False\n",
+    ),
+)
+
 ROLLOUT = (
     *(*PEOPLE, *PROMOTION, *WAITS, *REMINDED, *LET_IN, *RELEASE),
-    *(*PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
+    *(*PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS, *GUARD),
     *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *RESETS, *BACK),
 )
