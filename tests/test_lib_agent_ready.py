@@ -15,6 +15,7 @@ import pytest
 from edgetune.hosts.agent import disk
 from edgetune.hosts.agent.dispatch import answer as answer_below
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.metadata import Metadata
 from tests.agent_programs import Addresses, instead
 from tests.agent_root import AgentRoot, FullDisk, agent_root, near_root, request, sysctl, thp
 
@@ -150,8 +151,8 @@ class NoRoomForData:
         self._fill = disk._fill
         patch.setattr(disk, "_fill", self.fill)
 
-    def fill(self, descriptor: int, data: bytes, mode: int, owner: Any) -> None:
-        self._fill(descriptor, b"", mode, owner)
+    def fill(self, descriptor: int, data: bytes, wanted: Metadata) -> None:
+        self._fill(descriptor, b"", wanted)
         if data:
             raise OSError(errno.ENOSPC, "No space left on device")
 

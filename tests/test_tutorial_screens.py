@@ -27,6 +27,8 @@ _DIFFERS = (
     (r"\b(\d+[dhms])+\b", "SPAN"),
     (r"(Linux|simulated) hosts", "KIND hosts"),
     (r"(inconclusive|improved), wait", "VERDICT, wait"),
+    # A busy machine says how far apart its samples are.
+    (r"(?<=measuring the baseline); interval=.*", ""),
     (r"\d+(\.\d+)?", "N"),
 )
 _CUT = 40

@@ -95,7 +95,11 @@ def _bounded(kind: Any, is_secured: bool) -> Any:
             if hasattr(self, "path"):
                 return _Socket(Connection(reach_path(self.path, ends), ends))
             plain = Connection(reach(self.host, self.port, ends), ends)
-            return _Socket(plain.secured(Tls().context(), self.host) if is_secured else plain)
+            if not is_secured:
+                return _Socket(plain)
+            from edgetune.net.tls import secured
+
+            return _Socket(secured(plain, Tls().context(), self.host))
 
         def send_packed_command(self, *given: Any, **more: Any) -> None:
             if self._sock is not None:

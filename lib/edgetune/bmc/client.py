@@ -530,7 +530,7 @@ class Client:
         if isinstance(below, ssl.SSLCertVerificationError):
             hint = _HINTS.get(below.verify_code, "")
             return BmcError("tls", f"its certificate is not trusted: {_what(below)}{hint}")
-        if isinstance(below, ssl.SSLError) and not isinstance(below, ssl.SSLEOFError):
+        if isinstance(below, ssl.SSLError):
             return BmcError("tls", f"TLS failed: {_what(below)}")
         return BmcError("unreachable", _what(error))
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 import io
 import math
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    import ssl
+
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 PART = 1 << 16
 """Bytes that are read at once."""
-
-Value = TypeVar("Value")
 
 
 class LateError(socket.timeout):
@@ -36,6 +34,10 @@ class LateError(socket.timeout):
 
 class TooLongError(OSError):
     """More bytes came than any answer has."""
+
+
+class CutError(OSError):
+    """The connection ended, and TLS did not sign that end."""
 
 
 class Connection:
@@ -57,14 +59,6 @@ class Connection:
     def grant(self, deadline: float, most: float) -> None:
         """Let it go on until another deadline, and receive so many bytes from now on."""
         self._deadline, self._most, self._room = deadline, most, most
-
-    def secured(self, context: ssl.SSLContext, name: str) -> TlsConnection:
-        """TLS over it, for a peer of that name; closed where that does not come about."""
-        try:
-            return TlsConnection(self, context, name.partition("%")[0])
-        except BaseException:
-            self.close()
-            raise
 
     def recv(self, size: int) -> bytes:
         """As a socket does: b"" at the end."""
@@ -108,90 +102,6 @@ class Connection:
             raise LateError from None
 
 
-class TlsConnection(Connection):
-    """TLS over a connection, handshake included; an end without a signature is an SSLEOFError.
-
-    OpenSSL gets bytes handed, not the socket: what it reads of that by itself, as one ticket of a
-    session after another, has neither deadline nor bound.
-    """
-
-    def __init__(self, below: Connection, context: ssl.SSLContext, name: str) -> None:
-        self._below = below
-        self._read, self._written = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._read, self._written, server_hostname=name)
-        self._do(self._tls.do_handshake)
-
-    def __enter__(self) -> TlsConnection:
-        return self
-
-    def grant(self, deadline: float, most: float) -> None:
-        """As its parent does; the bytes are those of TLS."""
-        self._below.grant(deadline, most)
-
-    def recv(self, size: int) -> bytes:
-        """As its parent does."""
-        return self._do(partial(self._tls.read, size))
-
-    def sendall(self, data: ReadableBuffer) -> None:
-        """As its parent does."""
-        view = memoryview(data)
-        while view:
-            part = view[:PART]
-            view = view[self._do(partial(self._tls.write, part)) :]
-
-    def certificate(self) -> bytes:
-        """That of the peer, in DER."""
-        return self._tls.getpeercert(binary_form=True) or b""
-
-    def close(self) -> None:
-        """As its parent does, at once: the peer may not wait for our word."""
-        self._below.close()
-
-    def fileno(self) -> int:
-        """As its parent does."""
-        return self._below.fileno()
-
-    def is_quiet(self) -> bool:
-        """As its parent does; tickets of the session are nothing that was said."""
-        while not self._below.is_quiet():
-            try:
-                self._take()
-                self._tls.read(1)
-            except ssl.SSLWantReadError:
-                continue
-            except OSError:
-                pass
-            return False
-        return True
-
-    def _do(self, act: Callable[[], Value]) -> Value:
-        while True:
-            try:
-                found = act()
-            except ssl.SSLWantReadError:
-                self._flush()
-                self._take()
-            except ssl.SSLError:
-                # The peer hears why.
-                with suppress(OSError):
-                    self._flush()
-                raise
-            else:
-                self._flush()
-                return found
-
-    def _take(self) -> None:
-        part = self._below.recv(PART)
-        if part:
-            self._read.write(part)
-        else:
-            self._read.write_eof()
-
-    def _flush(self) -> None:
-        if self._written.pending:
-            self._below.sendall(self._written.read())
-
-
 class Tls(NamedTuple):
     """Whose certificate is believed, which one of ours is shown, and the name that theirs is for.
 
@@ -206,6 +116,8 @@ class Tls(NamedTuple):
 
     def context(self) -> ssl.SSLContext:
         """What says so to OpenSSL; OSError names the file that cannot be used."""
+        import ssl
+
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
         except OSError as error:
@@ -271,7 +183,7 @@ class Received(io.RawIOBase):
         view = memoryview(buffer)
         try:
             part = self._connection.recv(len(view))
-        except ssl.SSLEOFError:
+        except CutError:
             return 0
         view[: len(part)] = part
         return len(part)

@@ -12,7 +12,6 @@ import io
 import json
 import math
 import re
-import ssl
 import threading
 import time
 import zlib
@@ -29,6 +28,7 @@ from edgetune.sanitize import shortened
 
 if TYPE_CHECKING:
     import http.client
+    import ssl
 
 CONNECT = 5.0
 """Seconds to connect, TLS included."""
@@ -185,7 +185,11 @@ class Service:
         host, port = self._place.hostname or "", self._place.port or self._usual_port
         deadline = min(deadline, time.monotonic() + self._patience)
         plain = Connection(reach(host, port, deadline), deadline)
-        return plain.secured(context, host) if context else plain
+        if context is None:
+            return plain
+        from edgetune.net.tls import secured
+
+        return secured(plain, context, host)
 
     @property
     def _usual_port(self) -> int:

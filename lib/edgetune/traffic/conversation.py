@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-from edgetune.net.connection import (
-    PART,
-    Connection,
-    Tls,
-    TlsConnection,
-    reach,
-    reach_path,
-)
+from edgetune.net.connection import PART, Connection, Tls, reach, reach_path
+
+if TYPE_CHECKING:
+    from edgetune.net.tls import TlsConnection
 
 LIMIT = 16 * 2**20
 """Bytes of the largest answer: 16 MB hold some 50,000 rows of HAProxy's statistics."""
@@ -42,9 +39,12 @@ def shown_certificate(address: str, deadline: float, tls: Tls) -> bytes:
 
 
 def _secured(address: str, deadline: float, tls: Tls) -> TlsConnection:
+    from edgetune.net.tls import secured
+
     # Before anybody is asked: a file that is missing is no trouble of the other side.
     context = tls.context()
-    return _connected(address, deadline).secured(context, tls.server_name or _place(address)[0])
+    name = tls.server_name or _place(address)[0]
+    return secured(_connected(address, deadline), context, name)
 
 
 def _connected(address: str, deadline: float) -> Connection:
