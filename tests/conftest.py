@@ -8,9 +8,10 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import hypothesis
 import pytest
@@ -94,6 +95,19 @@ def pytest_runtest_call() -> Generator[None, object, object]:
     finally:
         if guard.refused:
             pytest.fail(guard.refused, pytrace=False)
+
+
+@pytest.fixture
+def zone() -> Iterator[Callable[[str], None]]:
+    """What sets the time zone of this process until the test ends."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def change(name: str) -> None:
+            patch.setenv("TZ", name)
+            time.tzset()
+
+        yield change
+    time.tzset()
 
 
 @pytest.fixture

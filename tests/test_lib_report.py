@@ -9,12 +9,11 @@ import json
 import math
 import random
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
@@ -53,6 +52,12 @@ TAGS = {
 }
 EMPTY = ("meta", "br", "path", "rect")
 SOURCE = tuning().settings[0].source
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(zone: Callable[[str], None]) -> None:
+    """Local times stand beside those in UTC elsewhere."""
+    zone("UTC")
 
 
 class Reader(HTMLParser):
@@ -287,15 +292,10 @@ def test_a_page_says_what_comes_next(whole: Material) -> None:
     assert "To take it back: st2 run edgetune.roll_back_pop rollout=lab1-1" in text
 
 
-def test_local_time_stands_beside_utc(whole: Material, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_time_stands_beside_utc(whole: Material, zone: Callable[[str], None]) -> None:
     assert "beside them" not in said(page(whole))
-    monkeypatch.setenv("TZ", "Asia/Kolkata")
-    time.tzset()
-    try:
-        text = said(page(whole))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+    zone("Asia/Kolkata")
+    text = said(page(whole))
     assert "2026-09-21 14:53:20Z 20:23:20 IST" in text
     assert "beside them stands the controller's own time (IST, UTC+05:30 when this" in text
 
