@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
+from edgetune.documents.sample import Sample
 from edgetune.inventory import Metrics
 from edgetune.metrics.catalogue import PACK_METRICS, Catalogue
 from edgetune.metrics.sources import open_source
@@ -55,12 +58,24 @@ def test_readings_of_one_series_that_differ_in_a_label_are_told_apart(tmp_path: 
             exporter.hosts[host.address] = Exported({**booted, **_TOLD})
         with prometheus_of([exporter.target(host.address) for host in hosts]) as server:
             exporter.settle([server])
+            settled = time.time()
+            # Of a scrape that comes between two questions the sums are not known.
+            exporter.settle([server])
             fields = {name: own.default or "" for name, own in Prometheus.fields.items()}
             metrics = Metrics("prometheus", {**fields, "url": server.url})
             known = replace(pop(tmp_path), metrics=metrics)
-            (newest,) = opened.sample(dict.fromkeys(known.hosts, known), 0)
-            rows = [*opened.window(known, time.time() - 60, time.time()).rows()]
-    assert {own.error for own in newest.values()} == {""}
-    for sample in [*(own.sample for own in newest.values()), *rows]:
-        assert sample is not None
-        assert {name: sample.counters.get(name) for name in _READ} == _READ
+            rows = [*opened.window(known, settled - 60, settled).rows()]
+            assert rows and [read for row in rows if (read := _read(row)) != _READ] == []
+            for _ in range(100):
+                (newest,) = opened.sample(dict.fromkeys(known.hosts, known), 0)
+                assert {own.error for own in newest.values()} == {""}
+                found = [_read(own.sample) for own in newest.values()]
+                assert found and all(read.items() <= _READ.items() for read in found)
+                if all(read == _READ for read in found):
+                    break
+            else:
+                pytest.fail("no sample was ever whole")
+
+
+def _read(sample: Sample | None) -> dict[str, float]:
+    return {name: sample.counters[name] for name in _READ if sample and name in sample.counters}
