@@ -36,8 +36,9 @@ OWN_RUN = "mount -t tmpfs none /run && mkdir /run/sshd && exec "
 
 
 def keygen(*words: object) -> None:
-    """Run ssh-keygen, quietly."""
-    subprocess.run(["ssh-keygen", "-q", *map(str, words)], check=True, capture_output=True)
+    """Run ssh-keygen, quietly; it takes times for those in UTC."""
+    command = ["ssh-keygen", "-q", *map(str, words)]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "TZ": "UTC"})
 
 
 def make_key(path: Path, type: str = "ed25519") -> Path:

@@ -18,6 +18,8 @@ from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.world import World, changing
 
+pytestmark = pytest.mark.usefixtures("still")
+
 
 def left(world: World) -> list[str]:
     """Hosts that are out of service by the record."""
