@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import signal
 import sqlite3
@@ -113,12 +112,5 @@ def zone() -> Iterator[Callable[[str], None]]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
-    """Sleeps take no time from here on."""
+    """Time passes by sleeps alone from here on, and these take none."""
     return VirtualClock(monkeypatch)
-
-
-@pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wall clock goes on by 0.1 ms a look: a busy machine tells of no longer spans."""
-    moments = itertools.count(time.time(), 1e-4)
-    monkeypatch.setattr(time, "time", lambda: next(moments))

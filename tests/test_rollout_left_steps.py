@@ -18,7 +18,7 @@ from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.world import World, changing
 
-pytestmark = pytest.mark.usefixtures("still")
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 def left(world: World) -> list[str]:

@@ -31,7 +31,7 @@ from tests.builders import concluded, plan, reading
 from tests.soaking import Soaking
 from tests.world import EmptyWorld, changing
 
-pytestmark = pytest.mark.usefixtures("still")
+pytestmark = pytest.mark.usefixtures("clock")
 
 STAMP = "20261124T100727-7a54"
 MORE = "st2 run edgetune.rollout_status"

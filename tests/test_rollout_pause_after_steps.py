@@ -24,7 +24,7 @@ from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.builders import plan
 from tests.world import World, changing, dies
 
-pytestmark = pytest.mark.usefixtures("still")
+pytestmark = pytest.mark.usefixtures("clock")
 
 WHY = "lab1 is paused (pause_after, by ana: after 1 of 6 batches, as the plan says)"
 GOES_ON = "st2 run edgetune.resume_pop pop=lab1 lets it go on"

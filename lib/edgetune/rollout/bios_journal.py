@@ -47,7 +47,7 @@ class Entry:
     snapshot: dict[str, object]
     changes: dict[str, Change]
     job: str = ""
-    at: float = field(default_factory=time.time)
+    at: float = field(default_factory=lambda: time.time())
 
     @property
     def to(self) -> Values:

@@ -27,7 +27,7 @@ class Seen:
     unknown: list[str]
     stopped: str
     filtered: bool
-    now: float = field(default_factory=time.time)
+    now: float = field(default_factory=lambda: time.time())
 
     @property
     def open(self) -> list[Head]:
