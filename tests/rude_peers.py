@@ -138,6 +138,7 @@ def rude(act: Misbehaviour, path: Path | None = None) -> Iterator[int]:
 
     def talk(sock: socket.socket) -> None:
         with contextlib.suppress(OSError), sock:
+            sock.settimeout(LASTS)
             act(sock, patience)
 
     def serve() -> None:

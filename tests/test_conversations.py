@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import gzip
 import re
+import socket
 import sqlite3
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +57,7 @@ from edgetune.rollout import stackstorm
 from edgetune.rollout.claims import RedisClaims
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.traffic import haproxy_backend, hook
+from edgetune.traffic.conversation import ask as answered
 from edgetune.traffic.drivers.http_hook import HttpHook
 from edgetune.traffic.haproxy_backend import HaproxyBackend
 from tests.builders import ROOT, write_yaml
@@ -318,6 +321,26 @@ def ask(port: int, secured_by: str = "", body: bytes | None = None, **more: Any)
     url = f"http{'s' if secured_by else ''}://127.0.0.1:{port}"
     with Service(url, context=tls.context, **more) as service:
         return service.ask("POST", "/", time.monotonic() + DEADLINE, body)
+
+
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_what_ends_over_tls_without_a_signature_is_not_whole(
+    certificates: Path, is_signed: bool
+) -> None:
+    def answer(sock: socket.socket, _: Patience) -> None:
+        assert isinstance(sock, ssl.SSLSocket) and sock.recv(99) == b"show stat\n"
+        sock.sendall(b"half")
+        if is_signed:
+            sock.unwrap()
+
+    with rude(secured(answer, certificates)) as port:
+        asked = f"tls://127.0.0.1:{port}", "show stat", time.monotonic() + SOON
+        tls = Tls((certificates / "authority").read_text())
+        if is_signed:
+            assert answered(*asked, tls) == "half"
+        else:
+            with pytest.raises(OSError, match="EOF occurred"):
+                answered(*asked, tls)
 
 
 @pytest.mark.parametrize("is_secured", [False, True])

@@ -81,6 +81,18 @@ NET = mutations_of(
         "            pass\n",
     ),
     (
+        "an end that TLS did not sign is one that the peer meant",
+        "net/tls.py",
+        "                raise CutError(str(error)) from error\n",
+        '                return b""  # type: ignore[return-value]\n',
+    ),
+    (
+        "a peer whose certificate is not believed stays connected",
+        "net/tls.py",
+        "        plain.close()\n",
+        "        pass\n",
+    ),
+    (
         "each byte of Redis gives time for the next",
         "connections.py",
         "            ends = time.monotonic() + REDIS_TIMEOUT\n",
