@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS over a connection: apart, since most actions need none, and OpenSSL takes long to load."""
+"""TLS over a connection. Importing this loads OpenSSL, which most actions do not need."""
 
 from __future__ import annotations
 
