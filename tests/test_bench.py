@@ -342,16 +342,18 @@ def test_metrics_refuses_a_number_that_makes_no_sense(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(("sent", "statuses"), [(signal.SIGINT, {130, -2}), (signal.SIGKILL, {-9})])
 def test_nothing_is_left_after_an_interruption(
-    sent: signal.Signals, status: int, tmp_path: Path
+    sent: signal.Signals, statuses: set[int], tmp_path: Path
 ) -> None:
+    """``python -m`` ends by SIGINT itself where that came within ``exec`` of a text, although what
+    it raised was caught; a shell tells that as 130, too."""
     environment = dict(os.environ, TMPDIR=str(tmp_path), PYTHONPATH=f"{ROOT}:{ROOT / 'lib'}")
     command = [sys.executable, "-m", "bench.fanout", "--hosts", "300"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True) as process:
         _wait_for(lambda: any(tmp_path.glob("*/known_hosts")) or process.poll() is not None)
         os.killpg(process.pid, sent)
-        assert process.wait(60) == status
+        assert process.wait(60) in statuses
     # The hosts' own process removes the folder as the last thing it does.
     _wait_for(lambda: not list(tmp_path.iterdir()))
 
