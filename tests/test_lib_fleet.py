@@ -93,13 +93,17 @@ class Server:
         )
 
     async def _stop(self) -> None:
+        # One that was accepted just now is not known yet. Python 3.11 would never close it if its
+        # server were closed before that.
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        await _run_what_is_due()
         self._server.close()
         await self._server.wait_closed()
-        # One that was accepted just now is not known yet, and a socket is closed after its end.
-        await _run_what_is_due()
         for connection in self._connections:
             connection.abort()
             await connection.wait_closed()
+        # A socket is closed after its end.
         await _run_what_is_due()
 
     async def _process(self, process: Any) -> None:
