@@ -64,7 +64,7 @@ quiet: setup
 
 test-machines: setup
 	@./lab/setup.sh packages machines
-	@$(BIN)/python -m pytest -v -rP --durations=0 --durations-min=5 -m machines tests/machine tests/test_bench.py
+	@$(BIN)/python -m pytest -v -rP --durations=0 --durations-min=5 -m machines tests/machine tests/bench/test_bench.py
 
 mutants: setup packages
 	@$(BIN)/python -m tests.mutants

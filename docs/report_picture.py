@@ -30,8 +30,8 @@ from edgetune.metrics.series import Window, read_window  # noqa: E402
 from edgetune.report import page as report  # noqa: E402
 from edgetune.report.headline import headline  # noqa: E402
 from edgetune.report.timeseries import compared  # noqa: E402
-from tests.builders import samples, table_of  # noqa: E402
-from tests.test_lib_report import JUDGED, SLOT, START, material  # noqa: E402
+from tests.lib.report.test_report import JUDGED, SLOT, START, material  # noqa: E402
+from tests.support.builders import samples, table_of  # noqa: E402
 
 PICTURE = ROOT / "docs" / "images" / "report.svg"
 HOSTS, USUAL, FACTOR, SECONDS = 12, 3.0, 0.3, 600

@@ -23,8 +23,8 @@ for place in (ROOT, ROOT / "actions", ROOT / "sensors", ROOT / "lib"):
 sys.path.append(str(ROOT / "lab" / "standins"))
 
 from edgetune.rollout import drain  # noqa: E402 - from the path of above
-from tests import examples, leftovers, processes  # noqa: E402
-from tests.virtual_clock import VirtualClock  # noqa: E402
+from tests.support import examples, leftovers, processes  # noqa: E402
+from tests.support.virtual_clock import VirtualClock  # noqa: E402
 
 hypothesis.settings.register_profile("quick", max_examples=examples.FEW)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import astuple
 
 from docs.pages.markdown import code, page, table
-from tests.recorded import NAMES, abilities
+from tests.support.recorded import NAMES, abilities
 
 HEADINGS = (
     "file, machine, BMC, BIOS shown, BIOS set, in force by, restarts, snoop modes, boot, events"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.practice import Practice, practising
+from tests.support.practice import Practice, practising
 
 
 @pytest.fixture(scope="session")

@@ -25,9 +25,9 @@ from edgetune.hosts.conversation import BOOTSTRAP
 from edgetune.hosts.fleet import packed
 from lab import pop
 from lab.bmc.machine import serial_of, uuid_of
-from tests.agent_root import setting
-from tests.lab_host_bmc import Bmc, from_controller
-from tests.test_lab_pop import entering, inside, ssh
+from tests.lab.test_pop import entering, inside, ssh
+from tests.support.agent_root import setting
+from tests.support.lab_host_bmc import Bmc, from_controller
 
 MISSING = pop.missing_requirements(machines=True)
 pytestmark = [

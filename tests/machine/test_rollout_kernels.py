@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from lab import pop
-from tests.builders import ROOT, write_yaml
-from tests.lab_host_bmc import Bmc, from_controller
-from tests.practice import Practice
+from tests.support import ROOT
+from tests.support.builders import write_yaml
+from tests.support.lab_host_bmc import Bmc, from_controller
+from tests.support.practice import Practice
 
 MISSING = pop.missing_requirements(machines=True)
 pytestmark = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from lab import pop
-from tests.practice import Practice
+from tests.support.practice import Practice
 
 MISSING = pop.missing_requirements(machines=True)
 pytestmark = [

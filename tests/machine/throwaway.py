@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from tests.agent_root import setting
+from tests.support.agent_root import setting
 
 Settings = Iterator[dict[str, Any]]
 

@@ -8,7 +8,7 @@ from tests.mutants.mutation import mutations_of
 CONVERSATIONS = (
     *mutations_of(
         "lib/edgetune/hosts",
-        ["lib_fleet"],
+        ["lib/hosts/test_fleet"],
         (
             "packets are sealed by a MAC beside them",
             "known_hosts.py",
@@ -24,7 +24,7 @@ CONVERSATIONS = (
     ),
     *mutations_of(
         "lib/edgetune/hosts",
-        ["lib_answers"],
+        ["lib/hosts/test_answers"],
         (
             "a text within an answer may be of any length",
             "shapes.py",
@@ -48,7 +48,7 @@ CONVERSATIONS = (
 
 ACCESS = mutations_of(
     "lib/edgetune/hosts",
-    ["lib_access"],
+    ["lib/hosts/test_access"],
     (
         "the certificate of a host may be by anybody",
         "certificates.py",
@@ -161,7 +161,7 @@ ACCESS = mutations_of(
 )
 HELPERS = mutations_of(
     "lib/edgetune/hosts",
-    ["lib_helpers"],
+    ["lib/hosts/test_helpers"],
     (
         "no helper joins",
         "helpers.py",
@@ -189,7 +189,7 @@ HELPERS = mutations_of(
 )
 EXPIRY = mutations_of(
     "lib/edgetune",
-    ["rollout_expiring", "lib_traffic_tls"],
+    ["lib/rollout/test_expiring", "lib/traffic/test_tls"],
     (
         "nobody is warned of a certificate",
         "rollout/expiring.py",

@@ -10,7 +10,7 @@ FOLDER = "lib/edgetune/hosts/agent"
 AGENT = (
     *mutations_of(
         FOLDER,
-        ["lib_agent_writers"],
+        ["lib/hosts/agent/test_writers"],
         (
             "a file of the host that is replaced is as a new one",
             "host.py",
@@ -80,7 +80,12 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent", "lib_agent_requests", "lib_agent_races", "lib_agent_ready"],
+        [
+            "lib/hosts/agent/test_agent",
+            "lib/hosts/agent/test_requests",
+            "lib/hosts/agent/test_races",
+            "lib/hosts/agent/test_ready",
+        ],
         (
             "an older epoch is obeyed",
             "host.py",
@@ -133,7 +138,13 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent", "lib_agent_faults", "lib_agent_undo", "lib_agent_races", "lib_agent_kinds"],
+        [
+            "lib/hosts/agent/test_agent",
+            "lib/hosts/agent/test_faults",
+            "lib/hosts/agent/test_undo",
+            "lib/hosts/agent/test_races",
+            "lib/hosts/agent/test_kinds",
+        ],
         (
             "a host is changed although it is not as the plan saw it",
             "verbs/apply.py",
@@ -237,7 +248,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_connections"],
+        ["lib/hosts/agent/test_connections"],
         (
             "a change that loses connections is kept",
             "verbs/apply.py",
@@ -265,7 +276,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_ethtool"],
+        ["lib/hosts/agent/test_ethtool"],
         (
             "what ethtool told is believed after a change",
             "kinds/ethtool.py",
@@ -287,7 +298,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_undo"],
+        ["lib/hosts/agent/test_undo"],
         (
             "a compiled agent that is not whole is run",
             "kept_copy.py",
@@ -303,7 +314,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_cpus"],
+        ["lib/hosts/agent/test_cpus"],
         (
             "the network begins before the boot hook has set anything",
             "unattended.py",
@@ -337,7 +348,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_route"],
+        ["lib/hosts/agent/test_route"],
         (
             "the end of a boot waits for what a person took back meanwhile",
             "journal.py",
@@ -385,7 +396,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_netlink"],
+        ["lib/hosts/agent/test_netlink"],
         (
             "what the kernel does not tell is taken for nothing",
             "kinds/nic.py",
@@ -413,7 +424,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_power"],
+        ["lib/hosts/agent/test_power"],
         (
             "a file is there before its content is on the disk",
             "disk.py",
@@ -435,7 +446,7 @@ AGENT = (
     ),
     *mutations_of(
         "lib/edgetune/hosts",
-        ["lib_many_connections"],
+        ["lib/hosts/test_many_connections"],
         (
             "a port that answers in part is taken for a whole one",
             "many_connections.py",
@@ -451,7 +462,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_rss"],
+        ["lib/hosts/agent/test_rss"],
         (
             "the driver's own table is written back after a change of the queues",
             "kinds/nic_rss.py",
@@ -485,7 +496,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_interrupts"],
+        ["lib/hosts/agent/test_interrupts"],
         (
             "interrupts that count from 1 lose the last queue",
             "interrupt_names.py",
@@ -543,7 +554,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_kinds", "lib_agent_stack"],
+        ["lib/vocabulary/test_kinds", "lib/hosts/agent/test_stack"],
         (
             "a file of a card is nothing of its interface",
             "touched.py",
@@ -559,7 +570,7 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_sysctl"],
+        ["lib/hosts/agent/test_sysctl"],
         (
             "a parameter is put back after what it is copied to",
             "kinds/sysctl.py",
@@ -587,7 +598,7 @@ AGENT = (
     ),
     *mutations_of(
         "lib/edgetune/vocabulary",
-        ["lib_kinds", "rollout_reverts_steps"],
+        ["lib/vocabulary/test_kinds", "lib/rollout/steps/test_reverts"],
         (
             "a coupled parameter is not touched",
             "kinds/sysctl.py",
@@ -606,7 +617,7 @@ AGENT = (
 LEAVING = (
     *mutations_of(
         FOLDER,
-        ["lib_agent_uninstall", "lib_agent_hand_over"],
+        ["lib/hosts/agent/test_uninstall", "lib/hosts/agent/test_hand_over"],
         (
             "an agent is removed while a tuning stands",
             "verbs/uninstall.py",
@@ -664,7 +675,7 @@ LEAVING = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_agent_hand_over"],
+        ["lib/hosts/agent/test_hand_over"],
         (
             "what the boot hook alone keeps is handed over",
             "hand_over.py",
@@ -759,7 +770,7 @@ LEAVING = (
     ),
     *mutations_of(
         "lib/edgetune/vocabulary",
-        ["lib_agent_hand_over"],
+        ["lib/hosts/agent/test_hand_over"],
         (
             "what is handed over is read after the files of a tuning",
             "places.py",
@@ -769,7 +780,7 @@ LEAVING = (
     ),
     *mutations_of(
         "lib/edgetune/rollout/steps",
-        ["action_hand_over_tuning"],
+        ["actions/test_hand_over_tuning"],
         (
             "one host that refuses keeps only itself from being handed over",
             "hand_over_tuning.py",
@@ -833,7 +844,7 @@ LEAVING = (
     ),
     *mutations_of(
         "lib/edgetune/rollout/steps",
-        ["action_remove_agents", "action_retire_tuning"],
+        ["actions/test_remove_agents", "actions/test_retire_tuning"],
         (
             "a tuning that only the records know does not stand",
             "remove_agents.py",

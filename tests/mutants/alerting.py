@@ -8,7 +8,7 @@ from tests.mutants.mutation import mutations_of
 ALERTING = (
     *mutations_of(
         "lib/edgetune/alerting",
-        ["lib_alerting"],
+        ["lib/alerting/test_alerting"],
         (
             "a silence outlives its bound",
             "silences.py",
@@ -96,7 +96,7 @@ ALERTING = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["lib_alertmanager", "lib_prometheus"],
+        ["lib/test_alertmanager", "lib/prometheus/test_client"],
         (
             "an IPv6 address stands before a port without brackets",
             "addresses.py",
@@ -118,7 +118,7 @@ ALERTING = (
     ),
     *mutations_of(
         "lib/edgetune/rollout",
-        ["rollout_silences"],
+        ["lib/rollout/test_silences"],
         (
             "a host is withdrawn before its alerts are silenced",
             "steps/drain_hosts.py",

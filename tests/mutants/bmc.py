@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 ANSWERS = mutations_of(
     "lib/edgetune/bmc",
-    ["lib_bmc_registry", "lib_bmc_machines", "lib_bmc_setting", "lib_bmc_bios"],
+    ["lib/bmc/test_registry", "lib/bmc/test_machines", "lib/bmc/test_setting", "lib/bmc/test_bios"],
     (
         "a settings object of another type says that nothing is pending",
         "bios.py",
@@ -90,7 +90,7 @@ ANSWERS = mutations_of(
 
 CONVERSATIONS = mutations_of(
     "lib/edgetune/bmc",
-    ["lib_bmc_client", "lib_bmc_bmcs"],
+    ["lib/bmc/test_client", "lib/bmc/test_bmcs"],
     (
         "a change is sent after another login though it is permitted no more",
         "client.py",
@@ -126,10 +126,10 @@ CONVERSATIONS = mutations_of(
 STEPS = mutations_of(
     "lib/edgetune/rollout",
     [
-        "rollout_bios_journals",
-        "rollout_reset_steps",
-        "rollout_kernel_steps",
-        "rollout_bios_redfish",
+        "lib/rollout/test_bios_journals",
+        "lib/rollout/steps/test_reset",
+        "lib/rollout/steps/test_kernels",
+        "lib/rollout/test_bios_redfish",
     ],
     (
         "in a rollback one BMC that refuses a login leaves the others tuned",

@@ -8,7 +8,7 @@ from tests.mutants.mutation import mutations_of
 CONGESTION = (
     *mutations_of(
         "lib/edgetune/congestion",
-        ["lib_congestion_selection"],
+        ["lib/congestion/test_selection"],
         (
             "half a round counts as a round",
             "history.py",
@@ -114,7 +114,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/congestion",
-        ["lib_congestion_effect"],
+        ["lib/congestion/test_effect"],
         (
             "what is held out is treated",
             "effect.py",
@@ -154,7 +154,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/congestion",
-        ["lib_congestion_configuration"],
+        ["lib/congestion/test_configuration"],
         (
             "what is held out is told to hosts",
             "configuration.py",
@@ -194,7 +194,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/congestion",
-        ["lib_congestion_clickhouse", "lib_congestion_hosts", "lib_congestion_push"],
+        ["lib/congestion/test_clickhouse", "lib/congestion/test_hosts", "lib/congestion/test_push"],
         (
             "a round of which hosts told nothing is whole",
             "source.py",
@@ -246,7 +246,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/congestion",
-        ["lib_congestion_configuration"],
+        ["lib/congestion/test_configuration"],
         (
             "windows are told where nobody sets them",
             "configuration.py",
@@ -256,7 +256,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/hosts/agent",
-        ["lib_congestion_hosts"],
+        ["lib/congestion/test_hosts"],
         (
             "a part of what ss tells is an answer",
             "verbs/sockets.py",
@@ -290,7 +290,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/hosts/agent",
-        ["lib_agent_congestion"],
+        ["lib/hosts/agent/test_congestion"],
         (
             "routes stay though nobody renewed them",
             "congestion.py",
@@ -432,7 +432,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/hosts/agent",
-        ["lib_agent_prefix_file", "applier_contract"],
+        ["lib/hosts/agent/test_prefix_file", "lib/rollout/test_applier_contract"],
         (
             "what one applier set stays when another one is told",
             "congestion.py",
@@ -568,7 +568,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/rounds",
-        ["rounds_steps"],
+        ["lib/rounds/test_steps"],
         (
             "rounds go on although everything is stopped",
             "steps/select_prefixes.py",
@@ -764,7 +764,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/congestion",
-        ["rounds_steps", "lib_congestion_push", "lib_congestion_selection"],
+        ["lib/rounds/test_steps", "lib/congestion/test_push", "lib/congestion/test_selection"],
         (
             "a stop after the canary is not read",
             "push.py",
@@ -810,7 +810,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["rounds_steps"],
+        ["lib/rounds/test_steps"],
         (
             "a rollout sets the congestion control of a PoP that is tuned",
             "rollout/planning.py",
@@ -820,7 +820,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/rounds",
-        ["rounds_steps"],
+        ["lib/rounds/test_steps"],
         (
             "what was taken back is renewed by who goes on",
             "steps/resume_congestion.py",
@@ -842,7 +842,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/report",
-        ["lib_report_congestion"],
+        ["lib/report/test_congestion"],
         (
             "what was taken back is said to be treated",
             "congestion.py",
@@ -852,7 +852,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/documents",
-        ["lib_report_congestion"],
+        ["lib/report/test_congestion"],
         (
             "a configuration that was changed in the store is told to hosts",
             "rounds.py",
@@ -862,7 +862,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["rounds_seen"],
+        ["lib/rounds/test_seen"],
         (
             "what expired counts as treated",
             "rollout/rounds_seen.py",
@@ -926,7 +926,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune/hosts/agent/verbs",
-        ["applier_contract"],
+        ["lib/rollout/test_applier_contract"],
         (
             "who lost the count cannot take back",
             "congestion.py",
@@ -936,7 +936,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "rules",
-        ["tune_congestion"],
+        ["workflows/test_tune_congestion"],
         (
             "chat does not hear of what a host failed to take back",
             "post_congestion.yaml",
@@ -958,7 +958,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "deploy/prometheus",
-        ["deploy_prometheus"],
+        ["deploy/test_prometheus"],
         (
             "a rollback by a person is an alert",
             "edgetune.rules.yaml",
@@ -968,7 +968,7 @@ CONGESTION = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["chaos_rounds"],
+        ["bench/test_chaos_rounds"],
         (
             "hosts are told before the record says so",
             "rounds/telling.py",

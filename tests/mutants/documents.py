@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 DOCUMENTS = mutations_of(
     "lib/edgetune",
-    ["lib_dataclass"],
+    ["lib/test_dataclass"],
     (
         "a frozen document can be changed",
         "dataclass.py",

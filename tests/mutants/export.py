@@ -8,7 +8,7 @@ from tests.mutants.mutation import mutations_of
 EXPORT = (
     *mutations_of(
         "lib/edgetune/export",
-        ["lib_export"],
+        ["lib/export/test_export"],
         (
             "a PoP of which a record cannot be read has no hosts out",
             "under_way.py",
@@ -126,7 +126,7 @@ EXPORT = (
     ),
     *mutations_of(
         "lib/edgetune/rollout",
-        ["lib_export", "lib_stores"],
+        ["lib/export/test_export", "lib/rollout/test_stores"],
         (
             "a rollback of which a batch is lost is known",
             "record.py",
@@ -148,7 +148,7 @@ EXPORT = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["rollout_step_times"],
+        ["lib/rollout/test_step_times"],
         (
             "a step fails since what it took cannot be written",
             "rollout/step_times.py",
@@ -200,7 +200,7 @@ EXPORT = (
     ),
     *mutations_of(
         "lib/edgetune/export",
-        ["lib_export"],
+        ["lib/export/test_export"],
         (
             "the first failure of a step is no increase",
             "steps.py",
@@ -216,7 +216,7 @@ EXPORT = (
     ),
     *mutations_of(
         "lab/serve",
-        ["lab_serve_metrics"],
+        ["lab/test_serve_metrics"],
         (
             "a store that is away is a scrape of nothing",
             "metrics.py",

@@ -8,7 +8,7 @@ from tests.mutants.mutation import mutations_of
 FREEBSD = (
     *mutations_of(
         "lib/edgetune/hosts/agent",
-        ["lib_agent_freebsd"],
+        ["lib/hosts/agent/test_freebsd"],
         (
             "a boot that nothing proves has an empty boot_id",
             "host.py",
@@ -360,7 +360,7 @@ FREEBSD = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["rollout_systems_steps"],
+        ["lib/rollout/steps/test_systems"],
         (
             "hosts of two systems are compared where a PoP is small",
             "groups.py",
@@ -406,7 +406,7 @@ FREEBSD = (
     ),
     *mutations_of(
         "lib/edgetune/rollout",
-        ["rollout_untold"],
+        ["lib/rollout/test_untold"],
         (
             "a plan rests on a metric that the system of its hosts does not have",
             "planning.py",
@@ -423,7 +423,7 @@ FREEBSD = (
     ),
     *mutations_of(
         "lib/edgetune/rollout/steps",
-        ["lib_diagnosis"],
+        ["lib/hosts/test_diagnosis"],
         (
             "a diagnosis proposes a plan over hosts with another system",
             "diagnose_hosts.py",
@@ -439,7 +439,7 @@ FREEBSD = (
     ),
     *mutations_of(
         "lib/edgetune/hosts/agent/freebsd",
-        ["lib_agent_freebsd_recorded"],
+        ["lib/hosts/agent/test_freebsd_recorded"],
         (
             "a line of a parameter that has several passes for another one",
             "parameters.py",
@@ -455,7 +455,7 @@ FREEBSD = (
     ),
     *mutations_of(
         "lab/simulated",
-        ["lab_freebsd"],
+        ["lab/test_freebsd"],
         (
             "all simulated hosts with FreeBSD have one release",
             "files.py",

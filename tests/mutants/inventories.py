@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 READ = mutations_of(
     "lib/edgetune/inventories",
-    ["lib_inventory_told", "lib_inventory_layers", "inventory_contract"],
+    ["lib/inventories/test_told", "lib/inventories/test_layers", "lib/inventories/test_contract"],
     (
         "a page that lists less than it counts ends the list",
         "netbox.py",
@@ -77,7 +77,7 @@ READ = mutations_of(
 )
 KEPT = mutations_of(
     "lib/edgetune/rollout",
-    ["rollout_inventory_steps"],
+    ["lib/rollout/steps/test_inventory"],
     (
         "an inventory that shrinks is planned",
         "kept_inventory.py",
@@ -135,7 +135,7 @@ KEPT = mutations_of(
 )
 UPGRADED = mutations_of(
     "lib/edgetune",
-    ["upgrade", "rollout_pack_folder"],
+    ["pack/test_upgrade", "lib/rollout/test_pack_folder"],
     (
         "the share that an older inventory gives is not looked at",
         "inventories/_reading.py",

@@ -10,7 +10,7 @@ FOLDER = "lib/edgetune/judge"
 JUDGE = (
     *mutations_of(
         FOLDER,
-        ["lib_judge_permutation", "lib_judge_sequential", "lib_judge_look"],
+        ["lib/judge/test_permutation", "lib/judge/test_sequential", "lib/judge/test_look"],
         (
             "ties count for the draw that happened",
             "permutation.py",
@@ -68,7 +68,12 @@ JUDGE = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_judge_verdict", "lib_judge_soundness", "lib_judge_standardise", "lib_judge_look"],
+        [
+            "lib/judge/test_verdict",
+            "lib/judge/test_soundness",
+            "lib/judge/test_standardise",
+            "lib/judge/test_look",
+        ],
         (
             "a biased comparison decides",
             "look.py",
@@ -165,7 +170,7 @@ JUDGE = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_judge_coverage", "lib_judge_bias", "lib_judge_work"],
+        ["lib/judge/test_coverage", "lib/judge/test_bias", "lib/judge/test_work"],
         (
             "what is not measured is no doubt",
             "coverage.py",
@@ -241,7 +246,12 @@ JUDGE = (
     ),
     *mutations_of(
         "lib/edgetune/metrics",
-        ["lib_metrics_facts", "lib_metrics_series", "lib_judge_coverage", "lib_judge_work"],
+        [
+            "lib/metrics/test_facts",
+            "lib/metrics/test_series",
+            "lib/judge/test_coverage",
+            "lib/judge/test_work",
+        ],
         (
             "lost traffic is saved CPU time",
             "series.py",
@@ -263,7 +273,7 @@ JUDGE = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_judge_hypotheses"],
+        ["lib/judge/test_hypotheses"],
         (
             "the margin of no harm is not divided out",
             "comparison.py",
@@ -285,7 +295,7 @@ JUDGE = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_judge_limits", "rollout_guard", "rollout_steps"],
+        ["lib/judge/test_limits", "lib/rollout/test_guard", "lib/rollout/steps/test_rollout"],
         (
             "a silent host is within limits",
             "limits.py",

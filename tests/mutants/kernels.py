@@ -8,7 +8,11 @@ from tests.mutants.mutation import mutations_of
 KERNELS = (
     *mutations_of(
         "lib/edgetune/hosts/agent",
-        ["lib_agent_kernels", "boot_loader_contract", "lib_agent_grub"],
+        [
+            "lib/hosts/agent/test_kernels",
+            "lib/hosts/agent/test_boot_loader_contract",
+            "lib/hosts/agent/test_grub",
+        ],
         (
             "a kernel is the default before its confirmation",
             "kinds/tried_by_boot.py",
@@ -242,7 +246,7 @@ KERNELS = (
     ),
     *mutations_of(
         "lib/edgetune/rollout",
-        ["rollout_kernel_steps"],
+        ["lib/rollout/steps/test_kernels"],
         (
             "a kernel is the default before the service answers",
             "steps/verify_hosts.py",
@@ -264,7 +268,7 @@ KERNELS = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["rollout_kernel_steps"],
+        ["lib/rollout/steps/test_kernels"],
         (
             "hosts with different kernels are compared",
             "groups.py",
@@ -280,7 +284,7 @@ KERNELS = (
     ),
     *mutations_of(
         "lib/edgetune/vocabulary",
-        ["lib_agent_connections", "rollout_kernel_steps"],
+        ["lib/hosts/agent/test_connections", "lib/rollout/steps/test_kernels"],
         (
             "another kernel is kept though connections are lost",
             "kind.py",

@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 LAB = mutations_of(
     "lab/machines",
-    ["lab_machines"],
+    ["lab/test_machines"],
     (
         "a machine that was switched off boots again",
         "machine.py",

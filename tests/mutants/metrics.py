@@ -8,7 +8,7 @@ from tests.mutants.mutation import mutations_of
 METRICS = (
     *mutations_of(
         "lib/edgetune/metrics",
-        ["lib_metrics_catalogue"],
+        ["lib/metrics/test_catalogue"],
         (
             "two files define one reading",
             "catalogue.py",
@@ -54,7 +54,7 @@ METRICS = (
     ),
     *mutations_of(
         "lib/edgetune/metrics",
-        ["lib_judge_composite"],
+        ["lib/judge/test_composite"],
         (
             "a metric is made of itself",
             "catalogue.py",
@@ -76,7 +76,7 @@ METRICS = (
     ),
     *mutations_of(
         "lib/edgetune/metrics",
-        ["lib_metrics_clickhouse"],
+        ["lib/metrics/test_clickhouse"],
         (
             "a picture shows rows of which another one says otherwise",
             "clickhouse/table.py",
@@ -158,7 +158,7 @@ METRICS = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["lib_prometheus"],
+        ["lib/prometheus/test_client"],
         (
             "an answer with warnings is a whole one",
             "prometheus/answers.py",
@@ -223,7 +223,7 @@ METRICS = (
     ),
     *mutations_of(
         "lib/edgetune/metrics",
-        ["lib_metrics_sources"],
+        ["lib/metrics/test_sources"],
         (
             "what was scraped after a hole is told as of a time in it",
             "attached.py",
@@ -245,7 +245,7 @@ METRICS = (
     ),
     *mutations_of(
         "lib/edgetune/metrics",
-        ["metric_source_contract"],
+        ["lib/metrics/test_source_contract"],
         (
             "hosts of one PoP have the time of another one",
             "sources/hosts.py",
@@ -267,7 +267,7 @@ METRICS = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["rollout_preflight_steps"],
+        ["lib/rollout/steps/test_preflight"],
         (
             "samples of a rollout with a shorter interval take no memory",
             "rollout/retention.py",
@@ -295,7 +295,7 @@ METRICS = (
     ),
     *mutations_of(
         "lib/edgetune",
-        ["lib_documents", "lib_export"],
+        ["lib/documents/test_documents", "lib/export/test_export"],
         (
             "a field of a record is of any type",
             "documents/reading.py",

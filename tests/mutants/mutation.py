@@ -22,7 +22,7 @@ def mutations_of(
     folder: str, tests: Sequence[str], *rows: tuple[str, str, str, str]
 ) -> tuple[Mutation, ...]:
     """Rows of (name, file in the folder, old text, new text), all with the same test files."""
-    files = tuple(f"tests/test_{name}.py" for name in tests)
+    files = tuple(f"tests/{name}.py" for name in tests)
     return tuple(
         Mutation(name, Edit(f"{folder}/{file}", old, new), files) for name, file, old, new in rows
     )

@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 NET = mutations_of(
     "lib/edgetune",
-    ["conversations"],
+    ["lib/net/test_conversations"],
     (
         "each byte of an answer gives time for the next",
         "net/connection.py",

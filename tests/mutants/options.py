@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 OPTIONS = mutations_of(
     "lib/edgetune",
-    ["lib_options", "lib_durations"],
+    ["lib/test_options", "lib/test_durations"],
     (
         "an option below its bound is taken",
         "options.py",

@@ -8,7 +8,7 @@ from tests.mutants.mutation import mutations_of
 PROMETHEUS = (
     *mutations_of(
         "lib/edgetune/prometheus",
-        ["lib_prometheus"],
+        ["lib/prometheus/test_client"],
         ("an answer with warnings is whole", "answers.py", "    if warnings:\n", "    if False:\n"),
         (
             "an answer that says it is partial is whole",
@@ -38,7 +38,7 @@ PROMETHEUS = (
     ),
     *mutations_of(
         "lib/edgetune/metrics",
-        ["lib_prometheus"],
+        ["lib/prometheus/test_client"],
         (
             "hosts of the first group stand for all",
             "prometheus_window.py",

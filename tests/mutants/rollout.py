@@ -9,7 +9,7 @@ FOLDER = "lib/edgetune/rollout"
 
 PROMOTION = mutations_of(
     FOLDER,
-    ["rollout_steps"],
+    ["lib/rollout/steps/test_rollout"],
     (
         "what no verdict promotes is promoted",
         "steps/set_rollout_state.py",
@@ -20,7 +20,7 @@ PROMOTION = mutations_of(
 
 PEOPLE = mutations_of(
     "lib/edgetune",
-    ["lib_people", "rollout_approval_steps"],
+    ["lib/test_people", "lib/rollout/steps/test_approval"],
     (
         "what a chat puts around a name makes another person of it",
         "people.py",
@@ -56,7 +56,7 @@ PEOPLE = mutations_of(
 WAITS = (
     *mutations_of(
         FOLDER,
-        ["rollout_pause_after_steps"],
+        ["lib/rollout/steps/test_pause_after"],
         (
             "nobody waits for the person whom the plan asks for",
             "steps/drain_hosts.py",
@@ -72,7 +72,7 @@ WAITS = (
     ),
     *mutations_of(
         FOLDER,
-        ["rollout_freeze_steps"],
+        ["lib/rollout/steps/test_freeze"],
         (
             "freezes of the configuration hold no rollout up",
             "freeze.py",
@@ -82,7 +82,7 @@ WAITS = (
     ),
     *mutations_of(
         FOLDER,
-        ["rollout_only_steps"],
+        ["lib/rollout/steps/test_only"],
         (
             "hosts that only= does not name are changed",
             "chosen.py",
@@ -94,7 +94,11 @@ WAITS = (
 
 RELEASE = mutations_of(
     FOLDER,
-    ["action_set_rollout_state", "rollout_clock_steps", "rollout_rollback_steps"],
+    [
+        "actions/test_set_rollout_state",
+        "lib/rollout/steps/test_clock",
+        "lib/rollout/steps/test_rollback",
+    ],
     (
         "a rollout that is held gives its PoP back",
         "steps/set_rollout_state.py",
@@ -118,7 +122,7 @@ RELEASE = mutations_of(
 REMINDED = (
     *mutations_of(
         FOLDER,
-        ["rollout_guard"],
+        ["lib/rollout/test_guard"],
         (
             "people are not reminded of a rollout that waits",
             "guard/__init__.py",
@@ -134,7 +138,7 @@ REMINDED = (
     ),
     *mutations_of(
         "lib/edgetune/campaign",
-        ["campaign_steps"],
+        ["lib/campaign/test_steps"],
         (
             "a ring that waits for an approval tells nobody",
             "advance.py",
@@ -158,7 +162,7 @@ REMINDED = (
 
 LET_IN = mutations_of(
     FOLDER,
-    ["rollout_let_in_steps"],
+    ["lib/rollout/steps/test_let_in"],
     (
         "a host that is let in again and again is drained for ever",
         "steps/check_drained.py",
@@ -212,7 +216,7 @@ LET_IN = mutations_of(
 PACE = (
     *mutations_of(
         FOLDER,
-        ["roll_batch"],
+        ["workflows/test_roll_batch"],
         (
             "hosts that boot wait for one that has to serve on",
             "floor.py",
@@ -240,7 +244,7 @@ PACE = (
     ),
     *mutations_of(
         FOLDER,
-        ["rollout_pace"],
+        ["lib/rollout/test_pace"],
         (
             "what a task costs is added to the interval",
             "steps/sample_hosts.py",
@@ -268,7 +272,7 @@ PACE = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_stores"],
+        ["lib/rollout/test_stores"],
         (
             "every guard looks",
             "guard/turns.py",
@@ -287,7 +291,7 @@ PACE = (
 STACKSTORM = (
     *mutations_of(
         FOLDER,
-        ["rollout_reasons"],
+        ["lib/rollout/test_reasons"],
         (
             "a store that is away takes a rollout back",
             "steps/begin_rollback.py",
@@ -297,7 +301,7 @@ STACKSTORM = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_stores"],
+        ["lib/rollout/test_stores"],
         (
             "a write that was not answered is made over what another one wrote",
             "store.py",
@@ -307,7 +311,7 @@ STACKSTORM = (
     ),
     *mutations_of(
         FOLDER,
-        ["action_find_orphans"],
+        ["actions/test_find_orphans"],
         (
             "a dead action is ended while its workflow would still roll back",
             "steps/find_orphans.py",
@@ -325,7 +329,7 @@ STACKSTORM = (
 
 PERMITS = mutations_of(
     FOLDER,
-    ["rollout_switch_steps", "rollout_lost_claims", "action_drain_hosts"],
+    ["lib/rollout/steps/test_switch", "lib/rollout/test_lost_claims", "actions/test_drain_hosts"],
     (
         "a side effect is permitted while everything is stopped",
         "lease.py",
@@ -342,7 +346,7 @@ PERMITS = mutations_of(
 
 RECOVERY = mutations_of(
     FOLDER,
-    ["rollout_orphans"],
+    ["lib/rollout/test_orphans"],
     (
         "a rollout whose owner dies again and again is carried on",
         "steps/assess_orphan.py",
@@ -359,7 +363,13 @@ RECOVERY = mutations_of(
 
 OWNERS = mutations_of(
     FOLDER,
-    ["rollout_lost_claims", "lib_stores", "rollout_records", "rollout_steps", "rollout_recovery"],
+    [
+        "lib/rollout/test_lost_claims",
+        "lib/rollout/test_stores",
+        "lib/rollout/test_records",
+        "lib/rollout/steps/test_rollout",
+        "lib/rollout/test_recovery",
+    ],
     (
         "a state is entered from whichever epoch",
         "entering.py",
@@ -412,7 +422,11 @@ OWNERS = mutations_of(
 
 TRAFFIC = mutations_of(
     FOLDER,
-    ["rollout_traffic_steps", "rollout_steps", "rollout_rollback_steps"],
+    [
+        "lib/rollout/steps/test_traffic",
+        "lib/rollout/steps/test_rollout",
+        "lib/rollout/steps/test_rollback",
+    ],
     (
         "one host less than min_in_service may serve",
         "floor.py",
@@ -504,7 +518,7 @@ TRAFFIC = mutations_of(
 
 MACHINES = mutations_of(
     FOLDER,
-    ["lib_identity", "rollout_identity_steps"],
+    ["lib/rollout/test_identity", "lib/rollout/steps/test_identity"],
     (
         "the address that the load balancer has is any machine's",
         "identity.py",
@@ -545,7 +559,7 @@ MACHINES = mutations_of(
 
 VERIFIED = mutations_of(
     FOLDER,
-    ["action_verify_hosts", "rollout_rollback_steps", "rollout_looks"],
+    ["actions/test_verify_hosts", "lib/rollout/steps/test_rollback", "lib/rollout/test_looks"],
     (
         "a host that did not confirm is verified",
         "steps/verify_hosts.py",
@@ -568,7 +582,12 @@ VERIFIED = mutations_of(
 
 HOSTS = mutations_of(
     FOLDER,
-    ["rollout_steps", "rollout_traffic_steps", "rollout_recovery", "rollout_reset_steps"],
+    [
+        "lib/rollout/steps/test_rollout",
+        "lib/rollout/steps/test_traffic",
+        "lib/rollout/test_recovery",
+        "lib/rollout/steps/test_reset",
+    ],
     (
         "apply does not see whether its hosts are still out",
         "steps/apply_tuning.py",
@@ -609,7 +628,11 @@ HOSTS = mutations_of(
 
 RESETS = mutations_of(
     FOLDER,
-    ["rollout_reset_steps", "rollout_bios_steps", "rollout_kernel_steps"],
+    [
+        "lib/rollout/steps/test_reset",
+        "lib/rollout/steps/test_bios",
+        "lib/rollout/steps/test_kernels",
+    ],
     (
         "a host that has just come back is reset once more",
         "restart.py",
@@ -704,7 +727,12 @@ RESETS = mutations_of(
 
 BACK = mutations_of(
     FOLDER,
-    ["rollout_rollback_steps", "rollout_steps", "rollout_quarantine_steps", "rollout_recovery"],
+    [
+        "lib/rollout/steps/test_rollback",
+        "lib/rollout/steps/test_rollout",
+        "lib/rollout/steps/test_quarantine",
+        "lib/rollout/test_recovery",
+    ],
     (
         "a rollback forgets hosts that are half way",
         "rollback.py",
@@ -739,7 +767,7 @@ BACK = mutations_of(
 
 GUARD = mutations_of(
     f"{FOLDER}/guard",
-    ["rollout_guard", "rounds_seen"],
+    ["lib/rollout/test_guard", "lib/rounds/test_seen"],
     (
         "an outage of the whole PoP is what a tuning did",
         "degraded.py",

@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 TRAFFIC = mutations_of(
     "lib/edgetune/traffic",
-    ["traffic_contract", "lib_traffic_answers", "lib_traffic_haproxy"],
+    ["lib/traffic/test_contract", "lib/traffic/test_answers", "lib/traffic/test_haproxy"],
     (
         "a failing check hides a weight of 0",
         "haproxy_answers.py",
@@ -139,7 +139,7 @@ TRAFFIC = mutations_of(
 )
 NO_REQUESTS = mutations_of(
     "lib/edgetune/rollout",
-    ["rollout_no_requests_steps", "lib_traffic_several"],
+    ["lib/rollout/steps/test_no_requests", "lib/traffic/test_several"],
     (
         "a host that got no requests has to get some afterwards",
         "in_service.py",
@@ -167,7 +167,7 @@ NO_REQUESTS = mutations_of(
 )
 SEVERAL = mutations_of(
     "lib/edgetune/traffic",
-    ["lib_traffic_several", "rollout_several_balancers"],
+    ["lib/traffic/test_several", "lib/rollout/test_several_balancers"],
     (
         "a host that one of several load balancers still serves is drained",
         "several.py",
@@ -250,7 +250,7 @@ SEVERAL = mutations_of(
 )
 TLS = mutations_of(
     "lib/edgetune/traffic",
-    ["lib_traffic_tls"],
+    ["lib/traffic/test_tls"],
     (
         "a name in a certificate of HAProxy counts for nothing",
         "../net/connection.py",
@@ -267,7 +267,7 @@ TLS = mutations_of(
 )
 HOOKS = mutations_of(
     "lib/edgetune/traffic",
-    ["lib_traffic_hooks"],
+    ["lib/traffic/test_hooks"],
     (
         "a hook that does nothing and says yes is believed",
         "hook.py",
@@ -325,7 +325,11 @@ HOOKS = mutations_of(
 )
 ON_HOSTS = mutations_of(
     "lib/edgetune",
-    ["lib_agent_flag", "rollout_hosts_that_steer_steps", "traffic_contract"],
+    [
+        "lib/hosts/agent/test_flag",
+        "lib/rollout/steps/test_hosts_that_steer",
+        "lib/traffic/test_contract",
+    ],
     (
         "a host that does not answer is in service",
         "traffic/driver.py",
@@ -407,7 +411,7 @@ ON_HOSTS = mutations_of(
 )
 BIRD = mutations_of(
     "lib/edgetune/hosts/agent/drains",
-    ["lib_agent_bird"],
+    ["lib/hosts/agent/test_bird"],
     (
         "a host announces without the community for a moment while it is withdrawn",
         "bird.py",
@@ -507,7 +511,7 @@ BIRD = mutations_of(
 
 REFUSALS = mutations_of(
     "lib/edgetune",
-    ["rollout_hosts_that_steer_steps", "lib_agent_flag"],
+    ["lib/rollout/steps/test_hosts_that_steer", "lib/hosts/agent/test_flag"],
     (
         "an older epoch withdraws a host that steers itself",
         "hosts/agent/verbs/drain.py",
@@ -529,7 +533,7 @@ REFUSALS = mutations_of(
 )
 AWAY = mutations_of(
     "lib/edgetune",
-    ["rollout_several_balancers", "lib_traffic_several"],
+    ["lib/rollout/test_several_balancers", "lib/traffic/test_several"],
     (
         "a host that was not out of all load balancers is restored without one",
         "rollout/drain.py",

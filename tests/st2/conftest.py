@@ -10,8 +10,8 @@ import pytest
 
 from edgetune.documents.head import ENDED
 from edgetune.files import load_yaml
-from tests.builders import write_yaml
 from tests.st2.stackstorm import INVENTORY, as_found, run
+from tests.support.builders import write_yaml
 
 # Every kernel has Reno, and no host of a lab has it for all.
 ENTRY = {

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.builders import ROOT
+from tests.support import ROOT
 
 URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
 # Else that of `make client`.

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.pack.test_aliases import AliasCase, in_capitals
 from tests.st2.stackstorm import call, needs_stackstorm, refused, run, status, until, wait_for
 from tests.st2.test_by_itself import one_pop
-from tests.test_action_aliases import AliasCase, in_capitals
 
 pytestmark = needs_stackstorm
 CHANNEL, MESSAGE = "C0EDGETUNE", "1503435956.000247"

@@ -20,10 +20,11 @@ from edgetune.errors import DrainError
 from edgetune.files import load_yaml
 from edgetune.traffic.driver import DrainDriver
 from edgetune.traffic.drivers.haproxy import Haproxy
-from tests.builders import ROOT, write_yaml
-from tests.prometheus_api import Reply, api
 from tests.st2.stackstorm import INVENTORY, REAL, needs_stackstorm, run
 from tests.st2.test_by_itself import _hosts, _somaxconn, one_pop
+from tests.support import ROOT
+from tests.support.builders import write_yaml
+from tests.support.prometheus_api import Reply, api
 
 pytestmark = [*needs_stackstorm, one_pop]
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from edgetune.files import load_yaml
-from tests.inventories.netbox import Netbox
-from tests.prometheus_api import Reply, api
 from tests.st2.stackstorm import INVENTORY, SHORT, call, needs_stackstorm, run, st2
 from tests.st2.test_by_itself import one_pop
+from tests.support.inventories.netbox import Netbox
+from tests.support.prometheus_api import Reply, api
 
 pytestmark = [*needs_stackstorm, one_pop]
 

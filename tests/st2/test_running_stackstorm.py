@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from lab import pop as lab
-from tests.builders import ROOT, write_yaml
 from tests.st2.stackstorm import (
     HOME,
     REAL,
@@ -33,6 +32,8 @@ from tests.st2.stackstorm import (
     until_state,
     wait_for,
 )
+from tests.support import ROOT
+from tests.support.builders import write_yaml
 
 pytestmark = needs_stackstorm
 
@@ -162,7 +163,7 @@ def test_a_person_sees_a_text_once() -> None:
 
 
 def test_a_word_without_the_name_of_its_parameter_is_refused() -> None:
-    """As it was taken for when commands were written so; `tests/test_commands.py` has them all."""
+    """As it was taken for when commands were written so; `docs/test_commands.py` has them all."""
     seen = st2("run", "edgetune.doctor_pop", "lab1")
     assert seen.returncode and "cmd" in seen.stdout + seen.stderr
     assert "lab1: " in st2("run", "edgetune.doctor_pop", "pop=lab1").stdout

@@ -37,8 +37,8 @@ _COPIED = re.compile(
     "(net/ipv4/conf)/default/([^/]+)|(net/ipv[46]/neigh)/default/([^/]+)"
     "|(net/ipv6/conf)/all/(ignore_routes_with_linkdown|force_forwarding)"
 )
-"""Parameters that the kernel copies to interfaces; ``tests/test_lib_agent_sysctl_kernel.py`` asks
-the kernel for those of a network namespace."""
+"""Parameters that the kernel copies to interfaces. ``tests/lib/hosts/agent/test_sysctl_kernel.py``
+asks the kernel for those of a network namespace."""
 
 _REFUSED = (
     (

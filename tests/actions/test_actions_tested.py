@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each action has a test: one with code a case of StackStorm's classes, a workflow a run.
+
+The steps that actions run are found by the name of the action.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.support import ROOT
+from tests.support.metadata.values import documents
+
+ACTIONS = documents(ROOT, "actions")
+WITH_CODE = [name for name, own in ACTIONS.items() if own["runner_type"] == "python-script"]
+WORKFLOWS = [name for name, own in ACTIONS.items() if own["runner_type"] == "orquesta"]
+SOURCES = {name: (ROOT / f"actions/{name}.py").read_text() for name in WITH_CODE}
+ROOMS = ("rollout", "rounds")
+"""Those of lib that have a file for each action."""
+STEPS = {
+    path.stem: room
+    for room in ROOMS
+    for path in (ROOT / f"lib/edgetune/{room}/steps").glob("*.py")
+    if path.stem[0] != "_"
+}
+OF_ROOMS = [
+    name
+    for name, text in SOURCES.items()
+    if any(f"from edgetune.{room}." in text for room in ROOMS)
+]
+CONDUCTS = re.compile(r"\b(lab\.runner|Conductor|tests\.support\.practice)\b")
+
+TESTS = [path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+CASES = set(re.findall(r"^ +action_cls = (\w+)$", "\n".join(TESTS), re.MULTILINE))
+CONDUCTED = {
+    node.value
+    for text in TESTS
+    if CONDUCTS.search(text)
+    for node in ast.walk(ast.parse(text))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+}
+
+
+@pytest.mark.parametrize("name", WITH_CODE)
+def test_an_action_with_code_has_a_case(name: str) -> None:
+    classes = re.findall(r"^class (\w+)", SOURCES[name], re.MULTILINE)
+    assert CASES.intersection(classes), (
+        f"{name}: no test has `action_cls = {classes[-1]}`; write tests/actions/test_{name}.py"
+    )
+
+
+@pytest.mark.parametrize("name", sorted({*STEPS, *OF_ROOMS}))
+def test_an_action_runs_the_step_in_the_file_of_its_name(name: str) -> None:
+    assert name in WITH_CODE, f"{name}: a step, but no action is named like it"
+    assert name in STEPS, f"{name}: write lib/edgetune/rollout/steps/{name}.py"
+    line = f"from edgetune.{STEPS[name]}.steps.{name} import {name}\n"
+    assert line in SOURCES[name], f"actions/{name}.py: there is no `{line.strip()}`"
+    first = re.search(r"run_step\(\s*(\w+),", SOURCES[name])
+    assert first and first[1] == name, f"actions/{name}.py: runs another step"
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_is_named_by_a_test_that_conducts_workflows(name: str) -> None:
+    assert name in CONDUCTED, f"{name}: no test that conducts workflows names this one"
+
+
+def test_every_action_is_of_one_of_these_sorts_or_a_text_for_chat() -> None:
+    assert {*ACTIONS} - {*WITH_CODE, *WORKFLOWS} == {"post"}

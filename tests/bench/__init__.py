@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks count what they say that they count."""

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kayenta among the peers of bench.judge: what is known of it, and its own suite of tests.
+
+`fixtures/kayenta_suite.json` has the 34 tests of Kayenta's MannWhitneyClassifier, and the data of
+all 7 of its MannWhitney but the one of a quantile of the library it uses. The rest of its suite
+tests what this peer leaves out: three tests of another classifier (MeanInequalityClassifier), five
+of groups and their weights among the 13 of its scorer, and the detectors of outliers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.judge.peers import _shift, kayenta
+from bench.judge.peers._groups import drops_per_million, drops_per_packet, relative_to_baseline
+from bench.judge.peers._shift import find_root, shift
+from bench.judge.peers.kayenta import Classification, Metric
+from bench.judge.scenarios import SCENARIOS, Array, draw
+from tests.support import FIXTURES
+from tests.support.soaks import LOOKS, find, replicate, with_drops
+
+SUITE = json.loads((FIXTURES / "kayenta_suite.json").read_text())
+WITHOUT = {"Mann-Whitney Missing Data: Reason String": "the peer gives no reasons in words"}
+"""Tests of Kayenta's that this peer does not pass, with why."""
+WITHIN = 1e-6
+"""How near Kayenta's own tests want the ends of an interval."""
+needs_scipy = pytest.mark.skipif(not importlib.util.find_spec("scipy"), reason="needs scipy")
+
+
+def normal(mean: float, deviation: float, seed: int, scale: float = 1.0) -> Array:
+    return scale * np.random.default_rng(seed).normal(mean, deviation, 60)
+
+
+def classify(experiment: Array, control: Array, allowed_increase: float = 1.0) -> str:
+    metric = Metric(direction="increase", allowed=(1.0, allowed_increase))
+    return kayenta.classify(experiment, control, metric).label
+
+
+def scored(*labels: str, critical: str = "") -> float:
+    found = [Classification(label) for label in labels]
+    return kayenta.score([*found, *([Classification(critical, True)] if critical else [])])
+
+
+def fulfils(case: dict[str, Any]) -> bool:
+    """Whether the peer says what a test of Kayenta's expects."""
+    settings = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in case["settings"].items()
+    }
+    samples = np.array(case["experiment"]), np.array(case["control"])
+    said = asdict(kayenta.classify(*samples, Metric(**settings)))
+    said["deviation"] = "NaN" if math.isnan(said["deviation"]) else said["deviation"]
+    return all(said.get(key) == value for key, value in case["expected"].items())
+
+
+def test_the_peer_passes_33_of_the_34_tests_of_kayentas_own_classifier() -> None:
+    failed = {case["name"] for case in SUITE["cases"] if not fulfils(case)}
+    assert len(SUITE["cases"]) == 34
+    assert failed == set(WITHOUT)
+
+
+@pytest.mark.parametrize("case", SUITE["shifts"], ids=lambda case: case["name"])
+def test_the_shift_is_that_of_kayentas_own_suite(case: dict[str, Any]) -> None:
+    found = shift(np.array(case["experiment"]), np.array(case["control"]), case["confidence"])
+    assert found.low == pytest.approx(case["low"], rel=0, abs=WITHIN)
+    assert found.high == pytest.approx(case["high"], rel=0, abs=WITHIN)
+    assert found.estimate == pytest.approx(case["estimate"], rel=0, abs=case["estimate_within"])
+
+
+def test_the_statistic_is_that_of_kayentas_own_suite() -> None:
+    (case,) = (one for one in SUITE["shifts"] if one["name"].endswith("Problem Case"))
+    statistic = _shift._Statistic(np.array(case["experiment"]), np.array(case["control"]))
+    assert statistic(0, 0) == pytest.approx(-1.229416, rel=0, abs=WITHIN)
+    assert statistic(5, 0) == pytest.approx(-35.80606, rel=0, abs=WITHIN)
+    assert statistic(0, -2.326348) == pytest.approx(-1.229416 + 2.326348, abs=WITHIN)
+
+
+def test_the_score_is_that_of_kayentas_own_suite_for_one_group() -> None:
+    assert scored("Pass") == 100
+    assert scored("High") == scored("Nodata") == 0
+    assert scored("Pass", "High") == 50
+    assert scored("Pass", "High", "Low") == 33.33
+    assert scored("Pass", critical="High") == scored("Pass", critical="Nodata") == 0
+    assert scored("Low", critical="Pass") == 50
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kayenta_sees_a_large_shift_but_at_a_millionth_of_the_scale(seed: int) -> None:
+    labels = {
+        scale: classify(normal(14, 1.2, seed, scale), normal(10, 1, seed + 100, scale))
+        for scale in (1.0, 1e-3, 1e-4, 1e-6, 1e-9)
+    }
+    assert labels == {1.0: "High", 1e-3: "High", 1e-4: "High", 1e-6: "Pass", 1e-9: "Pass"}
+
+
+def test_kayenta_passes_what_is_lower() -> None:
+    assert classify(normal(10, 1, 1), normal(14, 1, 2)) == "Pass"
+
+
+def test_kayenta_passes_few_errors_against_none_and_seven_out_of_ten_against_one() -> None:
+    assert classify(np.array([0.0, 1, 2, 1, 0, 0]), np.zeros(6)) == "Pass"
+    assert classify(np.array([100.0] * 7 + [1] * 3), np.ones(10)) == "Pass"
+
+
+def test_kayenta_holds_an_allowed_increase_against_ratios_but_not_against_a_zero_baseline() -> None:
+    high, low = normal(14, 0.1, 1), normal(10, 0.1, 2)
+    assert classify(high, low, 1.3) == "High"
+    assert classify(high, low, 1.5) == "Pass"
+    assert classify(high, np.zeros(60), 1.5) == "High"
+
+
+def test_kayenta_passes_when_it_errors_and_fails_without_data() -> None:
+    one_point = np.array([1.0]), np.array([0.0])
+    assert classify(*one_point) == "Error"
+    assert scored("Error") == 100
+    assert classify(np.full(9, np.nan), np.ones(9)) == "Nodata"
+    assert scored("Nodata") == 0
+
+
+def test_kayentas_score_counts_passes_among_passes_and_failures() -> None:
+    assert scored("Pass", "Pass", "High", "Error") == 66.67
+    assert scored("Nodata", "Pass", "Pass") == 100
+
+
+def test_kayenta_passes_the_same_values_and_judges_two_constants() -> None:
+    assert classify(np.array([3.0, 1, 2]), np.array([1.0, 2, 3])) == "Pass"
+    assert classify(np.full(60, 5.0), np.full(60, 5.0)) == "Pass"
+    assert classify(np.full(60, 5.0), np.full(60, 3.0)) == "High"
+    assert classify(np.full(60, 3.0), np.full(60, 5.0)) == "Pass"
+
+
+def test_kayentas_shift_is_the_median_difference_between_pairs() -> None:
+    experiment, control = normal(14, 1.2, 1), normal(10, 1, 2)
+    found = shift(experiment, control, confidence=0.98)
+    pairs = np.sort(np.subtract.outer(experiment, control).ravel())
+    assert found.estimate == pytest.approx(np.median(pairs), abs=2e-3)
+    rank = 60 * 60 / 2 - 2.3263 * math.sqrt(60 * 60 * 121 / 12)
+    assert found.low == pytest.approx(pairs[round(rank)], abs=2e-2)
+    assert found.high == pytest.approx(pairs[-round(rank)], abs=2e-2)
+
+
+@needs_scipy
+def test_kayentas_statistic_is_the_standardised_rank_sum_with_ties() -> None:
+    from scipy.stats import rankdata
+
+    dice = np.random.default_rng(3)
+    for _ in range(100):
+        n, m = dice.integers(2, 30, 2)
+        x, y, mu = dice.poisson(3, n) * 1.0, dice.poisson(3, m) * 1.0, dice.choice([0, 1, 0.3])
+        pooled = np.concatenate([x - mu, y])
+        times = np.unique(pooled, return_counts=True)[1]
+        variance = n * m / 12 * (n + m + 1 - (times**3 - times).sum() / ((n + m) * (n + m - 1)))
+        deviation = rankdata(pooled)[:n].sum() - n * (n + 1) / 2 - n * m / 2
+        if variance > 1e-9:
+            expected = (deviation - 0.5 * np.sign(deviation)) / math.sqrt(variance) - 2
+            assert _shift._Statistic(x, y)(mu, 2.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_the_root_finder_stops_at_an_absolute_distance(scale: float) -> None:
+    asked: list[float] = []
+
+    def function(x: float) -> float:
+        asked.append(x)
+        return math.cos(x / scale)
+
+    found = find_root(function, 0.1 * scale, 3 * scale)
+    assert found == pytest.approx(math.pi / 2 * scale, abs=_shift.STOP)
+    assert len(asked) < 12
+
+
+def test_kayenta_looks_back_only_as_far_as_it_is_told() -> None:
+    late = draw(SCENARIOS["iid_poisson"], np.random.default_rng(1), effect=1.3, onset=180)
+    growing, lookback = find("Kayenta"), find("Kayenta, lookback 60")
+    assert growing.decide(late, LOOKS) is None or growing.decide(late, LOOKS) > 225
+    assert lookback.decide(late, LOOKS) in (195, 210, 225, 240)
+    harmful = replicate(effect=4.0)
+    assert growing.decide(harmful, LOOKS) == 15
+    assert find("Kayenta, from 50 points on").decide(harmful, LOOKS) == 60
+
+
+def test_kayenta_is_blind_to_drops_per_packet() -> None:
+    harmful = replicate(effect=2.0)
+    assert find("Kayenta").decide(harmful, LOOKS) is not None
+    assert find("Kayenta, drops per packet").decide(harmful, LOOKS) is None
+
+
+def test_kayenta_sees_drops_per_million_as_it_sees_drops() -> None:
+    harmful, calm = replicate("iid_poisson", effect=2.0), replicate("iid_poisson")
+    for name in ("Kayenta, drops per million packets", "Kayenta, relative to the baseline"):
+        assert find(name).decide(harmful, LOOKS) == 15
+        assert find(name).decide(calm, LOOKS) is None
+
+
+def test_what_kayenta_is_shown_of_the_groups() -> None:
+    origin = replicate("gaps")
+    drops, test = origin.metrics[0], origin.test
+    rates = drops_per_packet(origin)
+    for group, hosts in zip(rates, (test, ~test)):
+        whole = np.nansum(drops.after[hosts]) / np.nansum(drops.after_exposure[hosts])
+        assert np.nanmean(group) == pytest.approx(whole, rel=0.2)
+    np.testing.assert_allclose(drops_per_million(origin), 1e6 * np.array(rates))
+    twice = np.where(test[:, None], 2.0, 1.0)
+    doubled = with_drops(origin, drops.before * twice, drops.after * twice)
+    np.testing.assert_allclose(relative_to_baseline(doubled), relative_to_baseline(origin))
+    silent = with_drops(origin, 0 * drops.before, drops.after)
+    assert np.isnan(relative_to_baseline(silent)).all()
+
+
+def test_kayenta_takes_missing_values_out_or_for_zeros() -> None:
+    few = np.where(np.arange(60) % 4, np.nan, normal(10, 1, 1))
+    others = normal(10, 1, 2)
+    assert kayenta.classify(few, others, Metric()).label == "Pass"
+    assert kayenta.classify(few, others, Metric(nan_strategy="replace")).label == "Low"
+    nothing = np.full(60, np.nan)
+    assert kayenta.classify(nothing, others, Metric(nan_strategy="replace")).label == "Low"
+
+
+def test_cles_is_the_share_of_pairs_in_which_the_experiment_is_the_higher() -> None:
+    experiment, control = np.array([1.0, 2, 5, 5]), np.array([2.0, 2, 3])
+    pairs = np.subtract.outer(experiment, control)
+    assert kayenta.cles(experiment, control) == ((pairs > 0).sum() + (pairs == 0).sum() / 2) / 12
+    assert kayenta.cles(control, control) == 0.5

@@ -1,0 +1,491 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How bench.judge is carried out: the same figures in any order, and what they mean."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.judge import __main__ as program
+from bench.judge import figures, large, oddities, parts, peers, tables, targets, trials
+from bench.judge.articles import ARTICLES
+from bench.judge.parts import Parts
+from bench.judge.scenarios import SCENARIOS, Replicate
+from bench.judge.trials import LOOKS, Case, Decisions, Sizes
+from tests.support import ROOT
+
+TINY = Sizes(null=6, effect=4, slow=3, promise=1)
+
+
+class Steady:
+    """Rolls back at the second look if test hosts dropped twice as much as the others."""
+
+    name = "steady"
+
+    def decide(self, replicate: Replicate, looks: Any) -> int | None:
+        return looks[1] if self._ratio(replicate) > 1.4 else None
+
+    def improved(self, replicate: Replicate, looks: Any) -> bool:
+        return self._ratio(replicate) < 0.8
+
+    def compare(self, replicate: Replicate) -> tuple[float, float, float, str]:
+        return 0.31, 0.3, 0.33, "improved"
+
+    def _ratio(self, replicate: Replicate) -> float:
+        after, test = replicate.metrics[0].after, replicate.test
+        return float((np.nansum(after[test]) + 1) / (np.nansum(after[~test]) + 1))
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> Steady:
+    judge = Steady()
+    monkeypatch.setattr(trials, "ours", lambda: judge)
+    return judge
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "QUICK", TINY)
+    monkeypatch.setattr(program, "FULL", TINY)
+    cost = {"hosts": 5000.0, "draws": 10000.0, "seconds": 1.0, "megabytes": 300.0}
+    monkeypatch.setattr(large, "measure", lambda: cost)
+
+
+def alarms(found: trials.Trials) -> dict[tuple[Case, str], list[int | None]]:
+    return {(case, name): one.alarms for case, of in found.items() for name, one in of.items()}
+
+
+def in_processes(jobs: int) -> trials.Each:
+    return partial(Parts().each, jobs=jobs)
+
+
+def _tenfold(item: tuple[int, str]) -> dict[str, Any]:
+    number, name = item
+    if name == "interrupted":
+        raise KeyboardInterrupt
+    return {"found": 10 * number, "least": 0.1, "none": None}
+
+
+def test_an_interrupted_run_goes_on_with_what_is_not_done(tmp_path: Path) -> None:
+    log = tmp_path / "parts.jsonl"
+    items = [(1, "a"), (2, "b"), (3, "interrupted"), (4, "c")]
+    with pytest.raises(KeyboardInterrupt):
+        list(Parts(log).each(_tenfold, items, 1))
+    log.write_text(log.read_text() + '{"program": "cut of')
+    again: list[Any] = []
+    items[2] = (3, "d")
+    found = list(Parts(log).each(lambda item: again.append(item) or _tenfold(item), items, 1))
+    assert found == [_tenfold(item) for item in items]
+    assert again == items[2:]
+    assert list(Parts(log).each(_never, items, 1)) == found
+
+
+def test_what_another_program_did_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, items = tmp_path / "parts.jsonl", [(1, "a")]
+    list(Parts(log).each(_tenfold, items, 1))
+    monkeypatch.setattr(parts, "_PROGRAM", ("bench/judge/parts.py",))
+    assert list(Parts(log).each(lambda item: "new", items, 1)) == ["new"]
+
+
+def _never(item: Any) -> Any:
+    raise AssertionError(item)
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "low", "high"),
+    [(0, 300, 0, 0.01264), (5, 100, 0.02154, 0.11175), (300, 300, 0.98736, 1)],
+)
+def test_wilsons_interval(count: int, of: int, low: float, high: float) -> None:
+    assert figures.wilson(count, of) == pytest.approx((low, high), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_figures_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "BLOCK", 2)
+    chosen = trials.cases(["few"])[:2]
+    sizes = Sizes(null=5, effect=5, slow=5, promise=0)
+    one, two = (alarms(trials.run(chosen, sizes, 1, in_processes(jobs))) for jobs in (1, 2))
+    assert one == two
+    assert all(len(of_case) == 5 for of_case in one.values())
+
+
+def test_replicates_are_the_same_whatever_else_is_run_and_differ_among_themselves() -> None:
+    def groups(case: Case, seed: int, number: int) -> bytes:
+        return case.replicate(seed, number).test.tobytes()
+
+    case = Case("full", 1.5, 120)
+    others = [
+        *((case, 1, 4), (case, 2, 3)),
+        *((Case("bursts", 1.5, 120), 1, 3), (Case("full", 1.5), 1, 3), (Case("full"), 1, 3)),
+    ]
+    assert groups(case, 1, 3) == groups(case, 1, 3)
+    assert len({groups(case, 1, 3), *(groups(*other) for other in others)}) == 6
+
+
+@pytest.mark.usefixtures("steady")
+def test_slow_peers_judge_the_first_replicates_only() -> None:
+    found = trials.run([Case("few"), Case("mild", 1.5)], TINY, 1, in_processes(1))
+    null = found[Case("few")]
+    assert len(null["steady"].improved) == 6
+    slow = {peer.name for peer in peers.PEERS if isinstance(peer, peers.SLOW)}
+    slow |= {variant.name for variant in trials.variants()}
+    assert {len(one.alarms) for name, one in null.items() if name in slow} == {3}
+    assert {len(one.alarms) for name, one in null.items() if name not in slow} == {6}
+    assert {len(one.alarms) for one in found[Case("mild", 1.5)].values()} == {3}
+
+
+def test_looks_are_counted_up_to_the_alarm() -> None:
+    decisions = Decisions()
+    trials._decide(peers.PEERS[0], Case("iid_poisson", 2.0).replicate(1, 0), decisions)
+    trials._decide(peers.PEERS[0], Case("iid_poisson").replicate(1, 0), decisions)
+    assert decisions.alarms == [15, None]
+    assert decisions.looks == 1 + len(LOOKS)
+    assert decisions.cpu > 0
+
+
+def test_an_alarm_before_the_onset_is_neither_found_nor_missed() -> None:
+    case = Case("few", 1.5, 120)
+    decisions = Decisions(alarms=[60, 120, 135, 195, None])
+    assert figures.caught(case, decisions) == [None, None, True, True, False]
+    (row,) = figures.power({case: {"x": decisions}})
+    assert (row["rate"], row["replicates"]) == (pytest.approx(2 / 3), 3)
+    assert row["minutes"]["median"] == 165
+    assert row["bad_host_minutes"] == 4 * (0 + 0 + 15 + 75 + 120) / 5
+    assert figures.power({case: {"x": Decisions(alarms=[15])}}) == []
+
+
+def test_power_is_compared_where_a_peer_is_valid_and_on_the_same_replicates() -> None:
+    null, harmed = Case("few"), Case("few", 1.5)
+    found = {
+        null: {
+            "ours": Decisions(alarms=[None] * 40),
+            "valid": Decisions(alarms=[15] + [None] * 19),
+            "hasty": Decisions(alarms=[15] + [None] * 14),
+        },
+        harmed: {
+            "ours": Decisions(alarms=[15, 15, None, 15, None, None]),
+            "valid": Decisions(alarms=[15, None, 15, 15]),
+            "hasty": Decisions(alarms=[15] * 4),
+        },
+    }
+    (row,) = figures.differences(found, "ours")
+    assert row["method"] == "valid" and row["false"] == 0.05
+    assert (row["ours"], row["theirs"], row["difference"]) == (0.75, 0.75, 0)
+    assert row["error"] == pytest.approx(math.sqrt(2 / 4 / 4))
+
+
+def test_false_rollbacks_and_wrong_directions_are_those_without_harm() -> None:
+    decisions = Decisions(alarms=[15, None], improved=[False, True])
+    found = {case: {"x": decisions} for case in (Case("full"), Case("full", 0.7), Case("full", 2))}
+    (null,), (wrong,) = figures.false_rollbacks(found), figures.wrong_direction(found)
+    assert null["rate"] == wrong["rate"] == wrong["improved"]["rate"] == 0.5
+    assert wrong["effect"] == "x0.7"
+
+
+FLEET: dict[str, Any] = {
+    "fleet": "steady",
+    "hosts": 12,
+    "margin": None,
+    "ratio": 0.5,
+    "covered": {"rate": 0.88, "low": 0.87, "high": 0.89, "replicates": 3000},
+    "deviation": 0.1,
+}
+
+
+def target_of(what: str, **changed: Any) -> targets.Target:
+    low: dict[str, Any] = {"scenario": "full", "method": "ours", "rate": 0.04}
+    low.update(low=0.03, high=0.066, replicates=4000)
+    document = {
+        "false_rollbacks": [low, {**low, "method": "peer", "high": 0.9}],
+        "power": [
+            {**low, "effect": "x1.25", "rate": 0.92},
+            {**low, "effect": "x2", "rate": 1.0, "minutes": {"low": 15.0, "median": 15.0}},
+        ],
+        "differences": [{**low, "effect": "x2", "difference": -0.04, "error": 0.011}],
+        "articles": [{"article": "failover", "ratio": 0.33, "truth": 0.31, "verdict": "improved"}],
+        "promises": [
+            {**FLEET, "margin": 0.2, "ratio": 1.2, "promoted": low},
+            {**FLEET, "margin": 0.2, "ratio": 1.0, "promoted": {"high": 0.99}},
+            *({**FLEET, "hosts": hosts, "bias": -0.02} for hosts in (4, 8, 12)),
+        ],
+    }
+    for key, values in changed.items():
+        rows = document[key]
+        rows[-1 if key == "power" or "bias" in values or "covered" in values else 0].update(values)
+    found = [one for one in targets.check("ours", document) if one.what.startswith(what)]
+    return found[-1]
+
+
+def test_targets_are_reached_up_to_their_limits_and_missed_beyond() -> None:
+    for what in ("false rollbacks, full", "power, full, x1.25", "median", "power against"):
+        assert target_of(what).reached
+    for what in ("failover", "harm of just the margin", "90 % interval", "bias of a log ratio"):
+        assert target_of(what).reached
+    assert not target_of("false", false_rollbacks={"high": 0.0661}).reached
+    assert not target_of("median", power={"minutes": {"low": 30.0, "median": 30.0}}).reached
+    assert not target_of("median", power={"minutes": None}).reached
+    assert not target_of("power against", differences={"error": 0.01}).reached
+    assert not target_of("failover", articles={"ratio": 0.4}).reached
+    assert not target_of("failover", articles={"verdict": "inconclusive"}).reached
+    above = {"low": 0.05, "high": 0.067, "replicates": 3000}
+    assert not target_of("harm of just", promises={"promoted": above}).reached
+    assert not target_of("90 %", promises={"covered": {**above, "rate": 0.879}}).reached
+    for bias in (-0.021, 0.021):
+        assert not target_of(
+            "bias of a log ratio, the worst: steady, 12", promises={"bias": bias}
+        ).reached
+
+
+def test_a_missed_target_tells_nothing_where_a_judge_as_good_as_wanted_may_miss_it() -> None:
+    quick = {"low": 0.02, "high": 0.13, "replicates": 60}
+    assert target_of("false", false_rollbacks=quick).verdict == "too few to tell"
+    assert target_of("false", false_rollbacks={**quick, "replicates": 4000}).verdict == "NO"
+    assert target_of("false", false_rollbacks={**quick, "low": 0.07}).verdict == "NO"
+    assert target_of("false").verdict == "yes"
+    assert target_of("harm of", promises={"promoted": quick}).verdict == "too few to tell"
+    wanted = "power, full, x1.5 from"
+    late = {"effect": "x1.5 from 120 min on", "rate": 0.8, "minutes": None}
+    assert target_of(wanted, power={**late, "high": 0.92}).verdict == "too few to tell"
+    assert target_of(wanted, power={**late, "high": 0.87}).verdict == "NO"
+
+
+def test_too_few_alarms_intervals_or_estimates_tell_nothing_either() -> None:
+    slow = {"low": 15.0, "median": 22.5}
+    assert target_of("median", power={"minutes": slow}).verdict == "too few to tell"
+    assert target_of("median", power={"minutes": {**slow, "low": 22.5}}).verdict == "NO"
+    assert target_of("median", power={"minutes": None}).verdict == "NO"
+    covered = {"rate": 0.8, "high": 0.94, "replicates": 10}
+    assert target_of("90 %", promises={"covered": covered}).verdict == "too few to tell"
+    assert target_of("90 %", promises={"covered": {**covered, "high": 0.87}}).verdict == "NO"
+    biased = {"bias": 0.05, "covered": {**FLEET["covered"], "replicates": 10}}
+    what = "bias of a log ratio, the worst: steady, 12"
+    assert target_of(what, promises=biased).verdict == "too few to tell"
+    assert target_of(what, promises={**biased, "deviation": 0.01}).verdict == "NO"
+
+
+def test_the_median_of_alarms_has_an_interval() -> None:
+    alarms: list[int | None] = [15 * (1 + number % 20) for number in range(20)]
+    minutes = figures._minutes(Case("few", 1.5), Decisions(alarms=alarms))
+    assert minutes and (minutes["low"], minutes["median"], minutes["high"]) == (90, 157.5, 225)
+    one = figures._minutes(Case("few", 1.5), Decisions(alarms=[30, None]))
+    assert one and one["low"] == one["high"] == 30
+
+
+def test_rows_whose_interval_misses_the_truth_are_named() -> None:
+    null = {"scenario": "full", "method": "ours", "low": 0.04, "high": 0.06}
+    article = {"article": "failover", "truth": 0.31, "low": 0.30, "high": 0.35}
+    document = {
+        "false_rollbacks": [
+            {**null, "improved": {"low": 0.051, "high": 0.09}},
+            {**null, "scenario": "transient", "low": 0.054, "high": 0.069, "improved": None},
+            {**null, "method": "peer", "low": 0.4, "improved": None},
+            {**null, "scenario": "calm", "low": 0.01, "high": 0.03, "improved": None},
+        ],
+        "promises": [
+            {**FLEET, "covered": {"low": 0.91, "high": 0.95}},
+            {**FLEET, "covered": {"low": 0.85, "high": 0.89}},
+            {**FLEET, "margin": 0.2, "ratio": 1.2, "promoted": {"low": 0.06, "high": 0.1}},
+            {**FLEET, "margin": 0.2, "ratio": 1.0, "promoted": {"low": 0.9, "high": 1.0}},
+        ],
+        "articles": [article, {**article, "article": "NIC week", "low": 0.32}],
+    }
+    found = [(row["table"], row["row"]) for row in figures.missed(document, "ours")]
+    assert found == [
+        ("false rollbacks", "transient"),
+        ("useless improvements", "full"),
+        ("no_harm: promoted", "steady, 12 + 12, x1.2"),
+        ("estimates: covers", "steady, 12 + 12, x0.5"),
+        ("articles", "NIC week"),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny", "steady")
+def test_the_program_prints_its_tables_and_writes_its_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "figures.json"
+    arguments = ["--jobs", "1", "--only", "few,full", "--json", str(target)]
+    assert program.main([*arguments, "--quick"]) == 0
+    printed = capsys.readouterr().out
+    document = json.loads(target.read_text())
+    assert (document["benchmark"], document["quick"], document["seed"]) == ("judge", True, 1)
+    methods = {"steady", *(peer.name for peer in peers.installed()[0])}
+    for key in ("false_rollbacks", "power", "wrong_direction", "oddities", "cpu"):
+        variants = {variant.name for variant in trials.variants()}
+        assert {row["method"] for row in document[key]} - variants == methods
+    assert {row["effect"] for row in document["power"]} == {
+        "x1.25",
+        "x1.5",
+        "x2",
+        "x1.5 from 120 min on",
+    }
+    assert {row["article"] for row in document["articles"]} == set(ARTICLES)
+    assert not all(row["reached"] for row in document["targets"])
+    for title in ("False rollbacks", "full: power", "few: power", "little to decide", "Targets"):
+        assert title in printed
+    assert "| too few to tell |" in printed
+    assert [row["row"] for row in document["missed"] if row["table"] == "articles"] == ["NIC week"]
+    assert "misses the truth" in printed
+    # The same figures once more: without --quick a missed target is the exit status.
+    monkeypatch.setattr(program, "run", lambda *given: document)
+    assert program.main(arguments) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny")
+def test_the_program_says_that_ours_is_left_out_when_it_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trials, "OURS", "bench.judge.nobody")
+    assert program.main(["--jobs", "1", "--only", "few"]) == 0
+    assert "not compared: edgetune (no bench.judge.nobody)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--only", "few,fewer"], "no scenario 'fewer'; there are full,"),
+        (["--jobs", "0"], "--jobs"),
+    ],
+)
+def test_wrong_options_are_refused(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        program.main(arguments)
+    assert text in capsys.readouterr().err
+
+
+def test_oddities_tell_who_sees_what_there_is() -> None:
+    rows = {row["method"]: row for row in oddities.decide(peers.PEERS[:5], 1)}
+    assert rows["Kayenta"]["drops x1.5"] == "rolls back at 15"
+    assert rows["Kayenta"]["the same, times 1e-9"] == "goes on"
+    assert rows["Kayenta"]["no data at all"] == "rolls back at 15"
+    assert rows["Kayenta"]["no drops at all"] == "goes on"
+
+
+def test_oddities_are_what_they_are_called() -> None:
+    made = {what: make(1) for what, make in oddities.ODDITIES.items()}
+    test = made["no data of test hosts"].test
+    for one in made["no data of test hosts"].metrics:
+        assert np.isnan(one.after[test]).all() and not np.isnan(one.after[~test]).any()
+    for one in made["one test host restarts"].metrics:
+        assert np.isnan(one.after).sum() == np.isnan(one.after_exposure).sum() == 5
+        assert np.isnan(one.after[test]).sum() == 5
+    assert made["no drops at all"].metrics[0].after.max() == 0
+    whole, scaled = made["drops x1.5"], made["the same, times 1e-9"]
+    np.testing.assert_allclose(scaled.metrics[0].after, whole.metrics[0].after * 1e-9)
+    np.testing.assert_array_equal(scaled.metrics[1].after, whole.metrics[1].after)
+
+
+@pytest.mark.parametrize("name", ARTICLES)
+def test_an_article_has_its_ratio_of_ratios_in_it(name: str) -> None:
+    make, truth = ARTICLES[name]
+    replicate = make(np.random.default_rng(1))
+    drops, test = replicate.metrics[0], replicate.test
+    change = np.log(drops.after.mean(axis=1)) - np.log(drops.before.mean(axis=1))
+    found = math.exp(change[test].mean() - change[~test].mean())
+    assert found == pytest.approx(truth, rel=0.1)
+
+
+def test_the_failover_has_the_articles_daily_drops() -> None:
+    replicate = ARTICLES["failover"][0](np.random.default_rng(2))
+    drops, test = replicate.metrics[0], replicate.test
+    daily = [
+        24 * one[hosts].mean() for one in (drops.before, drops.after) for hosts in (~test, test)
+    ]
+    assert daily == pytest.approx([4000, 6383, 55000, 27000], rel=0.25)
+
+
+def test_a_grid_has_a_row_for_each_method_and_a_dash_where_there_is_nothing() -> None:
+    rows = [{"method": "a", "c": "x"}, {"method": "a", "c": "y"}, {"method": "b", "c": "y"}]
+    headers, cells = tables.grid(rows, "c", lambda row: row["method"] + row["c"])
+    assert headers == ["method", "x", "y"]
+    assert cells == [["a", "ax", "ay"], ["b", "-", "by"]]
+
+
+@pytest.mark.processes
+def test_an_interrupt_ends_all_processes() -> None:
+    """As a terminal does it: all of them are told, and only one has something to say."""
+    command = [sys.executable, "-m", "bench.judge", "--only", "full", "--seed", "7"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "lib"), str(ROOT)])}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        children = _wait_for_children(process.pid, 3)
+        assert all(map(_ignores_interrupts, children))
+        _interrupt(process)
+        assert process.wait(60) == 130
+        assert process.stderr and process.stderr.read() == b""
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.05)
+
+
+def _ignores_interrupts(child: str) -> bool:
+    status = Path(f"/proc/{child}/status").read_text()
+    ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(ignored, 16) >> (signal.SIGINT - 1) & 1)
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Once, when it is heard: it is not while processes are started, and a second one would come
+    in the middle of what follows the first."""
+    deadline = time.monotonic() + 60
+    while _ignores_interrupts(str(process.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def _wait_for_children(parent: int, count: int) -> list[str]:
+    """Its processes, once there are so many: two that judge, and the tracker of resources."""
+    listed = Path(f"/proc/{parent}/task/{parent}/children")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        children = listed.read_text().split()
+        if len(children) >= count:
+            return children
+        time.sleep(0.05)
+    raise AssertionError("the processes did not start")
+
+
+def test_every_scenario_says_what_it_is_about() -> None:
+    assert len(SCENARIOS) >= 8
+    assert all(scenario.about for scenario in SCENARIOS.values())
+
+
+@pytest.mark.processes
+def test_a_look_over_many_hosts_costs_what_its_process_says() -> None:
+    found = large.measure(hosts=40, rounds=1)
+    assert (found["hosts"], found["draws"]) == (40, 10000)
+    assert 0 < found["seconds"] < 60
+    assert 10 < found["megabytes"] < 2000
+
+
+@pytest.mark.parametrize(
+    "cost, reached",
+    [((3.0, 400.0), True), ((3.1, 400.0), False), ((3.0, 401.0), False)],
+)
+def test_a_look_has_to_be_quick_and_small(cost: tuple[float, float], reached: bool) -> None:
+    seconds, megabytes = cost
+    found = {"hosts": 5000, "draws": 10000, "seconds": seconds, "megabytes": megabytes}
+    (target,) = targets._large(found)
+    assert target.reached == reached
+    assert target.found == f"{seconds:.1f} s, {megabytes:.0f} MB"

@@ -1,0 +1,553 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chaos harness: seeds decide everything, the auditor can fail, and some seeds are run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import chaos
+from bench._mutation import Edit, MutationError, copy_checkout
+from bench.chaos import auditor, breakage, sabotage
+from bench.chaos.auditor import Broken, End, Faults, Stop, Window
+from bench.chaos.counting import Note, why_not_counted
+from bench.chaos.rounds import QUICK
+from bench.chaos.schedule import KINDS, SCENARIOS, Fault, Moment, make_schedule
+from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
+from bench.chaos.stage import Report
+from lab import pop as lab
+from tests.support import ROOT
+
+# Six kinds of faults, early enough to come to pass. `bench.chaos --seeds 1-60` holds every kind.
+SEEDS = (121875, 5331)
+# Each is tested closer elsewhere. A dead sshd and a slow cable end in no answer in time, as a cut
+# cable does. A lost store ends an action as its death does. test_lib_agent_faults.py kills agents
+# at every point, test_rollout_switch_steps.py stops everything, and test_rollout_refused_lab.py
+# exchanges addresses.
+ELSEWHERE = {"sshd", "slow", "agent", "store", "stop", "exchange"}
+
+needs_lab = pytest.mark.skipif(
+    bool(chaos.missing_requirements()),
+    reason=f"the harness needs {', '.join(chaos.missing_requirements())}",
+)
+
+CONF = "etc/sysctl.d/90-edgetune-accept_queue.conf"
+JOURNAL = "var/lib/edgetune/tunings/accept_queue.json"
+RUNTIME = "proc/sys/net/core/somaxconn"
+OLD = HostState({"etc/hosts": "1", RUNTIME: "8"}, "8", "", {}, False)
+NEW = HostState(
+    {"etc/hosts": "1", RUNTIME: "4096", CONF: "2", JOURNAL: "3"},
+    *("4096", "4096", {"accept_queue": "confirmed"}, False),
+)
+HALF = HostState({"etc/hosts": "1", RUNTIME: "4096"}, "4096", "", {}, False)
+
+
+def _seen(time: float, boots: int = 1, tuned: str = "", **admin: str) -> Sight:
+    """Four servers; "down" is ready, but its check does not pass. `tuned` are words."""
+    states = {f"e00{n}": admin.get(f"e00{n}", "ready") for n in range(4)}
+    servers = {
+        name: ("ready" if state == "down" else state, state != "down")
+        for name, state in states.items()
+    }
+    return Sight(time, servers, {"e000": boots}, frozenset(tuned.split()))
+
+
+def _end(outcome: str = "rolled_back", **more: Any) -> End:
+    return End(outcome, "accept_queue", "4096", **more)
+
+
+def _of(found: Iterator[Broken]) -> list[str]:
+    return [broken.what for broken in found]
+
+
+def test_a_seed_decides_everything() -> None:
+    assert make_schedule(7) == make_schedule(7)
+    assert make_schedule(7) != make_schedule(8)
+
+
+def test_sixty_seeds_hold_every_scenario_and_every_fault() -> None:
+    schedules = [make_schedule(seed) for seed in range(1, 61)]
+    assert {each.scenario for each in schedules} == set(SCENARIOS)
+    assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS)
+    moments = {fault.moment.event for each in schedules for fault in each.faults}
+    assert moments == {"start", "drain", "maint", "boot", "ready"}
+    assert set(KINDS) <= set(breakage.KINDS)
+
+
+def test_each_seed_may_meet_a_host_that_the_rollout_has_in_its_hands() -> None:
+    for seed in range(300):
+        faults = make_schedule(seed).faults
+        later = any(fault.moment.event != "start" for fault in faults)
+        assert later or faults[0].before_the_plan
+
+
+def test_nothing_that_changes_hosts_breaks_while_all_is_stopped() -> None:
+    for seed in range(300):
+        kinds = [fault.kind for fault in make_schedule(seed).faults]
+        assert "stop" not in kinds or set(kinds) <= {"stop", "action", "runner", "agent", "sshd"}
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"), [(OLD, "rolled_back"), (NEW, "complete"), (NEW, "held"), (OLD, "held")]
+)
+def test_a_whole_host_in_service_is_as_promised(now: HostState, outcome: str) -> None:
+    assert not _of(auditor.hosts({"e000": OLD}, {"e000": now}, _end(outcome), _seen(0)))
+
+
+@pytest.mark.parametrize(
+    ("now", "end", "last", "says"),
+    [
+        (HALF, _end(), _seen(0), "neither old nor new: runs 4096, stored nothing, no journal"),
+        (NEW, _end(), _seen(0), "is new although the rollout is rolled_back"),
+        (OLD, _end("complete"), _seen(0), "is old although the rollout is complete"),
+        (OLD, _end(), _seen(0, e000="maint"), "is maint, up and not quarantined"),
+        (OLD, _end(), _seen(0, e000="down"), "is ready, down and not quarantined"),
+        (None, _end(), _seen(0), "is off and not quarantined"),
+        (HALF, _end(quarantined=["e000"]), _seen(0), "quarantined, half changed and serves"),
+        (
+            HostState(OLD.fingerprint, "8", "", {}, not_ready=True),
+            _end(),
+            _seen(0),
+            "says not ready and not quarantined",
+        ),
+        (
+            HostState(
+                {**NEW.fingerprint, "etc/passwd": "9"}, *("4096", "4096"), NEW.journals, False
+            ),
+            _end("complete"),
+            _seen(0),
+            "no plan showed it: etc/passwd",
+        ),
+        (
+            HostState(NEW.fingerprint, *("4096", "4096"), {"accept_queue": "provisional"}, False),
+            _end("complete"),
+            _seen(0),
+            "accept_queue provisional",
+        ),
+    ],
+)
+def test_a_host_that_is_not_whole_is_reported(
+    now: HostState | None, end: End, last: Sight, says: str
+) -> None:
+    found = _of(auditor.hosts({"e000": OLD}, {"e000": now}, end, last))
+    assert any(says in what for what in found), found
+
+
+def test_a_host_that_is_quarantined_and_out_of_service_is_as_promised() -> None:
+    end = _end(quarantined=["e000"])
+    assert not _of(auditor.hosts({"e000": OLD}, {"e000": HALF}, end, _seen(0, e000="maint")))
+    assert not _of(auditor.hosts({"e000": OLD}, {"e000": None}, end, _seen(0, e000="down")))
+
+
+def test_a_request_is_excused_only_by_a_fault_in_its_time() -> None:
+    lost = [{"time": 20.0, "after": 5.0, "path": "/short", "host": None, "reason": "no answer"}]
+    unready = [{"time": 20.0, "path": "/short", "host": "e001"}]
+    assert _of(auditor.requests(lost, unready, Faults())) == [
+        "/short lost after 5.0 s at None: no answer",
+        "/short answered by e001, which was not ready",
+    ]
+    early, during, late = Window(10.0, 14.9), Window(14.0, 15.1), Window(20.1)
+    assert len(_of(auditor.requests(lost, [], Faults(lost=[early, late])))) == 1
+    assert not _of(auditor.requests(lost, [], Faults(lost=[during])))
+    assert len(_of(auditor.requests([], unready, Faults(unready=[during])))) == 1
+    assert not _of(auditor.requests([], unready, Faults(unready=[Window(19.0)])))
+
+
+def test_min_in_service_is_missed_when_somebody_is_taken_out_below_it() -> None:
+    two = [_seen(0), _seen(10, e000="drain"), _seen(20, e000="maint", e001="drain")]
+    assert not _of(auditor.min_in_service(two, 2, Faults()))
+    three = [*two, _seen(30, e000="maint", e001="maint", e002="drain")]
+    assert _of(auditor.min_in_service(three, 2, Faults())) == [
+        "e002 taken out of service, 1 left, 2 must stay"
+    ]
+
+
+def test_a_host_that_fell_counts_only_once_the_load_balancer_knows() -> None:
+    out = {"e000": "maint", "e001": "maint"}
+    fell_later = [_seen(0), _seen(10, **out), _seen(20, **out, e002="down")]
+    assert not _of(auditor.min_in_service(fell_later, 2, Faults()))
+    just_fell = [_seen(0), _seen(10, e000="down"), _seen(10.5, e000="down", e001="drain")]
+    just_fell += [_seen(11, e000="down", e001="drain", e002="drain")]
+    assert not _of(auditor.min_in_service(just_fell, 2, Faults()))
+    long_ago = [_seen(0), _seen(10, e000="down"), _seen(20, e000="down", e001="drain")]
+    long_ago += [_seen(30, e000="down", e001="maint", e002="drain")]
+    assert len(_of(auditor.min_in_service(long_ago, 2, Faults()))) == 1
+
+
+def test_a_server_that_was_forgotten_and_is_told_again_is_no_new_one() -> None:
+    out = {"e000": "maint", "e001": "maint"}
+    told_again = [_seen(0), _seen(10, **out), _seen(20), _seen(20.9, **out)]
+    assert not _of(auditor.min_in_service(told_again, 2, Faults(forgot=[19.9])))
+    one_more = [*told_again, _seen(30, **out, e002="drain")]
+    assert len(_of(auditor.min_in_service(one_more, 2, Faults(forgot=[19.9])))) == 1
+    fell_and_back = [*told_again[:3], _seen(20.5, e000="down", e001="down"), _seen(29.5)]
+    others = _seen(30, e002="drain", e003="drain")
+    assert not _of(auditor.min_in_service([*fell_and_back, others], 2, Faults(forgot=[19.9])))
+
+
+def test_a_change_while_all_is_stopped_is_reported() -> None:
+    stop = Stop(10, 20, {"e000": OLD}, {"e000": OLD})
+    soon = [_seen(9), _seen(11.5, e000="drain")]
+    assert not _of(auditor.stopped(soon, [stop]))
+    later = [*soon, _seen(15, e000="maint"), _seen(16, boots=2, e000="maint"), _seen(21)]
+    assert _of(auditor.stopped(later, [stop])) == [
+        "e000 became maint while all was stopped",
+        "e000 booted while all was stopped",
+    ]
+    (changed,) = _of(auditor.stopped(soon, [Stop(10, 20, {"e000": OLD}, {"e000": HALF})]))
+    assert changed.startswith("e000 changed while all was stopped: runs 4096")
+
+
+def test_a_reboot_that_nobody_asked_for_is_reported() -> None:
+    sights = [_seen(0), _seen(10, boots=4)]
+    assert not _of(auditor.boots(sights, 3, 3, Faults()))
+    assert _of(auditor.boots(sights, 2, 3, Faults())) == [
+        "e000 was rebooted 3 times, 2 are asked for"
+    ]
+    assert _of(auditor.boots(sights, 3, 2, Faults())) == ["3 reboots in all, 2 are asked for"]
+    assert not _of(auditor.boots(sights, 2, 2, Faults(boots=[("e000", Window(5))])))
+
+
+def test_a_host_that_is_rebooted_or_changed_while_it_serves_is_reported() -> None:
+    served = [_seen(0), _seen(10, tuned="e001"), _seen(20, boots=2, tuned="e001")]
+    assert _of(auditor.service(served, Faults())) == [
+        "e001 was changed while it was in service",
+        "e000 booted while it was in service",
+    ]
+    out = [_seen(0), _seen(5, e000="maint", e001="maint")]
+    out += [_seen(10, boots=2, tuned="e001", e000="maint", e001="maint"), _seen(20, boots=2)]
+    assert _of(auditor.service(out, Faults())) == []
+    back = _seen(30, boots=2, tuned="e001")
+    assert len(_of(auditor.service([*out, back], Faults()))) == 1
+
+
+def test_only_a_fault_in_its_time_explains_that_a_host_boots_while_it_serves() -> None:
+    sights = [_seen(0), _seen(10, boots=2)]
+    for window, found in ((Window(5, 9), 1), (Window(5, 12), 0), (Window(5), 0), (Window(11), 1)):
+        assert len(_of(auditor.service(sights, Faults(boots=[("e000", window)])))) == found
+    assert len(_of(auditor.service(sights, Faults(boots=[("e001", Window(5))])))) == 1
+
+
+def test_a_host_that_was_out_when_the_load_balancer_forgot_does_not_serve() -> None:
+    sights = [_seen(0), _seen(10, e000="maint"), _seen(20), _seen(20.5, boots=2)]
+    assert _of(auditor.service(sights, Faults(forgot=[19.9]))) == []
+    assert len(_of(auditor.service(sights, Faults()))) == 1
+
+
+def test_nothing_may_be_touched_where_addresses_were_exchanged() -> None:
+    assert _of(auditor.untouched([_seen(0), _seen(10, e001="down")])) == []
+    sights = [_seen(0), _seen(10, e001="drain"), _seen(20, boots=2, tuned="e002", e001="drain")]
+    assert _of(auditor.untouched(sights)) == [
+        "e001 became drain although addresses were exchanged",
+        "e000 booted although addresses were exchanged",
+        "e002 was changed although addresses were exchanged",
+    ]
+
+
+def test_a_host_is_quarantined_only_for_a_fault_that_met_it() -> None:
+    end = _end(quarantined=["e000", "e001"])
+    assert _of(auditor.quarantines(end, Faults(quarantined={"e000"}))) == [
+        "e001 is quarantined, and no fault met it"
+    ]
+    assert not _of(auditor.quarantines(end, Faults(quarantined={"e000", "e001", "e002"})))
+
+
+def test_a_rollout_is_under_way_from_the_first_to_the_last_host_it_touches() -> None:
+    assert auditor.under_way([_seen(0), _seen(9, e000="down")], 20) is None
+    sights = [
+        _seen(0),
+        _seen(1, e000="drain"),
+        _seen(5, tuned="e000"),
+        _seen(9),
+        _seen(10, boots=2),
+    ]
+    assert auditor.under_way(sights, 20) == Window(1, 9)
+    assert auditor.under_way(sights[:3], 20) == Window(1, 20)
+    assert auditor.changed(sights) == {"e000"}
+    assert auditor.changed([_seen(0), _seen(1, e000="drain")]) == set()
+
+
+def test_asking_again_must_change_nothing() -> None:
+    sights = [_seen(0), _seen(10, e000="drain"), _seen(20)]
+    assert not _of(auditor.repeated({"e000": OLD}, {"e000": OLD}, sights, 25))
+    assert _of(auditor.repeated({"e000": OLD}, {"e000": HALF}, sights, 15)) == [
+        "e000 changed by asking again: runs 4096, stored nothing, no journal; "
+        "different: proc/sys/net/core/somaxconn",
+        "e000 became ready by asking again",
+    ]
+
+
+POWER = Fault("power", "e000", Moment("drain", 1, 1.0), 2.0)
+KILL = Fault("action", "once", Moment("boot", 1, 1.0), 0.0)
+EXCHANGE = Fault("exchange", "e000+e001", Moment("start", 1, 0.0), 0.0)
+CHANGED = [_seen(0), _seen(10, e000="drain"), _seen(12, tuned="e000", e000="maint"), _seen(20)]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "noted", "sights", "why"),
+    [
+        ([POWER], [(POWER, 11, 13, "")], CHANGED, ""),
+        ([POWER], [(POWER, 1, 13, "")], CHANGED, ""),
+        ([POWER, KILL], [(POWER, 11, 13, ""), (KILL, 2, 2, "")], CHANGED, ""),
+        ([POWER], [], CHANGED, "0 of 1 faults met the rollout"),
+        ([POWER, KILL], [(POWER, 11, 13, "")], CHANGED, "1 of 2 faults met the rollout"),
+        ([POWER], [(POWER, 11, 13, "found nothing")], CHANGED, "0 of 1 faults met the rollout"),
+        ([POWER], [(POWER, 31, 33, "")], CHANGED, "0 of 1 faults met the rollout"),
+        (
+            [KILL],
+            [(KILL, 2, 3, "")],
+            CHANGED,
+            "no fault met a host that the rollout had in its hands",
+        ),
+        ([POWER], [(POWER, 11, 13, "")], [CHANGED[0]], "no host was changed"),
+        ([POWER], [(POWER, 11, 13, "")], [*CHANGED[:2], _seen(20)], "no host was changed"),
+        ([EXCHANGE], [(EXCHANGE, 0.5, 0.5, "")], [CHANGED[0]], ""),
+        ([], [], CHANGED, "0 of 0 faults met the rollout"),
+    ],
+)
+def test_a_seed_counts_only_if_faults_met_a_rollout_that_changed_hosts(
+    drawn: list[Fault], noted: list[tuple[Fault, float, float, str]], sights: list[Sight], why: str
+) -> None:
+    notes = [Note(fault, "", Window(start, end), said) for fault, start, end, said in noted]
+    assert why_not_counted(drawn, notes, Window(0, 30), sights) == why
+
+
+def _report(seed: int, *broken: Broken) -> Report:
+    told = [{"promise": b.promise, "what": b.what, "when": b.when} for b in broken]
+    faults = ["power e001 3.0..5.1 s"]
+    because = "no host was changed" if seed == 3 else ""
+    about = (seed, "harmful", "sqlite, person", faults, [], "rolled_back", 21.0, told)
+    return Report(*about, because=because)
+
+
+@pytest.mark.processes
+def test_seeds_are_resumed_and_a_broken_promise_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run: list[int] = []
+
+    def pretend(schedule: Any, keep: bool, stop: Any) -> Report:
+        run.append(schedule.seed)
+        broken = [Broken("whole", "e001 is half", 2.5)] if schedule.seed == 4 else []
+        return _report(schedule.seed, *broken)
+
+    monkeypatch.setattr(chaos, "run_seed", pretend)
+    monkeypatch.setattr(chaos, "missing_requirements", list)
+    log, figures = tmp_path / "log.jsonl", tmp_path / "figures.json"
+    # Of a harness that did not say which seeds count, and of one that was killed as it wrote.
+    log.write_text('{"seed": 2, "broken": []}\n{"seed": 3, "brok')
+    assert chaos.main(["--seeds", "2-3", "--resume", str(log)]) == 0
+    assert chaos.main(["--seeds", "1-4", "--resume", str(log), "--json", str(figures)]) == 1
+    assert sorted(run) == [1, 2, 3, 4]
+    document = json.loads(figures.read_text())
+    assert (document["benchmark"], document["quick"]) == ("chaos", False)
+    assert [figure["seed"] for figure in document["figures"]] == [1, 2, 3, 4]
+    out = capsys.readouterr().out
+    assert "  BROKEN seed 4, whole: e001 is half, at 2.5 s" in out
+    assert "  does not count: no host was changed" in out
+    assert "4 seeds: 2 count and kept every promise, 1 do not count, 1 broke a promise" in out
+
+
+@pytest.mark.processes
+def test_a_seed_that_broke_a_promise_is_run_again_and_stays_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = [Broken("whole", "e001 is half", 2.5)]
+    monkeypatch.setattr(chaos, "missing_requirements", list)
+    command = ["--seeds", "8-9", "--resume", str(tmp_path / "log.jsonl")]
+    monkeypatch.setattr(chaos, "run_seed", lambda schedule, *_: _report(schedule.seed, *broken))
+    assert chaos.main(command) == 1
+    monkeypatch.setattr(chaos, "run_seed", lambda schedule, *_: _report(schedule.seed))
+    capsys.readouterr()
+    assert chaos.main(command) == 0
+    out = capsys.readouterr().out
+    assert "bench.chaos: 2 seeds: 2 count and kept every promise, 0 do not count, 0 broke" in out
+    assert "was broken at " in out and ": seed 9, whole: e001 is half, at 2.5 s" in out
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("3", [3]), ("1-4", [1, 2, 3, 4]), ("1-2,9", [1, 2, 9])]
+)
+def test_seeds_are_a_list_of_ranges(text: str, seeds: list[int]) -> None:
+    assert chaos.seeds_of(text) == seeds
+
+
+@pytest.mark.slow
+def test_each_sabotage_is_of_the_code_that_there_is(tmp_path: Path) -> None:
+    for name, each in sabotage.SABOTAGES.items():
+        copy = copy_checkout(tmp_path / name, [*QUICK, *each.edits] if each.rounds else each.edits)
+        assert all(edit.new in (copy / edit.file).read_text() for edit in each.edits)
+        assert 1 <= len(each.seeds) <= 3
+        files = {edit.file for edit in each.edits}
+        for file in files:
+            compile((copy / file).read_text(), file, "exec")
+            assert (copy / file).read_text() != (ROOT / file).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["this is nowhere in it", "EdgetuneError"])
+def test_an_edit_of_what_is_not_there_once_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(MutationError, match="^lib/edgetune/errors.py has "):
+        copy_checkout(tmp_path / "one", [Edit("lib/edgetune/errors.py", text, "")])
+    with pytest.raises(MutationError, match="^lib/none.py has 0 times 'x', not once"):
+        copy_checkout(tmp_path / "other", [Edit("lib/none.py", "x", "y")])
+
+
+@pytest.mark.parametrize("caught_in", [1, 2, 3, None])
+def test_a_sabotage_is_caught_in_three_seeds_or_not_at_all(
+    caught_in: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run: list[int] = []
+
+    def pretend(schedule: Any, edits: Any) -> Report:
+        run.append(schedule.seed)
+        assert edits == sabotage.SABOTAGES["no_restore"].edits
+        caught = len(run) == caught_in
+        return _report(schedule.seed, *([Broken("whole", "e001 is half")] if caught else []))
+
+    monkeypatch.setattr(chaos, "missing_requirements", list)
+    monkeypatch.setattr(sabotage, "run_seed", pretend)
+    assert chaos.main(["--sabotage", "no_restore"]) == (0 if caught_in else 1)
+    assert run == list(sabotage.SABOTAGES["no_restore"].seeds[: caught_in or 3])
+    said = "caught in seed" if caught_in else "NOT caught in 3 seeds"
+    assert f"sabotage no_restore: {said}" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("audited")
+    lab.up(home, hosts=2)
+    try:
+        yield home
+    finally:
+        lab.down(home)
+
+
+def _wait_for(condition: Any, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.lab
+@needs_lab
+def test_the_auditor_sees_real_hosts(home: Path) -> None:
+    """A half changed host, one left in maint, one that says not ready, an extra reboot and its
+    lost requests; and nothing once all is as before."""
+    watch = Watch(home)
+
+    def sees(**states: str) -> bool:
+        """Whether the servers are so, and all others in service."""
+        watch.poll(time.time())
+        servers = watch.sights[-1].servers if watch.sights else {}
+        others = {name for name in servers if name not in states}
+        return bool(servers) and all(
+            [
+                others <= watch.sights[-1].ready(),
+                *(servers[name][0] == state for name, state in states.items()),
+            ]
+        )
+
+    def promises_broken() -> list[str]:
+        watch.poll(time.time())
+        return _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
+
+    _wait_for(sees)
+    before = look_at_all(home)
+    assert not _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
+    lab.console(home, "e000", ["sysctl", "-q", "-w", "net.core.somaxconn=4096"])
+    (half,) = _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
+    assert half.startswith("e000 is neither old nor new: runs 4096, stored nothing, no journal")
+    lab.console(home, "e000", ["sysctl", "-q", "-w", "net.core.somaxconn=8"])
+    lab.console(home, "e001", ["touch", "/var/lib/edgetune-not-ready"])
+    _set_state(home, "e001", "maint")
+    _wait_for(lambda: sees(e001="maint"))
+    (out,) = _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
+    assert out.startswith("e001 is maint, ") and out.endswith("says not ready and not quarantined")
+    lab.console(home, "e001", ["rm", "/var/lib/edgetune-not-ready"])
+    _set_state(home, "e001", "ready")
+    _wait_for(sees)
+    _wait_for(lambda: lab.balancer_state(home)["e000"]["sessions"])
+    with suppress(lab.LabError):  # the reboot may end the console first
+        lab.console(home, "e000", ["reboot"])
+    _wait_for(lambda: watch.poll(time.time()) and watch.sights[-1].boots["e000"] == 2)
+    assert _of(auditor.boots(watch.sights, 0, 0, Faults()))[0].startswith("e000 was rebooted")
+    lost = home / "lab/client-lost.jsonl"
+    _wait_for(lost.exists)
+    assert _of(auditor.requests(lines_of(lost), [], Faults()))
+    _wait_for(lambda: not promises_broken())
+
+
+def _set_state(home: Path, server: str, state: str) -> None:
+    text = f"set server edges/{server} state {state}\\n"
+    code = f"import socket; s = socket.create_connection(('10.77.0.3', 9999)); s.sendall(b'{text}')"
+    code += "; s.recv(99)"
+    subprocess.run(
+        [sys.executable, "-m", "lab.cli", "lab", "exec", sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "EDGETUNE_HOME": str(home)},
+        check=True,
+    )
+
+
+@pytest.mark.lab
+@needs_lab
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_harness_that_is_stopped(sent: signal.Signals, tmp_path: Path) -> None:
+    seed = next(n for n in range(99) if make_schedule(n).coordination == "redis")
+    command = [sys.executable, "-m", "bench.chaos", "--seed", str(seed)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as harness:
+        _wait_for(lambda: list(tmp_path.glob("chaos-*/edgetune.log")))
+        # One of its faults is a restart of it.
+        _wait_for(lambda: [one for one in _processes_in(tmp_path) if "redis-server" in one])
+        time.sleep(1)
+        harness.send_signal(sent)
+        harness.wait(120)
+    _wait_for(lambda: not list(tmp_path.iterdir()) and not _processes_in(tmp_path))
+
+
+def _processes_in(folder: Path) -> list[str]:
+    """Command lines of what works in a folder, has a file open there, or is told of it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            links = [path / "cwd", *(path / "fd").iterdir()]
+            places = " ".join(str(link.readlink()) for link in links if link.is_symlink())
+            about = f"{words} {places} {(path / 'environ').read_bytes().decode('latin-1')}"
+            # The harness itself, and whoever runs the tests, are told of it as TMPDIR.
+            if f"{folder}/" in about:
+                found.append(words)
+    return found
+
+
+def test_the_fixed_seeds_hold_what_differs() -> None:
+    schedules = [make_schedule(seed) for seed in SEEDS]
+    assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS) - ELSEWHERE
+    assert {each.coordination for each in schedules} == {"sqlite", "redis"}
+    assert {each.resume for each in schedules} == {"person", "recovery"}
+    # test_rollout_lab.py promotes a tuning, and takes it back.
+    assert {each.scenario for each in schedules} == {"harmful", "interrupted"}
+
+
+@pytest.mark.lab
+@needs_lab
+def test_two_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = chaos.run_all(SEEDS, jobs=2)
+    lines = [line for figure in figures for line in chaos.broken_lines(figure)]
+    assert not lines, capsys.readouterr().out

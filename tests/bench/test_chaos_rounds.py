@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds of congestion control under faults: what a seed says dies, lies, is late, lost or stopped.
+
+Every process dies at a side effect that a seed draws, or at each of them in turn. The auditor of
+``bench.chaos.told`` looks at hosts and records at each side effect.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Callable
+from unittest import mock
+
+import pytest
+
+from bench.chaos import told
+from bench.chaos.auditor import Broken
+from bench.chaos.told import Known, Stands, Told
+from edgetune.connections import Database
+from edgetune.documents.congestion import ROUND
+from edgetune.documents.rounds import Rounds
+from edgetune.errors import EdgetuneError
+from edgetune.rollout.steps.resume_all import resume_all
+from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rounds import work
+from edgetune.rounds.steps.resume_congestion import resume_congestion
+from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
+from tests.support.rounds_world import RoundsWorld
+from tests.support.world import Died
+
+EVERY = ("e000", "e001", "e002", "e003")
+SEEDS = range(12)
+LOST = {"rounds": ("congestion",), "record": ("records",), "both": ("congestion", "records")}
+
+
+class WatchedRounds:
+    """Rounds whose writes are side effects, too."""
+
+    def __init__(self, world: RoundsWorld, kept: Any) -> None:
+        self._world, self._kept = world, kept
+
+    def get(self, pop: str) -> Rounds | None:
+        found: Rounds | None = self._kept.get(pop)
+        return found
+
+    def put(self, rounds: Rounds) -> None:
+        with self._world.moments.around("put rounds"):
+            self._kept.put(rounds)
+
+
+class Chaos:
+    """A world that an auditor looks at, at each side effect."""
+
+    def __init__(self, folder: Path, seed: int = 0) -> None:
+        self.world = world = RoundsWorld(folder)
+        self.draw = random.Random(seed)
+        self.sights: list[Told] = []
+        self.lost = False
+        self.died: list[str] = []
+        world.moments.at = lambda what: self.look()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        opened = work.open_rounds
+        watched = mock.patch.object(
+            work, "open_rounds", lambda config: WatchedRounds(self.world, opened(config))
+        )
+        with watched, self.world.at_work():
+            yield
+
+    def look(self) -> None:
+        world = self.world
+        hosts: dict[str, Stands | None] = dict.fromkeys(EVERY)
+        for name, own in world.hosts.standing_there.items():
+            prefixes = frozenset(each["prefix"] for each in own["prefixes"])
+            ends = world.hosts.ends[name]
+            hosts[name] = Stands(own["number"], own["checksum"], prefixes, ends)
+        self.sights.append(Told(world.now, hosts, self._known()))
+
+    def _known(self) -> Known | None:
+        try:
+            decided, held = self.world.decided, frozenset[str]()
+            with suppress(AssertionError):
+                if self.world.kept.selection:
+                    chosen = self.world.chosen.items()
+                    held = frozenset(prefix for prefix, own in chosen if own["held_out"])
+        except (AssertionError, EdgetuneError):
+            return None
+        return Known(decided.number, decided.state, held)
+
+    def take(self, die_at: int = -1, step: Any = None, later: float = ROUND) -> None:
+        """One round or another step; the process dies at a side effect, if that comes."""
+        moments, world = self.world.moments, self.world
+        moments.seen.clear()
+        moments.die_at = die_at
+        try:
+            with self.at_work(), suppress(EdgetuneError):
+                if step is None:
+                    world.now += later
+                    # The keepers of hosts wait for nobody.
+                    world.hosts.expire(world.now)
+                    world.round(0)
+                else:
+                    step(world.context, "lab1", requested_by="ana")
+        except Died as died:
+            self.died.append(str(died))
+        finally:
+            moments.die_at = -1
+        self.look()
+
+    def lose(self, what: str) -> None:
+        """Records are gone, as with a disk."""
+        with Database(self.world.config["coordination"]).transaction() as db:
+            for table in LOST[what]:
+                db.execute(f"DELETE FROM {table}")
+        self.lost = True
+
+    def mend(self) -> None:
+        """Nothing is broken any more."""
+        hosts = self.world.hosts
+        for broken in (hosts.refusing, hosts.mute, hosts.late, hosts.changes):
+            broken.clear()
+        self.world.sockets.away = ""
+        resume_all(self.world.context, "ana")
+
+    def break_something(self) -> None:
+        """What the seed says."""
+        hosts, sockets, draw = self.world.hosts, self.world.sockets, self.draw
+        host = draw.choice(EVERY)
+        lie = draw.choice([{"number": 9}, {"kept": False}, {"prefixes": 3}])
+        lost, slow = draw.choice([*LOST]), draw.sample(self.world.fast, 4)
+        faults: list[Callable[[], object]] = [
+            lambda: hosts.mute.add(host),
+            lambda: hosts.late.add(host),
+            lambda: hosts.changes.update({host: lie}),
+            lambda: hosts.refusing.update({host: "it has no bbr"}),
+            lambda: hosts.forget(host),
+            lambda: self.lose(lost),
+            lambda: setattr(sockets, "away", "lab1: ClickHouse at http://ch: timed out"),
+            lambda: stop_all(self.world.context, "ana"),
+            lambda: sockets.rates.update(dict.fromkeys(slow, draw.uniform(5e3, 9e3))),
+            self.mend,
+        ]
+        draw.choice(faults)()
+
+    def broken(self) -> list[Broken]:
+        """All that was not kept until now."""
+        found = [*told.rounds(self.sights)]
+        return found if self.lost else [*found, *told.one_content(self.sights)]
+
+    def comes_to_rest(self) -> list[Broken]:
+        """What is not as promised once nothing is broken any more."""
+        self.mend()
+        known = self._known()
+        if known and known.state == "rolled_back":
+            self.take(step=resume_congestion)
+        # What stands with a number that was lost ends by itself.
+        for _ in range(3 if self.lost else 0):
+            self.take(later=1900)
+        for _ in range(5 if self.lost else 2):
+            self.take()
+        found = [*told.alike(self.sights[-1], frozenset(self.world.chosen))]
+        self.take(step=roll_back_congestion)
+        found += told.nothing_left(self.sights[-1])
+        self.take()
+        return [*found, *told.nothing_left(self.sights[-1]), *self.broken()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_keeps_every_promise(seed: int, tmp_path: Path) -> None:
+    chaos = Chaos(tmp_path, seed)
+    draw = chaos.draw
+    for _ in range(14):
+        if draw.random() < 0.6:
+            chaos.break_something()
+        step = draw.choice([None] * 8 + [roll_back_congestion, resume_congestion])
+        die_at = draw.randrange(24) if draw.random() < 0.5 else -1
+        chaos.take(die_at, step, later=draw.choice([ROUND, ROUND, ROUND, 1, 2 * ROUND, 4000]))
+    broken = [*chaos.broken(), *chaos.comes_to_rest()]
+    assert broken == [], chaos.died
+
+
+def test_seeds_meet_what_they_are_to_meet(tmp_path: Path) -> None:
+    """Processes die, and hosts are told something all the same."""
+    died, treated = 0, 0
+    for seed in range(6):
+        (folder := tmp_path / str(seed)).mkdir()
+        chaos = Chaos(folder, seed)
+        for _ in range(5):
+            chaos.take()
+        treated += bool(chaos.world.hosts.treated())
+        for at in (1, 5, 9):
+            chaos.take(at)
+        died += len(chaos.died)
+    assert (died, treated) == (18, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [None, roll_back_congestion], ids=["round", "roll back"])
+@pytest.mark.parametrize("fault", ["", "mute", "late", "lie"])
+def test_a_process_may_die_at_each_side_effect(step: Any, fault: str, tmp_path: Path) -> None:
+    """Beside a host that is away, tells nothing of what it did, or lies."""
+    at = 0
+    while True:
+        (folder := tmp_path / str(at)).mkdir()
+        chaos = Chaos(folder)
+        for _ in range(4):
+            chaos.take()
+        for prefix in chaos.world.fast[:4]:
+            chaos.world.sockets.rates[prefix] = 9e3
+        chaos.take()
+        hosts = chaos.world.hosts
+        hosts.mute |= {"e001"} if fault == "mute" else set()
+        hosts.late |= {"e001"} if fault == "late" else set()
+        hosts.changes.update({"e001": {"checksum": "sha256:0"}} if fault == "lie" else {})
+        chaos.take(at, step)
+        if not chaos.died:
+            break
+        assert [*chaos.broken(), *chaos.comes_to_rest()] == [], chaos.died
+        at += 5 if fault else 1
+    assert at >= 10
+
+
+class TestAuditor:
+    """It can fail."""
+
+    ONE = Stands(3, "a", frozenset(["203.0.1.0/24"]), 900.0)
+    KNOWN = Known(3, "tuning", frozenset(["203.0.2.0/24"]))
+    BACK = Known(4, "rolled_back", frozenset())
+
+    def said(self, *sights: Told) -> list[str]:
+        return [f"{own.promise}: {own.what}" for own in told.rounds(sights)]
+
+    def test_what_is_as_promised(self) -> None:
+        nothing, there = Told(0, {"e": None}, self.KNOWN), Told(1, {"e": self.ONE}, self.KNOWN)
+        gone = Told(905, {"e": None}, self.BACK)
+        assert self.said(nothing, there, there, gone) == []
+        assert [*told.alike(there, self.ONE.prefixes | self.KNOWN.held_out)] == []
+        assert [*told.nothing_left(gone)] == [] and [*told.one_content([there, there])] == []
+
+    def test_a_configuration_without_a_record(self) -> None:
+        nothing = Told(0, {"e": None}, None)
+        for known in (None, Known(2, "tuning", frozenset())):
+            assert self.said(nothing, Told(1, {"e": self.ONE}, known)) == [
+                "record: e has 3, which no record has"
+            ]
+
+    def test_a_prefix_that_is_held_out(self) -> None:
+        known = Known(3, "tuning", self.ONE.prefixes)
+        assert self.said(Told(0, {"e": None}, known), Told(1, {"e": self.ONE}, known)) == [
+            "hold-out: e treats 203.0.1.0/24"
+        ]
+
+    def test_what_nobody_renewed(self) -> None:
+        there = [Told(at, {"e": self.ONE}, self.KNOWN) for at in (1, 907, 909)]
+        assert self.said(*there) == ["expiry: e treats what ended long ago"]
+
+    def test_what_is_taken_back_is_over_before_it_is_gone(self) -> None:
+        over = Stands(3, "a", self.ONE.prefixes, 0.0)
+        sights = [Told(700, {"e": self.ONE}, self.KNOWN)]
+        sights += [Told(at, {"e": over}, self.BACK) for at in (701, 709)]
+        assert self.said(*sights) == []
+        assert self.said(*sights, Told(710, {"e": over}, self.BACK)) == [
+            "expiry: e treats what ended long ago"
+        ]
+
+    def test_what_comes_after_a_rollback(self) -> None:
+        before, later = Told(0, {"e": None}, self.BACK), Told(1, {"e": self.ONE}, self.BACK)
+        assert self.said(before, later) == ["roll back: e was told 3 after the rollback"]
+        renewed = Stands(3, "a", self.ONE.prefixes, 950.0)
+        assert self.said(later, Told(2, {"e": renewed}, self.BACK)) == [
+            "roll back: e was renewed after the rollback"
+        ]
+        assert [own.what for own in told.nothing_left(later)] == ["e has 3 still"]
+
+    def test_what_was_under_way_when_it_was_rolled_back(self) -> None:
+        sights = [Told(at, {"e": None}, self.BACK) for at in (0, 1, 2)]
+        sights.append(Told(4, {"e": self.ONE}, self.BACK))
+        assert [*told.rounds(sights, under_way=5)] == []
+        assert [own.promise for own in told.rounds(sights, under_way=4)] == ["roll back"]
+
+    def test_what_is_told_while_all_is_stopped(self) -> None:
+        renewed = Stands(3, "a", self.ONE.prefixes, 950.0)
+        sights = [
+            Told(at, {"e": own}, self.KNOWN)
+            for at, own in ((1, None), (2, self.ONE), (3, self.ONE), (4, renewed), (5, None))
+        ]
+        assert [own.what for own in told.stopped(sights, 0, 9)] == [
+            "e was told 3 while all was stopped",
+            "e was renewed while all was stopped",
+        ]
+        assert [*told.stopped(sights, 2, 4)] == [*told.stopped(sights, 4, 9)] == []
+
+    def test_routes_of_which_no_file_tells(self) -> None:
+        strange = Stands(0, "", self.ONE.prefixes, 2.0)
+        (one,) = self.said(*[Told(at, {"e": strange}, self.KNOWN) for at in (1, 2)])
+        assert one == "whole: e has routes of ours, and nothing that tells of them"
+
+    def test_hosts_that_are_not_alike(self) -> None:
+        other = Stands(3, "b", self.ONE.prefixes, 900.0)
+        both = Told(0, {"e": self.ONE, "f": other, "g": None}, self.KNOWN)
+        assert [own.what for own in told.one_content([both])] == ["f has another 3 than others"]
+        assert [own.what for own in told.alike(both, self.ONE.prefixes)] == [
+            "g treats 0 too many, 1 too few"
+        ]

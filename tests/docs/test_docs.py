@@ -1,0 +1,541 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages: those that are generated are in step with YAML and code; links of all lead somewhere,
+lines are short, each is found from docs/index.md, and the README is one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from docs import generate, judge_tables, report_picture
+from docs.pages import words as words_of
+from docs.pages.markdown import cell, page, paragraph, replace_section, table
+from docs.pages.pack import type_of
+from docs.pages.words import words
+from edgetune.errors import InputError
+from edgetune.files import load_yaml
+from edgetune.metrics.catalogue import METRICS
+from edgetune.report.text import plan_text
+from edgetune.tuning import load_tuning
+from edgetune.vocabulary.grammar import Parts, Text
+from edgetune.vocabulary.kinds import KINDS
+from tests.support import ROOT
+from tests.support.agent_root import NearRoot
+from tests.support.builders import plan, write_yaml
+
+SCRIPT = ROOT / "docs" / "generate.py"
+FOLDERS = (
+    *("actions", "aliases", "metrics", "metrics/examples", "policies", "rules", "sensors"),
+    *("triggers", "tunings", "workflows", "deploy/prometheus"),
+)
+PAGE_OF = {
+    "actions": "actions",
+    "aliases": "chat",
+    "metrics": "metrics",
+    "metrics/examples": "metrics",
+    "policies": "rules",
+    "rules": "rules",
+    "triggers": "rules",
+    "tunings": "tunings",
+}
+README = ROOT / "README.md"
+PAGES = [
+    README,
+    *(ROOT / name for name in ("CHANGES.md", "CONTRIBUTING.md", "tests/st2/README.md")),
+]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
+NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
+SUBJECTS = [*words("applies_to")]
+FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+WIDEST = 120
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    """The pack's YAML, and no page."""
+    return copy_of_pack(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with its pages written; only to be read."""
+    pack = copy_of_pack(tmp_path_factory.mktemp("written"))
+    assert generate.main([], pack) == 0
+    return pack
+
+
+def copy_of_pack(place: Path) -> Path:
+    for folder in FOLDERS:
+        (place / folder).mkdir(parents=True)
+        for path in (ROOT / folder).glob("*.yaml"):
+            shutil.copy(path, place / folder)
+    shutil.copy(ROOT / "config.schema.yaml", place)
+    return place
+
+
+def cells(line: str) -> int:
+    return len(re.findall(r"(?<!\\)\|", line)) - 1
+
+
+def text_of(pack: Path, name: str) -> str:
+    return (pack / f"docs/reference/{name}.md").read_text()
+
+
+@pytest.mark.processes
+def test_pages_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_page_of_the_reference_is_generated() -> None:
+    found = {f"docs/reference/{path.name}" for path in (ROOT / "docs/reference").iterdir()}
+    assert found == generate.pages_of(ROOT).keys()
+
+
+def test_check_names_what_is_out_of_date_and_writes_nothing(
+    pack: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate.main(["--check"], pack) == 1
+    told = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == [*generate.pages_of(pack)]
+    assert not (pack / "docs").exists()
+
+
+@pytest.mark.slow
+def test_writing_once_is_enough(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate.main([], pack) == 0
+    assert generate.main(["--check"], pack) == 0
+    capsys.readouterr()
+    assert generate.main([], pack) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("config.schema.yaml", "least 1m", "least 1s"),
+        ("actions/plan_rollout.yaml", "    maximum: 0.95", "    maximum: 0.99"),
+        ("actions/rollout_pop.yaml", "1s to 1h", "1s to 2h"),
+        ("workflows/rollout_pop.yaml", "  - drop_sessions\n", ""),
+        ("workflows/rollout_pop.yaml", "      soak: <% ctx(soak) %>\n", ""),
+        ("aliases/plan.yaml", "truncate(1500", "truncate(150"),
+        ("aliases/start.yaml", "truncate(1500", "truncate(150"),
+    ],
+)
+def test_yaml_that_differs_from_its_one_source_is_named_and_mended(
+    pack: Path, capsys: pytest.CaptureFixture[str], name: str, old: str, new: str
+) -> None:
+    generate.main([], pack)
+    file = pack / name
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    capsys.readouterr()
+    assert generate.main(["--check"], pack) == 1
+    said = capsys.readouterr().err.splitlines()[0]
+    line = text.count("\n", 0, text.index(old)) + 1
+    must = text.splitlines()[line - 1].strip()[:100]
+    assert said.startswith(f"{name}: out of date at line {line}, which must be: {must!r}, run")
+    generate.main([], pack)
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [
+        ("actions/plan_rollout.yaml", "  # END GENERATED"),
+        ("workflows/rollout_pop.yaml", "      # BEGIN GENERATED"),
+        ("aliases/plan.yaml", "      color:"),
+    ],
+)
+def test_yaml_without_the_place_for_its_part_is_one_clear_line(
+    pack: Path, capsys: pytest.CaptureFixture[str], name: str, gone: str
+) -> None:
+    file = pack / name
+    file.write_text(file.read_text().replace(gone, f"{gone[:-2]}."))
+    assert generate.main([], pack) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"docs/generate.py: {name}: ") and told.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_changed_metadata_is_seen(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generate.main([], pack)
+    rule = pack / "rules" / "sample_running.yaml"
+    rule.write_text(rule.read_text().replace("Reads only.", "Reads | only."))
+    capsys.readouterr()
+    assert generate.main(["--check"], pack) == 1
+    assert capsys.readouterr().err.startswith("docs/reference/rules.md: out of date")
+    generate.main([], pack)
+    assert "Reads \\| only." in text_of(pack, "rules")
+
+
+@pytest.mark.parametrize("parts", [{}, {"options": "x", "more": "y"}])
+def test_a_page_has_a_place_for_each_part(parts: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="configuration.md.in: must have once each of"):
+        page("configuration", **parts)
+
+
+@pytest.mark.parametrize(
+    ("subjects", "why"),
+    [
+        ([*SUBJECTS, "errors"], "applies_to.errors: is missing"),
+        (SUBJECTS[1:], f"applies_to.{SUBJECTS[0]}: is about nothing that there is"),
+    ],
+)
+def test_words_have_a_subject_and_subjects_have_words(subjects: list[str], why: str) -> None:
+    with pytest.raises(InputError, match=re.escape(why)):
+        words("applies_to", subjects)
+
+
+def test_words_that_are_missing_are_one_clear_line(
+    pack: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {**load_yaml(words_of.WORDS)}
+    known["applies_to"] = {name: known["applies_to"][name] for name in SUBJECTS[1:]}
+    monkeypatch.setattr(words_of, "_all", lambda: known)
+    assert generate.main([], pack) == 1
+    told = f"docs/generate.py: docs/pages/words.yaml: applies_to.{SUBJECTS[0]}: is missing\n"
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_of_a_kind_is_one(tmp_path: Path, kind: str) -> None:
+    own = {"kind": kind, "why": "as an example", "source": "its file"}
+    document = {
+        "name": "shown",
+        "version": "1.0.0",
+        "summary": "An example.",
+        "intent": {"improve": "cpu"},
+        "guards": [],
+        "settings": [{**KINDS[kind].example, **own}],
+    }
+    (setting,) = load_tuning(write_yaml(tmp_path / "shown.yaml", document)).settings
+    assert setting.kind == kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_word_that_a_kind_takes_is_told(kind: str) -> None:
+    """Of choices that stand in its patterns, and of names of its parts."""
+    value = KINDS[kind].value
+    parts = value.parts if isinstance(value, Parts) else {"": value}
+    patterns = [*parts, *(part.pattern for part in parts.values() if isinstance(part, Text))]
+    choices = [word for pattern in patterns for word in pattern.split("|")]
+    plain = {word for word in choices if re.fullmatch(r"[a-z][a-z_]+", word)}
+    told = set(re.findall(r"[a-z][a-z_]+", KINDS[kind].takes))
+    assert plain <= told
+
+
+@pytest.mark.processes
+def test_the_facts_are_those_that_a_host_tells(tmp_path: Path) -> None:
+    told = NearRoot(tmp_path / "host").ask("facts")
+    assert {*_paths(told)} == set(words("facts"))
+    assert told["nics"]
+    for nic in told["nics"].values():
+        assert nic.keys() == words("nic").keys()
+
+
+def _paths(facts: dict[str, Any]) -> Iterator[str]:
+    """The names of facts, without what is below a name that a host gives."""
+    for name, value in facts.items():
+        if isinstance(value, dict) and name != "nics":
+            yield from (f"{name}.{below}" for below in value)
+        else:
+            yield name
+
+
+def test_every_metric_is_told_with_the_numbers_behind_it(written: Path) -> None:
+    text = text_of(written, "metrics")
+    for name, metric in METRICS.items():
+        assert f"| `{name}` | {metric.title} |" in text
+        for number in metric.readings:
+            assert f"\n| `{number}` | " in text
+
+
+def test_every_table_is_whole(written: Path) -> None:
+    for path in (written / "docs/reference").iterdir():
+        tables = re.findall(r"(?:^\|.*\n)+", path.read_text(), re.MULTILINE)
+        assert tables
+        for own in tables:
+            assert len({cells(line) for line in own.splitlines()}) == 1, own
+
+
+@pytest.mark.parametrize("folder", PAGE_OF)
+def test_everything_is_listed(written: Path, folder: str) -> None:
+    text = text_of(written, PAGE_OF[folder])
+    for path in (written / folder).glob("*.yaml"):
+        document = load_yaml(path)
+        shown = document["formats"][0]["display"] if folder == "aliases" else document["name"]
+        assert f"{shown}`" in text
+        parameters = document.get("parameters", {}) if folder == "actions" else {}
+        for name in (name for name, own in parameters.items() if "description" in own):
+            assert f"| `{name}` |" in text
+
+
+def test_every_option_is_listed(written: Path) -> None:
+    text = text_of(written, "configuration")
+    for name in load_yaml(written / "config.schema.yaml"):
+        assert f"\n| `{name}` |" in text
+
+
+def test_every_reason_of_a_tuning_is_shown(written: Path) -> None:
+    text = text_of(written, "tunings")
+    for path in (written / "tunings").glob("*.yaml"):
+        for setting in load_yaml(path)["settings"]:
+            assert cell(setting["why"]) in text
+            assert setting["source"] in text
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        ({"type": "string"}, "string"),
+        ({"type": "array", "items": {"type": "string"}}, "array of strings"),
+        ({"type": "integer", "minimum": 1}, "integer, at least 1"),
+        ({"type": "number", "maximum": 2}, "number, at most 2"),
+        ({"type": "number", "minimum": 0, "maximum": 0.5}, "number, 0 to 0.5"),
+        ({"type": "string", "enum": ["a", "b"]}, "string: `a`, `b`"),
+        ({"type": "string", "description": "How long. A duration from 1s to 1h."}, "duration"),
+    ],
+)
+def test_type_of_a_parameter(parameter: dict[str, Any], expected: str) -> None:
+    assert type_of(parameter) == expected
+
+
+def test_cell_cannot_break_a_table() -> None:
+    assert table("a, b", [("x|y\nz", "`p|q`")]) == (
+        "| a | b |\n| --- | --- |\n| x\\|y z | `p\\|q` |"
+    )
+
+
+def test_a_paragraph_is_filled() -> None:
+    lines = paragraph("word " * 60, "  ").splitlines()
+    assert len(lines) == 3 and all(len(line) <= 120 for line in lines)
+    assert lines[1].startswith("  word")
+    assert "`some code`" in paragraph("word " * 23 + "`some code`")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<!-- BEGIN GENERATED a -->\n", "must have one line <!-- END GENERATED a -->"),
+        ("<!-- END GENERATED a -->\n", "must have one line <!-- BEGIN GENERATED a -->"),
+        (
+            "<!-- END GENERATED a -->\n<!-- BEGIN GENERATED a -->\n",
+            "<!-- END GENERATED a --> stands before its beginning",
+        ),
+    ],
+)
+def test_markers_that_do_not_fit_are_one_clear_line(text: str, why: str) -> None:
+    with pytest.raises(InputError, match=f"page.md: {re.escape(why)}"):
+        replace_section(text, "a", "new", "page.md")
+
+
+def test_text_around_the_markers_stays() -> None:
+    begin, end = "<!-- BEGIN GENERATED a -->\n", "<!-- END GENERATED a -->\n"
+    made = replace_section(f"first\n{begin}old\n{end}last\n", "a", "new", "page.md")
+    assert made == f"first\n{begin}new\n{end}last\n"
+
+
+def test_the_tables_of_judges_are_those_of_the_figures(tmp_path: Path) -> None:
+    page, figures = tmp_path / "judge.md", tmp_path / "figures.json"
+    names = judge_tables.SECTIONS
+    page.write_text(
+        "".join(f"<!-- BEGIN GENERATED {n} -->\n<!-- END GENERATED {n} -->\n" for n in names)
+    )
+    figures.write_text(json.dumps(_figures_of_judges()))
+    assert judge_tables.main([str(figures)], page) == 0
+    text = page.read_text()
+    for line in (
+        "| edgetune | 5.0 % | 0.98 (75) | - | - | - | - | - |",
+        "| full | 5.0 % (4.0 to 6.0) | 30.0 % | - | - | 5.0 % (4.0 to 6.0) |",
+        "| full | x1.25 | better | 3.0 % | 0.50 | 0.70 |",
+        "| steady, 4 + 4 | 10% | 5.0 % (4.0 to 6.0) | 5.0 % (4.0 to 6.0) | 5.0 % (4.0 to 6.0) | "
+        "5.0 % (4.0 to 6.0) |",
+        "| steady, 4 + 4 | 5.0 % (+0.001) |",
+        "| estimates | row | 0.9 to 1 | 0.860 to 0.890 |",
+        "| power | >= 1 | 2 | yes |",
+    ):
+        assert line in text
+    assert "good" not in text
+
+
+def _figures_of_judges() -> dict[str, Any]:
+    rate = {"rate": 0.05, "low": 0.04, "high": 0.06, "improved": None}
+    found = {"scenario": "full", "effect": "x1.25", "method": "edgetune", "rate": 0.98}
+    apart = {"scenario": "full", "effect": "x1.25", "error": 0.01, "false": 0.03}
+    fleet = {"fleet": "steady", "hosts": 4, "promoted": rate, "rolled_back": rate, "covered": rate}
+    return {
+        "false_rollbacks": [
+            {**rate, "scenario": "full", "method": "edgetune", "improved": rate},
+            {**rate, "scenario": "full", "method": "Kayenta", "rate": 0.3},
+        ],
+        "power": [{**found, "minutes": {"median": 75.0}}],
+        "differences": [
+            {**apart, "method": "better", "ours": 0.5, "theirs": 0.7, "difference": -0.2},
+            {**apart, "method": "good", "ours": 0.5, "theirs": 0.6, "difference": -0.1},
+        ],
+        "promises": [
+            *({**fleet, "margin": 0.1, "ratio": ratio} for ratio in (1.1, 1.05, 1.0)),
+            {**fleet, "margin": None, "ratio": 0.5, "bias": 0.001},
+        ],
+        "missed": [
+            {"table": "estimates", "row": "row", "truth": [0.9, 1], "low": 0.86, "high": 0.89}
+        ],
+        "targets": [{"what": "power", "wanted": ">= 1", "found": "2", "verdict": "yes"}],
+    }
+
+
+def test_tables_of_judges_need_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge_tables.main([]) == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_the_readme_is_short() -> None:
+    text = README.read_text()
+    assert 150 <= len(text.splitlines()) <= 180
+    assert len(text.encode()) <= 12_000
+    assert "GENERATED" not in text
+
+
+def test_the_first_screen_says_what_it_is() -> None:
+    """Of 24 lines with 80 characters."""
+    first = README.read_text().splitlines()[:24]
+    assert max(map(len, first)) <= 80
+    for word in ("StackStorm pack", "PoPs", "For people", "make demo", "docs/tutorial.md"):
+        assert word.lower() in " ".join(first).lower(), word
+
+
+def test_the_readme_shows_a_plan_as_it_is(tmp_path: Path) -> None:
+    """But for its digest, which each change of the tuning makes another one."""
+    (shown,) = re.findall(r"```text\n(Plan .*?)```", README.read_text(), re.DOTALL)
+    made = plan_text(plan(tmp_path, hosts=8)).strip()
+    digest = r"sha256:\w+"
+    assert re.sub(digest, "", shown.strip()) == re.sub(digest, "", made)
+
+
+def test_the_readme_shows_a_picture() -> None:
+    (name,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README.read_text())
+    text = (ROOT / name).read_text()
+    assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(text) < 150_000
+    assert "improved" in text and not re.search(r"<script|href|@import|url\(", text)
+
+
+def test_the_picture_can_be_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "report.svg"
+    assert report_picture.main(path) == 0
+    words = {text.text for text in ElementTree.parse(path).iter() if text.tag.endswith("}text")}
+    assert {"improved", "test", "control", "baseline", "soak"} <= words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    wrong = [link for link in links_of(ROOT / name) if not leads_somewhere(ROOT / name, link)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("link", "well"),
+    [
+        ("design.md", True),
+        ("design.md#records", True),
+        ("#look-up", True),
+        ("../LICENSE", True),
+        ("gone.md", False),
+        ("design.md#gone", False),
+        ("#gone", False),
+        ("/etc/passwd", False),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_seen(link: str, well: bool) -> None:
+    assert leads_somewhere(ROOT / "docs/index.md", link) is well
+
+
+def test_anchors_are_made_as_by_a_forge() -> None:
+    text = "# One `two`: three_four\n\n## Same\n\n```\n# no heading\n```\n\n## Same\n"
+    assert anchors_of(text) == {"one-two-three_four", "same", "same-1"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_are_short(name: str) -> None:
+    assert long_lines((ROOT / name).read_text()) == []
+
+
+def test_a_long_line_is_seen() -> None:
+    long = "x" * (WIDEST + 1)
+    assert long_lines(f"{long}\n| {long} |\n```\n{long}\n```\n") == [long]
+
+
+def test_every_page_is_reachable_from_the_index() -> None:
+    index = ROOT / "docs/index.md"
+    found, new = {index}, {index}
+    while new:
+        new = {own for path in new for own in pages_linked(path)} - found
+        found |= new
+    assert {path for path in PAGES if path.is_relative_to(ROOT / "docs")} - found == set()
+
+
+def links_of(path: Path) -> list[str]:
+    """Those that lead to no other context."""
+    found = LINK.findall(FENCE.sub("", path.read_text()))
+    return [link for link in found if not re.match(r"[a-z]+:", link)]
+
+
+def leads_somewhere(path: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = (path.parent / name).resolve() if name else path
+    if not target.is_relative_to(ROOT) or not target.exists():
+        return False
+    return not anchor or anchor in anchors_of(target.read_text())
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors of the headings of a page."""
+    found: list[str] = []
+    for title in re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE):
+        own = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        times = sum(re.fullmatch(rf"{re.escape(own)}(-\d+)?", other) is not None for other in found)
+        found.append(f"{own}-{times}" if times else own)
+    return set(found)
+
+
+def long_lines(text: str) -> list[str]:
+    """Outside tables and code."""
+    lines = FENCE.sub("", text).splitlines()
+    return [line for line in lines if len(line) > WIDEST and not line.startswith("|")]
+
+
+def pages_linked(path: Path) -> set[Path]:
+    targets = {(path.parent / link.partition("#")[0]).resolve() for link in links_of(path)}
+    return {target for target in targets if target.suffix == ".md" and target.is_file()}
+
+
+def targets() -> set[str]:
+    """The targets of the Makefile that make no file."""
+    (line,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return {*line.split()}
+
+
+def test_make_help_tells_each_target_that_a_person_calls() -> None:
+    told = re.findall(r'^\t@echo "make ([\w-]+) ', (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {*told} == targets() - {"help", "client", "peers", "quiet"}
+
+
+def test_each_make_that_a_page_shows_is_a_target() -> None:
+    text = "\n".join(path.read_text() for path in [*PAGES, ROOT / ".ci/run"])
+    shown = re.findall(r"(?:`|^|exec )make ([\w-]+)(?:`| *$| +#)", text, re.MULTILINE)
+    assert {"check", "test"} < {*shown} <= targets()

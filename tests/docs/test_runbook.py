@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages that people wrote: rules and commands of the lab exist; texts of the runbook are real.
+
+In the runbook a block marked ``text`` shows what edgetune prints, with « » around what differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from functools import lru_cache
+
+import pytest
+
+from edgetune.files import load_yaml
+from lab.bmc import FAULTS as BMC_FAULTS
+from lab.cli import _parser
+from lab.pop.faults import FAULTS
+from tests.support import ROOT
+
+WRITTEN = ("README.md", "docs/*.md", "docs/how-to/*.md")
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for pattern in WRITTEN
+    for path in sorted(ROOT.glob(pattern))
+}
+RUNBOOK = PAGES["docs/runbook.md"]
+SOURCES = ("lib/edgetune", "workflows", "actions")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A line of the runbook's texts that is indented goes on from the one before.
+_GOES_ON = re.compile(r"\n {4,}(?=\S)")
+GAP = "\0"
+LOOP = "for rule in "
+
+
+def fenced(page: str, *kinds: str) -> Iterator[str]:
+    for kind, text in FENCE.findall(page):
+        if kind in kinds:
+            whole = _GOES_ON.sub(" ", text) if kind == "text" else text
+            yield from whole.replace("\\\n", " ").splitlines()
+
+
+def code(page: str) -> Iterator[str]:
+    """Lines of code blocks, and what stands in backquotes in a paragraph or a table."""
+    yield from fenced(page, "", "sh")
+    yield from re.findall(r"`([^`\n]+)`", FENCE.sub("", page))
+
+
+def commands(page: str, *program: str) -> Iterator[list[str]]:
+    """The words after ``program`` wherever it is called, alone or beside others."""
+    for line in code(page):
+        with_comments = shlex.shlex(line, posix=True, punctuation_chars="|;&")
+        with_comments.whitespace_split = True
+        try:
+            words = list(with_comments)
+        except ValueError:
+            continue
+        words = [word.rsplit("/", 1)[-1] if word.startswith(".venv") else word for word in words]
+        if tuple(words[: len(program)]) == program:
+            yield words[len(program) :]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_rule_exists(page: str) -> None:
+    names = {path.stem for path in (ROOT / "rules").glob("*.yaml")}
+    enabled = [words[0] for words in commands(PAGES[page], "st2", "rule", "enable")]
+    assert {name.partition(".")[2] for name in enabled if "$" not in name} <= names
+
+
+def test_pages_show_how_to_enable_rules() -> None:
+    assert len([1 for page in PAGES.values() for _ in commands(page, "st2", "rule", "enable")]) > 5
+
+
+def test_one_line_enables_every_rule_that_ships_disabled() -> None:
+    (line,) = (text for text in code(PAGES["docs/how-to/automation.md"]) if text.startswith(LOOP))
+    shown = line.partition(";")[0].split()[3:]
+    rules = {path.stem: load_yaml(path) for path in (ROOT / "rules").glob("*.yaml")}
+    assert sorted(shown) == sorted(name for name, rule in rules.items() if not rule["enabled"])
+
+
+def test_the_kill_switch_is_called_by_its_key() -> None:
+    from edgetune.rollout.kill_switch import STOP_KEY
+
+    keys = {w[0] for page in PAGES.values() for w in commands(page, "st2", "key", "set")}
+    assert keys == {STOP_KEY}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_the_lab_is_understood(page: str) -> None:
+    for words in commands(PAGES[page], "edgetune"):
+        if not words or not words[0].isalpha():
+            continue  # a user of that name, alone or in sudoers
+        options, rest = _parser().parse_known_args(words)
+        assert all("=" in word for word in rest), words
+        if hasattr(options, "fault"):
+            known = {*FAULTS, *(f"bmc_{name}" for name in ("NAME", *BMC_FAULTS))}
+            assert options.fault in known, words
+
+
+def test_a_page_shows_how_to_break_the_lab() -> None:
+    page = PAGES["docs/how-to/lab.md"]
+    shown = {words[1] for words in commands(page, "edgetune", "lab") if words[1:]}
+    first = {words[0] for words in commands(page, "edgetune", "lab")}
+    assert {"fault", "heal", "console"} <= first
+    assert shown & FAULTS.keys()
+
+
+@pytest.mark.slow
+def test_every_text_shown_comes_from_the_sources() -> None:
+    known = printed()
+    pieces = [piece for line in fenced(RUNBOOK, "text") for piece in fixed_parts(line)]
+    assert len(pieces) > 60
+    assert [piece for piece in pieces if piece not in known] == []
+
+
+def test_every_text_in_the_table_of_symptoms_comes_from_the_sources() -> None:
+    known = printed()
+    table = RUNBOOK.split("## By symptom")[1].split("## ")[0]
+    shown = [text for row in table.splitlines() for text in re.findall(r"`([^`]+)`", row)]
+    pieces = [piece for text in shown for piece in fixed_parts(text)]
+    assert len(pieces) > 20
+    assert [piece for piece in pieces if piece not in known] == []
+
+
+def test_every_symptom_leads_to_a_section() -> None:
+    headings = re.findall(r"^#+ (.+)$", RUNBOOK, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in headings}
+    links = set(re.findall(r"\]\(#([^)]+)\)", RUNBOOK))
+    assert links
+    assert links <= anchors, links - anchors
+
+
+def fixed_parts(line: str) -> list[str]:
+    """What of a shown text is not marked as differing, in words that can be looked for."""
+    parts = re.split(r"«[^»]*»|\bHOST\b|\.\.\.", line)
+    return [part.strip(" .:,;'") for part in parts if re.search(r"[A-Za-z]{3}", part)]
+
+
+@lru_cache(maxsize=1)
+def printed() -> str:
+    """All texts of the sources, with a gap where a value is filled in."""
+    texts: list[str] = []
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            texts += constants(ast.parse(path.read_text()))
+        texts += [path.read_text() for path in sorted((ROOT / folder).rglob("*.yaml"))]
+    return "\n".join(re.sub(r" +", " ", text) for text in texts)
+
+
+def constants(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [p.value if isinstance(p, ast.Constant) else GAP for p in node.values]
+            yield "".join(str(part) for part in parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/security.md: roles grant what there is; its program for hosts runs known agents alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from edgetune.hosts.agent import bundle
+from edgetune.hosts.fleet import packed
+from edgetune.rollout.kill_switch import RESUMED_KEY, STOP_KEY
+from tests.support import ROOT
+from tests.support.metadata.values import documents
+
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# What a user needs to see, whatever else it may do: `st2 run` asks for runners, and an execution is
+# seen by who may see its action. tests/st2/test_roles.py tries it on a StackStorm with RBAC.
+SEES = {"": ["runner_type_list"], "pack:edgetune": ["action_view"]}
+STOP = f"key_value_pair:st2kv.system:{STOP_KEY}"
+ACTIONS = {f"edgetune.{name}" for name in documents(ROOT, "actions")}
+
+
+def blocks(kind: str) -> list[str]:
+    return [text for own, text in FENCE.findall(PAGE) if own == kind]
+
+
+def roles() -> dict[str, list[str]]:
+    """The actions that each role may start."""
+    found = {}
+    for role in yaml.safe_load_all(blocks("yaml")[0]):
+        assert set(role) == {"name", "description", "permission_grants"}
+        grants = {
+            own.get("resource_uid", ""): own["permission_types"]
+            for own in role["permission_grants"]
+        }
+        sees = {uid: grants.pop(uid) for uid in SEES if uid in grants}
+        assert sees == (SEES if role["name"] == "edgetune_viewer" else {})
+        assert grants.pop(STOP, ["key_value_pair_set"]) == ["key_value_pair_set"]
+        assert all(types == ["action_execute"] for types in grants.values())
+        uids = [uid.split(":") for uid in grants]
+        assert all(uid[0] == "action" for uid in uids)
+        found[role["name"]] = [".".join(uid[1:]) for uid in uids]
+    return found
+
+
+def called_by_us() -> set[str]:
+    """Actions that workflows and rules of the pack call."""
+    tasks = [
+        task for own in documents(ROOT, "workflows").values() for task in own["tasks"].values()
+    ]
+    rules = documents(ROOT, "rules").values()
+    return {task.get("action", "") for task in tasks} | {rule["action"]["ref"] for rule in rules}
+
+
+def test_roles_grant_actions_that_there_are() -> None:
+    assert {ref for refs in roles().values() for ref in refs} <= ACTIONS
+
+
+def test_every_action_is_of_one_role_or_called_by_the_pack() -> None:
+    """Whoever adds an action says who may start it."""
+    granted = [ref for refs in roles().values() for ref in refs]
+    assert len(granted) == len(set(granted))
+    assert ACTIONS - set(granted) - called_by_us() == set()
+
+
+def test_steps_of_workflows_are_granted_to_nobody() -> None:
+    granted = {ref for refs in roles().values() for ref in refs}
+    steps = {
+        "set_rollout_state",
+        "begin_rollback",
+        "take_over_for_rollback",
+        "claim_pop",
+        "take_over_rollout",
+        "drain_hosts",
+        "apply_tuning",
+        "set_bios",
+        "select_prefixes",
+        "push_configuration",
+    }
+    assert not granted & {f"edgetune.{name}" for name in steps}
+
+
+def test_no_role_may_write_what_lifts_a_stop() -> None:
+    for role in yaml.safe_load_all(blocks("yaml")[0]):
+        keys = [own.get("resource_uid", "") for own in role["permission_grants"]]
+        assert [key for key in keys if RESUMED_KEY in key] == []
+
+
+def test_assignments_name_roles() -> None:
+    assert set(yaml.safe_load(blocks("yaml")[1])["roles"]) <= set(roles())
+
+
+def test_files_that_the_page_names_are_there() -> None:
+    for name in re.findall(r"`(tests/\w+\.py)`", PAGE):
+        assert (ROOT / name).is_file(), name
+
+
+def gate(folder: Path, known: str, source: bytes) -> subprocess.CompletedProcess[bytes]:
+    """What the program for hosts makes of an agent and a request that it does not know."""
+    agents = folder / "agents"
+    agents.write_text(f"{'0' * 64}\n{known}\n")
+    program = folder / "gate"
+    shipped = (ROOT / "deploy" / "sudo" / "edgetune-agent").read_text(encoding="utf-8")
+    program.write_text(shipped.replace("/etc/edgetune-agents", str(agents)))
+    request = json.dumps({"protocol": 1, "verb": "no such verb"}).encode()
+    return subprocess.run(
+        [sys.executable, "-IS", str(program)],
+        input=packed(source) + request,
+        capture_output=True,
+        env={"EDGETUNE_ROOT": str(folder)},
+        check=False,
+    )
+
+
+@pytest.mark.processes
+def test_the_program_for_hosts_runs_a_known_agent(tmp_path: Path) -> None:
+    source = bundle.make()
+    done = gate(tmp_path, hashlib.sha256(source).hexdigest(), source)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert answer["edgetune"] == 1 and answer["error"]["field"] == "verb"
+
+
+@pytest.mark.processes
+def test_the_program_for_hosts_runs_nothing_else(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    source = f"open({str(mark)!r}, 'w')".encode()
+    known = hashlib.sha256(bundle.make()).hexdigest()
+    done = gate(tmp_path, known, source)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"this agent is not one of ")
+    assert not mark.exists()
+    gate(tmp_path, hashlib.sha256(source).hexdigest(), source)
+    assert mark.exists()

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole rollouts by the local runner on a lab PoP of real hosts, looked at from outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.practice import FOUR, Practice, needs_lab, practising
+
+pytestmark = needs_lab
+
+
+@pytest.fixture(scope="module")
+def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
+    """Four hosts, where the eight of a lab would show no more and take longer."""
+    with practising(tmp_path_factory.mktemp("practice"), hosts=4) as made:
+        yield made
+
+
+def test_a_tuning_that_helps_is_promoted_and_can_be_taken_back_by_hand(practice: Practice) -> None:
+    before, lost = practice.fingerprints(), practice.lost()
+    done = practice.roll_out("tuning=accept_queue", *FOUR, "requested_by=ana")
+    found = (done["exit"], done["outcome"], done["verdict"])
+    assert found == (0, "promoted", "improved"), done["text"]
+    assert practice.somaxconn() == {"4096"}
+    assert practice.serving() == set(practice.hosts)
+    status = practice.edgetune("status", f"rollout={done['rollout']}")[1]
+    assert f"{done['rollout']}  accept_queue on lab1: complete" in status
+    assert "by ana" in status
+    again = practice.edgetune("run", "rollout_pop", "tuning=accept_queue", *FOUR)
+    assert again[0] == 1
+    assert "nothing to do: every host of lab1 is as accept_queue wants it" in again[2]
+    back = practice.run("roll_back_pop", f"rollout={done['rollout']}")
+    assert (back["exit"], back["outcome"], back["quarantined"]) == (0, "rolled_back", {})
+    assert practice.fingerprints() == before
+    assert practice.serving() == set(practice.hosts)
+    assert practice.lost() == lost
+
+
+def test_a_tuning_that_hurts_is_taken_back_to_the_byte(practice: Practice) -> None:
+    before, lost = practice.fingerprints(), practice.lost()
+    done = practice.roll_out("tuning=tiny_accept_queue", *FOUR)
+    found = (done["exit"], done["outcome"], done["verdict"])
+    assert found == (3, "rolled_back", "degraded"), done["text"]
+    assert practice.fingerprints() == before
+    assert practice.serving() == set(practice.hosts)
+    assert practice.lost() == lost
+
+
+def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told(practice: Practice) -> None:
+    """By the workflow, the status and the page; nobody asked for this rollback."""
+    process = practice.start(
+        "run", "rollout_pop", "tuning=accept_queue", *FOUR, "--json", "--verbose"
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "sample_baseline" in line:
+            break
+    practice.on("e003", "printf '#!/bin/sh\\necho hello\\n' > /usr/local/sbin/python3")
+    practice.on("e003", "chmod +x /usr/local/sbin/python3")
+    try:
+        out, err = process.communicate(timeout=400)
+    finally:
+        practice.on("e003", "rm /usr/local/sbin/python3")
+    output = json.loads(out)["result"]["output"]
+    assert (process.returncode, output["outcome"]) == (3, "rolled_back"), err
+    ended = "rolled_back: every host is as it was; why it was taken back: check_baseline: "
+    assert output["message"].startswith(ended)
+    assert "e003" in output["message"]
+    reason = output["message"].removeprefix("rolled_back: every host is as it was; ")
+    status = practice.edgetune("status", f"rollout={output['rollout']}")[1]
+    assert f"{reason.partition(': ')[2]} (rollout_pop)" in status
+    assert "asked for" not in status
+
+
+def test_an_interrupted_rollout_is_taken_back(practice: Practice) -> None:
+    before, lost = practice.fingerprints(), practice.lost()
+    process = practice.start(
+        "run", "rollout_pop", "tuning=accept_queue", *FOUR, "--json", "--verbose"
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "apply_tuning" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert json.loads(out)["status"] == "canceled"
+    (left,) = practice.run("rollout_status", "state=changing")["ids"]
+    back = practice.run("roll_back_pop", f"rollout={left}")
+    assert (back["outcome"], back["quarantined"]) == ("rolled_back", {})
+    assert practice.fingerprints() == before
+    assert practice.serving() == set(practice.hosts)
+    assert practice.lost() == lost
+
+
+def test_a_host_that_is_not_as_planned_any_more_is_not_changed(practice: Practice) -> None:
+    """The plan fits, and then somebody changes a host before its batch comes."""
+    times = [word for word in FOUR if not word.startswith("baseline=")]
+    words = ("tuning=accept_queue", *times, "baseline=20")
+    process = practice.start("run", "rollout_pop", *words, "--json", "--verbose")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "claim_pop" in line:
+            break
+    practice.on_all("sysctl -q -w net.core.somaxconn=9")
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 3
+    assert json.loads(out)["result"]["output"]["outcome"] == "rolled_back"
+    assert practice.somaxconn() == {"9"}
+    text = practice.edgetune("status", "lab1")[1]
+    assert "sysctl:net.core.somaxconn" in text.rpartition("rolling_back")[2]
+    practice.on_all("sysctl -q -w net.core.somaxconn=8")
+    practice.wait_until_all_serve()

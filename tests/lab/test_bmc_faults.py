@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each fault of a simulated BMC does what its name says, and is gone when it is healed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+import requests
+
+from lab.bmc import FAULTS
+from lab.bmc.certificates import Certificates
+from lab.bmc.personality import PERSONALITIES
+from lab.bmc.server import IDLE_SECONDS
+from tests.support import ROOT
+from tests.support.lab_bmc import Bmc, Clock, certificates, message_ids, running
+
+each_vendor = pytest.mark.parametrize("personality", PERSONALITIES)
+PATIENCE = 0.3  # s, of a client in these tests
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificates(tmp_path_factory.mktemp("bmc"))
+
+
+@pytest.fixture
+def bmc(files: Certificates) -> Iterator[Bmc]:
+    with running(files, "dell") as bmc:
+        yield bmc
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """A BMC may get to what it was asked only after the client has given up."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def set_home_and_boot(bmc: Bmc) -> requests.Response:
+    answer = bmc.patch(bmc.home)
+    bmc.machine.begin_post()
+    bmc.machine.end_post()
+    return answer
+
+
+def test_a_late_bmc_acts_and_answers_nobody(bmc: Bmc) -> None:
+    bmc.machine.faults.add("late")
+    with pytest.raises(requests.exceptions.ReadTimeout):
+        bmc.ask("POST", "reset", {"ResetType": "ForceRestart"}, PATIENCE)
+    wait_until(lambda: bmc.machine.resets == ["ForceRestart"])
+    assert bmc.get("system")["PowerState"] == "On"
+    with pytest.raises(requests.exceptions.ReadTimeout):
+        body = {"Attributes": bmc.home, "@Redfish.SettingsApplyTime": {"ApplyTime": "OnReset"}}
+        bmc.ask("PATCH", "settings", body, PATIENCE)
+    wait_until(lambda: bool(bmc.values("settings") == bmc.home))
+    assert bmc.log_in().ok
+
+
+def test_a_late_answer_comes_in_the_end(bmc: Bmc) -> None:
+    bmc.machine.faults.add("late")
+    bmc.machine.late_seconds = PATIENCE
+    began = time.monotonic()
+    assert bmc.reset().ok
+    assert time.monotonic() - began >= PATIENCE
+
+
+@each_vendor
+def test_a_job_that_fails_says_so_and_changes_nothing(
+    files: Certificates, personality: str
+) -> None:
+    with running(files, personality) as bmc:
+        bmc.machine.faults.add("job_fails")
+        assert set_home_and_boot(bmc).ok
+        assert (bmc.machine.snoop_mode, bmc.machine.pending) == ("early", {})
+        assert bmc.machine.events[-2].severity == "Critical"
+        body = bmc.get("bios")
+        if personality == "dell":
+            (job,) = bmc.machine.jobs
+            path = bmc.machine.personality.paths["jobs"] + f"/{job.id}"
+            assert (bmc.get(path)["JobState"], bmc.get(path)["Message"]) == (
+                "Failed",
+                "Job failed.",
+            )
+        elif personality == "hpe":
+            (message,) = body["SettingsResult"]["Messages"]
+            assert message["MessageID"] == "Base.1.0:PropertyValueConflict"
+        else:
+            (message,) = body["@Redfish.Settings"]["Messages"]
+            assert message["Severity"] == "Critical"
+        bmc.machine.faults.clear()
+        set_home_and_boot(bmc)
+        assert bmc.machine.snoop_mode == "home"
+
+
+@each_vendor
+def test_a_value_that_reverts_is_there_for_one_boot(files: Certificates, personality: str) -> None:
+    with running(files, personality) as bmc:
+        bmc.machine.faults.add("reverts")
+        modes = []
+        set_home_and_boot(bmc)
+        for _ in range(3):
+            modes.append(bmc.machine.snoop_mode)
+            bmc.machine.begin_post()
+            bmc.machine.end_post()
+        assert modes == ["home", "early", "early"]
+
+
+@each_vendor
+def test_a_bmc_that_ignores_says_yes_and_does_nothing(
+    files: Certificates, personality: str
+) -> None:
+    with running(files, personality) as bmc:
+        bmc.machine.faults.add("ignores")
+        assert bmc.patch(bmc.home).ok
+        assert (bmc.machine.pending, bmc.machine.jobs) == ({}, [])
+        bmc.machine.post_seconds = 60.0
+        assert bmc.reset().ok
+        assert (bmc.machine.phase, bmc.machine.resets) == ("os", ["ForceRestart"])
+
+
+def test_what_is_pending_stays_when_taking_it_back_is_ignored(bmc: Bmc) -> None:
+    job = bmc.patch(bmc.home).headers["Location"].rpartition("/")[2]
+    bmc.machine.faults.add("ignores")
+    assert bmc.ask("DELETE", bmc.machine.personality.paths["jobs"] + f"/{job}").ok
+    assert bmc.machine.pending == bmc.home
+
+
+@each_vendor
+def test_a_boot_that_forgets_ends_well(files: Certificates, personality: str) -> None:
+    with running(files, personality) as bmc:
+        bmc.machine.faults.add("forgets")
+        set_home_and_boot(bmc)
+        assert (bmc.machine.snoop_mode, bmc.machine.pending) == ("early", {})
+        assert [job.state for job in bmc.machine.jobs] in ([], ["Completed"])
+        assert [event.severity for event in bmc.machine.events] == ["OK", "OK"]
+
+
+def test_a_busy_bmc_is_well_after_some_answers(bmc: Bmc) -> None:
+    bmc.machine.busy_answers = 2
+    bmc.machine.faults.add("busy")
+    answers = [bmc.ask("GET", "system") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [503, 503, 200]
+    assert answers[0].headers["Retry-After"] == "1"
+    assert bmc.machine.faults == set()
+
+
+@pytest.mark.parametrize(
+    ("personality", "identity"),
+    [("dell", "IDRAC.1.6.SYS518"), ("hpe", "iLO.0.10.InvalidOperationForSystemState")],
+)
+def test_in_post_no_change_is_taken(files: Certificates, personality: str, identity: str) -> None:
+    with running(files, personality) as bmc:
+        bmc.machine.faults.add("in_post")
+        for answer in (bmc.patch(bmc.home), bmc.reset()):
+            assert message_ids(answer) == [identity]
+        assert (bmc.machine.pending, bmc.machine.phase) == ({}, "os")
+        assert bmc.get("bios")
+
+
+def test_every_login_is_refused(bmc: Bmc) -> None:
+    bmc.machine.faults.add("refuses")
+    assert bmc.log_in().status_code == 401
+    assert bmc.machine.refused_logins == 1
+    assert bmc.ask("GET", "system").ok  # who is logged in stays so
+
+
+def test_there_is_no_registry(bmc: Bmc) -> None:
+    bmc.machine.faults.add("no_registry")
+    assert bmc.get("/redfish/v1/Registries")["Members"] == []
+    assert bmc.ask("GET", "registry_file").status_code == 404
+    assert bmc.ask("GET", "registry").status_code == 404
+
+
+@each_vendor
+def test_lies_are_json_of_the_wrong_types(files: Certificates, personality: str) -> None:
+    with running(files, personality) as bmc:
+        honest: dict[str, Any] = {name: bmc.get(name) for name in ("bios", "settings", "registry")}
+        bmc.machine.faults.add("lies")
+        for name, body in honest.items():
+            key = next(iter(bmc.home)) if personality == "hpe" else "Attributes"
+            below = "RegistryEntries" if name == "registry" else ""
+            one, other = (
+                (bmc.get(name)[below]["Attributes"], body[below]["Attributes"])
+                if below
+                else (bmc.get(name)[key], body[key])
+            )
+            assert type(one) is not type(other)
+
+
+def test_a_job_that_lies(bmc: Bmc) -> None:
+    task = bmc.patch(bmc.home).headers["Location"]
+    bmc.machine.faults.add("lies")
+    assert isinstance(bmc.ask("GET", task).json()["TaskState"], dict)
+
+
+def test_all_but_the_root_is_redirected_to_another_host(bmc: Bmc) -> None:
+    bmc.machine.faults.add("redirects")
+    assert bmc.ask("GET", "/redfish/v1/").ok
+    for answer in (bmc.log_in(), bmc.ask("GET", "system"), bmc.reset()):
+        assert answer.status_code == 308
+        assert answer.headers["Location"].startswith("https://192.0.2.1/redfish/v1/")
+    assert bmc.machine.resets == []
+
+
+@each_vendor
+def test_hostile_text_is_where_text_is_shown(files: Certificates, personality: str) -> None:
+    with running(files, personality) as bmc:
+        set_home_and_boot(bmc)
+        bmc.machine.faults.add("hostile")
+        system = bmc.get("system")
+        shown = [system["Model"], system["BiosVersion"]]
+        shown += [entry["Message"] for entry in bmc.get("entries")["Members"]]
+        assert len(shown) == 4
+        for text in shown:
+            assert "\x1b[" in text and "<% ctx() %>" in text and "\n" in text and len(text) > 5000
+        assert bmc.home.items() <= bmc.values().items()
+
+
+def test_a_deaf_bmc_takes_connections_and_says_nothing(bmc: Bmc) -> None:
+    bmc.machine.faults.add("deaf")
+    with pytest.raises(requests.exceptions.Timeout):  # on the connection that is open
+        bmc.ask("GET", "system", timeout=PATIENCE)
+    with pytest.raises(requests.exceptions.Timeout):
+        requests.get(bmc.url, timeout=PATIENCE, verify=str(bmc.authority))
+    bmc.machine.faults.clear()
+    assert bmc.ask("GET", "system").ok
+
+
+@pytest.mark.parametrize("driven", [False, True])
+def test_a_machine_that_stays_down_never_gets_through_post(
+    files: Certificates, driven: bool
+) -> None:
+    clock = Clock()
+    with running(files, "dell", clock=clock, driven=driven) as bmc:
+        bmc.machine.faults.add("stays_down")
+        bmc.patch(bmc.home)
+        bmc.reset()
+        bmc.machine.begin_post()
+        clock.now += 1200
+        if driven:
+            assert not bmc.machine.end_post()
+            (entry,) = bmc.get("entries")["Members"]
+            assert entry["Severity"] == "Critical"
+        system = bmc.get("system")
+        assert system["BootProgress"]["LastState"] == "MemoryInitializationStarted"
+        assert system["Status"]["Health"] == "Critical"
+        assert bmc.machine.snoop_mode == "early"
+        bmc.machine.faults.clear()
+        bmc.machine.end_post()
+        assert bmc.machine.snoop_mode == "home"
+
+
+def test_a_client_that_drips_harms_nobody_else(bmc: Bmc) -> None:
+    port = int(bmc.url.rpartition(":")[2])
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    idle[0].sendall(b"\x16")
+    # Sooner than the server gives those up that are idle.
+    assert bmc.ask("GET", "system", timeout=IDLE_SECONDS - 5).ok
+    for connection in idle:
+        connection.close()
+
+
+def test_many_at_once_are_one_after_another(bmc: Bmc) -> None:
+    """Of many clients that all set something one gets the job."""
+    statuses: list[int] = []
+    body = {"Attributes": bmc.home, "@Redfish.SettingsApplyTime": {"ApplyTime": "OnReset"}}
+    path = bmc.url + bmc.machine.personality.paths["settings"]
+    token = str(bmc.client.headers["X-Auth-Token"])
+
+    def set_home() -> None:
+        with requests.Session() as client:
+            client.trust_env = False
+            client.verify = str(bmc.authority)
+            answer = client.patch(path, json=body, headers={"X-Auth-Token": token}, timeout=60)
+            statuses.append(answer.status_code)
+
+    threads = [threading.Thread(target=set_home) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [202] + [400] * 7
+    assert len(bmc.machine.jobs) == 1
+
+
+def test_every_fault_is_tested() -> None:
+    here = Path(__file__).read_text()
+    assert [name for name in FAULTS if f'faults.add("{name}")' not in here] == []
+
+
+def test_every_fault_is_told_of() -> None:
+    page = (ROOT / "docs" / "lab-bmc.md").read_text()
+    assert [name for name in FAULTS if f"| `{name}` |" not in page] == []

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody else's client, OpenStack's sushy, finds its way through the simulated BMCs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.bmc.personality import PERSONALITIES
+from tests.support.lab_bmc import PASSWORD, USER, Bmc, certificates, running
+
+sushy = pytest.importorskip("sushy")
+BY_REDFISH = [name for name in PERSONALITIES if name != "hpe"]  # an iLO 4 has a BIOS of its own
+
+
+@contextlib.contextmanager
+def connected(bmc: Bmc) -> Iterator[Any]:
+    """Logged out again while the BMC still listens; sushy itself would wait for garbage."""
+    root = bmc.url + "/redfish/v1"
+    connector = sushy.connector.Connector(root, verify=str(bmc.authority))
+    connector._session.trust_env = False
+    login = sushy.auth.SessionAuth(USER, PASSWORD)
+    client = sushy.Sushy(root, auth=login, connector=connector)
+    try:
+        yield client
+    finally:
+        login.close()
+        connector.close()
+
+
+@pytest.mark.parametrize("personality", ["dell", "lenovo"])
+def test_sushy_sets_the_bios(tmp_path: Path, personality: str) -> None:
+    with running(certificates(tmp_path), personality) as bmc, connected(bmc) as client:
+        system = client.get_system()
+        bios = system.bios
+        assert sushy.ApplyTime.ON_RESET in bios.supported_apply_times
+        bios.set_attributes(bmc.home, apply_time=sushy.ApplyTime.ON_RESET)
+        bios.refresh(force=True)
+        assert bmc.home.items() <= bios.pending_attributes.items()
+        assert not bmc.home.items() <= bios.attributes.items()
+        system.reset_system(sushy.ResetType.FORCE_RESTART)
+        bios.refresh(force=True)
+        assert bmc.home.items() <= bios.attributes.items()
+        told = bios.update_status.status
+        assert told == (4 if personality == "dell" else 1)  # NO_UPDATES, UPDATE_SUCCESS
+        assert bmc.changes() == ["PATCH", "POST"]
+
+
+@pytest.mark.parametrize("personality", BY_REDFISH)
+def test_sushy_reads_system_bios_and_registry(tmp_path: Path, personality: str) -> None:
+    with running(certificates(tmp_path), personality) as bmc, connected(bmc) as client:
+        system = client.get_system()
+        assert system.power_state == sushy.PowerState.ON
+        assert system.boot_progress.last_state == sushy.BootProgressStates.OS_RUNNING
+        assert system.uuid == bmc.machine.uuid
+        assert system.bios.attributes == bmc.machine.current
+        registry = system.bios.get_attribute_registry()
+        names = [attribute.name for attribute in registry.registry_entries.attributes]
+        assert names == list(bmc.machine.current)
+        (manager,) = client.get_manager_collection().get_members()
+        assert manager.model == bmc.machine.personality.manager_model
+
+
+def test_sushy_follows_a_task_of_dell(tmp_path: Path) -> None:
+    with running(certificates(tmp_path), "dell") as bmc, connected(bmc) as client:
+        bmc.patch(bmc.home)
+        (task,) = client.get_task_service().tasks.get_members()
+        assert task.task_state == sushy.TASK_STATE_STARTING
+        bmc.reset()
+        task.refresh(force=True)
+        assert task.task_state == sushy.TASK_STATE_COMPLETED
+
+
+def test_sushy_logs_out(tmp_path: Path) -> None:
+    with running(certificates(tmp_path), "dell") as bmc:
+        before = bmc.machine.sessions.ids()
+        with connected(bmc):
+            assert len(bmc.machine.sessions.ids()) == len(before) + 1
+        assert bmc.machine.sessions.ids() == before

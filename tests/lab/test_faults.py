@@ -1,0 +1,588 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be broken in the lab of namespaces: each fault does what it says, and can be undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgetune.hosts.conversation import BOOTSTRAP
+from edgetune.hosts.fleet import packed
+from lab import cli, pop
+from tests.lab.test_pop import (
+    MISSING,
+    ROOT,
+    entering,
+    family,
+    haproxy,
+    is_alive,
+    is_serving,
+    on,
+    server,
+    ssh,
+    state_of,
+    try_on,
+    wait_until,
+)
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
+]
+HOSTS = ("e000", "e001", "e002", "e003")
+MARK = "/var/lib/edgetune-not-ready"
+NO_FAULTS: dict[str, list[str]] = {"cut": [], "slow": [], "full": [], "busy": []}
+LISTENS = ":0016 00000000:0000 0A"  # on port 22, as the kernel says it
+CONSOLE = """
+import sys, pathlib
+sys.path.insert(0, {root!r})
+from lab import pop
+pop.console(pathlib.Path({home!r}), "e001", ["sleep", "60"], timeout=60)
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("lab") / ("long" * 30)
+    pop.up(home, hosts=len(HOSTS))
+    yield home
+    pop.down(home)
+
+
+@pytest.fixture
+def home(running: Path) -> Iterator[Path]:
+    """A lab without faults, all of it in service."""
+    wait_until(lambda: is_serving(running, *HOSTS), "all in service")
+    yield running
+    pop.heal(running)
+    for host in HOSTS:
+        clear = f"rm -f {MARK} && echo ready"
+        wait_until(lambda: try_sh(running, host, clear) == "ready", host)  # noqa: B023
+    haproxy(running, "; ".join(f"set server edges/{host} state ready" for host in HOSTS))
+
+
+def sh(home: Path, host: str, command: str) -> str:
+    return pop.console(home, host, ["sh", "-c", command]).strip()
+
+
+def is_up(home: Path, host: str) -> bool:
+    try:
+        return sh(home, host, "hostname") == host
+    except pop.LabError:
+        return False
+
+
+def reboot(home: Path, host: str) -> None:
+    """Reboot from the console, and wait for its sshd."""
+    before = pop.boots(home)[host]
+    try_sh(home, host, "reboot")  # which may end the console before it answers
+    wait_until(lambda: pop.boots(home)[host] == before + 1, "the reboot")
+    wait_until(lambda: LISTENS in try_sh(home, host, "cat /proc/net/tcp"), "sshd")
+
+
+def try_sh(home: Path, host: str, command: str) -> str:
+    try:
+        return sh(home, host, command)
+    except pop.LabError:
+        return ""
+
+
+def count(home: Path, what: str) -> int:
+    """Of the client, once everything that has happened by now is in it."""
+    now = time.time()
+    wait_until(lambda: bool(pop.client_counts(home)["time"] > now), "the client's counts")
+    return int(pop.client_counts(home)[what])
+
+
+def lost_since(home: Path, began: float) -> list[dict[str, object]]:
+    """The lost requests that began after that moment: the fault of the test before may cost more,
+    after it was healed."""
+    count(home, "lost")
+    lost = lines_of(home / "lab/client-lost.jsonl")
+    return [line for line in lost if float(line["time"]) - float(line["after"]) > began]  # type: ignore[arg-type]
+
+
+def is_answered(home: Path) -> bool:
+    """Whether the client gets answers."""
+    answered = count(home, "ok")
+    time.sleep(1.2)
+    return count(home, "ok") > answered
+
+
+def comm_of(pid: int) -> str:
+    """Empty once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def lines_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class TestConsole:
+    def test_runs_on_the_host_as_its_init_would(self, home: Path) -> None:
+        bounding = "grep CapBnd /proc/self/status"
+        assert sh(home, "e001", f"hostname; pwd; {bounding}") == "\n".join(
+            ["e001", "/", sh(home, "e001", "grep CapBnd /proc/1/status")]
+        )
+        assert sh(home, "e001", "command -v reboot") == "/usr/local/sbin/reboot"
+        assert pop.console(home, "e001", ["cat"], stdin=b"a\nb") == "a\nb"
+
+    def test_needs_no_sshd_and_no_network(self, home: Path) -> None:
+        pop.set_link(home, "e001", False)
+        pop.kill(home, "e001", "sshd")
+        assert sh(home, "e001", "hostname") == "e001"
+
+    @pytest.mark.parametrize(
+        ("command", "message"),
+        [
+            (["sh", "-c", "echo one >&2; echo two >&2; exit 3"], "e001: sh: two$"),
+            (["false"], "e001: false: exit status 1$"),
+            (["no-such"], "e001: no-such: .*No such file or directory$"),
+        ],
+    )
+    def test_a_failing_command_is_one_line(
+        self, home: Path, command: list[str], message: str
+    ) -> None:
+        with pytest.raises(pop.LabError, match=message):
+            pop.console(home, "e001", command)
+
+    def test_what_does_not_end_is_killed(self, home: Path) -> None:
+        with pytest.raises(pop.LabError, match=r"did not end in 0\.3 s"):
+            pop.console(home, "e001", ["sh", "-c", "sleep 987; true"], timeout=0.3)
+        look = "cat /proc/[0-9]*/cmdline | grep -a ^sleep || true"
+        wait_until(lambda: "987" not in sh(home, "e001", look), "its end")
+
+    def test_a_host_that_is_off_has_no_console(self, home: Path) -> None:
+        pop.power(home, "e001", "cut")
+        wait_until(lambda: state_of(home, "e001") == "off", "off")
+        with pytest.raises(pop.LabError, match="host e001 is off"):
+            pop.console(home, "e001", ["true"])
+        with pytest.raises(pop.LabError, match="no host e999"):
+            pop.console(home, "e999", ["true"])
+
+    def test_no_descriptor_is_left_open(self, home: Path) -> None:
+        state = pop.status(home)
+        assert state is not None
+        open_ones = Path(f"/proc/{state['pid']}/fd")
+
+        def descriptors() -> int:
+            return len(list(open_ones.iterdir()))
+
+        before = descriptors()
+        for _ in range(5):
+            sh(home, "e000", "true")
+        wait_until(lambda: descriptors() <= before + 1, "as few descriptors as before")
+
+
+class TestReadiness:
+    def test_a_host_that_is_not_ready_says_so(self, home: Path) -> None:
+        ask = "curl -s -o /dev/null -D - http://127.0.0.1/"
+        assert sh(home, "e002", f"{ask}health").startswith("HTTP/1.1 200")
+        sh(home, "e002", f"umask 022; echo rollout > {MARK}")
+        head = sh(home, "e002", f"{ask}health")
+        assert head.startswith("HTTP/1.1 503")
+        for path in ("health", "short", "busy", "slow"):
+            head = sh(home, "e002", f"{ask}{path}")
+            assert "X-Lab-Host: e002" in head, path
+            assert "X-Lab-Ready: no" in head, path
+        wait_until(lambda: not pop.balancer_state(home)["e002"]["up"], "down by its check")
+        sh(home, "e002", f"rm {MARK}")
+        assert "X-Lab-Ready: yes" in sh(home, "e002", f"{ask}short")
+        wait_until(lambda: bool(pop.balancer_state(home)["e002"]["up"]), "up by its check")
+
+    def test_the_mark_outlives_a_reboot(self, home: Path) -> None:
+        sh(home, "e002", f"echo rollout > {MARK}")
+        reboot(home, "e002")
+        time.sleep(1)
+        assert not pop.balancer_state(home)["e002"]["up"]
+
+    def test_the_client_counts_answers_of_hosts_that_are_not_ready(self, home: Path) -> None:
+        unready, lost = count(home, "unready"), count(home, "lost")
+        for host in HOSTS:
+            sh(home, host, f"touch {MARK}")
+        wait_until(lambda: count(home, "unready") > unready, "an unready answer")
+        lines = lines_of(home / "lab/client-unready.jsonl")
+        assert {"time", "path", "host"} <= set(lines[-1])
+        assert lines[-1]["host"] in HOSTS
+        for host in HOSTS:
+            sh(home, host, f"rm {MARK}")
+        wait_until(lambda: is_serving(home, *HOSTS), "in service")
+        log = home / "lab/client-unready.jsonl"
+        wait_until(lambda: len(lines_of(log)) == count(home, "unready"), "each in the log")
+        assert count(home, "lost") >= lost  # while no host was ready, HAProxy answered 503
+
+
+class TestBalancer:
+    def test_state_is_what_haproxy_says(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        haproxy(home, "set server edges/e001 state maint")
+        state = pop.balancer_state(home)
+        assert [state[host]["admin"] for host in HOSTS] == ["drain", "maint", "ready", "ready"]
+
+        def up() -> list[bool]:
+            state = pop.balancer_state(home)
+            return [bool(state[host]["up"]) for host in HOSTS]
+
+        wait_until(lambda: up() == [True, False, True, True], "all up but one")
+
+        def sessions(host: str) -> int:
+            return int(pop.balancer_state(home)[host]["sessions"])
+
+        wait_until(lambda: sessions("e002") > 0, "sessions")
+        wait_until(lambda: sessions("e000") == 0 == int(server(home, "e000")["scur"]), "drain")
+
+    def test_many_reloads_lose_no_request_and_no_state(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        haproxy(home, "set server edges/e001 state maint")
+        began, requests = time.time(), count(home, "requests")
+        for _ in range(12):
+            pop.balancer(home, "reload")
+            state = pop.balancer_state(home)
+            admin = [state[host]["admin"] for host in HOSTS]
+            assert admin == ["drain", "maint", "ready", "ready"]
+            time.sleep(0.23)
+        wait_until(lambda: count(home, "requests") > requests + 50, "requests")
+        time.sleep(4)  # a slow body takes three seconds
+        assert not lost_since(home, began)
+
+    def test_one_that_forgets_sends_nothing_to_a_host_that_is_not_ready(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        wait_until(lambda: server(home, "e000")["scur"] == "0", "drain")
+        sh(home, "e000", f"touch {MARK}")
+        began, requests, unready = time.time(), count(home, "requests"), count(home, "unready")
+        for _ in range(6):
+            pop.balancer(home, "forget")
+            assert pop.balancer_state(home)["e000"]["admin"] == "ready"
+        time.sleep(1.5)
+        assert count(home, "requests") > requests
+        assert (lost_since(home, began), count(home, "unready")) == ([], unready)
+
+    def test_requests_wait_for_a_first_check_that_is_late(self, home: Path) -> None:
+        """As on a machine that is busy: HAProxy's first check of a host takes some seconds."""
+        haproxy(home, "set server edges/e000 state drain")
+        wait_until(lambda: server(home, "e000")["scur"] == "0", "drain")
+        sh(home, "e000", f"touch {MARK}")
+        began, unready = time.time(), count(home, "unready")
+        sh(home, "e000", "pkill -STOP nginx; (sleep 2; pkill -CONT nginx) >/dev/null 2>&1 &")
+        pop.balancer(home, "forget")
+        wait_until(lambda: server(home, "e000")["status"] == "DOWN", "the first check")
+        time.sleep(1)
+        assert (lost_since(home, began), count(home, "unready")) == ([], unready)
+
+    def test_one_that_forgets_sends_nothing_to_a_host_that_reboots(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        wait_until(lambda: server(home, "e000")["scur"] == "0", "drain")
+        sh(home, "e000", f"touch {MARK}")
+        began, unready = time.time(), count(home, "unready")
+        before = pop.boots(home)["e000"]
+        try_sh(home, "e000", "reboot")
+        for _ in range(6):
+            pop.balancer(home, "forget")
+        wait_until(lambda: pop.boots(home)["e000"] == before + 1, "the reboot")
+        pop.balancer(home, "forget")
+        time.sleep(2)
+        assert (lost_since(home, began), count(home, "unready")) == ([], unready)
+
+    def test_kill_loses_requests_and_states(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        lost = count(home, "lost")
+        wait_until(lambda: count(home, "in_flight") > 3, "requests under way")
+        pop.balancer(home, "kill")
+        assert pop.balancer_state(home)["e000"]["admin"] == "ready"
+        wait_until(lambda: count(home, "lost") > lost, "lost requests")
+        assert {"time", "path", "after", "reason", "host"} <= set(
+            lines_of(home / "lab/client-lost.jsonl")[-1]
+        )
+        wait_until(lambda: is_serving(home, *HOSTS), "back in service")
+
+    def test_former_processes_end(self, home: Path) -> None:
+        state = pop.status(home)
+        assert state is not None
+
+        def balancers() -> int:
+            return sum(comm_of(pid) == "haproxy" for pid, _ in family(state["pid"]))
+
+        pop.balancer(home, "reload")
+        wait_until(lambda: balancers() == 1, "the end of the former one")
+
+    def test_unknown_fault(self, home: Path) -> None:
+        with pytest.raises(pop.LabError, match="reload, forget, kill, mute, not dance"):
+            pop.balancer(home, "dance")
+        assert pop.balancer_state(home)
+
+
+class TestLinks:
+    def test_a_cut_cable_stays_cut_over_a_reboot(self, home: Path) -> None:
+        pop.set_link(home, "e001", False)
+        pop.set_link(home, "e001", False)
+        assert pop.status(home)["faults"]["cut"] == ["e001"]  # type: ignore[index]
+        assert try_on(home, "e001", "true").returncode != 0
+        assert "NO-CARRIER" in sh(home, "e001", "ip -brief link show eth0")
+        wait_until(lambda: not pop.balancer_state(home)["e001"]["up"], "down by its check")
+        reboot(home, "e001")
+        assert try_on(home, "e001", "true").returncode != 0
+        pop.set_link(home, "e001", True)
+        wait_until(lambda: try_on(home, "e001", "true").returncode == 0, "plugged in")
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+
+    @pytest.mark.parametrize("port", ["controller", "balancer", "client"])
+    def test_other_cables_can_be_cut(self, home: Path, port: str) -> None:
+        requests = count(home, "ok")
+        wait_until(lambda: count(home, "ok") > requests, "answers")
+        pop.set_link(home, port, False)
+        of_controller = port == "controller"
+        if of_controller:
+            assert try_on(home, "e000", "true").returncode != 0
+        else:
+            on(home, "e000", "true")
+        wait_until(lambda: is_answered(home) == of_controller, "answers, or the end of them")
+        pop.set_link(home, port, True)
+        wait_until(lambda: is_answered(home), "answers again")
+        on(home, "e000", "true")
+
+    def test_the_load_balancer_can_be_asked_behind_a_cut_cable(self, home: Path) -> None:
+        pop.set_link(home, "balancer", False)
+        wait_until(lambda: not pop.balancer_state(home)["e000"]["up"], "all down")
+        pop.balancer(home, "reload")
+
+    def test_a_slow_cable_is_slow_over_a_reboot_too(self, home: Path) -> None:
+        pop.set_load(home, False)
+        wait_until(lambda: copy_seconds(home, "e002") < 0.3, "a fast copy")
+        pop.slow_link(home, "e002", True)
+        pop.slow_link(home, "e002", True)
+        assert pop.status(home)["faults"]["slow"] == ["e002"]  # type: ignore[index]
+        wait_until(lambda: copy_seconds(home, "e002") > 0.6, "a slow copy")
+        reboot(home, "e002")
+        wait_until(lambda: copy_seconds(home, "e002") > 0.6, "a slow copy")
+        pop.slow_link(home, "e002", False)
+        pop.slow_link(home, "e002", False)
+        wait_until(lambda: copy_seconds(home, "e002") < 0.3, "fast again")
+        assert "tbf" not in sh(home, "e002", "tc qdisc show dev eth0")
+        pop.set_load(home, True)
+
+    def test_a_slow_cable_of_a_host_that_is_off(self, home: Path) -> None:
+        pop.power(home, "e002", "cut")
+        wait_until(lambda: state_of(home, "e002") == "off", "off")
+        pop.slow_link(home, "e002", True)
+        pop.set_link(home, "e002", False)
+        pop.power(home, "e002", "on")
+        wait_until(lambda: is_up(home, "e002"), "on")
+        assert "tbf" in sh(home, "e002", "tc qdisc show dev eth0")
+        assert "NO-CARRIER" in sh(home, "e002", "ip -brief link show eth0")
+
+    @pytest.mark.parametrize("port", ["controller", "balancer", "client"])
+    def test_slow_cables_of_the_pop_lose_nothing(self, home: Path, port: str) -> None:
+        began = time.time()
+        pop.slow_link(home, port, True)
+        time.sleep(2)
+        pop.slow_link(home, port, False)
+        requests = count(home, "ok")
+        wait_until(lambda: count(home, "ok") > requests, "answers")
+        assert not lost_since(home, began)
+
+    def test_unknown_port(self, home: Path) -> None:
+        for call in (pop.set_link, pop.slow_link):
+            with pytest.raises(pop.LabError, match="a port is a host, .*bmc, not e9"):
+                call(home, "e9", True)
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+
+
+def copy_seconds(home: Path, host: str) -> float:
+    """How long 120 kB take from a host over SSH, from the first of them on."""
+    with session(home, host, "exec dd if=/dev/zero bs=120k count=1 status=none") as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        start = time.monotonic()
+        assert len(process.stdout.read()) == 120 * 1024 - 1
+        return time.monotonic() - start
+
+
+class TestDisks:
+    def test_a_full_disk_has_no_byte_left_over_a_reboot_too(self, home: Path) -> None:
+        sh(home, "e003", "echo old > /var/lib/there")
+        pop.fill_disk(home, "e003", True)
+        pop.fill_disk(home, "e003", True)
+        assert pop.status(home)["faults"]["full"] == ["e003"]  # type: ignore[index]
+        write = "dd if=/dev/zero of=/var/lib/new bs=1 count=1 status=none"
+        for _ in range(2):
+            with pytest.raises(pop.LabError, match="No space left on device"):
+                sh(home, "e003", write)
+            assert sh(home, "e003", "touch /var/lib/empty; cat /var/lib/there") == "old"
+            assert sh(home, "e000", f"{write} 2>/dev/null; rm /var/lib/new; echo room") == "room"
+            sh(home, "e003", "sysctl -qw vm.swappiness=3")  # what is in memory has room
+            reboot(home, "e003")
+        pop.fill_disk(home, "e003", False)
+        assert sh(home, "e003", "echo new > /var/lib/there; cat /var/lib/there") == "new"
+        sh(home, "e003", "rm -f /var/lib/there /var/lib/new /var/lib/empty")
+
+    def test_unknown_host(self, home: Path) -> None:
+        with pytest.raises(pop.LabError, match="no host e9"):
+            pop.fill_disk(home, "e9", True)
+
+
+class TestBusy:
+    def test_the_web_server_answers_late_until_it_is_healed(self, home: Path) -> None:
+        pop.keep_busy(home, "e001", True)
+        pop.keep_busy(home, "e001", True)
+        assert pop.status(home)["faults"]["busy"] == ["e001"]  # type: ignore[index]
+        wait_until(lambda: health_seconds(home, "e001") > 0.15, "late answers")
+        wait_until(lambda: health_seconds(home, "e000") < 0.15, "answers in time of others")
+        pop.heal(home)
+        wait_until(lambda: health_seconds(home, "e001") < 0.1, "answers in time")
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+        wait_until(lambda: "keep_busy" not in programs(home, "e001"), "the end of it")
+
+    def test_it_is_over_when_the_host_goes_down(self, home: Path) -> None:
+        pop.inject(home, "busy", "e001")
+        reboot(home, "e001")
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+        assert "keep_busy" not in programs(home, "e001")
+        pop.keep_busy(home, "e001", False)
+
+
+def programs(home: Path, host: str) -> list[str]:
+    """What runs on a host."""
+    return sh(home, host, "cat /proc/[0-9]*/comm 2>/dev/null; true").splitlines()
+
+
+def health_seconds(home: Path, host: str) -> float:
+    """The median of five health checks on the host itself."""
+    ask = "curl -s -o /dev/null -w '%{time_total} ' http://127.0.0.1/health"
+    return sorted(map(float, sh(home, host, "; ".join([ask] * 5)).split()))[2]
+
+
+class TestKill:
+    def test_sshd_with_its_sessions(self, home: Path) -> None:
+        with session(home, "e000", "echo there; sleep 60") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"there\n"
+            assert pop.kill(home, "e000", "sshd") >= 2
+            assert process.wait(60) != 0
+        wait_until(lambda: try_on(home, "e000", "true").returncode == 0, "sshd again")
+        on(home, "e001", "true")
+
+    def test_nginx(self, home: Path) -> None:
+        other = sh(home, "e001", "cat /run/nginx.pid")
+        assert pop.kill(home, "e000", "nginx") == 2
+        wait_until(lambda: is_serving(home, "e000"), "nginx again")
+        assert sh(home, "e001", "cat /run/nginx.pid") == other
+
+    def test_agent_in_a_session(self, home: Path) -> None:
+        source = b"import time\nprint('there', flush=True)\ntime.sleep(60)\n"
+        with session(home, "e000", BOOTSTRAP) as process:
+            assert process.stdin is not None
+            process.stdin.write(packed(source))
+            process.stdin.close()
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"there\n"
+            assert pop.kill(home, "e000", "agent") == 1
+            assert process.wait(60) != 0
+        assert pop.kill(home, "e000", "agent") == 0
+
+    def test_agent_of_a_timer(self, home: Path) -> None:
+        sh(home, "e000", "echo 'import time; time.sleep(60)' > /run/agent.py")
+        sh(home, "e000", "python3 -I -S /run/agent.py revert x < /dev/null > /dev/null 2>&1 &")
+        sh(home, "e000", "python3 -c 'import time; time.sleep(5)' < /dev/null > /dev/null 2>&1 &")
+        wait_until(lambda: pop.kill(home, "e000", "agent") == 1, "the timer")
+        assert pop.kill(home, "e000", "agent") == 0
+
+    def test_what_cannot_be_killed(self, home: Path) -> None:
+        with pytest.raises(pop.LabError, match="sshd, nginx, agent, not init"):
+            pop.kill(home, "e000", "init")
+        with pytest.raises(pop.LabError, match="no host e9"):
+            pop.kill(home, "e9", "sshd")
+
+
+def session(home: Path, host: str, command: str) -> subprocess.Popen[bytes]:
+    """An SSH session with pipes."""
+    words = entering(home, *ssh(home, host, command, patience=30))
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+class TestTheWhole:
+    def test_power_on_right_after_a_cut(self, home: Path) -> None:
+        before = pop.boots(home)["e001"]
+        pop.power(home, "e001", "cut")
+        pop.power(home, "e001", "on")
+        wait_until(lambda: pop.boots(home)["e001"] == before + 1, "the boot")
+        pop.power(home, "e001", "on")
+        pop.power(home, "e001", "cut")
+        pop.power(home, "e001", "off")
+        wait_until(lambda: state_of(home, "e001") == "off", "off")
+        time.sleep(0.5)
+        assert pop.boots(home)["e001"] == before + 1
+
+    def test_heal_undoes_all(self, home: Path) -> None:
+        for fault in ("cut", "slow", "full"):
+            pop.inject(home, fault, "e001")
+        pop.inject(home, "cut", "client")
+        pop.inject(home, "off", "e002")
+        pop.inject(home, "balancer", "forget")
+        pop.inject(home, "sshd", "e003")
+        wait_until(lambda: state_of(home, "e002") == "off", "off")
+        pop.heal(home)
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+        for host in HOSTS:
+            wait_until(lambda: try_on(home, host, "true").returncode == 0, host)  # noqa: B023
+        with pytest.raises(pop.LabError, match="a fault is cut, slow, .*not fire"):
+            pop.inject(home, "fire", "e001")
+
+    def test_from_the_command_line(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("EDGETUNE_HOME", str(home))
+        assert cli.main(["lab", "console", "e001", "--", "hostname"]) == 0
+        assert capsys.readouterr().out == "e001\n"
+        assert cli.main(["lab", "console", "e001", "false"]) == 3
+        told = "edgetune: e001: false: exit status 1\n  next:       edgetune lab status\n"
+        assert capsys.readouterr().err == told
+        assert cli.main(["lab", "fault", "cut", "e001"]) == 0
+        assert pop.status(home)["faults"]["cut"] == ["e001"]  # type: ignore[index]
+        assert cli.main(["lab", "heal"]) == 0
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+        assert cli.main(["lab", "fault", "cut", "e9"]) == 2
+
+    @pytest.mark.parametrize("end", ["down", "kill"])
+    def test_nothing_is_left_of_a_broken_lab(self, tmp_path: Path, end: str) -> None:
+        mounts = Path("/proc/self/mountinfo").read_text()
+        links = subprocess.getoutput("ip -brief link; tc qdisc")
+        pid = pop.up(tmp_path, hosts=2)["pid"]
+        for fault, target in (
+            *(("cut", "e000"), ("slow", "e001"), ("full", "e001"), ("slow", "balancer")),
+            *(("balancer", "reload"), ("nginx", "e000")),
+        ):
+            pop.inject(tmp_path, fault, target)
+        members = family(pid)
+        code = CONSOLE.format(root=str(ROOT), home=str(tmp_path))
+        console = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        wait_until(lambda: "sleep" in programs(tmp_path, "e001"), "it")
+        if end == "down":
+            assert pop.down(tmp_path)
+        else:
+            os.kill(pid, signal.SIGKILL)
+        assert console.wait(60) != 0
+        wait_until(lambda: not any(is_alive(member) for member in members), "end of all")
+        assert pop.status(tmp_path) is None
+        assert Path("/proc/self/mountinfo").read_text() == mounts
+        assert subprocess.getoutput("ip -brief link; tc qdisc") == links
+
+    def test_without_a_lab_every_fault_is_one_line(self, tmp_path: Path) -> None:
+        for call in (pop.boots, pop.heal, pop.balancer_state):
+            with pytest.raises(pop.LabError, match="no lab is running"):
+                call(tmp_path)
+        for fault in ("cut", "slow", "full", "off", "sshd", "balancer"):
+            with pytest.raises(pop.LabError, match="no lab is running"):
+                pop.inject(tmp_path, fault, "e000")
+        with pytest.raises(pop.LabError, match="no lab is running"):
+            pop.console(tmp_path, "e000", ["true"])

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The local runner, on the actions and workflows of fixtures/runner_pack."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.runner import Engine, Execution, Listener, MetadataError, Pack, ParameterError
+from lab.runner.metadata import load_config
+from tests.support import FIXTURES
+
+pytestmark = pytest.mark.processes
+
+PACK = FIXTURES / "runner_pack"
+# Beyond what select() takes, where a process may have so many.
+MANY = min(1100, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)
+RUN = """
+from pathlib import Path
+from lab.runner import Engine, Pack
+from tests.support import FIXTURES
+
+engine = Engine(Pack(Path({pack!r})), {{}}, Path({home!r}))
+seconds = {{"seconds": 600}} if {action!r} == "wait" else {{}}
+engine.run({action!r}, {{"marker": {marker!r}, **seconds}})
+"""
+
+
+@pytest.fixture(scope="module")
+def pack() -> Pack:
+    return Pack(PACK)
+
+
+@pytest.fixture
+def engine(pack: Pack, tmp_path: Path) -> Engine:
+    file = tmp_path / "edgetune.yaml"
+    file.write_text("greeting: hi\n")
+    return Engine(pack, load_config(pack, file), tmp_path)
+
+
+def test_of_many_actions_only_the_file_of_one_is_read(tmp_path: Path) -> None:
+    actions = tmp_path / "actions"
+    actions.mkdir()
+    (tmp_path / "pack.yaml").write_text("ref: shop\n")
+    (actions / "sell.yaml").write_text("name: sell\nrunner_type: noop\n")
+    (actions / "deal.yaml").write_text("name: buy\nrunner_type: noop\n")
+    (actions / "buy.yaml").write_text("name: rent\nrunner_type: noop\n")
+    (tmp_path / "odd.yaml").write_text("name: ../odd\nrunner_type: noop\n")
+    pack = Pack(tmp_path)
+    assert pack.action("sell").ref == pack.action("shop.sell").ref == "shop.sell"
+    assert "actions" not in vars(pack)
+    assert [pack.action(name).name for name in ("buy", "rent")] == ["buy", "rent"]
+    for unknown in ("deal", "../odd", "elsewhere.sell"):
+        with pytest.raises(MetadataError, match="unknown action"):
+            pack.action(unknown)
+
+
+def test_a_command_imports_no_lab() -> None:
+    """Most commands need none, and all of it takes as long to import as all else."""
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import lab.cli\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "lab.pop.layout" in done.stdout.split(), done.stderr
+    assert not {"lab.bmc", "lab.machines", "lab.pop.control"} & {*done.stdout.split()}
+
+
+def sequence(execution: Execution) -> list[tuple[str | None, str]]:
+    return [(child.task, child.status) for child in execution.children]
+
+
+def wait_for(file: Path) -> str:
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file} did not appear"
+        time.sleep(0.02)
+    return file.read_text()
+
+
+def is_running(process: str) -> bool:
+    try:
+        state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def wait_for_end(processes: list[str]) -> None:
+    """Of processes that are dying."""
+    deadline = time.monotonic() + 60
+    while any(map(is_running, processes)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def begin(engine: Engine, name: str, given: dict[str, Any]) -> tuple[Execution, threading.Thread]:
+    execution = engine.request(name, given)
+    thread = threading.Thread(target=engine.execute, args=[execution])
+    thread.start()
+    return execution, thread
+
+
+def end(*markers: Path) -> None:
+    """Let actions that wait come to their end."""
+    for marker in markers:
+        marker.with_name(f"{marker.name}.end").touch()
+
+
+class TestPythonAction:
+    def test_gets_parameters_configuration_and_surroundings(self, engine: Engine) -> None:
+        execution = engine.run("echo", {"names": ["a"]})
+        result = execution.payload
+        assert execution.status == "succeeded"
+        assert result["config"] == {"greeting": "hi", "count": 3, "nested": {"inner": "filled"}}
+        assert result["library"] == "runner_pack_lib"
+        assert result["environment"]["ST2_ACTION_PACK_NAME"] == "probe"
+        assert result["environment"]["ST2_ACTION_EXECUTION_ID"] == execution.id
+        # Every declared parameter is given, those without a value as None.
+        assert {"text": "hi", "count": 3, "names": ["a"], "ratio": None}.items() <= result[
+            "parameters"
+        ].items()
+        assert "timeout" not in result["parameters"]
+
+    def test_no_parameter_is_among_its_arguments(self, engine: Engine) -> None:
+        execution = engine.run("echo", {"token": "tops3cret"})
+        assert execution.payload["parameters"]["token"] == "tops3cret"
+        assert "tops3cret" not in str(execution.payload["arguments"])
+
+    def test_secrets_are_masked_in_its_document(self, engine: Engine) -> None:
+        execution = engine.request("echo", {"token": "tops3cret"})
+        assert "tops3cret" not in str(execution.document())
+
+    def test_has_the_envelope_of_stackstorm(self, engine: Engine) -> None:
+        result = engine.run("echo", {}).result
+        assert set(result) == {"result", "exit_code", "stdout", "stderr"}
+        assert (result["exit_code"], result["stdout"]) == (0, "printed\n")
+        assert result["stderr"] == "st2.actions.python.Echo: INFO     shown\n"
+
+    def test_returning_false_fails_with_a_result(self, engine: Engine) -> None:
+        execution = engine.run("returns", {"what": "failure"})
+        assert execution.status == "failed"
+        assert execution.result["exit_code"] == 0
+        assert execution.payload == {"message": "as expected", "code": 7}
+
+    def test_an_exception_fails_without_a_result(self, engine: Engine) -> None:
+        execution = engine.run("crash", {})
+        assert (execution.status, execution.payload) == ("failed", "None")
+        assert execution.result["exit_code"] == 1
+        assert execution.result["stderr"].endswith("RuntimeError: no such luck\n")
+
+    @pytest.mark.parametrize(
+        ("what", "expected"),
+        [
+            ("not_a_number", {"value": None, "list": [1, 2]}),
+            ("integer_keys", "{1: 'one'}"),
+            ("an_object", "<class 'object'>"),
+            ("nothing", None),
+            pytest.param("large", "x" * 300000, id="large"),
+        ],
+    )
+    def test_results_are_encoded_as_on_stackstorm(
+        self, engine: Engine, what: str, expected: Any
+    ) -> None:
+        execution = engine.run("returns", {"what": what})
+        assert (execution.status, execution.payload) == ("succeeded", expected)
+
+    def test_a_pair_without_a_boolean_is_an_error(self, engine: Engine) -> None:
+        execution = engine.run("returns", {"what": "a_pair"})
+        assert execution.status == "failed"
+        assert "True or False" in execution.result["error"]
+
+    def test_a_timeout_kills_it_and_its_children(self, engine: Engine, tmp_path: Path) -> None:
+        marker = tmp_path / "pids"
+        for timeout in (2, 10, 40):  # a slow machine has not started its children sooner
+            given = {"seconds": 600, "marker": str(marker), "timeout": timeout}
+            execution = engine.run("wait", given)
+            assert execution.status == "timeout"
+            assert execution.result["exit_code"] == -9
+            assert execution.result["error"] == f"Action failed to complete in {timeout} seconds"
+            if marker.exists():
+                break
+        wait_for_end(marker.read_text().split())
+
+    @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+    @pytest.mark.parametrize("action", ["wait", "busy"])
+    def test_it_ends_with_its_runner_however_that_ends(
+        self, tmp_path: Path, sent: signal.Signals, action: str
+    ) -> None:
+        marker = tmp_path / "pids"
+        code = RUN.format(home=str(tmp_path), pack=str(PACK), action=action, marker=str(marker))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen([sys.executable, "-c", code], env=environment) as runner:
+            wait_for(marker)
+            runner.send_signal(sent)
+        wait_for_end(marker.read_text().split())
+
+    def test_it_ends_when_its_runner_ended_before_it_was_ready(self) -> None:
+        """The end comes between the start of the process and its request to the kernel."""
+        low, held = os.pipe()
+        lost = fcntl.fcntl(low, fcntl.F_DUPFD, MANY)  # as in a runner of many actions
+        os.close(low)
+        os.close(held)
+        code = f"import sys; from lab.runner.wrapper import end_with; end_with({lost})"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            pass_fds=[lost],
+            start_new_session=True,
+            check=False,
+        )
+        os.close(lost)
+        assert done.returncode == -signal.SIGKILL
+
+
+class TestDatastore:
+    def store(self, engine: Engine, verb: str, **given: Any) -> Any:
+        execution = engine.run("store", {"verb": verb, **given})
+        assert execution.status == "succeeded", execution.result["stderr"]
+        return execution.payload
+
+    def test_values_are_strings_in_a_namespace_of_the_class(self, engine: Engine) -> None:
+        assert self.store(engine, "get", name="a") is None
+        assert self.store(engine, "set", name="a", value={"b": 1}) is True
+        assert self.store(engine, "get", name="a") == "{'b': 1}"
+        assert self.store(engine, "get", name="a", local=False) is None
+        assert self.store(engine, "list") == [["probe.Store:a", "{'b': 1}"]]
+        assert self.store(engine, "list", local=False, name="probe.") == [
+            ["probe.Store:a", "{'b': 1}"]
+        ]
+        assert self.store(engine, "delete", name="a") is True
+        assert self.store(engine, "delete", name="a") is False
+
+    def test_values_expire(self, engine: Engine) -> None:
+        self.store(engine, "set", name="brief", value="x", ttl=1)
+        self.store(engine, "set", name="lasting", value="x", ttl=60)
+        time.sleep(1.1)
+        assert self.store(engine, "get", name="brief") is None
+        assert self.store(engine, "list") == [["probe.Store:lasting", "x"]]
+
+
+class TestWorkflow:
+    def test_publishes_from_task_to_task(self, engine: Engine) -> None:
+        execution = engine.run("sequence", {"start": "z"})
+        assert execution.status == "succeeded"
+        output = execution.result["output"]
+        assert (output["seen"], output["call"]) == ("z", 1)
+        assert sequence(execution) == [("first", "succeeded"), ("second", "succeeded")]
+
+    def test_knows_its_own_execution(self, engine: Engine) -> None:
+        execution = engine.run("sequence", {})
+        assert execution.payload["execution"] == execution.id
+        assert len(execution.payload["workflow"]) == len(execution.id)
+        assert execution.payload["user"] == execution.context["user"]
+
+    @pytest.mark.parametrize(("swallow", "status"), [(False, "failed"), (True, "succeeded")])
+    def test_a_failure_is_remedied(self, engine: Engine, swallow: bool, status: str) -> None:
+        execution = engine.run("remedy", {"swallow": swallow})
+        assert execution.status == status
+        # The output is rendered on failure as well.
+        assert execution.result["output"] == {"error": "as expected", "cleaned": True}
+        assert ("errors" in execution.result) is not swallow
+        assert sequence(execution) == [("work", "failed"), ("clean", "succeeded")]
+
+    def test_an_exception_ends_it(self, engine: Engine) -> None:
+        execution = engine.run("crashing", {})
+        assert execution.status == "failed"
+        assert execution.result["output"] == {"reached": "before"}
+        assert execution.result["errors"][0]["task_id"] == "crash"
+
+    @pytest.mark.parametrize(("fail_times", "status"), [(2, "succeeded"), (9, "failed")])
+    def test_retries(self, engine: Engine, fail_times: int, status: str) -> None:
+        execution = engine.run("persistent", {"fail_times": fail_times})
+        assert execution.status == status
+        assert sequence(execution) == [("attempt", "failed")] * 2 + [("attempt", status)]
+        assert execution.seconds > 2
+
+    def test_runs_items_with_a_concurrency(self, engine: Engine, tmp_path: Path) -> None:
+        running, most = set(), []
+
+        class Watch(Listener):
+            def started(self, execution: Execution) -> None:
+                running.add(execution.id)
+                most.append(len(running) - 1)
+
+            def finished(self, execution: Execution) -> None:
+                running.discard(execution.id)
+
+        engine.listener = Watch()
+        given = {"names": ["a", "b", "c"], "marker": str(tmp_path / "item.")}
+        execution, thread = begin(engine, "many", given)
+        first, second, third = (tmp_path / f"item.{name}" for name in "abc")
+        wait_for(first)
+        wait_for(second)
+        time.sleep(0.3)
+        assert not third.exists()
+        end(first)
+        wait_for(third)
+        end(second, third)
+        thread.join(timeout=60)
+        assert execution.status == "succeeded"
+        assert execution.payload == {"slept": [50, 50, 50]}
+        assert [child.item for child in execution.children] == [0, 1, 2]
+        assert max(most) == 2
+
+    def test_branches_run_at_the_same_time_and_join(self, engine: Engine, tmp_path: Path) -> None:
+        given = {"pause": 50, "marker": str(tmp_path / "branch.")}
+        execution, thread = begin(engine, "parallel", given)
+        branches = [tmp_path / f"branch.{side}" for side in ("left", "right")]
+        for branch in branches:
+            wait_for(branch)
+        end(*branches)
+        thread.join(timeout=60)
+        assert execution.status == "succeeded"
+        assert execution.payload == {"left": 1, "right": 50}
+        left, right, both = execution.children
+        assert (left.task, right.task, both.task) == ("left", "right", "both")
+        assert right.started < (left.ended or 0)
+        assert both.started >= max(left.ended or 0, right.ended or 0)
+        assert sequence(right) == [("inside", "succeeded"), ("after", "succeeded")]
+        assert right.payload["parent"] == execution.id
+        assert both.result["stdout"] == "joined"
+
+    def test_cycles_with_a_delay(self, engine: Engine) -> None:
+        execution = engine.run("cycle", {"delay": 1, "enough": 2})
+        assert execution.payload == {"looks": 2}
+        assert sequence(execution) == [("look", "succeeded")] * 2
+        assert execution.seconds > 2
+
+    def test_inputs_are_rendered_once_more(self, engine: Engine) -> None:
+        execution = engine.run("rerendered", {"what": "a_template"})
+        made, _ = execution.children
+        assert made.payload == "{{ 1 + 1 }} is {{ config_context.greeting }}"
+        assert execution.payload == {"received": "2 is hi"}
+
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            ({"what": "a_bad_template"}, 'refers to "oops"'),
+            ({"count": "many"}, 'parameter "count" must be of type integer, not "many"'),
+            ({"count": 10}, "greater than the maximum"),
+        ],
+    )
+    def test_an_input_that_cannot_be_used_fails_the_workflow(
+        self, engine: Engine, given: dict[str, Any], reason: str
+    ) -> None:
+        execution = engine.run("rerendered", given)
+        assert execution.status == "failed"
+        assert sequence(execution)[1:] == []
+        errors = execution.result["errors"]
+        [error] = [error for error in errors if error.get("task_id") == "hand_on"]
+        assert reason in error["message"]
+
+    def test_inspection_names_each_place(self, engine: Engine) -> None:
+        execution = engine.run("misspelt", {})
+        assert execution.status == "failed"
+        assert execution.children == []
+        assert {error["spec_path"] for error in execution.result["errors"]} == {
+            "tasks.plan.input",
+            "tasks.plan.input.nam",
+            "tasks.plan.next[0].publish[0]",
+            "tasks.vanish.action",
+        }
+
+    def test_its_document_has_the_executions_below_it(self, engine: Engine, tmp_path: Path) -> None:
+        document = engine.run("sub", {"pause": 0, "marker": str(tmp_path / "m")}).document()
+        assert document["action"] == {"ref": "probe.sub"}
+        assert document["end_timestamp"] >= document["start_timestamp"]
+        assert [
+            (child["task"], child["action"]["ref"], child["status"])
+            for child in document["children"]
+        ] == [("inside", "probe.wait", "succeeded"), ("after", "core.noop", "succeeded")]
+
+
+class TestCancel:
+    def test_running_actions_are_left_to_finish(self, engine: Engine, tmp_path: Path) -> None:
+        given = {"pause": 50, "marker": str(tmp_path / "branch.")}
+        execution, thread = begin(engine, "parallel", given)
+        branches = [tmp_path / f"branch.{side}" for side in ("left", "right")]
+        for branch in branches:
+            wait_for(branch)
+        engine.cancel()
+        end(*branches)
+        thread.join(timeout=60)
+        assert execution.status == "canceled"
+        assert sequence(execution) == [("left", "succeeded"), ("right", "canceled")]
+        assert sequence(execution.children[1]) == [("inside", "succeeded")]
+        assert (tmp_path / "branch.left.done").exists()
+        assert (tmp_path / "branch.right.done").exists()
+
+    def test_a_delay_ends_at_once(self, engine: Engine) -> None:
+        execution, thread = begin(engine, "cycle", {"delay": 60})
+        while not execution.children:
+            assert thread.is_alive()
+            time.sleep(0.02)
+        engine.cancel()
+        thread.join(timeout=60)
+        assert execution.status == "canceled"
+        assert sequence(execution) == [("look", "canceled")]
+
+    def test_killing_ends_actions_and_their_children(self, engine: Engine, tmp_path: Path) -> None:
+        given = {"pause": 600, "marker": str(tmp_path / "branch.")}
+        execution, thread = begin(engine, "parallel", given)
+        processes = wait_for(tmp_path / "branch.left") + " " + wait_for(tmp_path / "branch.right")
+        engine.kill()
+        thread.join(timeout=60)
+        assert execution.status == "canceled"
+        wait_for_end(processes.split())
+
+
+def test_an_entry_point_may_not_leave_the_actions(tmp_path: Path) -> None:
+    (tmp_path / "actions").mkdir()
+    (tmp_path / "pack.yaml").write_text("ref: small\n")
+    metadata = "name: {}\nrunner_type: orquesta\nentry_point: {}\n"
+    (tmp_path / "actions" / "out.yaml").write_text(metadata.format("out", "../workflows/w.yaml"))
+    (tmp_path / "actions" / "link.yaml").write_text(metadata.format("link", "workflows/w.yaml"))
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "workflows" / "w.yaml").write_text(
+        "version: 1.0\ntasks:\n  nothing:\n    action: core.noop\n"
+    )
+    (tmp_path / "actions" / "workflows").symlink_to("../workflows")
+    engine = Engine(Pack(tmp_path), {}, tmp_path)
+    assert engine.run("link", {}).status == "succeeded"
+    execution = engine.run("out", {})
+    assert execution.status == "failed"
+    assert "leaves actions/" in str(execution.result)
+
+
+def test_nothing_starts_with_a_bad_parameter(engine: Engine) -> None:
+    with pytest.raises(ParameterError, match='did you mean "count"'):
+        engine.run("echo", {"cuont": 1})

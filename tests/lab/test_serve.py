@@ -1,0 +1,939 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgetune serve`: triggers from timers, sensors and ended executions become executions."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+import lab
+from edgetune.action import safe
+from edgetune.rollout.guard import Guard
+from edgetune.rollout.lease import as_owner
+from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.check_health import check_health
+from lab import cli
+from lab.runner import Engine, MetadataError, Pack
+from lab.runner.inbox import Inbox, ServedError
+from lab.runner.story import StoryTeller
+from lab.serve import RuleBook, Switches
+from lab.serve.criteria import criterion
+from lab.serve.log import Log, News
+from lab.serve.sensors import Sensor, SensorKeeper, load_sensors, start
+from lab.serve.server import Server
+from lab.serve.timers import CRON_TIMER, INTERVAL_TIMER, timer
+from tests.support import ROOT
+from tests.support.builders import as_samples, reading
+from tests.support.world import World
+
+ACTIONS = ROOT / "tests" / "fixtures" / "runner_pack"
+
+TRIGGER = """
+    name: unwell
+    payload_schema:
+      type: object
+      properties:
+        id: {type: string, required: true}
+        hosts: {type: array, items: {type: string}}
+        epoch: {type: integer}
+      additionalProperties: false
+"""
+SENSOR = """
+    class_name: Watch
+    entry_point: watch.py
+    enabled: true
+    poll_interval: 1
+"""
+WATCH = """
+    from st2reactor.sensor.base import PollingSensor
+
+    class Watch(PollingSensor):
+        def setup(self):
+            self.sensor_service.get_logger("watch").info("config %s", self.config["greeting"])
+
+        def poll(self):
+            polls = int(self.sensor_service.get_value("polls") or 0) + 1
+            self.sensor_service.set_value("polls", polls)
+            self.sensor_service.dispatch("probe.unwell", {"id": f"found {polls}"}, trace_tag="x")
+
+        def cleanup(self):
+            print("cleaned up", flush=True)
+
+        def add_trigger(self, trigger): ...
+        def update_trigger(self, trigger): ...
+        def remove_trigger(self, trigger): ...
+"""
+EVERY_MINUTE = {"type": INTERVAL_TIMER, "parameters": {"unit": "seconds", "delta": 60}}
+UNWELL = {"type": "probe.unwell"}
+ENDED = {"type": "core.st2.generic.actiontrigger"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A pack with actions and a trigger."""
+    root = tmp_path / "pack"
+    shutil.copytree(ACTIONS, root)
+    shutil.rmtree(root / "sensors")
+    write(root / "triggers" / "unwell.yaml", TRIGGER)
+    return root
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(textwrap.dedent(text), encoding="utf-8")
+
+
+def add_rule(root: Path, name: str, trigger: Any, **given: Any) -> None:
+    """A rule that echoes, unless told otherwise; JSON is YAML."""
+    echo = {"ref": "core.echo", "parameters": {"message": name}}
+    rule = {"name": name, "enabled": True, "trigger": trigger, "action": echo, **given}
+    plain = {key: item for key, item in rule.items() if item is not None}
+    write(root / "rules" / f"{name}.yaml", json.dumps(plain))
+
+
+class Served:
+    """A server of a pack whose clock stands still, and which keeps its lines."""
+
+    def __init__(
+        self,
+        root: Path,
+        home: Path,
+        *always: str,
+        every: float | None = None,
+        config: dict[str, Any] | None = None,
+        news: bool = False,
+    ) -> None:
+        self.now = datetime(2026, 3, 1, tzinfo=timezone.utc)
+        self.stream = io.StringIO()
+        self.home = home
+        self.switches = Switches(home, always)
+        self.book = RuleBook(Pack(root))
+        log = Log(self.stream, lambda: self.now)
+        if news:
+            log = News(self.stream, lambda: self.now, StoryTeller({}))
+        self.engine = Engine(Pack(root), config or {"greeting": "hi", "count": 1}, home, log)
+        self.inbox = Inbox(home)
+        self.keepers: list[SensorKeeper] = []
+        self.server = Server(
+            self.engine,
+            self.book,
+            self.switches,
+            self.keepers,
+            self.inbox,
+            log,
+            lambda: self.now,
+            every,
+        )
+
+    def tick(self, seconds: float = 0) -> list[str]:
+        """Let time pass; returns kind and text of the lines that were new, ids left out."""
+        self.now += timedelta(seconds=seconds)
+        self.server.tick()
+        while self.server.busy:
+            time.sleep(0.01)
+        lines = [line.split(maxsplit=1)[1] for line in self.stream.getvalue().splitlines()]
+        self.stream.truncate(self.stream.seek(0))
+        return [" ".join(word for word in line.split() if len(word) != 24) for line in lines]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    with Inbox(tmp_path).served():
+        yield tmp_path
+
+
+class TestCriteria:
+    @pytest.mark.parametrize(
+        ("operator", "pattern", "fits", "does_not"),
+        [
+            ("eq", 3, 3, "3"),
+            ("equals", "a", "a", None),
+            ("nequals", "a", "b", "a"),
+            ("neq", "a", None, "a"),
+            ("iequals", "AMS", "ams", "fra"),
+            ("ieq", "AMS", "ams", "fra"),
+            ("contains", "b", "abc", "ac"),
+            ("contains", "e1", ["e1", "e2"], ["e10"]),
+            ("icontains", "B", "abc", "ac"),
+            ("ncontains", "b", "ac", "abc"),
+            ("incontains", "B", "ac", "abc"),
+            ("startswith", "ab", "abc", "bab"),
+            ("istartswith", "AB", "abc", "bab"),
+            ("endswith", "bc", "abc", "bca"),
+            ("iendswith", "BC", "abc", "bca"),
+            ("lt", 3, 2, 3),
+            ("lessthan", 3, 2.9, 4),
+            ("gt", 3, 4, 3),
+            ("greaterthan", 3, 3.1, 2),
+            ("matchwildcard", "ams*", "ams1", "lams1"),
+            ("matchregex", "a.c", "a\nc", "xa\nc"),
+            ("regex", "b+$", "abb", "bba"),
+            ("iregex", "B", "abc", "ac"),
+            ("exists", True, "", None),
+            ("nexists", True, None, ""),
+            ("in", ["failed", "timeout"], "failed", "succeeded"),
+            ("inside", "abc", "b", "d"),
+            ("nin", ["failed"], "succeeded", "failed"),
+            ("ninside", ["failed"], None, "failed"),
+        ],
+    )
+    def test_operators(self, operator: str, pattern: Any, fits: Any, does_not: Any) -> None:
+        asked = criterion("trigger.x.y#2", {"type": operator, "pattern": pattern})
+        assert asked.matches({"x": {"y": fits}})
+        assert not asked.matches({"x": {"y": does_not}})
+
+    def test_what_is_missing_is_none(self) -> None:
+        asked = criterion("trigger.x.y", {"type": "nexists", "pattern": True})
+        assert asked.matches({"x": "text"})
+
+    def test_nothing_is_asked_of_an_empty_payload(self, root: Path) -> None:
+        """As on StackStorm, where even `nexists` does not hold then."""
+        missing = {"trigger.id": {"type": "nexists", "pattern": True}}
+        add_rule(root, "asks", ENDED, criteria=missing)
+        add_rule(root, "takes", ENDED)
+        rules = RuleBook(Pack(root)).rules
+        assert not rules["asks"].matches({})
+        assert rules["asks"].matches({"status": "failed"})
+        assert rules["takes"].matches({})
+
+    def test_what_cannot_be_compared_is_named(self) -> None:
+        asked = criterion("trigger.x", {"type": "gt", "pattern": 3})
+        with pytest.raises(ValueError, match=r"criteria\.trigger\.x: '>' not supported"):
+            asked.matches({})
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
+
+
+def next_times(start: str, count: int = 1, **cron: Any) -> list[str]:
+    moment, found = utc(start), []
+    for _ in range(count):
+        following = timer(CRON_TIMER, cron, moment).next_after(moment)
+        assert following is not None
+        moment = following
+        found.append(f"{moment:%Y-%m-%d %H:%M:%S}")
+    return found
+
+
+class TestTimers:
+    def test_an_interval_keeps_its_grid(self) -> None:
+        minutes = timer(INTERVAL_TIMER, {"unit": "minutes", "delta": 5}, utc("2026-03-01 00:00:07"))
+        assert minutes.next_after(utc("2026-03-01 00:00:07")) == utc("2026-03-01 00:05:07")
+        assert minutes.next_after(utc("2026-03-01 00:31:00")) == utc("2026-03-01 00:35:07")
+
+    @pytest.mark.parametrize(
+        ("cron", "expected"),
+        [
+            ({"minute": "*/20"}, ["2026-03-04 10:20:00", "2026-03-04 10:40:00"]),
+            ({"hour": 3}, ["2026-03-05 03:00:00", "2026-03-06 03:00:00"]),
+            ({"hour": "8-18/5", "minute": 30}, ["2026-03-04 13:30:00", "2026-03-04 18:30:00"]),
+            ({"second": "59,1"}, ["2026-03-04 10:10:59", "2026-03-04 10:11:01"]),
+            ({"minute": "50/5"}, ["2026-03-04 10:50:00", "2026-03-04 10:55:00"]),
+            ({"day_of_week": "mon-fri"}, ["2026-03-05 00:00:00", "2026-03-06 00:00:00"]),
+            ({"day_of_week": 0, "hour": 9}, ["2026-03-09 09:00:00", "2026-03-16 09:00:00"]),
+            ({"day": 31}, ["2026-03-31 00:00:00", "2026-05-31 00:00:00"]),
+            ({"month": "Feb", "day": 29}, ["2028-02-29 00:00:00", "2032-02-29 00:00:00"]),
+            ({"week": 53}, ["2026-12-28 00:00:00", "2026-12-29 00:00:00"]),
+            ({"year": 2027}, ["2027-01-01 00:00:00"]),
+            ({}, ["2026-03-04 10:10:11", "2026-03-04 10:10:12"]),
+        ],
+    )
+    def test_cron(self, cron: dict[str, Any], expected: list[str]) -> None:
+        given = {**cron, "timezone": "UTC"}
+        assert next_times("2026-03-04 10:10:10.500", len(expected), **given) == expected
+
+    def test_a_time_that_does_not_exist_is_left_out(self) -> None:
+        found = next_times("2026-03-28", 2, timezone="Europe/Berlin", hour=2, minute=30)
+        assert found == ["2026-03-28 01:30:00", "2026-03-30 00:30:00"]
+
+    def test_a_time_that_exists_twice_fires_twice(self) -> None:
+        found = next_times("2026-10-25", 3, timezone="Europe/Berlin", hour=2, minute=30)
+        assert found == ["2026-10-25 00:30:00", "2026-10-25 01:30:00", "2026-10-26 01:30:00"]
+
+    def test_a_day_without_midnight(self) -> None:
+        found = next_times("2026-03-28 12:00", 2, timezone="Asia/Beirut", hour=1)
+        assert found == ["2026-03-28 22:00:00", "2026-03-29 22:00:00"]
+
+    def test_what_never_comes_is_none(self) -> None:
+        never = timer(CRON_TIMER, {"month": 2, "day": 30}, utc("2026-03-01"))
+        assert never.next_after(utc("2026-03-01")) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"trigger": {"type": "probe.unwel"}}, 'has no "probe.unwel", did you mean "probe.unwell"'),
+        ({"trigger": {"type": "core.st2.webhook"}}, 'trigger: the local runner has no "core.st2.'),
+        ({"trigger": {**UNWELL, "parameters": {"a": 1}}}, "probe.unwell has none"),
+        ({"trigger": {"type": INTERVAL_TIMER}}, "unit: must be one of weeks, days"),
+        (
+            {"trigger": {"type": INTERVAL_TIMER, "parameters": {"unit": "days", "delta": 0}}},
+            "delta: must be a whole number, at least 1",
+        ),
+        (
+            {
+                "trigger": {
+                    "type": INTERVAL_TIMER,
+                    "parameters": {**EVERY_MINUTE["parameters"], "x": 1},
+                }
+            },
+            "x: is no parameter of core.st2.IntervalTimer",
+        ),
+        ({"trigger": {"type": CRON_TIMER, "parameters": {"hours": 1}}}, "hours: is no parameter"),
+        ({"trigger": {"type": CRON_TIMER, "parameters": {"hour": 24}}}, '"24" is not within 0 to'),
+        ({"trigger": {"type": CRON_TIMER, "parameters": {"day": "last"}}}, '"last" is not under'),
+        ({"trigger": {"type": CRON_TIMER, "parameters": {"day": "2nd fri"}}}, '"2nd fri" is not'),
+        (
+            {"trigger": {"type": CRON_TIMER, "parameters": {"timezone": "Mars/Base"}}},
+            'timezone: there is no zone "Mars/Base"',
+        ),
+        (
+            {"criteria": {"trigger.id": {"type": "equal", "pattern": 1}}},
+            'criteria.trigger.id.type: the local runner has no operator "equal", did you mean',
+        ),
+        ({"criteria": {"trigger.id": {"type": "search", "pattern": 1}}}, 'operator "search"'),
+        ({"criteria": {"trigger.id": {"type": "exists"}}}, "criteria.trigger.id.pattern: must be"),
+        (
+            {"criteria": {"trigger.id": {"type": "eq", "pattern": "{{ trigger.x }}"}}},
+            "criteria.trigger.id.pattern: must be a value, and no template",
+        ),
+        ({"criteria": {"id": {"type": "eq", "pattern": 1}}}, "criteria.id: must be trigger.NAME"),
+        ({"action": {"ref": "probe.ecko"}}, 'unknown action "probe.ecko", did you mean'),
+        ({"action": {"ref": "core.echo"}}, "action.parameters.message: is missing"),
+        (
+            {"action": {"ref": "core.noop", "parameters": {"a": 1}}},
+            "action.parameters.a: is no parameter of core.noop",
+        ),
+        ({"trigger": None}, "trigger is missing"),
+    ],
+)
+def test_a_rule_that_cannot_be_served_is_named_at_the_start(
+    root: Path, rule: dict[str, Any], message: str
+) -> None:
+    add_rule(root, "bad", **{"trigger": UNWELL, "enabled": False, **rule})
+    with pytest.raises(MetadataError) as refused:
+        RuleBook(Pack(root))
+    assert str(refused.value).startswith(f"{root}/rules/bad.yaml: ")
+    assert message in str(refused.value)
+
+
+class TestServer:
+    def test_rules_of_one_timer_share_its_trigger(self, root: Path, home: Path) -> None:
+        add_rule(root, "one", EVERY_MINUTE)
+        add_rule(root, "two", EVERY_MINUTE)
+        add_rule(root, "off", EVERY_MINUTE, enabled=False)
+        served = Served(root, home)
+        assert served.tick(59.9) == []
+        lines = served.tick(0.1)
+        assert lines[0] == "trigger core.st2.IntervalTimer unit seconds, delta 60"
+        assert [line for line in lines if line.startswith("rule")] == [
+            "rule one -> core.echo",
+            "rule two -> core.echo",
+        ]
+        assert sum(line.startswith("execution core.echo succeeded") for line in lines) == 2
+        assert served.tick(59) == []
+
+    def test_only_the_timers_of_named_rules_hurry(self, root: Path, home: Path) -> None:
+        add_rule(root, "one", EVERY_MINUTE)
+        add_rule(root, "two", EVERY_MINUTE)
+        add_rule(root, "night", {"type": CRON_TIMER, "parameters": {"hour": 3}}, enabled=False)
+        served = Served(root, home, "two", "night", every=5)
+        assert served.tick(4.9) == []
+        for _ in range(2):
+            lines = [line for line in served.tick(5) if line.startswith("rule")]
+            assert sorted(lines) == ["rule night -> core.echo", "rule two -> core.echo"]
+        lines = served.tick(45.1)
+        assert "rule one -> core.echo" in lines
+
+    def test_who_hurries_waits_for_the_last_execution(self, root: Path, home: Path) -> None:
+        add_rule(root, "two", EVERY_MINUTE)
+        ends, started = threading.Event(), []
+        served = Served(root, home, "two", every=5)
+        served.engine.execute = lambda execution: started.append(ends.wait(60))  # type: ignore[method-assign, assign]
+        for _ in range(3):
+            served.now += timedelta(seconds=5)
+            served.server.tick()
+        assert served.server.busy == 1
+        ends.set()
+        assert "rule two -> core.echo" in [served.tick(), served.tick(5)][1]
+        assert started == [True, True]
+
+    def test_missed_ticks_are_made_up_for_once(self, root: Path, home: Path) -> None:
+        add_rule(root, "one", EVERY_MINUTE)
+        served = Served(root, home)
+        assert sum("->" in line for line in served.tick(3600)) == 1
+        assert served.tick() == []
+        assert sum("->" in line for line in served.tick(60)) == 1
+
+    def test_a_person_switches_rules_while_it_serves(self, root: Path, home: Path) -> None:
+        add_rule(root, "off", EVERY_MINUTE, enabled=False)
+        served = Served(root, home)
+        rule = served.book.rule("probe.off")
+        assert served.tick(60) == []
+        Switches(home).set(rule, True)
+        assert "rule off -> core.echo" in served.tick(60)
+        Switches(home).set(rule, False)
+        assert served.tick(60) == []
+        assert "rule off -> core.echo" in Served(root, home, "off").tick(60)
+
+    def test_parameters_are_rendered_with_the_payload_and_cast(
+        self, root: Path, home: Path
+    ) -> None:
+        given = {
+            "count": "{{ trigger.epoch }}",
+            "names": "{{ trigger.hosts | to_json_string }}",
+            "text": "{{ trigger.id }} by {{ action_context.rule.name }}",
+        }
+        add_rule(root, "count", UNWELL, action={"ref": "probe.echo", "parameters": given})
+        served = Served(root, home)
+        found: list[Any] = []
+        served.engine.execute = lambda execution: found.append(execution.parameters)  # type: ignore[method-assign]
+        payload = {"id": "{{ 1 }}", "epoch": 7, "hosts": ["e1", "e2"]}
+        served.inbox.post("probe.unwell", payload)
+        served.tick()
+        assert found == [{"count": 7, "names": ["e1", "e2"], "text": "{{ 1 }} by count"}]
+
+    @pytest.mark.parametrize(
+        ("parameters", "why"),
+        [
+            ({"message": "{{ trigger.hosts[0] }}"}, 'parameter "message" cannot be rendered'),
+            ({"message": "{{ trigger.epoch }}"}, 'parameter "message" cannot be rendered'),
+        ],
+    )
+    def test_an_enforcement_that_fails_says_so(
+        self, root: Path, home: Path, parameters: dict[str, str], why: str
+    ) -> None:
+        add_rule(root, "bad", UNWELL, action={"ref": "core.echo", "parameters": parameters})
+        add_rule(root, "good", UNWELL)
+        served = Served(root, home)
+        served.inbox.post("probe.unwell", {"id": "a"})
+        lines = served.tick()
+        assert lines[0] == 'trigger probe.unwell {"id": "a"}'
+        assert lines[1].startswith(f"rule bad failed: {why}")
+        assert lines[2] == "rule good -> core.echo"
+
+    def test_criteria_decide(self, root: Path, home: Path) -> None:
+        asked = {"trigger.epoch": {"type": "gt", "pattern": 3}}
+        add_rule(root, "late", UNWELL, criteria=asked)
+        served = Served(root, home)
+        served.inbox.post("probe.unwell", {"id": "a", "epoch": 3})
+        served.inbox.post("probe.unwell", {"id": "b", "epoch": 4})
+        served.inbox.post("probe.unwell", {"id": "c"})
+        lines = served.tick()
+        assert sum("->" in line for line in lines) == 1
+        assert [line for line in lines if "failed" in line] == [
+            "rule late failed: criteria.trigger.epoch:"
+            " '>' not supported between instances of 'NoneType' and 'int'"
+        ]
+
+    @pytest.mark.parametrize(
+        ("trigger", "payload", "why"),
+        [
+            ("probe.unwell", {"id": 3}, "payload.id: 3 is not of type 'string'"),
+            ("probe.unwell", {}, "payload.: 'id' is a required property"),
+            ("probe.unwell", {"id": "a", "pop": 1}, "payload.: Additional properties are not"),
+            ("probe.unwell", None, "payload.: None is not of type 'object'"),
+            ("probe.other", {}, "there is no such trigger"),
+        ],
+    )
+    def test_what_does_not_fit_its_schema_is_dropped(
+        self, root: Path, home: Path, trigger: str, payload: Any, why: str
+    ) -> None:
+        add_rule(root, "any", UNWELL)
+        served = Served(root, home)
+        served.inbox.post(trigger, payload)
+        (line,) = served.tick()
+        assert line.startswith(f"trigger {trigger} dropped: {why}")
+
+    def test_news_are_of_rules_that_fire_and_not_of_timers(self, root: Path, home: Path) -> None:
+        add_rule(root, "tick", EVERY_MINUTE)
+        add_rule(root, "heed", UNWELL)
+        served = Served(root, home, news=True)
+        assert served.tick(60) == []
+        served.inbox.post("probe.unwell", {"id": "a"})
+        assert served.tick() == [
+            "rule heed starts echo message=heed",
+            "execution echo succeeded:",
+        ]
+
+    def test_news_are_of_what_fails_whatever_started_it(self, root: Path, home: Path) -> None:
+        fails = {"ref": "core.echo", "parameters": {"message": "{{ trigger.absent }}"}}
+        add_rule(root, "tick", EVERY_MINUTE, action=fails)
+        (line,) = Served(root, home, news=True).tick(60)
+        assert line.startswith('rule tick failed: parameter "message" cannot be rendered')
+
+    def test_news_are_of_rollouts_that_change_their_state(self, tmp_path: Path) -> None:
+        world, stream = World(tmp_path), io.StringIO()
+        news = News(stream, lambda: datetime.now(timezone.utc), StoryTeller(world.config))
+        world.mark("baseline")
+        news.look()
+        news.look()
+        (line,) = stream.getvalue().splitlines()
+        assert line.split(maxsplit=1)[1] == "rollout   lab1 baseline: measuring the baseline"
+
+    @pytest.mark.processes
+    def test_an_execution_that_ended_elsewhere_is_a_trigger(self, root: Path, home: Path) -> None:
+        """As recover_left wants it: by action and status, of whoever started it."""
+        add_rule(
+            root,
+            "left",
+            ENDED,
+            criteria={
+                "trigger.action_ref": {"type": "in", "pattern": ["probe.returns"]},
+                "trigger.status": {"type": "in", "pattern": ["failed", "timeout"]},
+            },
+            action={
+                "ref": "core.echo",
+                "parameters": {"message": "{{ trigger.execution_id }} {{ trigger.status }}"},
+            },
+        )
+        served = Served(root, home)
+        elsewhere = Engine(Pack(root), {"greeting": "hi"}, home)
+        elsewhere.run("core.echo", {"message": "of no interest"})
+        elsewhere.run("returns", {"what": "nothing"})
+        assert served.tick() == []
+        elsewhere.run("returns", {"what": "failure"})
+        assert served.tick()[:2] == [
+            "trigger core.st2.generic.actiontrigger probe.returns failed",
+            "rule left -> core.echo",
+        ]
+
+    @pytest.mark.processes
+    def test_secrets_are_masked_in_the_trigger(self, root: Path, home: Path) -> None:
+        Engine(Pack(root), {"greeting": "hi", "count": 1}, home).run("echo", {"token": "tops3cret"})
+        ((trigger, payload),) = Inbox(home).take()
+        assert payload["parameters"]["token"] == "********"
+        assert (trigger, payload["runner_ref"]) == (ENDED["type"], "python-script")
+
+    def test_a_payload_cannot_move_the_cursor(self, root: Path, home: Path) -> None:
+        served = Served(root, home)
+        served.inbox.post("probe.unwell", {"id": "\x1b[2Ja\nb"})
+        served.server.tick()
+        assert served.stream.getvalue().count("\n") == 1
+        assert "\x1b" not in served.stream.getvalue()
+
+    def test_it_tends_its_sensors_and_ends_them(self, root: Path, home: Path) -> None:
+        served, kept = Served(root, home), Kept()
+        served.keepers.append(kept.keeper)
+        kept.started[0].code = 1
+        served.tick()
+        served.tick(2.5)
+        assert len(kept.started) == 2
+        served.server.stop()
+        assert kept.started[1].done == ["terminated", "killed"]
+        assert served.engine.canceled.is_set()
+
+
+class TestInbox:
+    def test_what_nobody_serves_is_not_kept(self, tmp_path: Path) -> None:
+        Inbox(tmp_path).post("probe.unwell", {})
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_server_that_was_killed_leaves_nothing_to_the_next(self, tmp_path: Path) -> None:
+        (tmp_path / "serve").mkdir()
+        Inbox(tmp_path).post("probe.unwell", {})
+        with Inbox(tmp_path).served():
+            assert list(Inbox(tmp_path).take()) == []
+
+    def test_there_is_one_server(self, home: Path) -> None:
+        with pytest.raises(ServedError), Inbox(home).served():
+            raise AssertionError
+        Inbox(home).post("probe.unwell", {"id": "a"})
+        assert list(Inbox(home).take()) == [("probe.unwell", {"id": "a"})]
+
+
+class Script:
+    """A process that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.done: list[str] = []
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def terminate(self) -> None:
+        self.done.append("terminated")
+
+    def wait(self, timeout: float) -> int:
+        if "killed" not in self.done:
+            raise subprocess.TimeoutExpired("script", timeout)
+        return -9
+
+    def kill(self) -> None:
+        self.done.append("killed")
+
+
+class Kept:
+    """A keeper, the processes that it started, and what it noted."""
+
+    def __init__(self) -> None:
+        self.started: list[Script] = []
+        self.notes: list[str] = []
+        sensor = Sensor("watch", "probe", "Watch", "watch.py", 1)
+        self.keeper = SensorKeeper(sensor, self.start, lambda kind, text: self.notes.append(text))
+        self.keeper.tend(0)
+
+    def start(self) -> Script:
+        self.started.append(Script())
+        return self.started[-1]
+
+    def ends(self, code: int, now: float) -> None:
+        self.started[-1].code = code
+        self.keeper.tend(now)
+
+
+class TestSensorKeeper:
+    def test_a_sensor_that_fails_is_started_twice_again_and_then_left(self) -> None:
+        kept = Kept()
+        kept.ends(1, 1)
+        for now in (3.4, 3.5, 3.6):
+            kept.keeper.tend(now)
+        assert len(kept.started) == 2
+        kept.ends(1, 4)
+        for now in (8.9, 9.0):
+            kept.keeper.tend(now)
+        assert len(kept.started) == 3
+        kept.ends(1, 10)
+        kept.keeper.tend(1000)
+        assert len(kept.started) == 3
+        assert kept.notes == [
+            "watch started",
+            "watch failed (exit 1), again in 2.5 s",
+            "watch started",
+            "watch failed (exit 1), again in 5 s",
+            "watch started",
+            "watch failed again (exit 1) and is LEFT FOR GOOD",
+        ]
+
+    def test_ten_seconds_of_running_earn_new_tries(self) -> None:
+        kept = Kept()
+        now = 0.0
+        for _ in range(5):
+            kept.ends(1, now + 1)
+            kept.keeper.tend(now + 4)
+            kept.keeper.tend(now + 14)
+            now += 20
+        assert len(kept.started) == 6
+
+    def test_one_that_ends_by_itself_is_not_started_again(self) -> None:
+        kept = Kept()
+        kept.ends(0, 1)
+        kept.keeper.tend(1000)
+        assert len(kept.started) == 1
+
+    @pytest.mark.processes
+    def test_an_exception_ends_the_process_and_nothing_else(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        source = tmp_path / "watch.py"
+        write(source, WATCH.replace("polls = ", "polls = 1 / 0 or "))
+        sensor = Sensor("watch", "probe", "Watch", str(source), 1)
+        process = start(sensor, {"greeting": "hi"}, tmp_path)
+        process.wait(60)
+        assert process.poll() == 1
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert "cleaned up" in err
+        assert err.endswith("ZeroDivisionError: division by zero\n")
+
+    def test_one_that_does_not_end_is_killed(self) -> None:
+        kept = Kept()
+        kept.keeper.terminate()
+        kept.keeper.close()
+        assert kept.started[0].done == ["terminated", "killed"]
+        kept.keeper.tend(1000)
+        assert len(kept.started) == 1
+
+
+def test_a_sensor_hurries_and_is_never_slower(root: Path) -> None:
+    write(root / "sensors" / "watch.yaml", SENSOR.replace("poll_interval: 1", "poll_interval: 30"))
+    write(root / "sensors" / "watch.py", WATCH)
+    assert [load_sensors(Pack(root), every)[0].poll_interval for every in (None, 2, 60)] == [
+        *(30, 2, 30)
+    ]
+
+
+def test_the_pack_itself_is_served() -> None:
+    pack = Pack(ROOT)
+    book = RuleBook(pack)
+    assert set(book.rules) == {file.stem for file in (ROOT / "rules").glob("*.yaml")}
+    assert set(book.payload_schemas) == {
+        f"edgetune.{file.stem}" for file in (ROOT / "triggers").glob("*.yaml")
+    }
+    assert {sensor.name for sensor in load_sensors(pack)} == {
+        file.stem for file in (ROOT / "sensors").glob("*.yaml")
+    }
+    assert book.rule("recover_left").enabled
+    assert not book.rule("edgetune.roll_back_degraded").enabled
+
+
+def world_with_a_sick_host(folder: Path) -> World:
+    """The first batch was changed, and its host answers slowly since."""
+    folder.mkdir()
+    world = World(folder)
+    world.mark("baseline")
+    world.mark("changing")
+    world.roll(0)
+    world.step(check_health, 0)
+    opened, now = as_owner(world.context, world.rollout), time.time()
+    opened.head.baseline = [now - 1000, now - 900]
+    opened.save()
+    (sick,) = world.plan.batches[0].hosts
+    for at, latency in ((now - 950, 1.0), (now, 900.0), (time.time(), 900.0)):
+        rows = [
+            reading(host, at, health_failed=0, health_p50_ms=latency if host == sick else 1.0)
+            for host in world.balancer.state
+        ]
+        world.context.samples.add("lab1", rows)
+    return world
+
+
+@pytest.mark.processes
+def test_the_guard_finds_a_sick_host_and_its_rule_rolls_back(home: Path) -> None:
+    world = world_with_a_sick_host(home / "world")
+    served = Served(ROOT, home, "roll_back_degraded")
+    started: list[Any] = []
+    served.engine.execute = started.append  # type: ignore[method-assign]
+    (guard,) = (one for one in load_sensors(Pack(ROOT)) if one.name == "rollout_guard")
+    process = start(guard, world.config, home)
+    wait_until(lambda: any((home / "serve").glob("*.json")))
+    process.terminate()
+    process.wait(60)
+    assert process.poll() == 0
+    served.tick()
+    (execution,) = started
+    assert execution.action.ref == "edgetune.roll_back_pop"
+    assert execution.parameters["rollout"] == world.rollout
+    assert execution.parameters["epoch"] == read_rollout(world.context, world.rollout).head.epoch
+    assert execution.parameters["requested_by"] == "rule roll_back_degraded"
+    assert "answers in 900 ms, 1.0 ms is usual" in execution.parameters["reason"]
+
+
+class TestGuardRules:
+    """What the guard finds goes through its rule to the action, which does nothing twice."""
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> World:
+        (tmp_path / "world").mkdir()
+        world = World(tmp_path / "world", interval=10)
+        world.mark("baseline")
+        world.mark("changing")
+        return world
+
+    def load(self, world: World, usual: float, silent: str = "") -> None:
+        """Each host receives 100 packets a second; one has been silent for a minute."""
+        opened, now = as_owner(world.context, world.rollout), time.time()
+        opened.head.usual_load = usual
+        opened.save()
+        rows = [
+            {
+                "host": host,
+                "time": now - age,
+                "boot_id": "b",
+                "uptime": 1000 - age,
+                "counters": {"rx_packets": 100 * (1000 - age)},
+                "gauges": {},
+            }
+            for age in range(200, -1, -10)
+            for host in world.balancer.state
+            if age > 60 or host != silent
+        ]
+        world.context.samples.add("lab1", as_samples(rows))
+
+    def polls(
+        self, world: World, home: Path, rule: str, times: int = 1, by: Guard | None = None
+    ) -> list[str]:
+        """What the actions say that a rule starts when the guard polls."""
+        served = Served(ROOT, home, rule, config=world.config)
+        book = served.book.rules
+        ran: list[Any] = []
+        execute = served.engine.execute
+        served.engine.execute = lambda one: (ran.append(one), execute(one))[1]  # type: ignore[method-assign,func-returns-value]
+        found = list((by or Guard(print)).look(world.context))
+        for _ in range(times):
+            for trigger, payload in found:
+                served.inbox.post(f"edgetune.{trigger}", safe(payload))
+            lines = served.tick()
+            assert not [line for line in lines if "dropped" in line or "failed" in line], lines
+        return [one.payload["message"] for one in ran if one.action.ref == book[rule].action]
+
+    @pytest.mark.processes
+    def test_a_surge_pauses_and_its_end_resumes(self, world: World, home: Path) -> None:
+        self.load(world, usual=300.0)
+        why = "surge, by rule pause_surge: lab1 carries 2.7 times its usual load; "
+        first, second = self.polls(world, home, "pause_surge", times=2)
+        assert first.startswith(f"lab1 is paused ({why}")
+        assert second.startswith(f"lab1 is paused already ({why}")
+        assert self.polls(world, home, "pause_surge") == []
+        assert self.polls(world, home, "resume_surge") == []
+        self.load(world, usual=500.0)
+        first, second = self.polls(world, home, "resume_surge", times=2)
+        assert first.startswith(f"lab1 goes on; it was paused ({why}")
+        assert second == "lab1 is not paused"
+        assert self.polls(world, home, "resume_surge") == []
+
+    @pytest.mark.processes
+    def test_a_lost_host_pauses(self, world: World, home: Path) -> None:
+        self.load(world, usual=0.0, silent="e003")
+        first, second = self.polls(world, home, "stop_lost_host", times=2)
+        why = "lost_host, by rule stop_lost_host: no sample of e003 for 1m"
+        assert first.startswith(f"lab1 is paused ({why}")
+        assert second.startswith(f"lab1 is paused already ({why}")
+        # Told once more while it is paused, and then for an hour no more.
+        assert len(self.polls(world, home, "stop_lost_host")) == 1
+
+    def test_a_lost_host_is_told_once_where_the_rollout_was_asked_for(
+        self, world: World, home: Path
+    ) -> None:
+        one = Guard(print)
+        self.load(world, usual=0.0, silent="e003")
+        assert self.polls(world, home, "tell_lost_host") == []
+        opened = as_owner(world.context, world.rollout)
+        opened.head.channel = "edge"
+        opened.save()
+        (said,) = self.polls(world, home, "tell_lost_host", by=one)
+        assert "lab1: no sample of e003 for 1m" in said
+        assert self.polls(world, home, "tell_lost_host", by=one) == []
+
+
+class TestCommand:
+    @pytest.fixture
+    def home(self, tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv("EDGETUNE_HOME", str(tmp_path))
+        monkeypatch.setenv("EDGETUNE_PACK", str(root))
+        monkeypatch.delenv("EDGETUNE_CONFIG", raising=False)
+        (tmp_path / "edgetune.yaml").write_text("greeting: hi\n")
+        add_rule(root, "heed", UNWELL, enabled=False)
+        return tmp_path
+
+    def test_rules_are_listed_and_switched(
+        self, home: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for verb, state in (("list", "disabled"), ("enable", "enabled"), ("disable", "disabled")):
+            if verb != "list":
+                assert cli.main(["rule", verb, "probe.heed"]) == 0
+            assert cli.main(["rule", "list"]) == 0
+            words = capsys.readouterr().out.split()
+            assert words == ["heed", state, "unwell", "->", "echo"]
+
+    @pytest.mark.parametrize("argv", [["serve", "--enable", "hede"], ["rule", "enable", "hede"]])
+    @pytest.mark.usefixtures("home")
+    def test_an_unknown_rule_is_one_line(
+        self, argv: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(argv) == 2
+        error = 'edgetune: unknown rule "hede", did you mean "heed"?'
+        assert capsys.readouterr().err.splitlines()[0] == error
+
+    def test_a_second_server_is_refused(
+        self, home: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with Inbox(home).served():
+            assert cli.main(["serve"]) == 2
+        error = f"edgetune: `edgetune serve` runs already on {home}"
+        assert capsys.readouterr().err.splitlines()[0] == error
+
+    @pytest.mark.processes
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+    def test_from_sensor_to_execution_and_to_the_end(
+        self, home: Path, root: Path, number: signal.Signals
+    ) -> None:
+        once = SENSOR.replace("poll_interval: 1", "poll_interval: 600")
+        write(root / "sensors" / "watch.yaml", once)
+        write(root / "sensors" / "watch.py", WATCH)
+        process = self.serve(home)
+        lines = lines_until(process, "execution")
+        sensors = children_of(process.pid)
+        # Of a group of its own: Ctrl-C in a terminal is for the server, which ends it.
+        assert [os.getpgid(int(sensor)) for sensor in sensors] == [int(sensors[0])]
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        if number == signal.SIGKILL:
+            wait_for_end(sensors)
+        assert not is_running(sensors[0])
+        assert process.returncode == (-9 if number == signal.SIGKILL else 0)
+        assert lines[0] == "serving   rules that are on: heed\n"
+        assert lines[1] == "sensor    watch started\n"
+        assert lines[2].endswith('{"id": "found 1"}\n')
+        assert lines[3].startswith("rule      heed -> core.echo ")
+        assert "succeeded" in lines[4]
+        said = (home / "errors").read_text()
+        assert said == "sensor.Watch.watch: INFO     config hi\ncleaned up\n"
+        assert (home / "serve").exists() == (number == signal.SIGKILL)
+
+    @pytest.mark.processes
+    def test_a_second_signal_kills_what_runs(self, home: Path, root: Path) -> None:
+        given = {"seconds": 600, "marker": str(home / "pids")}
+        add_rule(root, "heed", UNWELL, action={"ref": "probe.wait", "parameters": given})
+        process = self.serve(home)
+        lines_until(process, "serving")
+        Inbox(home).post("probe.unwell", {"id": "a"})
+        wait_until((home / "pids").exists)
+        process.send_signal(signal.SIGTERM)
+        assert "running actions are left to finish" in lines_until(process, "ending")[-1]
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+        assert "probe.wait" in out
+        assert "canceled after" in out
+        wait_for_end((home / "pids").read_text().split())
+        assert not (home / "serve").exists()
+
+    def serve(self, home: Path) -> subprocess.Popen[str]:
+        with (home / "errors").open("wb") as stderr:
+            return subprocess.Popen(
+                [sys.executable, "-m", "lab.cli", "serve", "--verbose", "--enable", "all"],
+                env={**os.environ, "PYTHONPATH": str(lab.ROOT)},
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+
+
+def lines_until(process: subprocess.Popen[str], kind: str) -> list[str]:
+    """What a server prints, without the time, up to the first line of a kind."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.split(maxsplit=1)[1])
+        if line.split()[1] == kind:
+            return lines
+    raise AssertionError(lines)
+
+
+def children_of(process: int) -> list[str]:
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def wait_for_end(processes: list[str]) -> None:
+    wait_until(lambda: not any(map(is_running, processes)))
+
+
+def is_running(process: str) -> bool:
+    try:
+        state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"

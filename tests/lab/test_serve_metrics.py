@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/metrics of `edgetune serve`, and node_exporter's reading of the file of `export_metrics`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from edgetune.export.export_metrics import export_metrics
+from edgetune.export.values import CONTENT_TYPE
+from edgetune.rollout.context import Context
+from lab.cli import _parser
+from lab.serve.metrics import metrics_served, read_address
+from lab.usage import UsageError
+from tests.support.scraped import free_port
+from tests.support.world import World
+
+
+def get(port: int, path: str = "/metrics") -> tuple[int, str, str]:
+    """Status, type and text."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def test_each_scrape_reads_the_records_anew(tmp_path: Path) -> None:
+    world, port = World(tmp_path), free_port()
+    with metrics_served(world.config, ("127.0.0.1", port)):
+        status, kind, text = get(port)
+        assert (status, kind) == (200, CONTENT_TYPE)
+        assert 'edgetune_rollouts{state="claimed",tuning="accept_queue"} 1.0\n' in text
+        world.mark("baseline")
+        assert 'edgetune_rollouts{state="claimed",tuning="accept_queue"} 0.0\n' in get(port)[2]
+
+
+def test_another_path_says_where_they_are(tmp_path: Path) -> None:
+    port = free_port()
+    with metrics_served(World(tmp_path).config, ("127.0.0.1", port)):
+        assert get(port, "/")[::2] == (404, "the metrics are at /metrics\n")
+
+
+def test_a_store_that_is_away_is_a_failed_scrape_and_no_empty_one(tmp_path: Path) -> None:
+    world, port = World(tmp_path), free_port()
+    away: dict[str, Any] = {**world.config, "records": f"sqlite:///{tmp_path}/nowhere/records"}
+    with metrics_served(away, ("127.0.0.1", port)):
+        status, _, text = get(port)
+    assert status == 503
+    assert text.count("\n") == 1 and "nowhere" in text
+
+
+def test_nothing_listens_afterwards_or_without_an_address(tmp_path: Path) -> None:
+    world, port = World(tmp_path), free_port()
+    with metrics_served(world.config, ("127.0.0.1", port)):
+        pass
+    with metrics_served(world.config, None), socket.socket() as free:
+        free.bind(("127.0.0.1", port))
+
+
+def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = taken.getsockname()
+        says = f"--metrics 127.0.0.1:{address[1]}: "
+        with pytest.raises(UsageError, match=says), metrics_served({}, address):
+            raise AssertionError("it listens")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("9464", ("127.0.0.1", 9464)), ("10.0.0.5:1", ("10.0.0.5", 1)), (":80", ("127.0.0.1", 80))],
+)
+def test_an_address(text: str, address: tuple[str, int]) -> None:
+    assert read_address(text) == address
+    options = _parser().parse_args(["serve", "--metrics", text])
+    assert options.metrics == address
+
+
+@pytest.mark.parametrize("text", ["", "x", "0", "65536", "-1", "1.2.3.4", "[::1]:80"])
+def test_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match="PORT or ADDRESS:PORT"):
+        read_address(text)
+
+
+def test_without_the_option_nothing_is_served() -> None:
+    options: argparse.Namespace = _parser().parse_args(["serve"])
+    assert options.metrics is None
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(
+    not shutil.which("prometheus-node-exporter"), reason="prometheus-node-exporter is not installed"
+)
+def test_node_exporter_hands_the_file_on(tmp_path: Path) -> None:
+    world, port = World(tmp_path), free_port()
+    folder = tmp_path / "textfiles"
+    world.config["metrics_file"] = str(folder / "edgetune.prom")
+    export_metrics(Context(world.config))
+    command = [
+        "prometheus-node-exporter",
+        "--collector.disable-defaults",
+        "--collector.textfile",
+        f"--collector.textfile.directory={folder}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            text = _first_answer(port)
+        finally:
+            process.kill()
+    assert "node_textfile_scrape_error 0\n" in text
+    assert 'edgetune_rollouts{state="claimed",tuning="accept_queue"} 1\n' in text
+
+
+def _first_answer(port: int) -> str:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return get(port)[2]
+        except OSError:
+            assert time.monotonic() < until
+            time.sleep(0.05)

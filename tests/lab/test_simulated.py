@@ -1,0 +1,619 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated lab: the real agent over real SSH on private roots, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Callable
+from urllib.request import urlopen
+
+import paramiko
+import pytest
+import yaml
+
+from edgetune.campaign.definition import find_campaign, pops_by_ring
+from edgetune.config import read_config
+from edgetune.errors import DrainError, InputError
+from edgetune.hosts.fleet import Fleet
+from edgetune.hosts.result import HostResult
+from edgetune.inventories.yaml import YamlInventory
+from edgetune.inventory import Host
+from edgetune.traffic.drivers.haproxy import Haproxy
+from lab import simulated
+from lab.bmc.machine import serial_of, uuid_of
+from lab.pop.layout import Layout
+from lab.simulated import commands, files, host, processes, sysctls
+from lab.simulated.counters import Counters, drops_per_second
+from tests.support import ROOT
+
+pytestmark = pytest.mark.processes
+
+SOMAXCONN = {
+    "id": "sysctl:net.core.somaxconn",
+    "kind": "sysctl",
+    "target": {"key": "net.core.somaxconn"},
+    "value": "4096",
+    "only": None,
+    "restart": None,
+}
+
+
+def setting(kind: str, value: Any, restart: str | None = None, **target: str) -> dict[str, Any]:
+    name = f"{kind}:{'.'.join(target.values())}"
+    return dict(SOMAXCONN, id=name, kind=kind, target=target, value=value, restart=restart)
+
+
+EVERY_KIND = [
+    SOMAXCONN,
+    setting("nic.channels", {"rx": 2, "tx": 2}, interface="eth0"),
+    setting("nic.rps", "0-1", interface="eth0"),
+    setting("memory.thp", "madvise", file="enabled"),
+    setting("service.property", "65536", "nginx", service="nginx", property="LimitNOFILE"),
+]
+
+
+class Lab:
+    """A running lab and the pack's own ways to it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.config = read_config(yaml.safe_load((home / "edgetune.yaml").read_text()))
+        self.fleet = Fleet(self.config)
+        self.pop = YamlInventory(self.config.inventory).pop("lab1")
+        self.balancer = Haproxy(**self.pop.load_balancer.fields)
+
+    def root(self, name: str) -> Path:
+        return self.home / "lab/hosts" / name / "root"
+
+    def ask(self, name: str, verb: str, **request: Any) -> Mapping[str, Any]:
+        answer = self.fleet.ask([self.pop.host(name)], verb, lambda host: request)[name]
+        assert not answer.failed, answer.error
+        return answer.data
+
+    def apply(self, name: str, settings: list[dict[str, Any]], within: float = 0) -> Any:
+        change: dict[str, Any] = {"tuning": "trial", "digest": "d1", "settings": settings}
+        rows = self.ask(name, "plan", **change)["settings"]
+        assert {row["status"] for row in rows} == {"change"}, rows
+        expect = {row["id"]: {key: row[key] for key in ("runtime", "persistent")} for row in rows}
+        change.update(epoch=1, rollout="r1", expect=expect)
+        return self.ask(name, "apply", confirm_within=within, grace_boots=1, **change)
+
+    def restore(self, name: str) -> Mapping[str, Any]:
+        return self.ask(name, "restore", epoch=1, tuning="trial")
+
+    def reboot(self, name: str) -> str:
+        """Reboot a host and wait for it; its new boot_id comes back."""
+        old = self.ask(name, "facts")["boot_id"]
+        assert self.ask(name, "reboot", epoch=1, boot_id=old)["rebooting"]
+        wait_until(lambda: self.boot_id(name) not in ("", old))
+        return self.boot_id(name)
+
+    def down(self, name: str) -> tuple[Any, HostResult]:
+        """Reboot a host; its server, and what it answers, before it is back.
+
+        It is down for two seconds, which a machine that stands still for as long never shows.
+        """
+        for _ in range(10):
+            wait_until(lambda: self.boot_id(name))
+            old = self.boot_id(name)
+            assert self.ask(name, "reboot", epoch=1, boot_id=old)["rebooting"]
+            wait_until(lambda: self.boot_id(name) != old)  # noqa: B023
+            server = self.balancer.servers()[name]
+            answer = self.fleet.ask([self.pop.host(name)], "facts", lambda host: {})[name]
+            if answer.failed:
+                return server, answer
+        raise AssertionError(f"{name} was never seen to be down")
+
+    def boot_id(self, name: str) -> str:
+        """Empty while it does not answer."""
+        answer = self.fleet.ask([self.pop.host(name)], "facts", lambda host: {})[name]
+        return str(answer.data.get("boot_id", ""))
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def answers(host: Host) -> bool:
+    try:
+        with socket.create_connection((host.address, host.port), 30) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def processes_of(home: Path) -> list[str]:
+    """Whatever runs with the home's path in its arguments or environment, but we ourselves."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(home) in text and int(process.name) != os.getpid():
+            found.append(text.replace(b"\0", b" ").decode())
+    return found
+
+
+def assert_nothing_left(home: Path, hosts: tuple[Host, ...]) -> None:
+    assert processes_of(home) == []
+    assert [host.name for host in hosts if answers(host)] == []
+    assert simulated.status(home) is None
+    assert not (home / "lab/hosts").exists()
+    assert not (home / "lab/id_ed25519").exists()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    home = tmp_path_factory.mktemp("lab")
+    simulated.up(home, hosts=4)
+    try:
+        yield Lab(home)
+    finally:
+        simulated.down(home)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    simulated.down(tmp_path)
+
+
+def test_up_and_down(home: Path) -> None:
+    before = time.monotonic()
+    state = simulated.up(home, hosts=8)
+    assert time.monotonic() - before < 60
+    assert state["kind"] == "simulated"
+    assert [host["state"] for host in state["hosts"]] == ["on"] * 8
+    assert simulated.status(home) == state == json.loads(Layout(home).state.read_text())
+    lab = Lab(home)
+    assert all(answers(host) for host in lab.pop.hosts)
+    assert len(set(Layout(home).known_hosts.read_text().split()[2::3])) == 8
+    with pytest.raises(simulated.LabError, match="already running"):
+        simulated.up(home)
+    assert all(answers(host) for host in lab.pop.hosts)
+    assert simulated.down(home)
+    assert_nothing_left(home, lab.pop.hosts)
+    assert not simulated.down(home)
+
+
+def test_down_without_a_lab(tmp_path: Path) -> None:
+    assert not simulated.down(tmp_path / "none")
+    assert simulated.status(tmp_path / "none") is None
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("count", [0, 251])
+def test_impossible_number_of_hosts(home: Path, count: int) -> None:
+    with pytest.raises(simulated.LabError, match="1 to 250 hosts"):
+        simulated.up(home, hosts=count)
+
+
+def test_where_only_one_loopback_address_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_can_bind", lambda ip, port: ip == "127.0.0.1")
+    first, second = files.endpoints(2)
+    assert (first.name, first.ip, second.ip) == ("e000", "127.0.0.1", "127.0.0.1")
+    assert second.port == first.port + 1
+
+
+def test_two_pops_share_the_hosts(home: Path) -> None:
+    simulated.up(home, hosts=4, pops=2)
+    config = read_config(yaml.safe_load((home / "edgetune.yaml").read_text()))
+    inventory = YamlInventory(config.inventory)
+    pops = [inventory.pop(name) for name in inventory.pop_names()]
+    assert [(pop.name, [host.name for host in pop.hosts]) for pop in pops] == [
+        ("lab1", ["e000", "e001"]),
+        ("lab2", ["e002", "e003"]),
+    ]
+    for pop in pops:
+        servers = Haproxy(**pop.load_balancer.fields).servers()
+        assert set(servers) == {host.name for host in pop.hosts}
+    campaign = find_campaign("practice", config.campaigns)
+    assert pops_by_ring(campaign, inventory) == {"canary": ("lab1",), "fleet": ("lab2",)}
+    assert simulated.down(home)
+    simulated.up(home, hosts=2)
+    with pytest.raises(InputError, match="no campaign 'practice'"):
+        find_campaign("practice", config.campaigns)
+
+
+def test_a_busy_host_answers_late(running: Lab) -> None:
+    def seconds(host: str) -> float:
+        began = time.monotonic()
+        with urlopen(f"{running.pop.health}/{host}", timeout=60) as answer:
+            assert answer.status == 200
+        return time.monotonic() - began
+
+    simulated.inject(running.home, "busy", "e001")
+    assert seconds("e001") >= 0.5
+    wait_until(lambda: seconds("e000") < 0.5)
+    assert seconds("e001") >= 0.5
+    simulated.heal(running.home)
+    wait_until(lambda: seconds("e001") < 0.5)
+    for fault, target, why in (("cut", "e001", "is busy, not cut"), ("busy", "e9", "no host e9")):
+        with pytest.raises(simulated.LabError, match=why):
+            simulated.inject(running.home, fault, target)
+
+
+@pytest.mark.parametrize("pops", [0, 3, 10])
+def test_pops_are_of_one_size(home: Path, pops: int) -> None:
+    with pytest.raises(simulated.LabError, match="cannot share 8 hosts evenly"):
+        simulated.up(home, hosts=8, pops=pops)
+
+
+def test_start_time_tells_processes_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for proc in (processes.PROC, tmp_path):
+        monkeypatch.setattr(processes, "PROC", proc)
+        assert processes.start_time(os.getpid()) == processes.start_time(os.getpid()) != ""
+        assert processes.start_time(2**22 + 1) == ""
+
+
+@pytest.mark.parametrize("victim", ["guard", "hosts"])
+def test_a_killed_lab_leaves_nothing(home: Path, victim: str) -> None:
+    state = simulated.up(home, hosts=2)
+    lab = Lab(home)
+    lab.apply("e000", EVERY_KIND[1:2], within=300)  # its revert timer waits in the background
+    wait_until(lambda: len(processes_of(home)) == 3)
+    guard = state["pid"]
+    children = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
+    os.kill(guard if victim == "guard" else int(children[0]), signal.SIGKILL)
+    wait_until(lambda: not processes_of(home))
+    assert_nothing_left(home, lab.pop.hosts)
+    simulated.up(home, hosts=2)
+
+
+def test_an_interrupted_up_leaves_nothing(home: Path) -> None:
+    command = (
+        "import sys, pathlib; from lab.simulated import up; up(pathlib.Path(sys.argv[1]), 200)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, str(home)], cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    wait_until((home / "lab/hosts/e000").exists)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) != 0
+    assert_nothing_left(home, ())
+
+
+def test_down_spares_a_stranger_with_the_recorded_pid(home: Path) -> None:
+    simulated.up(home, hosts=1)
+    state = simulated.status(home)
+    assert state is not None
+    simulated.down(home)
+    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        Layout(home).state.write_text(json.dumps(dict(state, pid=stranger.pid)))
+        assert simulated.status(home) is None
+        assert not simulated.down(home)
+        assert stranger.poll() is None
+    finally:
+        stranger.communicate(b"\n")
+
+
+AS_NOBODY = ["setpriv", "--reuid=65534", "--clear-groups", "--"]
+PROBE = "import asyncssh, subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
+ROUND_TRIP = """
+import os, pathlib, sys
+from lab import simulated
+from tests.support import ROOT
+from tests.lab.test_simulated import EVERY_KIND, Lab
+home = pathlib.Path(sys.argv[1])
+state = simulated.up(home, 2)
+try:
+    lab = Lab(home)
+    lab.apply("e000", EVERY_KIND)
+    lab.restore("e000")
+    print(os.getuid(), state["kind"])
+finally:
+    print(simulated.down(home))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="everything here runs without root anyway")
+def test_without_root() -> None:
+    # A Python below /root can be started by root only.
+    for python in (sys.executable, "/usr/bin/python3"):
+        if as_nobody(python, PROBE).returncode == 0:
+            break
+    else:
+        pytest.skip("no other user can run a Python with the needed packages")
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        os.chown(home, 65534, 65534)
+        done = as_nobody(python, ROUND_TRIP, str(home))
+        assert done.stdout.split() == ["65534", "simulated", "True"], done.stderr
+        assert processes_of(home) == []
+
+
+def as_nobody(python: str, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(ROOT), *sys.path])
+    return subprocess.run(
+        [*AS_NOBODY, python, "-c", code, *arguments],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_facts(running: Lab) -> None:
+    facts = running.ask("e002", "facts")
+    assert facts["hostname"] == "e002"
+    assert facts["machine"] == {"uuid": uuid_of("e002"), "serial": serial_of("e002")}
+    assert facts["os"] == {"id": "debian", "version": "12"}
+    assert facts["init"] == "sysv"
+    assert facts["cpus"]["online"] == "0-1" and facts["cpus"]["count"] == 2
+    assert facts["cpus"]["model"] == "Simulated CPU"
+    assert facts["nics"]["eth0"]["queues"] == {"rx": 4, "tx": 4}
+    assert facts["nics"]["eth0"]["channels"]["max"] == {"rx": 4, "tx": 4}
+    assert facts["thp"]["enabled"] == "always"
+
+
+def test_a_change_and_its_restore(running: Lab) -> None:
+    machine = Path("/proc/sys/net/core/somaxconn")
+    machine_before = machine.read_text() if machine.exists() else ""
+    before = snapshot(running.root("e000"))
+    assert running.apply("e000", EVERY_KIND, within=300)["state"] == "provisional"
+    assert (running.root("e000") / "proc/sys/net/core/somaxconn").read_text() == "4096\n"
+    assert running.root("e000").joinpath(commands.NIC_QUEUES, "rx-2").exists() is False
+    confirmed = running.ask("e000", "confirm", epoch=1, tuning="trial", settings=EVERY_KIND)
+    assert confirmed["confirmed"], confirmed
+    assert confirmed["services"] == {"nginx": "active"}
+    running.restore("e000")
+    assert snapshot(running.root("e000")) == before
+    assert (machine.read_text() if machine.exists() else "") == machine_before
+
+
+def snapshot(root: Path) -> dict[str, str]:
+    """All settings, as files below the root."""
+    counting = ("statistics/", "proc/net/", "proc/stat", "proc/uptime", "var/lib/", "run/")
+    found = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+    return {
+        name: path.read_text()
+        for name, path in found.items()
+        if not any(part in name for part in counting) and not name.endswith(".new")
+    }
+
+
+def test_a_change_persists_over_a_reboot(running: Lab) -> None:
+    root = running.root("e001")
+    running.apply("e001", EVERY_KIND)
+    (root / "proc/sys/vm/swappiness").write_text("1\n")  # nobody stored it
+    running.reboot("e001")
+    verified = running.ask("e001", "verify", tuning="trial", settings=EVERY_KIND)
+    assert verified["verified"], verified
+    assert commands.backlog(root) == 4096
+    assert (root / "proc/sys/vm/swappiness").read_text() == "60\n"
+    state = simulated.status(running.home)
+    assert state is not None
+    assert {host["name"]: host["boots"] for host in state["hosts"]}["e001"] == 2
+    running.restore("e001")
+
+
+def test_a_rebooting_host_is_down_and_counts_from_zero_again(running: Lab) -> None:
+    request = {"health_url": running.pop.health, "health_requests": 2}
+    first = running.ask("e003", "sample", **request)
+    wait_until(lambda: drops(running, "e003") > first["counters"]["listen_drops"])
+    second = running.ask("e003", "sample", **request)
+    assert second["boot_id"] == first["boot_id"]
+    assert all(second["counters"][name] >= value for name, value in first["counters"].items())
+    assert second["counters"]["rx_packets"] > first["counters"]["rx_packets"]
+    wait_until(lambda: running.ask("e003", "sample", **request)["gauges"]["health_failed"] == 0)
+    asked = time.monotonic()
+    server, answer = running.down("e003")
+    assert (server.up, server.sessions, answer.reason) == (False, 0, "unreachable")
+    wait_until(lambda: running.balancer.servers()["e003"].is_serving)
+    third = running.ask("e003", "sample", **request)
+    assert third["boot_id"] != second["boot_id"]
+    assert third["uptime"] < time.monotonic() - asked
+    if third["uptime"] < second["uptime"]:
+        assert third["counters"]["rx_packets"] < second["counters"]["rx_packets"]
+
+
+def drops(lab: Lab, name: str) -> int:
+    counted: int = lab.ask(name, "sample", health_url=None)["counters"]["listen_drops"]
+    return counted
+
+
+def test_nothing_drops_with_a_long_queue_after_a_restart(running: Lab) -> None:
+    running.apply("e000", [dict(SOMAXCONN, restart="nginx")])
+    wait_until(lambda: commands.backlog(running.root("e000")) == 4096)
+    time.sleep(0.3)
+    there, others = drops(running, "e000"), drops(running, "e002")
+    wait_until(lambda: drops(running, "e002") > others + 3)
+    assert drops(running, "e000") == there
+    running.restore("e000")
+    assert commands.backlog(running.root("e000")) == 8
+
+
+def test_drain(running: Lab) -> None:
+    def server() -> Any:
+        return running.balancer.servers()["e002"]
+
+    def received() -> int:
+        return int(running.ask("e002", "sample", health_url=None)["counters"]["rx_packets"])
+
+    def nothing_comes() -> bool:
+        there = received()
+        time.sleep(0.5)
+        return received() == there
+
+    for _ in range(10):  # the machine may stand still for longer than sessions last
+        running.balancer.restore("e002")
+        wait_until(lambda: server().is_serving and server().sessions)
+        running.balancer.withdraw("e002")
+        if server().sessions:
+            break
+    else:
+        raise AssertionError("sessions never outlived the beginning of a drain")
+    wait_until(lambda: server().sessions == 0)
+    assert (server().withdrawn, server().up) == ("drain", True)
+    wait_until(nothing_comes)
+    running.balancer.isolate("e002")
+    assert server().withdrawn == "maint"
+    running.balancer.restore("e002")
+    assert server().is_serving
+
+
+def test_a_host_that_is_not_ready_is_healthy_for_nobody(running: Lab) -> None:
+    mark = running.root("e002") / "var/lib/edgetune-not-ready"
+
+    def failed(name: str) -> float:
+        request = {"health_url": running.pop.health, "health_requests": 2}
+        share: float = running.ask(name, "sample", **request)["gauges"]["health_failed"]
+        return share
+
+    mark.write_text("rollout\n")
+    try:
+        wait_until(lambda: not running.balancer.servers()["e002"].up)
+        wait_until(lambda: (failed("e001"), failed("e002")) == (0, 1))
+        assert running.balancer.servers()["e001"].is_serving
+        running.reboot("e002")
+        time.sleep(0.3)
+        assert not running.balancer.servers()["e002"].up
+    finally:
+        mark.unlink()
+    wait_until(lambda: running.balancer.servers()["e002"].is_serving)
+    wait_until(lambda: failed("e002") == 0)
+
+
+def test_unknown_server_and_backend(running: Lab) -> None:
+    assert running.balancer.refuses_changes() == ""
+    with pytest.raises(DrainError, match=r"No such server\."):
+        running.balancer.withdraw("e999")
+    other = Haproxy(running.pop.load_balancer.fields["address"], "other")
+    with pytest.raises(DrainError, match="no backend"):
+        other.servers()
+    with pytest.raises(DrainError, match="No such backend"):
+        other.isolate("e000")
+
+
+@pytest.mark.parametrize(
+    "command", ["id", "python3 -c 1", "python3 -I -S -c 'x' more", "python3 -I -S -c 1; id", "'"]
+)
+def test_only_the_agent_runs(running: Lab, command: str) -> None:
+    key = paramiko.Ed25519Key.from_private_key_file(str(running.config.ssh_key_file))
+    status, output, complaint = execute(running, key, command)
+    assert (status, output) == (126, b"")
+    assert b"host agent only" in complaint
+
+
+def test_only_the_labs_key_is_accepted(running: Lab) -> None:
+    import asyncssh
+
+    text = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
+    path = running.home / "other"
+    path.write_text(text)
+    with pytest.raises(paramiko.AuthenticationException):
+        execute(running, paramiko.Ed25519Key.from_private_key_file(str(path)), "id")
+
+
+def execute(lab: Lab, key: paramiko.PKey, command: str) -> tuple[int, bytes, bytes]:
+    target = lab.pop.host("e000")
+    with paramiko.SSHClient() as client:
+        client.load_host_keys(str(lab.config.ssh_known_hosts))
+        client.connect(
+            target.address, target.port, "root", pkey=key, allow_agent=False, look_for_keys=False
+        )
+        _, output, complaint = client.exec_command(command)
+        data = output.read(), complaint.read()
+        return output.channel.recv_exit_status(), *data
+
+
+@pytest.mark.parametrize(("backlog", "expected"), [(2, 40), (8, 4), (1024, 0), (4096, 0)])
+def test_drop_rate(backlog: int, expected: float) -> None:
+    assert drops_per_second(backlog) == pytest.approx(expected)
+    assert drops_per_second(backlog + 1) <= drops_per_second(backlog)
+
+
+def test_counted_drops_follow_queue_and_load(tmp_path: Path) -> None:
+    host.install(tmp_path / "root", "e000", "127.77.0.1")
+    host.start_kernel(tmp_path / "root", "e000")
+    counted = {}
+    for backlog, load in ((8, 1.0), (8, 2.0), (8, 0.0), (4096, 2.0)):
+        counters = Counters(random.Random(7))
+        for _ in range(1000):
+            counters.grow(0.1, backlog, load)
+        counters.write(tmp_path / "root", host.counted(counters))
+        names, values = (tmp_path / "root/proc/net/netstat").read_text().splitlines()
+        row = dict(zip(names.split(), values.split()))
+        assert row["ListenOverflows"] == row["ListenDrops"]
+        counted[backlog, load] = int(row["ListenDrops"])
+    assert 330 < counted[8, 1.0] < 470
+    assert 700 < counted[8, 2.0] < 900
+    assert counted[8, 0.0] == counted[4096, 2.0] == 0
+
+
+def test_stored_sysctls_are_applied_in_the_order_of_their_names(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    host.install(root, "e000", "127.77.0.1")
+    (root / "etc/sysctl.d/10-a.conf").write_text("net.core.somaxconn=1\n# vm.swappiness=2\n")
+    (root / "etc/sysctl.d/90-b.conf").write_text("-net.ipv4.tcp_rmem = 1\t2 3\nno.such = 1\n")
+    (root / "etc/sysctl.conf").write_text("vm.dirty_ratio = 5\nnonsense\n")
+    host.start_kernel(root, "e000")
+    expected = {"net.core.somaxconn": "8", "net.ipv4.tcp_rmem": "1 2 3", "vm.swappiness": "60"}
+    expected["vm.dirty_ratio"] = "5"
+    for key, value in expected.items():
+        assert sysctls.file_of(root, key).read_text() == value + "\n"
+    assert not (root / "proc/sys/no").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "complaint"),
+    [
+        ("ethtool -L eth0 rx 9", "", "exceeds maximum"),
+        ("ethtool -L eth0 combined 2", "", "not supported"),
+        ("ethtool -L eth0 rx", "", "bad command line"),
+        ("ethtool -l eth1", "", "No such device"),
+        ("ethtool -G eth0 rx 9", "", "not supported"),
+        ("ethtool -i eth0", "driver: virtio_net", ""),
+        ("systemctl is-active nginx", "active", ""),
+        ("systemctl show --property=Nice nginx.service", "Nice=0", ""),
+        ("systemctl show nginx -p LimitNOFILE --value", "524288", ""),
+        ("systemctl show nginx -p LimitNOFILESoft --value", "1024", ""),
+        ("systemctl show -p CPUAffinity --value nginx", "", ""),
+        ("systemctl restart sshd", "", "could not be found"),
+        ("systemctl stop nginx", "", "Unknown command"),
+    ],
+)
+def test_commands_of_a_host(running: Lab, command: str, output: str, complaint: str) -> None:
+    program, *arguments = command.split()
+    path = running.root("e003") / "usr/local/sbin" / program
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+    assert output in done.stdout
+    assert complaint in done.stderr
+    assert (done.returncode != 0) == bool(complaint)
+
+
+def test_boot_without_a_valid_queue_length_leaves_the_host_out_of_service(running: Lab) -> None:
+    stored = running.root("e003") / "etc/sysctl.d/99-wrong.conf"
+    stored.write_text("net.core.somaxconn = many\n")
+    running.reboot("e003")
+    wait_until(lambda: not running.balancer.servers()["e003"].up)
+    stored.unlink()
+    sysctls.file_of(running.root("e003"), "net.core.somaxconn").write_text("8\n")
+    subprocess.run(
+        [running.root("e003") / "usr/local/sbin/systemctl", "restart", "nginx"], check=True
+    )
+    wait_until(lambda: running.balancer.servers()["e003"].is_serving)
+
+
+def test_a_configuration_of_somebody_s_own_is_not_overwritten(tmp_path: Path) -> None:
+    own = tmp_path / "edgetune.yaml"
+    own.write_text("inventory: /etc/fleet.yaml\n", encoding="utf-8")
+    with pytest.raises(simulated.LabError, match="is not a lab's; move it away"):
+        simulated.up(tmp_path, hosts=1)
+    assert own.read_text(encoding="utf-8") == "inventory: /etc/fleet.yaml\n"

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgetune status`: what is asked for, and the same text again and again with `--watch`."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from edgetune.errors import InputError, StoreError
+from edgetune.rollout.steps.pause_pop import pause_pop
+from lab import cli
+from lab.runner import watch
+from lab.runner.screen import Screen, fold
+from lab.runner.watch import Watch, status_teller
+from tests.lab.test_progress import Terminal as Tty
+from tests.support import ROOT
+from tests.support.terminal import Terminal
+from tests.support.world import World, changing
+
+
+def told(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *texts: str | Exception) -> None:
+    """Watch these texts, one after the other, and then Ctrl-C."""
+    left = iter(texts)
+
+    def ask(columns: int) -> str:
+        text = next(left)
+        if isinstance(text, Exception):
+            raise text
+        return text
+
+    sleeps = iter([None] * (len(texts) - 1))
+
+    def sleep(seconds: float) -> None:
+        try:
+            next(sleeps)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(watch.time, "sleep", sleep)
+    Watch(Screen(stream), ask).run()
+
+
+class TestElsewhere:
+    def test_only_what_changed_is_printed(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        row = "lab1  accept_queue  changing for {}: batch {} of 6, 3 hosts out"
+        texts = [row.format("5s", 1), row.format("8s", 1), row.format("1m2s", 2)]
+        told(monkeypatch, io.StringIO(), *texts)
+        lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+        assert lines == [texts[0], texts[2]]
+
+    def test_a_store_that_is_away_takes_nothing_from_what_is_known(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        told(monkeypatch, io.StringIO(), "a", StoreError("Redis: away"), "a")
+        lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+        assert [line[:16] for line in lines] == ["a", "Not known since "]
+        assert lines[1].endswith(": Redis: away")
+
+    def test_a_first_question_that_is_wrong_is_an_error(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(InputError):
+            told(monkeypatch, io.StringIO(), InputError("parameter", "rollout", "no"))
+
+
+class TestOnATerminal:
+    @pytest.fixture(autouse=True)
+    def size(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TERM", "xterm")
+        self.resize(monkeypatch, 60, 8)
+
+    @staticmethod
+    def resize(monkeypatch: pytest.MonkeyPatch, columns: int, lines: int) -> None:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("LINES", str(lines))
+
+    def test_a_frame_takes_the_place_of_the_one_before(self) -> None:
+        stream = Tty()
+        screen = Screen(stream)
+        screen.frame("a\nb", "now")
+        screen.frame("a", "then")
+        assert stream.getvalue() == "\r\x1b[Ja\nb\nnow\n\x1b[3A\r\x1b[Ja\nthen\n"
+
+    def test_a_frame_is_never_taller_than_the_terminal(self) -> None:
+        stream = Tty()
+        Screen(stream).frame("\n".join(map(str, range(50))), "now")
+        lines = stream.getvalue().split("\x1b[J")[1].splitlines()
+        assert len(lines) == 7
+        assert lines[-2:] == ["... and 45 more lines", "now"]
+
+    def test_after_a_resize_the_rows_are_those_that_the_terminal_made(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stream = Tty()
+        screen = Screen(stream)
+        screen.frame("x" * 38, "now")
+        self.resize(monkeypatch, 20, 8)
+        screen.frame("y", "then")
+        assert "\x1b[3A" in stream.getvalue()
+
+    def test_a_command_stays_whole_to_be_copied(self) -> None:
+        command = "edgetune run roll_back_pop rollout=lab1-20261124T100727-7a54"
+        assert fold(f"  roll back:  {command}", 40).split("\n") == ["  roll back:", f"  {command}"]
+        assert fold(f"  {command}", 40) == f"  {command}"
+
+    def test_ctrl_c_leaves_the_cursor_below(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        stream = Tty()
+        told(monkeypatch, stream, "a", "b")
+        assert stream.getvalue().endswith("Ctrl-C ends this\n")
+        assert capsys.readouterr().out == "\n"
+
+
+class TestCommand:
+    @pytest.fixture
+    def world(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+        """A rollout, and a configuration for the command beside it."""
+        made = changing(tmp_path)
+        (tmp_path / "edgetune.yaml").write_text(yaml.safe_dump(made.config))
+        monkeypatch.setenv("EDGETUNE_HOME", str(tmp_path))
+        monkeypatch.setenv("EDGETUNE_PACK", str(ROOT))
+        monkeypatch.delenv("EDGETUNE_CONFIG", raising=False)
+        monkeypatch.setenv("EDGETUNE_RUN", "edgetune run ")
+        return made
+
+    def test_each_text_is_asked_for_anew(self, world: World) -> None:
+        ended: list[str] = []
+        tell = status_teller(world.config, {"rollout": "", "timeout": 9}, lambda: ended)
+        before = tell(1000)
+        pause_pop(world.context, "lab1", reason="peak")
+        assert "PAUSED" in tell(1000) and "PAUSED" not in before
+        ended.append("run-1")
+        assert "NO OWNER" in tell(1000)
+
+    @pytest.mark.parametrize(
+        ("words", "code", "says"),
+        [
+            (["a", "b", "--watch"], 2, "one rollout or PoP, not a and b"),
+            (["--watch", "--json"], 2, "--watch is for people, --json for programs"),
+            (["--watch", "bogus=1"], 2, 'has no parameter "bogus"'),
+            (["--watch", "lab1", "rollout=lab1"], 2, 'parameter "rollout" is given twice'),
+            (["--watch", "lab9"], 2, "there is no rollout 'lab9', and no PoP of that name"),
+        ],
+    )
+    @pytest.mark.usefixtures("world")
+    def test_wrong_input_is_one_error(
+        self, words: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["status", *words]) == code
+        out, err = capsys.readouterr()
+        told = err or json.loads(out)["error"]
+        assert says in told
+        assert len(told.splitlines()) <= 2
+
+    def test_a_store_that_fails_is_told_as_that(
+        self, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = {**world.config, "records": f"sqlite:///{tmp_path}/none/state.sqlite"}
+        (tmp_path / "edgetune.yaml").write_text(yaml.safe_dump(config))
+        assert cli.main(["status", "--watch"]) == 3
+        out, err = capsys.readouterr()
+        assert out == "" and "none/state.sqlite" in err
+
+    @pytest.mark.processes
+    def test_ctrl_c_ends_it_with_status_0_and_the_terminal_as_it_was(
+        self, world: World, tmp_path: Path
+    ) -> None:
+        terminal = Terminal(tmp_path, ["status", "--watch"])
+        before = terminal.modes()
+        for _ in until(lambda: b"Ctrl-C ends this" in terminal.shown()):
+            assert terminal.process.poll() is None
+        terminal.press(b"\x03")
+        code, lines = terminal.all_lines()
+        assert code == 0, lines
+        assert terminal.modes() == before
+        assert any(line.startswith("lab1  accept_queue  changing for ") for line in lines)
+        assert "\x1b[?" not in terminal.shown().decode()
+
+    @pytest.mark.processes
+    @pytest.mark.parametrize(("word", "line"), [("lab1", "on lab1: changing"), ("--all", "lab1  ")])
+    def test_a_pop_in_full_and_all(
+        self, world: World, tmp_path: Path, word: str, line: str
+    ) -> None:
+        code, lines = Terminal(tmp_path, ["status", word]).all_lines()
+        assert code == 0, lines
+        assert line in lines[0]
+
+
+def until(holds: object, seconds: float = 60.0) -> Iterator[None]:
+    """Wait, one turn after the other, until a condition holds."""
+    assert callable(holds)
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        yield
+        time.sleep(0.05)

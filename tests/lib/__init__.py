@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library: a folder for each of its rooms."""

@@ -1,0 +1,509 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Silences in Alertmanager: bounded, renewed, found again and ended, whatever it answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from edgetune.alerting import silences
+from edgetune.alerting.silences import PATIENCE, Wanted, keep_silences
+from edgetune.alertmanager import Alertmanager
+from edgetune.documents.alertmanager import Matcher, Silence, SilenceState
+from lab.bmc.certificates import Certificates, make_certificates
+from tests.support import alertmanagers
+from tests.support.alertmanagers import (
+    EITHER,
+    Answer,
+    InMemory,
+    Silenced,
+    free_place,
+    in_memory,
+    real,
+    say,
+)
+from tests.support.alertmanagers import needs_alertmanager as needs
+
+BOUND = 600.0
+
+
+@pytest.fixture(params=EITHER)
+def either(request: pytest.FixtureRequest) -> Iterator[Silenced]:
+    with request.param() as begun:
+        yield begun
+
+
+@pytest.fixture
+def alertmanager() -> Iterator[InMemory]:
+    with in_memory() as begun:
+        yield begun
+
+
+def keep(where: Silenced, out: Sequence[str], back: Sequence[str] = (), **more: Any) -> str:
+    """Have these hosts silenced, and those not."""
+    given = {"url": (where.url,), "matchers": {"host": "{name}"}, "bound": BOUND, **more}
+    settings = Alertmanager(**given)
+    wanted = [_wanted(settings, name, "out") for name in out]
+    wanted += [_wanted(settings, name, "") for name in back]
+    return keep_silences(settings, "r1", wanted)
+
+
+def _wanted(settings: Alertmanager, name: str, comment: str) -> Wanted:
+    return Wanted(settings.matchers_of("lab1", name, "2001:db8::7"), comment)
+
+
+def _ends(silence: dict[str, Any]) -> float:
+    return _moment(silence["endsAt"])
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def test_a_host_is_silenced_for_the_bound_and_says_by_whom(either: Silenced) -> None:
+    assert keep(either, ["e000", "e001"]) == ""
+    found = either.active()
+    assert found.keys() == {"e000", "e001"}
+    assert (found["e000"]["createdBy"], found["e000"]["comment"]) == ("edgetune", "out")
+    assert all(BOUND - 5 < _ends(each) - time.time() <= BOUND for each in found.values())
+
+
+def test_a_renewed_silence_is_the_same_one_and_lasts_longer(either: Silenced) -> None:
+    keep(either, ["e000", "e001"])
+    before = either.active()
+    assert keep(either, ["e000"], bound=2 * BOUND) == ""
+    after = either.active()
+    assert len(either.silences()) == 2
+    assert after["e000"]["id"] == before["e000"]["id"]
+    assert _ends(after["e000"]) - _ends(before["e000"]) > BOUND - 5
+    assert after["e001"] == before["e001"]
+
+
+def test_only_the_silences_of_hosts_that_are_back_are_ended(either: Silenced) -> None:
+    keep(either, ["e000", "e001", "e002"])
+    assert keep(either, ["e001"], back=["e000", "e003"]) == ""
+    assert either.active().keys() == {"e001", "e002"}
+    assert keep(either, [], back=["e000", "e001", "e002"]) == ""
+    assert either.active() == {}
+
+
+def test_silences_of_others_are_left_alone(either: Silenced) -> None:
+    settings = Alertmanager((either.url,), {"host": "{name}", "pop": "{pop}"}, BOUND)
+    mine = Wanted({"host": "e000", "pop": "lab1"}, "")
+    assert keep_silences(settings, "r2", [replace(mine, comment="another rollout")]) == ""
+    assert keep_silences(settings, "r1", [Wanted({"host": "e000"}, "another matcher")]) == ""
+    assert keep_silences(settings, "r1", [mine]) == ""
+    told = {each["comment"] for each in either.silences() if each["status"]["state"] == "active"}
+    assert told == {"another rollout", "another matcher"}
+
+
+def test_a_silence_of_a_person_for_the_same_host_is_left_alone(either: Silenced) -> None:
+    keep(either, ["e000"])
+    own = either.active()["e000"]
+    person = {name: own[name] for name in ("matchers", "startsAt", "endsAt", "comment")}
+    _post(either.url, {**person, "createdBy": "ana"})
+    assert keep(either, [], back=["e000"]) == ""
+    assert either.active()["e000"]["createdBy"] == "ana"
+
+
+def _end(url: str, silence: str) -> None:
+    request = urllib.request.Request(f"{url}/api/v2/silence/{silence}", method="DELETE")
+    urllib.request.urlopen(request, timeout=20).close()
+
+
+def _post(url: str, silence: object) -> None:
+    data, headers = json.dumps(silence).encode(), {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/api/v2/silences", data, headers)
+    urllib.request.urlopen(request, timeout=20).close()
+
+
+def test_a_silence_that_a_person_changed_is_theirs_from_then_on(either: Silenced) -> None:
+    keep(either, ["e000"])
+    own = either.active()["e000"]
+    changed = {name: own[name] for name in ("id", "matchers", "startsAt", "endsAt")}
+    _post(either.url, {**changed, "createdBy": "ana", "comment": "longer"})
+    assert keep(either, ["e000"]) == ""
+    both = [each["createdBy"] for each in either.silences()]
+    assert sorted(both) == ["ana", "edgetune"]
+    assert keep(either, [], back=["e000"]) == ""
+    assert either.active()["e000"]["createdBy"] == "ana"
+
+
+def test_a_silence_that_a_person_ended_is_put_anew(either: Silenced) -> None:
+    keep(either, ["e000"])
+    own = either.active()["e000"]
+    _end(either.url, own["id"])
+    assert either.active() == {}
+    assert keep(either, ["e000"]) == ""
+    assert either.active()["e000"]["id"] != own["id"]
+
+
+def test_a_silence_that_somebody_made_longer_is_bounded_again(either: Silenced) -> None:
+    keep(either, ["e000"], bound=90000.0)
+    assert keep(either, ["e000"]) == ""
+    assert _ends(either.active()["e000"]) - time.time() <= BOUND
+    assert len(either.active()) == 1
+
+
+@pytest.fixture
+def stale(monkeypatch: pytest.MonkeyPatch) -> Callable[[Silenced, str], None]:
+    """Between list and request a silence of a host is over and forgotten; or behind one address
+    another member answers, which has not heard of it yet."""
+
+    def put(where: Silenced, host: str) -> None:
+        list_, forgotten = silences._list, str(uuid4())
+
+        def listed(member: Any, rollout: str) -> Any:
+            found, now = list_(member, rollout)
+            matchers = [Matcher("host", host), Matcher("edgetune_rollout", rollout, isEqual=False)]
+            at = "2026-11-25T21:00:00.000Z", "2099-11-25T21:00:00.000Z"
+            monkeypatch.setattr(silences, "_list", list_)
+            return [
+                Silence(forgotten, matchers, SilenceState("active"), *at, "edgetune"),
+                *found,
+            ], now
+
+        monkeypatch.setattr(silences, "_list", listed)
+
+    return put
+
+
+def test_one_that_is_forgotten_meanwhile_is_over_and_hinders_no_other(
+    either: Silenced, stale: Callable[[Silenced, str], None]
+) -> None:
+    keep(either, ["e001"])
+    stale(either, "e000")
+    assert keep(either, ["e002"], back=["e000", "e001"]) == ""
+    assert either.active().keys() == {"e002"}
+
+
+def test_one_that_is_forgotten_meanwhile_is_put_anew(
+    either: Silenced, stale: Callable[[Silenced, str], None]
+) -> None:
+    stale(either, "e000")
+    assert keep(either, ["e000"]) == ""
+    found = either.active()["e000"]
+    assert BOUND - 5 < _ends(found) - time.time() <= BOUND
+    assert abs(_moment(found["startsAt"]) - time.time()) < 30
+
+
+def test_one_that_cannot_be_ended_is_told_and_hinders_no_other(alertmanager: InMemory) -> None:
+    keep(alertmanager, ["e000", "e001"])
+    stuck = alertmanager.active()["e000"]["id"]
+    answer = alertmanager.answer
+
+    def declines(request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(0)
+        if request.command == "DELETE" and request.path.endswith(stuck):
+            say(request, 500, "disk is full")
+        elif request.command == "POST":
+            alertmanager.kept["new"] = {**alertmanager.kept[stuck], "id": "new"}
+            say(request, 200, {"silenceID": "new"})
+        else:
+            answer(request, body)
+
+    alertmanager.says = declines
+    told = keep(alertmanager, ["e002"], back=["e000", "e001"])
+    assert told.endswith('500 Internal Server Error to DELETE: "disk is full"')
+    assert "new" in alertmanager.kept
+    assert [each["status"]["state"] for each in alertmanager.silences()] == [
+        "active",
+        "expired",
+        "active",
+    ]
+
+
+def test_hosts_for_which_the_time_was_not_enough_are_the_first_of_the_next_attempt(
+    alertmanager: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silences, "PATIENCE", 0.5)
+    alertmanager.slow = 0.1
+    hosts = [f"e{number:03d}" for number in range(9)]
+    attempts = 0
+    while alertmanager.active().keys() != {*hosts} and attempts < 20:
+        attempts += 1
+        keep(alertmanager, hosts)
+    assert 1 < attempts < 20
+
+
+def test_a_list_that_nothing_was_left_out_of_ends_no_silence_of_another_rollout(
+    alertmanager: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that drops what stands behind the question mark, or an API that knows no filter."""
+    settings = Alertmanager((alertmanager.url,), {"host": "{name}"}, BOUND)
+    keep_silences(settings, "r2", [_wanted(settings, "e000", "another rollout")])
+    monkeypatch.setattr(alertmanagers, "_passes", lambda silence, query: True)
+    assert keep(alertmanager, [], back=["e000"]) == ""
+    assert alertmanager.active()["e000"]["comment"] == "another rollout"
+
+
+def test_a_value_is_a_text_and_no_expression(either: Silenced) -> None:
+    templates = {"instance": "{address}:9100", "job": 'a "b"\\c|.*'}
+    assert keep(either, ["e000"], matchers={"host": "{name}", **templates}) == ""
+    (found,) = either.silences()
+    values = {each["name"]: each["value"] for each in found["matchers"] if each["isEqual"]}
+    assert values == {"host": "e000", "instance": "[2001:db8::7]:9100", "job": 'a "b"\\c|.*'}
+    assert not any(each["isRegex"] for each in found["matchers"])
+    assert keep(either, [], back=["e000"], matchers={"host": "{name}", **templates}) == ""
+    assert either.active() == {}
+
+
+@pytest.mark.parametrize("begin", [pytest.param(real, marks=needs)])
+def test_people_do_not_hear_of_a_silenced_host_and_hear_of_others(begin: Any) -> None:
+    with begin() as alertmanager:
+        for host in ("e000", "e001"):
+            alertmanager.fire(alertname="HostDown", host=host, pop="lab1")
+        assert _soon(alertmanager, ["e000", "e001"])
+        keep(alertmanager, ["e000"])
+        assert _soon(alertmanager, ["e001"])
+        keep(alertmanager, [], back=["e000"])
+        assert _soon(alertmanager, ["e000", "e001"])
+
+
+@pytest.mark.parametrize("begin", [pytest.param(real, marks=needs)])
+def test_a_controller_that_died_leaves_no_silence_behind(begin: Any) -> None:
+    with begin() as alertmanager:
+        alertmanager.fire(alertname="HostDown", host="e000")
+        keep(alertmanager, ["e000"], bound=2.0)
+        assert _soon(alertmanager, [])
+        assert _soon(alertmanager, ["e000"])
+        assert [each["status"]["state"] for each in alertmanager.silences()] == ["expired"]
+
+
+def _soon(alertmanager: Any, heard: list[str]) -> bool:
+    return _seen(lambda: bool(alertmanager.heard() == heard))
+
+
+def _seen(is_so: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 20
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.1)
+    return is_so()
+
+
+@pytest.mark.parametrize("begin", [pytest.param(real, marks=needs)])
+def test_another_member_renews_and_ends_what_one_has_taken(begin: Any) -> None:
+    places = (free_place(), free_place())
+    member = "--cluster.listen-address={}", "--cluster.peer={}", "--cluster.gossip-interval=50ms"
+    first = [text.format(place) for text, place in zip(member, places)]
+    second = [text.format(place) for text, place in zip(member, reversed(places))]
+    with begin(*first, member[2]) as one, begin(*second, member[2]) as other:
+        # A member that was alone as it began joins its peers later.
+        assert keep(one, ["e000"], url=(one.url, other.url)) == ""
+        assert _seen(lambda: other.active().keys() == {"e000"})
+        before = other.active()["e000"]
+        one.close()
+        assert keep(other, ["e000"], url=(one.url, other.url), bound=2 * BOUND) == ""
+        assert other.active()["e000"]["id"] == before["id"]
+        assert keep(other, [], back=["e000"], url=(one.url, other.url)) == ""
+        assert other.active() == {}
+
+
+@pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
+def test_a_silence_is_bounded_by_the_clock_of_alertmanager(
+    alertmanager: InMemory, ahead: float
+) -> None:
+    alertmanager.ahead = ahead
+    assert keep(alertmanager, ["e000"]) == ""
+    left = _ends(alertmanager.active()["e000"]) - (time.time() + ahead)
+    assert BOUND - 5 < left <= BOUND
+
+
+def test_hosts_of_a_batch_are_looked_for_with_one_request(alertmanager: InMemory) -> None:
+    names = [f"e{number:03d}" for number in range(24)]
+    keep(alertmanager, names)
+    keep(alertmanager, names)
+    asked = [each for each in alertmanager.asked if each.startswith("GET")]
+    assert asked == ["GET /api/v2/silences?filter=edgetune_rollout%21%3D%22r1%22"] * 2
+
+
+def _refuses(status: int) -> Answer:
+    return lambda request: say(request, status, {"message": "no\nmore"})
+
+
+def _says(body: bytes) -> Answer:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    return answer
+
+
+def _lists(**changed: object) -> Answer:
+    silence = {"id": "i", "matchers": [], "startsAt": "x", "endsAt": "x", "createdBy": "edgetune"}
+    whole = {**silence, "status": {"state": "active"}, **changed}
+    return _says(json.dumps([whole]).encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (_refuses(500), "500 Internal Server Error to GET: {"),
+        (_refuses(401), "401 Unauthorized to GET: {"),
+        (_refuses(302), "302 Found to GET: {"),
+        (_says(b"<html>"), "its answer is no JSON"),
+        (_says(b"[" * 100_000), "its answer is no JSON"),
+        (_says(b"{}"), "its list of silences is none"),
+        (_says(b"[7]"), "its list of silences is none"),
+        (_says(b'[{"createdBy": "edgetune"}]'), "its list of silences is none"),
+        (_lists(matchers=None), "its list of silences is none"),
+        (_lists(status="active"), "its list of silences is none"),
+        (_lists(id=7), "its list of silences is none"),
+        (_lists(id=""), "its list of silences is none"),
+        (_lists(endsAt=None), "its list of silences is none"),
+        (_says(b""), "its list of silences is none"),
+    ],
+)
+def test_what_is_no_answer_is_told_in_one_line(
+    alertmanager: InMemory, answer: Answer, why: str
+) -> None:
+    alertmanager.says = answer
+    told = keep(alertmanager, ["e000"], back=["e001"])
+    assert told.startswith(f"{alertmanager.url}: {why}")
+    assert "\n" not in told
+    assert alertmanager.kept == {}
+
+
+def test_a_post_that_is_refused_or_names_no_silence_is_told(alertmanager: InMemory) -> None:
+    def refuse(request: BaseHTTPRequestHandler) -> None:
+        posts = request.command == "POST"
+        say(request, 400 if posts else 200, "at least one matcher" if posts else [])
+
+    alertmanager.says = refuse
+    assert '400 Bad Request to POST: "at least one matcher"' in keep(alertmanager, ["e000"])
+    alertmanager.says = lambda request: say(request, 200, [])
+    assert "its answer to a silence names none" in keep(alertmanager, ["e000"])
+
+
+def test_any_member_of_the_cluster_will_do(alertmanager: InMemory) -> None:
+    with socket.socket() as silent, in_memory() as broken:
+        broken.says = _refuses(503)
+        silent.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert keep(alertmanager, ["e000"], url=(dead, broken.url, alertmanager.url)) == ""
+        assert alertmanager.active().keys() == {"e000"}
+        told = keep(alertmanager, ["e000"], url=(dead, broken.url))
+        assert f"{dead}: " in told
+        assert f"; {broken.url}: 503 " in told
+
+
+def test_members_that_are_slow_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silences, "PATIENCE", 0.6)
+    with in_memory() as slow, in_memory() as quick:
+        slow.says = lambda request: time.sleep(2)
+        assert keep(quick, ["e000"], url=(slow.url, quick.url)) == ""
+        assert quick.active().keys() == {"e000"}
+
+
+def test_two_silences_of_one_host_are_ended_both(alertmanager: InMemory) -> None:
+    """Members of a cluster that were cut off from each other may each have one."""
+    keep(alertmanager, ["e000"])
+    (own,) = alertmanager.kept.values()
+    alertmanager.kept["twin"] = {**own, "id": "twin"}
+    assert keep(alertmanager, [], back=["e000"]) == ""
+    assert alertmanager.active() == {}
+
+
+def test_credentials_come_from_files_and_are_sent(alertmanager: InMemory, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    secret.chmod(0o600)
+    assert keep(alertmanager, ["e000"], bearer_token_file=str(secret)) == ""
+    assert alertmanager.headers["Authorization"] == "Bearer s3cret"
+    assert keep(alertmanager, ["e000"], username="ana", password_file=str(secret)) == ""
+    assert alertmanager.headers["Authorization"] == "Basic YW5hOnMzY3JldA=="
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"one\ntwo", "bearer_token_file: holds no secret in one line"),
+        ("täöü\N{SNOWMAN}".encode(), "bearer_token_file: holds no secret in one line"),
+        (b"\xff", "bearer_token_file: holds no secret in one line"),
+        (None, "alertmanager.bearer_token_file: cannot be read"),
+    ],
+)
+def test_a_secret_that_cannot_be_sent_is_not_shown(
+    alertmanager: InMemory, tmp_path: Path, text: bytes | None, says: str
+) -> None:
+    secret = tmp_path / "secret"
+    if text is not None:
+        secret.write_bytes(text)
+        secret.chmod(0o600)
+    told = keep(alertmanager, ["e000"], bearer_token_file=str(secret))
+    assert says in told
+    assert "two" not in told
+    assert "SNOWMAN" not in told.encode("ascii", "namereplace").decode()
+
+
+@pytest.mark.parametrize("given", [{}, {"username": "ana"}])
+def test_a_secret_that_is_repeated_in_a_refusal_is_struck_out(
+    alertmanager: InMemory, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret")
+    secret.chmod(0o600)
+    alertmanager.says = lambda request: say(
+        request, 401, f"s3cret: {request.headers['Authorization']} is wrong"
+    )
+    told = keep(
+        alertmanager,
+        ["e000"],
+        **{"password_file" if given else "bearer_token_file": str(secret), **given},
+    )
+    assert "***" in told
+    assert "is wrong" in told
+    assert "s3cret" not in told
+    assert "YW5hOnMzY3JldA==" not in told
+
+
+@pytest.fixture
+def own_certificates(tmp_path: Path) -> Certificates:
+    return make_certificates(tmp_path, ["127.0.0.1"])
+
+
+def _mutual(own: Certificates) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(own.authority))
+    context.load_cert_chain(own.certificate, own.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def test_both_sides_prove_themselves_by_certificates(
+    alertmanager: InMemory, own_certificates: Certificates
+) -> None:
+    own = own_certificates
+    alertmanager.secure(_mutual(own))
+    files = {"certificate_file": str(own.certificate), "key_file": str(own.key)}
+    assert keep(alertmanager, ["e000"], ca_file=str(own.authority), **files) == ""
+    assert alertmanager.active().keys() == {"e000"}
+    assert "CERTIFICATE_VERIFY_FAILED" in keep(alertmanager, ["e000"], **files)
+    assert keep(alertmanager, ["e000"], ca_file=str(own.authority)) != ""
+
+
+@pytest.mark.parametrize("file", ["ca_file", "certificate_file"])
+def test_a_file_that_is_no_certificate_is_told(
+    alertmanager: InMemory, tmp_path: Path, file: str
+) -> None:
+    (tmp_path / "text").write_text("no certificate")
+    alertmanager.url = alertmanager.url.replace("http:", "https:")
+    told = keep(alertmanager, ["e000"], **{file: str(tmp_path / "text")})
+    assert told.startswith(f"{alertmanager.url}: {file} {tmp_path / 'text'}: ")
+
+
+def test_the_whole_takes_a_few_seconds_at_most() -> None:
+    assert PATIENCE <= 5

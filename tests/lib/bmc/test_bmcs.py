@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many BMCs at once, and answers that lie."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from threading import Barrier
+from typing import Any, Callable
+
+import pytest
+
+from edgetune.bmc import bmcs as bmcs_module
+from edgetune.bmc import client as client_module
+from edgetune.bmc.bmcs import Bmcs
+from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.credentials import Login
+from edgetune.bmc.logins import Logins
+from edgetune.bmc.payload import BmcError
+from edgetune.errors import InputError, RefusedError
+from edgetune.hosts.result import HostResult
+from edgetune.inventory import Bmc, Host
+from edgetune.net.http import NetError, UnreachedError
+from lab.bmc import Machine, Service
+from tests.support.bmc_site import PASSWORD, Site, bmcs, brief_pauses, host, snoop  # noqa: F401
+
+# Each starts servers of TLS.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("brief_pauses")]
+
+PLAN = {"settings": [snoop("home")], "ours": {}}
+REASONS = {
+    "refused",
+    "failed",
+    "unreachable",
+    "auth",
+    "tls",
+    "garbage",
+    "busy",
+    "unknown",
+}
+
+
+class InProcess:
+    """Machines behind ``https://NAME``, reached without a socket; answers can be spoilt."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **machines: str) -> None:
+        self.machines = {name: Machine(name, kind) for name, kind in machines.items()}
+        self.hosts = [host(name, f"https://{name}") for name in machines]
+        self.service = Service("edgetune", PASSWORD)
+        self.spoil = lambda path, raw: raw
+        self._asker = bmcs("")
+        box = self
+
+        class Line:
+            def connect(self) -> None:
+                """Always there."""
+
+            def close(self) -> None:
+                """Nothing to close."""
+
+        def exchange(
+            self: Client,
+            connection: Any,
+            method: str,
+            path: str,
+            body: Any = None,
+            more: Mapping[str, str] | None = None,
+        ) -> tuple[Answer, bytes]:
+            return box.exchange(self, method, path, body, {**self._headers, **(more or {})})
+
+        monkeypatch.setattr(Client, "_new_connection", lambda self, *most: Line())
+        monkeypatch.setattr(Client, "_exchange", exchange)
+        monkeypatch.setattr(client_module, "_PAUSES", (0.0,))
+
+    def exchange(
+        self, client: Client, method: str, path: str, body: Any, headers: Mapping[str, str]
+    ) -> tuple[Answer, bytes]:
+        machine = self.machines[client._host]
+        data = b"" if body is None else json.dumps(body).encode()
+        status, answered, raw = self.service.handle(machine, method, path, dict(headers), data)
+        named = {name.lower(): value for name, value in answered.items()}
+        raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        raw = self.spoil(path, raw)
+        return Answer(path, status, named, {}), raw
+
+    def lie_at(self, path: str, lie: bytes) -> None:
+        self.spoil = lambda at, raw: lie if at == path else raw
+
+    def ask(self, verb: str, request: Any, **more: Any) -> dict[str, HostResult]:
+        asker = bmcs("", **more) if more else self._asker
+        return asker.ask(self.hosts, verb, lambda host: request)
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path, "dell", "hpe", "lenovo", "ami")
+    yield site
+    site.close()
+
+
+class TestMany:
+    def test_each_has_its_own_answer(self, four: Site) -> None:
+        results = four.ask_all("plan", PLAN)
+        assert list(results) == ["e000", "e001", "e002", "e003"]
+        assert len({result.data["system"] for result in results.values()}) == 4
+
+    def test_half_of_them_failing(self, four: Site) -> None:
+        four.machines["e001"].faults.add("lies")
+        four.machines["e003"].faults.add("redirects")
+        results = four.ask_all("plan", PLAN)
+        assert [bool(result.error) for result in results.values()] == [False, True, False, True]
+        assert all(four.hosts[1].bmc.address in str(results["e001"].error) for _ in "1")
+
+    def test_what_is_permitted_no_more_is_not_sent(self, four: Site) -> None:
+        asked = []
+
+        def permit() -> None:
+            asked.append(four.machines["e000"].sessions.ids())
+            raise RefusedError("everything is stopped")
+
+        home = {"SnoopMode": "HomeSnoop"}
+        asker = bmcs(four.certificates.authority)
+        with pytest.raises(RefusedError, match="everything is stopped"):
+            asker.ask(
+                four.hosts[:1],
+                "set",
+                lambda host: {"attributes": home, "ours": {}},
+                permit=permit,
+            )
+        # Once it was about to, in the conversation; and the session is ended all the same.
+        (sessions,) = asked
+        assert sessions and four.machines["e000"].sessions.ids() == []
+        assert four.machines["e000"].pending == {}
+
+    def test_hundreds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        box = InProcess(monkeypatch, **{f"e{n:03d}": "dell" for n in range(300)})
+        results = box.ask("plan", PLAN)
+        assert len(results) == 300
+        assert not any(result.failed for result in results.values())
+
+    def test_a_deaf_one_holds_up_nobody_for_long(self, four: Site) -> None:
+        four.machines["e002"].faults.add("deaf")
+        results = four.ask_all("plan", PLAN, timeout=6)
+        assert [name for name, result in results.items() if result.failed] == ["e002"]
+
+    def test_cap(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        box = InProcess(monkeypatch, **{f"e{n}": "dell" for n in range(12)})
+        inside: list[str] = []
+        most = [0]
+        whole = bmcs_module._converse
+
+        def counted(client: Client, bmc: Any, *arguments: Any) -> dict[str, Any]:
+            inside.append(bmc.address)
+            most[0] = max(most[0], len(inside))
+            try:
+                return whole(client, bmc, *arguments)
+            finally:
+                inside.remove(bmc.address)
+
+        monkeypatch.setattr(bmcs_module, "_converse", counted)
+        box.ask("plan", PLAN, bmc_threads=3)
+        assert most[0] <= 3
+
+    def test_host_without_a_bmc(self, four: Site) -> None:
+        bare = Host("bare", "127.0.0.1", 22, "", "", "bare")
+        asker = bmcs(four.certificates.authority)
+        results = asker.ask([bare, *four.hosts], "plan", lambda host: PLAN)
+        assert results["bare"].reason == "refused"
+        assert not results["e000"].failed
+
+    @pytest.mark.parametrize("address", ["https://a:99999", "https://[", "https://a..b"])
+    def test_address_that_is_none(self, address: str) -> None:
+        results = bmcs("").ask([host("e000", address)], "plan", lambda host: PLAN)
+        assert results["e000"].reason in ("refused", "unreachable")
+
+    def test_nobody(self) -> None:
+        assert bmcs("").ask([], "plan", lambda host: {}) == {}
+
+
+class TestCredentials:
+    def test_refused_once_are_tried_nowhere_else(self, four: Site) -> None:
+        results = four.ask_all("plan", PLAN, password="wrong")
+        assert {result.reason for result in results.values()} == {"auth"}
+        (tried,) = (
+            one.bmc.address
+            for one in four.hosts
+            if one.bmc and any(method == "POST" for method, _ in four.machines[one.name].log)
+        )
+        errors = [str(result.error) for result in results.values()]
+        assert sum(f"not asked: {tried} refused 'lab'" in error for error in errors) == 3
+
+    def test_other_names_go_on(self, four: Site) -> None:
+        names = ["bad", "bad", "good", "good"]
+        hosts = [
+            host(one.name, one.bmc.address, name) for one, name in zip(four.hosts, names) if one.bmc
+        ]
+        asker = bmcs(four.certificates.authority)
+        passwords = {"bad": "wrong", "good": PASSWORD}
+        asker = Bmcs(asker._config, lambda name: Login("edgetune", passwords[name]))
+        results = asker.ask(hosts, "plan", lambda host: PLAN)
+        assert [result.reason for result in results.values()].count("auth") == 2
+        assert not results["e002"].failed
+        assert not results["e003"].failed
+
+    def test_what_a_user_may_not_do_on_one_is_asked_of_the_others(
+        self, four: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole, first = Service.handle, four.machines["e000"]
+
+        def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
+            if machine is first and path.endswith("/Bios"):
+                return 403, {}, b""
+            return whole(self, machine, method, path, *more)
+
+        monkeypatch.setattr(Service, "handle", handle)
+        results = four.ask_all("plan", PLAN)
+        assert [result.reason for result in results.values()] == ["auth", None, None, None]
+
+    def test_that_two_took_are_wrong_on_none_but_who_refuses_them(self, four: Site) -> None:
+        four.machines["e002"].faults.add("refuses")
+        results = four.ask_all("plan", PLAN, bmc_threads=1)
+        assert [result.reason for result in results.values()] == [None, None, "auth", None]
+
+    @pytest.mark.parametrize("refusing", ["e000", "e001", "e002", "e003"])
+    def test_that_one_may_refuse_are_tried_on_the_others(self, four: Site, refusing: str) -> None:
+        four.machines[refusing].faults.add("refuses")
+        asker = bmcs(four.certificates.authority)
+        results = asker.ask(four.hosts, "plan", lambda host: PLAN, refusals=2)
+        assert [name for name, result in results.items() if result.failed] == [refusing]
+
+    def test_that_one_may_refuse_are_tried_on_two(self, four: Site) -> None:
+        asker = bmcs(four.certificates.authority, password="wrong")
+        results = asker.ask(four.hosts, "plan", lambda host: PLAN, refusals=2)
+        assert {result.reason for result in results.values()} == {"auth"}
+        assert sum(machine.refused_logins for machine in four.machines.values()) == 2
+
+    def test_not_found(self, four: Site) -> None:
+        names: list[str] = []
+
+        def missing(name: str) -> Login:
+            names.append(name)
+            raise InputError("credentials", name, "found nowhere")
+
+        asker = Bmcs(bmcs(four.certificates.authority)._config, missing)
+        results = asker.ask(four.hosts, "plan", lambda host: PLAN)
+        assert {result.reason for result in results.values()} == {"auth"}
+        assert "credentials: lab: found nowhere" in str(results["e000"].error)
+        assert names == ["lab"]
+        assert not any(machine.log for machine in four.machines.values())
+
+    def test_asked_for_once(self, four: Site) -> None:
+        names: list[str] = []
+
+        def login(name: str) -> Login:
+            names.append(name)
+            return Login("edgetune", PASSWORD)
+
+        asker = Bmcs(bmcs(four.certificates.authority)._config, login)
+        asker.ask(four.hosts, "plan", lambda host: PLAN)
+        assert names == ["lab"]
+
+
+class TestManyLogins:
+    """Twelve BMCs at once, which meet where a test wants them all to be at the same time."""
+
+    @pytest.fixture
+    def box(self, monkeypatch: pytest.MonkeyPatch) -> InProcess:
+        return InProcess(monkeypatch, **{f"e{n:03d}": "dell" for n in range(12)})
+
+    def watch(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch, before: Callable[[str, bool], None]
+    ) -> list[str]:
+        """Call ``before(name, is_root)`` before each service root and each login.
+
+        What is given back grows with the names of those that are shown user and password.
+        """
+        whole, tried = box.exchange, list[str]()
+
+        def exchange(client: Client, method: str, path: str, body: Any, headers: Any) -> Any:
+            name, basic = client._host, "Authorization" in headers
+            is_root = path == client_module.ROOT
+            if is_root or basic or method == "POST":
+                before(name, is_root)
+            if basic or method == "POST":
+                tried.append(name)
+            return whole(client, method, path, body, headers)
+
+        monkeypatch.setattr(box, "exchange", exchange)
+        return tried
+
+    def without_sessions(self, box: InProcess) -> None:
+        box.lie_at(client_module.ROOT, b'{"Systems": {"@odata.id": "/redfish/v1/Systems"}}')
+
+    @pytest.mark.parametrize("basic", [False, True])
+    def test_first_gone_and_the_password_wrong(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch, basic: bool
+    ) -> None:
+        together = Barrier(11)
+
+        def before(name: str, is_root: bool) -> None:
+            if name == "e000":
+                raise UnreachedError("refused")
+            if is_root:
+                together.wait(5)
+
+        tried = self.watch(box, monkeypatch, before)
+        if basic:
+            self.without_sessions(box)
+        results = box.ask("plan", PLAN, password="wrong")
+        reasons = [result.reason for result in results.values()]
+        assert reasons == ["unreachable", *["auth"] * 11]
+        (one,) = tried
+        others = [result.error or "" for name, result in results.items() if name != one][1:]
+        assert all(f"not asked: https://{one} refused 'lab'" in error for error in others)
+
+    def test_all_gone_are_gone_at_once(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        together = Barrier(12)
+
+        def before(name: str, is_root: bool) -> None:
+            together.wait(5)
+            raise NetError("late")
+
+        self.watch(box, monkeypatch, before)
+        results = box.ask("plan", PLAN)
+        assert {result.reason for result in results.values()} == {"unreachable"}
+        assert not together.broken
+
+    def test_taken_once_go_in_at_once(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        together, tried = Barrier(11), []
+
+        def before(name: str, is_root: bool) -> None:
+            if not is_root and tried:
+                together.wait(5)
+
+        tried = self.watch(box, monkeypatch, before)
+        results = box.ask("plan", PLAN)
+        assert not any(result.failed for result in results.values())
+        assert len(tried) == 12
+
+    def test_what_basic_may_not_do_on_one_is_asked_of_the_others(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.without_sessions(box)
+        whole, first = Service.handle, box.machines["e000"]
+
+        def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
+            if machine is first and path.endswith("/Bios"):
+                return 403, {}, b""
+            return whole(self, machine, method, path, *more)
+
+        monkeypatch.setattr(Service, "handle", handle)
+        results = box.ask("plan", PLAN)
+        assert [result.reason for result in results.values()] == ["auth", *[None] * 11]
+
+
+class TestTurn:
+    def turn(self, logins: Logins, name: str = "lab", bmc: int = 0) -> AbstractContextManager[None]:
+        return logins.turn(Bmc(f"https://e{bmc:03d}", name, ""))
+
+    def refuse(self, logins: Logins, bmc: int) -> None:
+        with pytest.raises(BmcError), self.turn(logins, bmc=bmc):
+            raise BmcError("auth", "")
+
+    @pytest.fixture
+    def logins(self) -> Logins:
+        return Logins(lambda name: Login("edgetune", PASSWORD), patience=0.01)
+
+    def test_is_awaited_for_a_while(self, logins: Logins) -> None:
+        with self.turn(logins), pytest.raises(BmcError, match="not asked") as caught:
+            self.turn(logins).__enter__()
+        assert caught.value.reason == "busy"
+
+    def test_of_another_name(self, logins: Logins) -> None:
+        with self.turn(logins), self.turn(logins, "other"):
+            pass
+
+    @pytest.mark.parametrize("problem", [BmcError("unreachable", ""), KeyboardInterrupt()])
+    def test_that_tells_nothing_is_the_next_ones(
+        self, logins: Logins, problem: BaseException
+    ) -> None:
+        with pytest.raises(type(problem)), self.turn(logins):
+            raise problem
+        with self.turn(logins), pytest.raises(BmcError):
+            self.turn(logins).__enter__()
+
+    def test_is_everybodys_once_one_was_taken(self, logins: Logins) -> None:
+        with self.turn(logins):
+            pass
+        with self.turn(logins), self.turn(logins):
+            pass
+
+    def test_is_everybodys_once_two_were_taken_whoever_refuses(self, logins: Logins) -> None:
+        for bmc in (0, 1):
+            with self.turn(logins, bmc=bmc):
+                pass
+        for bmc in (2, 3):
+            self.refuse(logins, bmc)
+        with self.turn(logins, bmc=4):
+            pass
+
+    def test_that_one_took_and_one_refused_is_decided_by_those_that_are_tried(
+        self, logins: Logins
+    ) -> None:
+        with self.turn(logins):
+            pass
+        with self.turn(logins, bmc=1):
+            self.refuse(logins, 2)
+            with pytest.raises(BmcError, match="no BMC answered"):
+                self.turn(logins, bmc=3).__enter__()
+        with self.turn(logins, bmc=3):
+            pass
+        self.refuse(logins, 0)  # it took it before: its password is another by now
+        self.refuse(logins, 1)
+        with pytest.raises(BmcError, match="not asked: https://e002, https://e000, https://e001"):
+            self.turn(logins, bmc=4).__enter__()
+
+    def test_is_nobodys_once_one_was_refused(self, logins: Logins) -> None:
+        with self.turn(logins):
+            pass
+        with pytest.raises(BmcError), self.turn(logins):
+            raise BmcError("auth", "")
+        with pytest.raises(BmcError, match="not asked: https://e000 refused 'lab'"):
+            self.turn(logins).__enter__()
+        with pytest.raises(BmcError, match="not asked"):
+            logins.of(Bmc("https://e001", "lab", ""))
+
+
+LIES: list[Any] = [None, 7, [], {}, ["x"], {"@odata.id": "https://192.0.2.1/"}, "\x1b" * 9]
+
+
+def places(data: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to all that stands in a document; of a list its first two."""
+    if way:
+        yield way
+    below = data.items() if isinstance(data, dict) else ()
+    if isinstance(data, list):
+        below = list(enumerate(data))[:2]
+    for name, value in below:
+        yield from places(value, (*way, name))
+
+
+def with_lie(data: Any, way: tuple[Any, ...], lie: Any) -> bytes:
+    spoilt = copy.deepcopy(data)
+    inside = spoilt
+    for name in way[:-1]:
+        inside = inside[name]
+    inside[way[-1]] = lie
+    return json.dumps(spoilt).encode()
+
+
+@pytest.mark.parametrize("verb", ["plan", "reset"])
+def test_names_that_a_bmc_makes_up_are_fit_to_be_shown(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    box = InProcess(monkeypatch, e000="dell")
+    hostile = [f"\x1b[2J{number}\u202e" + 300 * "x" for number in range(5000)]
+
+    def spoil(path: str, raw: bytes) -> bytes:
+        data = json.loads(raw or b"null")
+        if path == "/redfish/v1/Systems" and verb == "plan":
+            data["Members"] = [{"@odata.id": f"/redfish/v1/Systems/{one}"} for one in hostile]
+        if "/Systems/" in path and "Actions" in data:
+            action = data["Actions"]["#ComputerSystem.Reset"]
+            action["ResetType@Redfish.AllowableValues"] = hostile
+        return json.dumps(data).encode()
+
+    box.spoil = spoil
+    request = {**PLAN, "kind": "ForceRestart", "os_answers": True}
+    error = box.ask(verb, request)["e000"].error or ""
+    assert error.isprintable() and 100 < len(error) <= 2000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["dell", "hpe", "lenovo", "ami"])
+def test_json_that_lies_anywhere(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every value of every answer, replaced: a result that names a reason, and no more sent."""
+    box = InProcess(monkeypatch, e000=kind)
+    seen: dict[str, Any] = {}
+
+    def note(path: str, raw: bytes) -> bytes:
+        seen.setdefault(path, json.loads(raw or b"null"))
+        return raw
+
+    box.spoil = note
+    wanted = {
+        name: one["wanted"]
+        for row in box.ask("plan", PLAN)["e000"].data["settings"]
+        for name, one in row["attributes"].items()
+    }
+    requests = {
+        "plan": PLAN,
+        "set": {"attributes": wanted, "ours": {}},
+        "check": {"attributes": wanted, "job": "", "ours": {}},
+        "evidence": {},
+    }
+    for verb, request in requests.items():
+        box.ask(verb, request)
+    tried = 0
+    for path, data in list(seen.items()):
+        for number, way in enumerate(places(data)):
+            verb, request = list(requests.items())[number % len(requests)]
+            lie = LIES[number % len(LIES)]
+            box.lie_at(path, with_lie(data, way, lie))
+            machine = box.machines["e000"] = Machine("e000", kind)
+            result = box.ask(verb, request)["e000"]
+            assert result.error is None or result.reason in REASONS, (path, way, lie)
+            assert machine.resets == []
+            assert sum(method == "PATCH" for method, _ in machine.log) <= 2
+            tried += 1
+    assert tried > 100

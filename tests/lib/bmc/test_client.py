@@ -1,0 +1,767 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One conversation with a BMC, and all that can go wrong on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edgetune.bmc import client as module
+from edgetune.bmc.client import Answer, Client, Lost, Outdated, trust
+from edgetune.bmc.credentials import Login
+from edgetune.bmc.evidence import evidence
+from edgetune.bmc.payload import BmcError
+from edgetune.bmc.request import Request
+from edgetune.config import read_config
+from edgetune.errors import InputError
+from lab.bmc.certificates import Certificates, make_certificates
+from tests.support.bmc_server import (
+    CUT_OFF,
+    ROOT,
+    SESSIONS,
+    Behaviour,
+    Handler,
+    Reply,
+    ScriptedBmc,
+    cut,
+    drip,
+    hang,
+    reply,
+)
+
+# Each starts servers of TLS.
+pytestmark = pytest.mark.slow
+
+SESSION = f"{SESSIONS}/1"
+TOKEN = "9f8e7d6c5b4a39281706"
+LOGIN = Login("edgetune", "one-that-nobody-may-see")
+LATER = {
+    "error": {"@Message.ExtendedInfo": [{"MessageId": "iLO.2.14.InvalidOperationForSystemState"}]}
+}
+
+
+NO_SESSION = {"error": {"@Message.ExtendedInfo": [{"MessageId": "Base.0.10.NoValidSession"}]}}
+
+
+def opened(number: int) -> Behaviour:
+    """A session of its own number."""
+    headers = {"X-Auth-Token": f"token {number}", "Location": f"{SESSIONS}/{number}"}
+    return reply(201, {}, **headers)
+
+
+def told(name: str, **more: Any) -> dict[str, Any]:
+    """An error with one message."""
+    return {"error": {"@Message.ExtendedInfo": [{"MessageId": name, **more}]}}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("tls"), ["127.0.0.1"])
+
+
+@pytest.fixture
+def bmc(certificates: Certificates) -> Iterator[ScriptedBmc]:
+    server = ScriptedBmc(certificates)
+    server.pages["/thing"] = {"Name": "thing"}
+    yield server
+    server.close()
+
+
+def talk(bmc: ScriptedBmc, timeout: float = 60, port: int = 0, **config: Any) -> Client:
+    needed = {"inventory": "-", "ssh_key_file": "-", "ssh_known_hosts": "-"}
+    ca = {"bmc_ca_file": str(bmc.certificates.authority)}
+    context = trust(read_config({**needed, **ca, **config}))
+    address = f"https://127.0.0.1:{port}" if port else bmc.address
+    return Client(address, LOGIN, context, timeout, sleep=lambda seconds: None)
+
+
+def run_short(client: Client) -> None:
+    """Of time, now that it is logged in: what is to come is all that it can be too short for."""
+    client._end = time.monotonic() + 2
+
+
+def reason_of(
+    bmc: ScriptedBmc, link: str = "/thing", timeout: float = 60, short: bool = False, **config: Any
+) -> str:
+    with pytest.raises(BmcError) as caught, talk(bmc, timeout, **config) as client:
+        if short:
+            run_short(client)
+        client.get(link)
+    assert LOGIN.password not in str(caught.value)
+    return caught.value.reason
+
+
+class TestSession:
+    def test_is_opened_used_and_deleted(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc) as client:
+            assert client.get("/thing").data == {"Name": "thing"}
+        assert bmc.arrived[1:] == [("POST", SESSIONS), ("GET", "/thing"), ("DELETE", SESSION)]
+        tokens = [request.headers.get("X-Auth-Token") for request in bmc.requests]
+        assert tokens == [None, None, "token", "token"]
+
+    @pytest.mark.parametrize("error", [BmcError("failed", ""), KeyboardInterrupt(), ValueError()])
+    def test_is_deleted_whatever_happens(self, bmc: ScriptedBmc, error: BaseException) -> None:
+        with pytest.raises(type(error)), talk(bmc):
+            raise error
+        assert bmc.arrived[-1] == ("DELETE", SESSION)
+
+    def test_is_deleted_when_the_time_is_over(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", hang)
+        assert reason_of(bmc, short=True) == "unreachable"
+        assert bmc.count("DELETE", SESSION) == 1
+
+    def test_is_deleted_where_the_bmc_names_itself_otherwise(self, bmc: ScriptedBmc) -> None:
+        headers = {"Location": f"https://ilo-1.example{SESSION}", "X-Auth-Token": "token"}
+        bmc.on("POST", SESSIONS, reply(201, {}, **headers))
+        with talk(bmc):
+            pass
+        assert bmc.arrived[-1] == ("DELETE", SESSION)
+
+    def test_basic_without_sessions(self, bmc: ScriptedBmc) -> None:
+        bmc.pages.update({"/redfish/v1/": {"Systems": {"@odata.id": "/s"}}, "/s": {}})
+        with talk(bmc) as client:
+            client.get("/thing")
+        assert bmc.requests[-1].headers["Authorization"].startswith("Basic ")
+        assert bmc.arrived == [("GET", "/redfish/v1/"), ("GET", "/s"), ("GET", "/thing")]
+
+    def test_basic_that_is_repeated_is_struck_out(self, bmc: ScriptedBmc) -> None:
+        pair = b64encode(f"{LOGIN.username}:{LOGIN.password}".encode()).decode()
+        bmc.pages.update({"/redfish/v1/": {"Systems": {"@odata.id": "/s"}}, "/s": {}})
+        bmc.on("PATCH", "/thing", reply(400, told("x", Message=f"no {pair}")))
+        with talk(bmc) as client, pytest.raises(BmcError, match=r"no \*\*\*"):
+            client.change("PATCH", "/thing", {})
+
+    def test_of_an_ilo_4(self, bmc: ScriptedBmc) -> None:
+        bmc.pages["/redfish/v1/"] = {"links": {"Sessions": {"href": SESSIONS}}}
+        with talk(bmc):
+            pass
+        assert bmc.count("POST", SESSIONS) == bmc.count("DELETE", SESSION) == 1
+
+    @pytest.mark.parametrize(
+        ("status", "body", "reason"),
+        [
+            (401, None, "auth"),
+            (403, None, "auth"),
+            (400, told("iLO.0.10.UnauthorizedLoginAttempt"), "auth"),
+            (400, None, "failed"),
+            (404, None, "failed"),
+        ],
+    )
+    def test_refused_login_is_tried_once(
+        self, bmc: ScriptedBmc, status: int, body: Any, reason: str
+    ) -> None:
+        bmc.on("POST", SESSIONS, reply(status, body))
+        assert reason_of(bmc) == reason
+        assert bmc.count("POST", SESSIONS) == 1
+
+    @pytest.mark.parametrize(
+        "full",
+        [
+            reply(400, told("Base.1.8.SessionLimitExceeded")),
+            reply(400, told("IDRAC.2.8.RAC0218")),
+            reply(503),
+            reply(500),
+        ],
+    )
+    def test_full_table_is_waited_for(self, bmc: ScriptedBmc, full: Any) -> None:
+        bmc.on("POST", SESSIONS, full, full, reply(201, {}, X_Auth_Token="t", Location=SESSION))
+        with talk(bmc) as client:
+            client.get("/thing")
+        assert bmc.count("POST", SESSIONS) == 3
+        bmc.on("POST", SESSIONS, full)
+        assert reason_of(bmc) == "busy"
+
+    def test_basic_where_none_can_be_opened(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, reply(405))
+        bmc.pages["/s"] = {}
+        with talk(bmc) as client:
+            client.get("/thing")
+        assert bmc.requests[-1].headers["Authorization"].startswith("Basic ")
+        assert bmc.count("POST", SESSIONS) == 1
+
+    def test_lost_login_is_not_repeated(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, cut)
+        assert reason_of(bmc) == "unreachable"
+        assert bmc.count("POST", SESSIONS) == 1
+
+    def test_its_turn_is_awaited_outside_of_the_time(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        passed = [0.0]
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0])
+        monkeypatch.setattr(module, "time", clock)
+
+        @contextmanager
+        def turn() -> Iterator[None]:
+            assert bmc.arrived == [("GET", "/redfish/v1/")]
+            passed[0] += 1000
+            yield
+            assert bmc.arrived[1:] == [("POST", SESSIONS)]
+
+        client = talk(bmc)
+        client._turn = turn
+        with client:
+            assert client.get("/thing").data == {"Name": "thing"}
+
+    @pytest.mark.parametrize(
+        "ended", [reply(401), reply(401, told("Base.1.8.NoValidSession")), reply(400, NO_SESSION)]
+    )
+    def test_that_ended_meanwhile_is_opened_once_more(self, bmc: ScriptedBmc, ended: Any) -> None:
+        bmc.on("POST", SESSIONS, *(opened(number) for number in (1, 2)))
+        bmc.on("GET", "/thing", ended, reply(200, {"Name": "thing"}))
+        with talk(bmc) as client:
+            assert client.get("/thing").data == {"Name": "thing"}
+        sent = [(one.method, one.headers.get("X-Auth-Token")) for one in bmc.requests[1:]]
+        asked = [("POST", None), ("GET", "token 1"), ("POST", None), ("GET", "token 2")]
+        assert sent == [*asked, ("DELETE", "token 1"), ("DELETE", "token 2")]
+        assert bmc.arrived[-2:] == [("DELETE", f"{SESSIONS}/1"), ("DELETE", f"{SESSIONS}/2")]
+
+    @pytest.mark.parametrize("method", ["PATCH", "POST"])
+    def test_a_change_that_was_not_made_for_want_of_it_is_sent_again(
+        self, bmc: ScriptedBmc, method: str
+    ) -> None:
+        bmc.on(method, "/thing", reply(401), reply(204))
+        permits: list[int] = []
+        client = talk(bmc)
+        client._permit = lambda: permits.append(bmc.count(method, "/thing"))
+        with client:
+            client.change(method, "/thing", {"a": 1})
+        assert (permits, bmc.count(method, "/thing"), bmc.count("POST", SESSIONS)) == ([0, 1], 2, 2)
+
+    def test_is_opened_once_more_only_once(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(401), reply(200, {}), reply(401))
+        with talk(bmc) as client:
+            client.get("/thing")
+            with pytest.raises(BmcError) as caught:
+                client.get("/thing")
+        counts = bmc.count("GET", "/thing"), bmc.count("POST", SESSIONS)
+        assert (caught.value.reason, *counts) == ("auth", 3, 2)
+
+    def test_that_is_refused_the_second_time_ends_it(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, opened(1), reply(401))
+        bmc.on("GET", "/thing", reply(401))
+        assert reason_of(bmc) == "auth"
+        assert (bmc.count("GET", "/thing"), bmc.count("POST", SESSIONS)) == (1, 2)
+
+    def test_what_its_user_may_not_do_needs_no_other(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(403))
+        assert reason_of(bmc) == "auth"
+        assert (bmc.count("GET", "/thing"), bmc.count("POST", SESSIONS)) == (1, 1)
+
+    @pytest.mark.parametrize(("then", "asked"), [(reply(200, {}), 2), (reply(401), 1)])
+    def test_basic_that_is_refused_once_is_tried_once_more(
+        self, bmc: ScriptedBmc, then: Any, asked: int
+    ) -> None:
+        bmc.pages["/redfish/v1/"] = {"Systems": {"@odata.id": "/s"}}
+        bmc.on("GET", "/s", reply(200, {}), then)
+        bmc.on("GET", "/thing", reply(401), reply(200, {}))
+        with talk(bmc) as client, contextlib.suppress(BmcError):
+            client.get("/thing")
+        assert (bmc.count("GET", "/thing"), bmc.count("GET", "/s")) == (asked, 2)
+
+    def test_its_answer_has_all_the_time_and_others_half(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The answer alone tells which one to delete."""
+        patience: dict[str, float] = {}
+        ask = module._Connection.ask
+
+        def noted(own: Any, method: str, *more: Any) -> Any:
+            patience.setdefault(method, own.patience)
+            return ask(own, method, *more)
+
+        monkeypatch.setattr(module._Connection, "ask", noted)
+        with talk(bmc, timeout=1000):
+            pass
+        assert patience["GET"] <= 450 < 500 < patience["POST"] <= 900
+
+    def test_whose_answer_never_comes_may_be_left(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, cut)
+        with pytest.raises(BmcError, match="a session may be left there"), talk(bmc):
+            pass
+
+    def test_without_a_token(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, reply(201, {}, Location=SESSION))
+        assert reason_of(bmc) == "garbage"
+
+
+class TestGet:
+    @pytest.mark.parametrize("fault", [cut, reply(500), reply(503), reply(400, LATER)])
+    def test_is_repeated(self, bmc: ScriptedBmc, fault: Any) -> None:
+        bmc.on("GET", "/thing", fault, fault, reply(200, {"Name": "at last"}))
+        with talk(bmc) as client:
+            assert client.get("/thing").data == {"Name": "at last"}
+        assert bmc.count("GET", "/thing") == 3
+
+    @pytest.mark.parametrize("length", CUT_OFF)
+    def test_is_repeated_if_its_body_ends_early(self, bmc: ScriptedBmc, length: str) -> None:
+        bmc.on("GET", "/thing", CUT_OFF[length], CUT_OFF[length], reply(200, {"Name": "thing"}))
+        with talk(bmc) as client:
+            assert client.get("/thing").data == {"Name": "thing"}
+        assert bmc.count("GET", "/thing") == 3
+
+    @pytest.mark.parametrize("length", CUT_OFF)
+    def test_that_always_ends_early_is_no_answer(self, bmc: ScriptedBmc, length: str) -> None:
+        bmc.on("GET", "/thing", CUT_OFF[length])
+        assert reason_of(bmc) == "unreachable"
+        assert bmc.count("GET", "/thing") == 4
+
+    @pytest.mark.parametrize(
+        ("fault", "reason", "times"),
+        [
+            # The first connection was kept, and may have been idle for too long.
+            (cut, "unreachable", 5),
+            (reply(500), "busy", 4),
+            (reply(503), "busy", 4),
+            (reply(400, LATER), "busy", 4),
+        ],
+    )
+    def test_is_given_up(self, bmc: ScriptedBmc, fault: Any, reason: str, times: int) -> None:
+        bmc.on("GET", "/thing", fault)
+        assert reason_of(bmc) == reason
+        assert bmc.count("GET", "/thing") == times
+
+    @pytest.mark.parametrize(
+        ("after", "waits"), [("7", 7), ("86400", 10), ("soon", 0.25), ("-1", 0.25)]
+    )
+    def test_waits_as_it_is_told_within_bounds(
+        self, bmc: ScriptedBmc, after: str, waits: float
+    ) -> None:
+        bmc.on("GET", "/thing", reply(503, Retry_After=after), reply(200, {}))
+        waited: list[float] = []
+        client = talk(bmc, timeout=60)
+        client._sleep = waited.append
+        with client:
+            client.get("/thing")
+        assert waited == [waits]
+
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            (told("Base.1.8.GeneralError", Message="no"), "garbage"),
+            ({"error": {"code": "Base.1.0.GeneralError", "message": "no"}}, "garbage"),
+            (LATER, "busy"),
+        ],
+    )
+    def test_error_that_calls_itself_a_success(
+        self, bmc: ScriptedBmc, body: Any, reason: str
+    ) -> None:
+        bmc.on("GET", "/thing", reply(200, body))
+        assert reason_of(bmc) == reason
+
+    def test_waits_no_longer_than_there_is_time(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(503, Retry_After="10"))
+        assert reason_of(bmc, timeout=10) == "busy"
+        assert bmc.count("GET", "/thing") == 1
+
+    @pytest.mark.parametrize("fault", [hang, drip])
+    def test_ends_in_time(self, bmc: ScriptedBmc, fault: Any) -> None:
+        bmc.on("GET", "/thing", fault)
+        began = time.monotonic()
+        assert reason_of(bmc, short=True) == "unreachable"
+        assert time.monotonic() - began < 30
+
+    def test_too_long(self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MAX_ANSWER", 1000)
+        bmc.pages["/thing"] = {"Name": "x" * 1000}
+        assert reason_of(bmc) == "garbage"
+
+    @pytest.mark.parametrize(
+        "body", [b"<html>", b"[]", b"null", b"[" * 100000, b"\x1f\x8bno", b"\xff"]
+    )
+    def test_no_json_object(self, bmc: ScriptedBmc, body: bytes) -> None:
+        bmc.on("GET", "/thing", lambda handler: (200, {}, body))
+        assert reason_of(bmc) == "garbage"
+
+    def test_a_redirect_to_no_link(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(301, None, Location="https://[x/"))
+        assert reason_of(bmc) == "garbage"
+
+    def test_a_log_that_was_not_read_tells_no_secret(self, bmc: ScriptedBmc) -> None:
+        bmc.pages["/logs"] = {"Members": [{"@odata.id": "/logs/sel"}]}
+        place = f"https://other.example/?p={LOGIN.password}"
+        bmc.on("GET", "/logs/sel", reply(302, None, Location=place))
+        with talk(bmc) as client:
+            system = Answer("/s/1", 200, {}, {"LogServices": {"@odata.id": "/logs"}})
+            unread = evidence(client, system, Request())["unread"]
+        assert "leads to another host" in unread
+        assert LOGIN.password not in unread
+
+    def test_what_is_not_there(self, bmc: ScriptedBmc) -> None:
+        assert reason_of(bmc, "/nothing") == "garbage"
+        with talk(bmc) as client:
+            assert client.find("/nothing") is None
+
+
+class TestReadAhead:
+    LINKS = ("/thing", "/other", "/nothing", "/fourth")
+
+    @pytest.fixture(autouse=True)
+    def slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However soon a BMC answers."""
+        monkeypatch.setattr(module, "_SOON", 0.0)
+
+    def test_a_bmc_that_answers_soon_is_asked_nothing_ahead(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_SOON", 1e9)
+        with talk(bmc) as client:
+            assert client.read_ahead(self.LINKS) == {}
+            assert bmc.count("GET", "/thing") == 0
+
+    def test_several_are_under_way_at_once(self, bmc: ScriptedBmc) -> None:
+        """Each of the three waits until all of them have arrived."""
+        together = threading.Barrier(3)
+
+        def meet(handler: Any) -> Any:
+            together.wait(60)
+            return reply(200, {"Name": "met"})(handler)
+
+        for link in self.LINKS[:3]:
+            bmc.on("GET", link, meet)
+        with talk(bmc) as client:
+            found = client.read_ahead(self.LINKS[:3])
+            assert {link: answer and answer.data for link, answer in found.items()} == (
+                dict.fromkeys(self.LINKS[:3], {"Name": "met"})
+            )
+
+    def test_an_answer_is_used_once(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc) as client:
+            client.read_ahead(("", *self.LINKS, "/thing"))
+            assert client.get("/thing").data == {"Name": "thing"}
+            assert client.find("/nothing") is None
+            assert [bmc.count("GET", link) for link in ("/thing", "/nothing")] == [1, 1]
+            bmc.pages["/thing"] = {"Name": "by now"}
+            assert client.get("/thing").data == {"Name": "by now"}
+
+    def test_a_change_makes_them_void(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc) as client:
+            client.read_ahead(self.LINKS)
+            bmc.pages["/thing"] = {"Name": "changed"}
+            client.change("PATCH", "/thing", {})
+            assert client.get("/thing").data == {"Name": "changed"}
+
+    def test_what_fails_is_asked_for_again_and_nothing_more_ahead(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(503), reply(200, {"Name": "thing"}))
+        bmc.on("GET", "/other", reply(400))
+        with talk(bmc) as client:
+            assert set(client.read_ahead(self.LINKS)) == {"/nothing"}
+            assert client.get("/thing").data == {"Name": "thing"}
+            with pytest.raises(BmcError, match="answered 400 to GET /other"):
+                client.get("/other")
+            assert client.read_ahead(self.LINKS) == {}
+
+    def test_a_bmc_with_room_for_one_connection_is_asked_one_by_one(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It takes further ones, and serves them when the first is closed."""
+        monkeypatch.setattr(module, "_LANE_PATIENCE", 0.3)
+        bmc.pages["/other"] = {"Name": "other"}
+        waiting: list[Any] = []
+        with talk(bmc) as client, monkeypatch.context() as full:
+            client.get("/thing")
+            full.setattr(bmc._server, "process_request", lambda *request: waiting.append(request))
+            assert set(client.read_ahead(("/thing", "/other", "/fourth"))) == {"/thing"}
+            assert client.get("/other").data == {"Name": "other"}
+            assert client.read_ahead(self.LINKS) == {}
+        for request, _ in waiting:
+            request.close()
+
+
+class TestOrigin:
+    @pytest.mark.parametrize(
+        "link",
+        [
+            "https://192.0.2.1/thing",
+            "//192.0.2.1/thing",
+            "http://127.0.0.1/thing",
+            "https://127.0.0.1/",
+        ],
+    )
+    def test_link_to_another_host_is_refused_by_name(self, bmc: ScriptedBmc, link: str) -> None:
+        with talk(bmc) as client:
+            with pytest.raises(BmcError, match=link) as caught:
+                client.get(link)
+            assert caught.value.reason == "refused"
+            with pytest.raises(BmcError, match=link):
+                client.change("POST", link, {})
+
+    def test_own_absolute_link(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc) as client:
+            assert client.get(f"{bmc.address}/thing").data == {"Name": "thing"}
+
+    def test_redirect_within_it(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/old", reply(308, Location="/thing"))
+        with talk(bmc) as client:
+            assert client.get("/old").data == {"Name": "thing"}
+
+    def test_redirect_to_another_host_is_refused_by_name(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/old", reply(302, Location="https://192.0.2.1/thing"))
+        with talk(bmc) as client, pytest.raises(BmcError, match="https://192.0.2.1/") as caught:
+            client.get("/old")
+        assert caught.value.reason == "refused"
+
+    def test_circle(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/old", reply(302, Location="/old"))
+        assert reason_of(bmc, "/old") == "garbage"
+
+    def test_redirected_change_is_refused(self, bmc: ScriptedBmc) -> None:
+        bmc.on("PATCH", "/old", reply(307, Location="/thing"))
+        with talk(bmc) as client, pytest.raises(BmcError) as caught:
+            client.change("PATCH", "/old", {})
+        assert caught.value.reason == "refused"
+        assert bmc.count("PATCH", "/thing") == 0
+
+    @pytest.mark.parametrize(
+        "link", ["", "/a b", "/a\r\nX: y", "/\u0434", "https://[", "https://x:y/"]
+    )
+    def test_no_link(self, bmc: ScriptedBmc, link: str) -> None:
+        assert reason_of(bmc, link) == "garbage"
+
+
+class TestChange:
+    @pytest.mark.parametrize("fault", [cut, hang, drip, reply(500), reply(503)])
+    @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE"])
+    def test_without_an_answer_is_sent_once(
+        self, bmc: ScriptedBmc, method: str, fault: Any
+    ) -> None:
+        bmc.on(method, "/thing", fault)
+        with talk(bmc) as client:
+            if fault in (hang, drip):
+                run_short(client)
+            with pytest.raises(Lost):
+                client.change(method, "/thing", {})
+            assert client.has_changed
+        assert bmc.count(method, "/thing") == 1
+
+    @pytest.mark.parametrize(
+        ("status", "body", "reason"),
+        [
+            (400, LATER, "busy"),
+            (500, LATER, "busy"),
+            (503, LATER, "busy"),
+            (400, None, "failed"),
+            (405, None, "failed"),
+            (403, None, "auth"),
+        ],
+    )
+    def test_turned_down_is_sent_once(
+        self, bmc: ScriptedBmc, status: int, body: Any, reason: str
+    ) -> None:
+        bmc.on("PATCH", "/thing", reply(status, body))
+        with talk(bmc) as client:
+            with pytest.raises(BmcError) as caught:
+                client.change("PATCH", "/thing", {})
+            assert not client.has_changed
+        assert (caught.value.reason, bmc.count("PATCH", "/thing")) == (reason, 1)
+
+    @pytest.mark.parametrize("method", ["PATCH", "POST"])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            told("Base.1.8.GeneralError", Severity="Critical"),
+            {"error": {"code": "Base.1.0.GeneralError", "message": "no"}},
+        ],
+    )
+    def test_error_that_calls_itself_a_success(
+        self, bmc: ScriptedBmc, method: str, body: Any
+    ) -> None:
+        bmc.on(method, "/thing", reply(200, body))
+        with talk(bmc) as client:
+            with pytest.raises(Lost):
+                client.change(method, "/thing", {})
+            assert client.has_changed
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            told("iLO.2.14.SystemResetRequired"),
+            told("Base.1.8.Success", Severity="OK"),
+            told("IDRAC.1.6.SYS413", Severity="Informational"),
+        ],
+    )
+    def test_success_within_an_error(self, bmc: ScriptedBmc, body: Any) -> None:
+        bmc.on("PATCH", "/thing", reply(200, body))
+        with talk(bmc) as client:
+            assert client.change("PATCH", "/thing", {}).data == body
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            {"@Message.ExtendedInfo": {"MessageId": "Base.1.5.GeneralError", "Message": "no such"}},
+            {"code": "Base.1.0.GeneralError", "message": "no such"},
+            {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no such"}], "message": "?"},
+            {
+                "@Message.ExtendedInfo": [
+                    {"MessageId": "Base.1.0.Success", "Message": "done"},
+                    {"MessageId": "Base.1.0.PropertyUnknown", "Message": "no such"},
+                ]
+            },
+        ],
+    )
+    def test_each_way_of_vendors_to_say_why(self, bmc: ScriptedBmc, error: Any) -> None:
+        bmc.on("PATCH", "/thing", reply(400, {"error": error}))
+        with talk(bmc) as client, pytest.raises(BmcError, match=": no such$"):
+            client.change("PATCH", "/thing", {})
+
+    def test_says_what_the_bmc_said(self, bmc: ScriptedBmc) -> None:
+        info = {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no\x1b[31m such\nvalue"}]}
+        bmc.on("PATCH", "/thing", reply(400, {"error": info}))
+        with talk(bmc) as client, pytest.raises(BmcError, match=r"no\[31m such value"):
+            client.change("PATCH", "/thing", {})
+
+    @pytest.mark.parametrize(
+        "text", ["{} is wrong", "x" * 190 + " {}", 'a "quoted" {}', "\u00e4 {}"]
+    )
+    def test_strikes_out_what_the_bmc_repeats(self, bmc: ScriptedBmc, text: str) -> None:
+        repeated = text.format(f"{LOGIN.password} and {TOKEN}")
+        bmc.on("POST", SESSIONS, reply(201, {}, X_Auth_Token=TOKEN, Location=SESSION))
+        bmc.on("PATCH", "/thing", reply(400, told("x", Message=repeated)))
+        with talk(bmc) as client, pytest.raises(BmcError) as caught:
+            client.change("PATCH", "/thing", {})
+        assert "***" in str(caught.value)
+        assert LOGIN.password[:6] not in str(caught.value)
+        assert TOKEN[:6] not in str(caught.value)
+
+    def test_strikes_out_no_word_of_a_link_or_value(self, bmc: ScriptedBmc) -> None:
+        page = {"@odata.id": f"/{LOGIN.password}/1", "Value": LOGIN.password, "deep": [[[]]]}
+        bmc.pages["/thing"] = page
+        with talk(bmc) as client:
+            assert client.get("/thing").data == page
+
+    def test_depth_that_no_walk_survives_is_no_answer(self, bmc: ScriptedBmc) -> None:
+        deep = b'{"a":' * 900 + json.dumps(LOGIN.password).encode() + b"}" * 900
+        bmc.on("GET", "/thing", lambda handler: (200, {}, deep))
+        with contextlib.suppress(BmcError), talk(bmc) as client:
+            client.get("/thing")
+
+    def test_is_given_time_to_be_done_unanswered(self, bmc: ScriptedBmc) -> None:
+        waited: list[float] = []
+        client = talk(bmc, timeout=60)
+        client._sleep = waited.append
+        with client:
+            client.let_settle()
+            client._end = time.monotonic() + 1
+            client.let_settle()
+            client._end = 0
+            client.let_settle()
+        assert waited[0] == 2
+        assert 0 <= waited[1] <= 0.25
+        assert waited[2] == 0
+
+    def test_on_what_is_no_longer_so(self, bmc: ScriptedBmc) -> None:
+        bmc.on("PATCH", "/thing", reply(412))
+        with talk(bmc) as client, pytest.raises(Outdated):
+            client.change("PATCH", "/thing", {"a": 1}, 'W/"5"')
+        patch = next(request for request in bmc.requests if request.method == "PATCH")
+        assert (patch.headers["If-Match"], patch.body) == ('W/"5"', {"a": 1})
+
+    def test_goes_over_a_connection_that_cannot_be_stale(self, bmc: ScriptedBmc) -> None:
+        def close_after(handler: Handler) -> Reply:
+            handler.close_connection = True
+            return 200, {}, b"{}"
+
+        bmc.on("GET", "/thing", close_after)
+        with talk(bmc) as client:
+            client.get("/thing")
+            client.change("PATCH", "/thing", {})
+        assert bmc.count("PATCH", "/thing") == 1
+
+    def test_that_was_never_sent_is_no_lost_one(self, bmc: ScriptedBmc) -> None:
+        client = talk(bmc)
+        with client:
+            client._port = closed_port()
+            client._address = client._origin = f"https://127.0.0.1:{client._port}"
+            with pytest.raises(BmcError) as caught:
+                client.change("PATCH", "/thing", {})
+        assert caught.value.reason == "unreachable"
+        assert not client.has_changed
+
+    def test_answer_without_json(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", "/thing", lambda handler: (202, {"Location": "/task"}, b"accepted"))
+        with talk(bmc) as client:
+            assert client.location(client.change("POST", "/thing")) == "/task"
+
+
+class TestTrust:
+    def test_certificate_of_an_unknown_authority(self, bmc: ScriptedBmc) -> None:
+        with pytest.raises(BmcError, match="bmc_ca_file") as caught, talk(bmc, bmc_ca_file=""):
+            pass
+        assert caught.value.reason == "tls"
+        assert bmc.arrived == []
+
+    @pytest.mark.parametrize(
+        ("address", "days", "says"),
+        [
+            ("192.0.2.1", 30, "127.0.0.1.*have bmc.address name it"),
+            ("127.0.0.1", -0.5, "expired; give it a new one"),
+        ],
+    )
+    def test_hint_fits_what_is_wrong_with_a_certificate(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        address: str,
+        days: float,
+        says: str,
+    ) -> None:
+        monkeypatch.setattr("lab.bmc.certificates.LIFE", timedelta(days=days))
+        bmc = ScriptedBmc(make_certificates(tmp_path, [address]))
+        try:
+            with pytest.raises(BmcError, match=says) as caught, talk(bmc):
+                pass
+        finally:
+            bmc.close()
+        assert caught.value.reason == "tls"
+        assert "bmc_ca_file" not in str(caught.value)
+
+    def test_not_verified_when_told_so(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc, bmc_ca_file="", bmc_verify=False) as client:
+            client.get("/thing")
+
+    def test_file_that_is_not_there(self, bmc: ScriptedBmc) -> None:
+        with pytest.raises(InputError, match="bmc_ca_file"):
+            talk(bmc, bmc_ca_file="/nonexistent/ca.pem")
+
+    def test_environment_changes_nothing(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
+        with talk(bmc) as client:
+            client.get("/thing")
+
+    def test_nobody_listens(self, bmc: ScriptedBmc) -> None:
+        with pytest.raises(BmcError) as caught, talk(bmc, port=closed_port()):
+            pass
+        assert caught.value.reason == "unreachable"
+
+    def test_no_tls_at_all(self, bmc: ScriptedBmc) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as plain:
+            port = plain.getsockname()[1]
+            with pytest.raises(BmcError) as caught, talk(bmc, timeout=1, port=port):
+                pass
+        assert caught.value.reason == "unreachable"
+
+
+def test_root_is_the_only_address_that_is_built(bmc: ScriptedBmc) -> None:
+    with talk(bmc) as client:
+        assert client.root == ROOT
+    assert bmc.arrived[0] == ("GET", "/redfish/v1/")
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

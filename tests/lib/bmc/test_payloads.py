@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is made of payloads that others published; ``fixtures/redfish/README.md`` says of whom."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from edgetune.bmc.bios import NO_SETTINGS, Bios, State
+from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.evidence import evidence
+from edgetune.bmc.jobs import Jobs
+from edgetune.bmc.logical import find_knob
+from edgetune.bmc.payload import BmcError, messages_of
+from edgetune.bmc.planning import MISSING, plan
+from edgetune.bmc.request import Request
+from edgetune.bmc.reset import facts, reset
+from edgetune.bmc.setting import set_attributes
+from edgetune.bmc.system import (
+    bios_link,
+    find_registry,
+    in_post,
+    members,
+    reset_action,
+    settings_link,
+)
+from edgetune.report.text import evidence_text
+from tests.support import FIXTURES
+
+REDFISH = FIXTURES / "redfish"
+
+
+def load(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((REDFISH / f"{name}.json").read_text(encoding="utf-8"))
+    return data
+
+
+def answer(name: str, **more: Any) -> Answer:
+    return Answer(f"/{name}", 200, {}, {**load(name), **more})
+
+
+class Pages(Client):
+    """A conversation with payloads by their links."""
+
+    def __init__(self, **pages: Any) -> None:
+        self.pages = pages
+        self.root = {"Registries": {"@odata.id": "/registries"}}
+        self._ahead, self._took, self._has_enough = {}, 1.0, False
+
+    def without_secrets(self, text: str) -> str:
+        return text
+
+    def _find(self, link: str, *how: Any, **more: Any) -> Answer | None:
+        data = self.pages.get(link)
+        return None if data is None else Answer(link, 200, {}, data)
+
+
+def read(system: Answer, **pages: Any) -> State:
+    return Bios(Pages(**pages), system).read()
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("dell_system", "/redfish/v1/Systems/System.Embedded.1/Bios"),
+        ("hpe_gen9_system", "/rest/v1/systems/1/bios"),
+        ("hpe_gen10_system", "/redfish/v1/systems/1/bios/"),
+    ],
+)
+def test_bios_is_linked(name: str, link: str) -> None:
+    assert bios_link(answer(name)) == link
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("dmtf_bios", "/redfish/v1/Systems/437XR1138R2/BIOS/Settings"),
+        ("hpe_gen9_bios", "/rest/v1/systems/1/bios/Settings"),
+        ("hpe_gen10_bios", "/redfish/v1/systems/1/bios/settings/"),
+        ("ami_bios", ""),
+    ],
+)
+def test_settings_are_linked_and_never_guessed(name: str, link: str) -> None:
+    assert settings_link(answer(name)) == link
+
+
+@pytest.mark.parametrize(
+    ("name", "graceful"), [("dell_system", True), ("hpe_gen10_system", False), ("ami_bios", False)]
+)
+def test_resets_that_a_machine_takes(name: str, graceful: bool) -> None:
+    kinds = reset_action(Pages(), answer(name))[1]
+    assert ("GracefulRestart" in kinds) is graceful
+    assert ("ForceRestart" in kinds) is (name != "ami_bios")
+
+
+@pytest.mark.parametrize("state", ["InPost", "InPostDiscoveryComplete"])
+def test_post_of_an_ilo(state: str) -> None:
+    assert not in_post(answer("hpe_gen10_system"))
+    assert in_post(answer("hpe_gen10_system", Oem={"Hpe": {"PostState": state}}))
+
+
+def test_pending_is_what_differs() -> None:
+    system = answer("hpe_gen10_system")
+    bios, settings = load("hpe_gen10_bios"), load("hpe_gen10_settings")
+    state = read(system, **{one["@odata.id"]: one for one in (bios, settings)})
+    assert state.pending == {"AdminName": "Redfish Administrator"}
+    assert state.version == 'W/"7F2D028BA2542B2B2B2AF4CFFD358F35"'
+
+
+@pytest.mark.parametrize(
+    ("left_out", "says"), [("@Redfish.Settings", NO_SETTINGS), ("AttributeRegistry", MISSING)]
+)
+def test_plan_and_set_say_in_the_same_words_what_is_missing(left_out: str, says: str) -> None:
+    system = answer("hpe_gen10_system")
+    bios = {name: value for name, value in load("hpe_gen10_bios").items() if name != left_out}
+    settings = {**load("hpe_gen10_settings"), "Attributes": bios["Attributes"]}
+    pages = Pages(**{bios["@odata.id"]: bios, settings["@odata.id"]: settings})
+    setting = {"id": "x", "kind": "bios.attribute", "target": {"attribute": "ProcHyperthreading"}}
+    asked = Request(settings=[{**setting, "value": "Disabled"}])
+    (row,) = plan(pages, system, asked)["settings"]
+    assert (row["status"], row["reason"]) == ("unsupported", says)
+    with pytest.raises(BmcError) as refused:
+        wanted = {"ProcHyperthreading": "Disabled"}
+        set_attributes(pages, system, Request(attributes=wanted, ours=wanted))
+    assert str(refused.value) == says
+
+
+def test_resets_that_a_bmc_does_not_tell_cost_the_resets_alone() -> None:
+    told = {"target": "/reset", "@Redfish.ActionInfo": "/gone"}
+    system = answer("hpe_gen10_system", Actions={"#ComputerSystem.Reset": told}, PowerState="On")
+    assert facts(Pages(), system, Request())["resets"] == []
+    with pytest.raises(BmcError, match="takes no ForceRestart; its BMC lists no resets"):
+        reset(Pages(), system, Request(kind="ForceRestart", os_answers=True))
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"Message": "Fan %1 of %2 failed", "MessageArgs": ["3", "A"]}, "Fan 3 of A failed"),
+        ({"Message": "Power on", "MessageArgs": ["x"]}, "Power on"),
+        ({"Message": "%1 %10", "MessageArgs": ["%2", "b", *"cdefghi", "j"]}, "%2 j"),
+        ({"Message": "%4" * 100, "MessageArgs": ["x" * 200, *("%1" * 100,) * 3]}, "%1" * 100),
+        ({"Message": "04 01 6f 02 ff ff"}, "raw: 04 01 6f 02 ff ff"),
+        ({"Message": "0x040x010x6f0x02"}, "raw: 0x040x010x6f0x02"),
+        ({"Message": "deface"}, "deface"),
+        ({"SensorType": "Memory", "EntryCode": "Assert", "Id": "7"}, "raw: Memory Assert 7"),
+        ({"MessageId": "17.10", "Message": ["no", "text"]}, "raw: 17.10"),
+    ],
+)
+def test_events_are_decoded_or_called_raw(entry: dict[str, Any], message: str) -> None:
+    assert _evidence(entries={"Members": [{"Created": "2026-11-23T10:00:00Z", **entry}]}) == (
+        [{"created": "2026-11-23T10:00:00Z", "severity": "", "message": message}],
+        "",
+    )
+
+
+def test_a_log_that_is_not_read_is_no_empty_log() -> None:
+    assert _evidence(entries={"Members": []}) == ([], "")
+    assert _evidence() == ([], "/entries is not there")
+    told = evidence(Pages(), answer("hpe_gen10_system", LogServices=None, Links={}), Request())
+    assert told["unread"] == "the BMC shows none"
+    said = evidence_text(told)
+    assert said.endswith("its log was not read: the BMC shows none")
+    assert evidence_text({**told, "unread": ""}).endswith("no event")
+
+
+@pytest.mark.parametrize(
+    ("logs", "unread"),
+    [
+        (["/SEL", "/EventLog"], ""),
+        (["/EventLog", "/SEL"], ""),
+        (["/EventLog", "/EventLog2"], ""),
+        (["/SEL"], "/SEL is not there"),
+        (["/EventLog2", "/SEL"], "/SEL is not there"),
+        (["/EventLog2"], ""),
+        ([], "the BMC shows none"),
+    ],
+)
+def test_a_log_that_leads_nowhere_hides_no_other(logs: list[str], unread: str) -> None:
+    pages = {
+        "/logs": {"Members": [{"@odata.id": link} for link in logs]},
+        "/EventLog": {"Entries": "/entries"},
+        "/entries": {"Members": [{"Created": "2026-11-23T10:00:00Z", "Message": "Power on"}]},
+        "/EventLog2": {"Entries": "/none"},
+        "/none": {"Members": []},
+    }
+    told = evidence(
+        Pages(**pages), answer("hpe_gen10_system", LogServices="/logs", Links={}), Request()
+    )
+    assert ([event["message"] for event in told["events"]], told["unread"]) == (
+        ["Power on"] if "/EventLog" in logs else [],
+        unread,
+    )
+
+
+@pytest.mark.parametrize("dead", ["system", "manager"])
+def test_logs_of_one_that_has_none_hide_none_of_the_other(dead: str) -> None:
+    """The system and its manager each have a link to logs; one of them leads nowhere."""
+    links = {"system": "/logs", "manager": "/logs", dead: "/nothing"}
+    pages = {
+        "/manager": {"LogServices": links["manager"]},
+        "/logs": {"Members": [{"@odata.id": "/SEL"}]},
+        "/SEL": {"Entries": "/entries"},
+        "/entries": {"Members": [{"Created": "2026-11-23T10:00:00Z", "Message": "Power on"}]},
+    }
+    managed = {"ManagedBy": [{"@odata.id": "/manager"}]}
+    system = answer("hpe_gen10_system", LogServices=links["system"], Links=managed)
+    told = evidence(Pages(**pages), system, Request())
+    assert [event["message"] for event in told["events"]] == ["Power on"]
+    assert told["unread"] == ""
+
+
+def test_managers_that_are_not_there_hide_no_log_of_the_system() -> None:
+    entry = {"Created": "2026-11-23T10:00:00Z", "Message": "CPU 1 failed"}
+    logs = {"/logs": {"Members": [{"@odata.id": "/log"}]}, "/log": {"Entries": "/entries"}}
+    pages = Pages(**logs, **{"/entries": {"Members": [entry]}})
+    pages.root = {"Managers": {"@odata.id": "/managers"}}
+    system = answer("hpe_gen10_system", LogServices={"@odata.id": "/logs"}, Links={})
+    assert evidence(pages, system, Request())["events"][0]["message"] == "CPU 1 failed"
+
+
+def test_a_registry_without_a_link_hides_none_that_has_one() -> None:
+    pages = Pages(
+        **{
+            "/registries": {"Members": [{"Name": "x"}, {"@odata.id": "/r/BiosAttributeRegistry"}]},
+            "/r/BiosAttributeRegistry": {"Location": [{"Uri": "/r.json", "Language": "en"}]},
+            "/r.json": {"RegistryEntries": {"Attributes": [{"AttributeName": "A"}]}},
+        }
+    )
+    assert find_registry(pages, Answer("/b", 200, {}, {"Attributes": {}})) is not None
+
+
+def _evidence(**pages: Any) -> tuple[Any, str]:
+    link = {"@odata.id": "/logs"}
+    logs = {"/logs": {"Members": [{"@odata.id": "/log"}]}, "/log": {"Entries": "/entries"}}
+    system = answer("hpe_gen10_system", LogServices=link, Links={})
+    own = {f"/{name}": page for name, page in pages.items()}
+    told = evidence(Pages(**{**logs, **own}), system, Request())
+    return told["events"], told["unread"]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"BootProgress": {"LastState": "OSRunning"}}, "OSRunning"),
+        ({"BootProgress": {"LastState": "OEM", "OemLastState": "0x92"}}, "raw: 0x92"),
+        ({"Oem": {"Hpe": {"PostState": "FinishedPost"}}}, "FinishedPost"),
+        ({"Oem": {}}, ""),
+    ],
+)
+def test_boot_progress_is_decoded_or_called_raw(more: dict[str, Any], told: str) -> None:
+    assert evidence(Pages(), answer("hpe_gen10_system", **more), Request())["boot_progress"] == told
+
+
+def test_many_are_pending() -> None:
+    bios = load("dmtf_bios")
+    link = bios["@Redfish.Settings"]["SettingsObject"]["@odata.id"]
+    system = Answer("/s", 200, {}, {"Bios": {"@odata.id": "/bios"}})
+    state = read(system, **{"/bios": bios, link: load("dmtf_settings")})
+    assert set(state.pending) == {"AdminPhone", "EmbeddedSata", "NicBoot2", "ProcTurboMode"}
+    assert "EmbeddedSata (Raid -> Ahci)" in state.foreign({})
+    assert state.complaints(["ProcTurboMode"]) == ["Test.1.0.Failed"]
+    assert state.complaints(["EmbeddedSata"]) == []
+
+
+def test_flat_resource_of_a_gen9() -> None:
+    pages = {"/rest/v1/systems/1/bios": load("hpe_gen9_bios")}
+    pages["/rest/v1/systems/1/bios/Settings"] = {
+        **load("hpe_gen9_bios"),
+        "Name": "BIOS Pending Settings",
+        "QpiSnoopConfig": "EarlySnoop",
+    }
+    state = read(answer("hpe_gen9_system"), **pages)
+    assert state.pending == {"QpiSnoopConfig": "EarlySnoop"}
+    assert "SettingsResult" not in state.current
+    knob = find_knob("bios.snoop_mode", state.current, None)
+    assert knob.mode_of(state.current) == "home"
+    assert knob.modes["home"] == {"QpiSnoopConfig": "Standard"}
+    assert "home_osb" not in knob.modes
+    assert state.complaints(["QpiSnoopConfig"]) == []
+
+
+def test_messages_about_others_are_not_about_ours() -> None:
+    state = State(answer("hpe_gen10_bios_failed"), None, load("hpe_gen10_bios")["Attributes"], {})
+    assert state.complaints(["PowerRegulator"]) == ["Base.1.0:PropertyNotWritable"]
+    assert state.complaints(["ProcHyperthreading"]) == []
+
+
+def test_registry_of_opaque_names() -> None:
+    name = "/redfish/v1/Registries/BiosAttributeRegistryProt0.208.208.0"
+    pages = Pages(
+        **{
+            "/registries": {
+                "Members": [{"@odata.id": "/redfish/v1/Registries/Base"}, {"@odata.id": name}]
+            },
+            name: load("ami_registry_file"),
+            f"{name}.json": load("ami_registry"),
+        }
+    )
+    registry = find_registry(pages, answer("ami_bios"))
+    assert registry is not None
+    assert registry.displayed("tpm support") == ["TCG003"]
+    current = load("ami_bios")["Attributes"]
+    assert registry.problem({"TCG003": "Disable"}, current) is None
+    assert "Disable, Enable" in str(registry.problem({"TCG003": "Perhaps"}, current))
+    with pytest.raises(BmcError, match="no such setting"):
+        find_knob("bios.snoop_mode", current, registry)
+
+
+def test_registry_of_another_name_is_not_taken() -> None:
+    member = {"@odata.id": "/BiosAttributeRegistry"}
+    file = {**load("ami_registry_file"), "Id": "Old", "Registry": "Old"}
+    registry = {**load("ami_registry"), "Id": "Old"}
+    place = file["Location"][0]["Uri"]
+    pages = {"/registries": {"Members": [member]}, member["@odata.id"]: file, place: registry}
+    assert find_registry(Pages(**pages), answer("ami_bios")) is None
+    assert find_registry(Pages(**pages), answer("ami_bios", AttributeRegistry="Old")) is not None
+
+
+def test_jobs_of_an_idrac() -> None:
+    link = load("dell_system")["Links"]["ManagedBy"][0]["@odata.id"]
+    jobs = "/redfish/v1/Managers/iDRAC.Embedded.1/Jobs"
+    task = load("dell_task")
+    pages = Pages(**{link: load("dell_manager"), jobs: {"Members": []}, "/task": task})
+    found = Jobs(pages, answer("dell_system"))
+    assert found.are_listed
+    assert (found.of_bios(), found.foreign()) == ([], [])
+    job = found.find("/task")
+    assert job is not None
+    assert (job.state, job.text) == ("waiting", "Scheduled: Task successfully scheduled.")
+
+
+@pytest.mark.parametrize("place", ["Links", "Oem"])
+def test_jobs_are_listed_on_pages_where_makers_link_them(place: str) -> None:
+    """An iDRAC 10 has the link elsewhere; the last of 60 jobs is what somebody else scheduled."""
+    system, manager = load("dell_system"), load("dell_manager")
+    link = manager["Links"].pop("Oem")["Dell"]["Jobs"]
+    dell = {"Dell": {"Jobs": link}}
+    manager.update({"Oem": dell} if place == "Oem" else {"Links": {"Oem": dell}})
+    done = [{"@odata.id": f"/jobs/{n}", "JobState": "Completed"} for n in range(59)]
+    update = {"@odata.id": "/jobs/JID_7", "JobType": "FirmwareUpdate", "JobState": "Scheduled"}
+    pages = Pages(
+        **{
+            system["Links"]["ManagedBy"][0]["@odata.id"]: manager,
+            link["@odata.id"]: {"Members": done, "Members@odata.nextLink": "/more"},
+            "/more": {"Members": [update]},
+        }
+    )
+    found = Jobs(pages, answer("dell_system"))
+    assert found.foreign() == ["FirmwareUpdate JID_7 (Scheduled)"]
+
+
+def test_a_list_without_an_end_is_no_whole_one() -> None:
+    pages = Pages(**{"/list": {"Members": [{}], "Members@odata.nextLink": "/list"}})
+    with pytest.raises(BmcError, match="has more pages than 20"):
+        list(members(pages, "/list"))
+
+
+def test_task_that_ended_well() -> None:
+    pages = Pages(**{"/task": load("dmtf_task")})
+    job = Jobs(pages, answer("dell_system")).find("/task")
+    assert job is not None
+    assert job.state == "ended"
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("dmtf_error", "The value Red for the property IndicatorLED"),
+        ("dell_error_running_job", "A job operation is already running"),
+    ],
+)
+def test_errors(name: str, first: str) -> None:
+    assert messages_of(load(name)["error"])[0].text.startswith(first)
+
+
+def test_error_of_an_ilo_4() -> None:
+    assert messages_of(load("hpe_gen9_error"))[0].id == "Base.0.0.FakeFailureMessage"

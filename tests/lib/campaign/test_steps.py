@@ -1,0 +1,994 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns step by step: rings in order, what holds them, and that nothing is begun twice."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable
+from unittest import mock
+
+import pytest
+
+from edgetune.campaign import advance, gates
+from edgetune.campaign.advance import step_campaign
+from edgetune.campaign.approve import approve
+from edgetune.campaign.control import abort_campaign, hold_campaign, resume_campaign
+from edgetune.campaign.record import read_record, seized
+from edgetune.campaign.run import run_campaign
+from edgetune.campaign.status import campaign_status
+from edgetune.documents.look import Look
+from edgetune.documents.words import Decision, Verdict
+from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.judge import ring as ring_judge
+from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.metrics.catalogue import metrics_of
+from edgetune.metrics.series import read_window
+from edgetune.rollout import approval, claims, freeze
+from edgetune.rollout.heads import all_heads
+from edgetune.rollout.lease import Rollout, as_owner
+from edgetune.rollout.record import read_rollout
+from edgetune.rollout.soak import Soak
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.stop_all import stop_all
+from tests.support import ROOT
+from tests.support.builders import concluded, samples, table_of
+from tests.support.campaign_world import CampaignWorld, campaign_document
+from tests.support.virtual_clock import VirtualClock
+from tests.support.world import dies
+
+
+@pytest.fixture
+def says(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """What the judge says of rings; without a word of the test: promote."""
+    said = {"decision": "promote"}
+
+    def judge_ring(records: dict[str, str]) -> Look:
+        decision, reason = Decision(said["decision"]), f"seen on {', '.join(records)}"
+        return Look(Verdict.IMPROVED, decision, reason, draws=1)
+
+    monkeypatch.setattr(Soak, "for_ring", lambda soak: "")
+    monkeypatch.setattr(ring_judge, "judge_ring", judge_ring)
+    return lambda decision: said.update(decision=decision)
+
+
+def begun(folder: Path, **more: Any) -> CampaignWorld:
+    world = CampaignWorld(folder, **more)
+    world.begin_campaign()
+    return world
+
+
+def canary_done(folder: Path, **more: Any) -> CampaignWorld:
+    """A campaign whose next step closes the ring canary."""
+    world = begun(folder, **more)
+    assert world.advance() == ["ams1"]
+    world.bring("ams1", "complete")
+    return world
+
+
+def now_is(monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
+    for module in (gates, approval, freeze):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
+
+
+def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path)
+    taken = plan_rollout(world.context, "fra1", "accept_queue")["plan"]
+    claim_pop(world.context, plan=taken)
+    before = dict(world.context.store.list("edgetune."))
+    shown = run_campaign(world.context, "queue")
+    assert dict(world.context.store.list("edgetune.")) == before
+    assert [ring["pops"] for ring in shown["rings"]] == [["ams1"], ["ams2", "fra1"], ["lax1"]]
+    assert "fra1 has a rollout that is claimed" in shown["rings"][1]["refused"]["fra1"]
+    assert shown["message"] == "a dry run: 4 PoPs in 3 rings, 1 refused now"
+    assert "fra1  refused now: fra1 has a rollout" in shown["text"]
+    assert world.hosts.changing() == []
+
+
+def test_a_dry_run_names_the_freezes_and_events_of_the_configuration(tmp_path: Path) -> None:
+    release = {"name": "release", "from": "2026-03-06", "to": "2026-03-07", "timezone": "UTC"}
+    weekend = {"name": "weekend", "days": ["sat"], "timezone": "UTC"}
+    world = CampaignWorld(tmp_path, freezes=[weekend], events=[release])
+    lines = run_campaign(world.context, "queue")["text"].splitlines()
+    assert lines[1] == "  every ring: not during release, weekend (configuration)"
+    assert (
+        "every ring" not in run_campaign(CampaignWorld(tmp_path / "open").context, "queue")["text"]
+    )
+
+
+def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path)
+    # Its ring is closed first; the next one begins with the step after.
+    assert world.advance() == []
+    assert world.last == "ring canary is closed: seen on ams1"
+    assert world.advance() == ["ams2"]
+    assert world.advance() == []
+    world.bring("ams2", "soaking")
+    assert world.advance() == [], "one PoP at once"
+    rollout = world.record.pops["ams2"].rollout
+    for state in ("promoting", "complete"):
+        world.mark(rollout, state)
+    world.forget("ams2")
+    assert world.advance() == ["fra1"]
+    world.bring("fra1", "complete")
+    assert world.advance() == []
+    assert world.last == "ring early is closed: seen on ams2, fra1"
+    assert world.advance() == ["lax1"]
+    plan = read_rollout(world.context, world.record.pops["lax1"].rollout).plan
+    assert (plan.options.soak, plan.options.baseline) == (7200, 600)
+    world.bring("lax1", "complete")
+    assert world.advance() == []
+    assert (world.record.state, world.last) == ("complete", "complete: every ring is closed")
+    assert world.advance() == []
+
+
+def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    head = all_heads(world.context)[0]
+    assert (head.owner, head.by) == ("run-1", f"campaign {world.id} of ana")
+    entry = world.record.history[-1]
+    assert (entry.what, entry.by, entry.execution) == (
+        f"ams1 begins: rollout {head.id}",
+        "cron",
+        "run-1",
+    )
+    assert len(json.dumps(world.context.store.get(world.key))) < 3000
+
+
+def test_as_many_pops_at_once_as_the_gate_permits(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path, gates={"max_concurrent": 2})
+    world.advance()
+    assert world.advance() == ["ams2", "fra1"]
+
+
+@pytest.mark.parametrize(
+    ("closed", "at", "says_why"),
+    [
+        (
+            {"freezes": [{"name": "weekend", "days": ["sat"], "timezone": "Europe/Amsterdam"}]},
+            "2026-03-07T12:00:00+00:00",
+            "frozen by weekend until 2026-03-07 23:00:00Z",
+        ),
+        (
+            {"events": [{"name": "final", "from": "2026-07-19", "to": "2026-07-19"}]},
+            "2026-07-19T23:59:59+00:00",
+            "frozen by final until 2026-07-20 00:00:00Z",
+        ),
+        ({"approval": {"required": True}}, "2026-03-05T12:00:00+00:00", "waits for an approval"),
+    ],
+)
+def test_a_closed_gate_keeps_a_ring_from_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: Any, at: str, says_why: str
+) -> None:
+    world = begun(tmp_path, gates=closed)
+    now_is(monkeypatch, datetime.fromisoformat(at).timestamp())
+    said = step_campaign(world.context, world.id)
+    assert (said["start"], world.begun()) == ([], [])
+    assert says_why in said["message"]
+    assert says_why in world.last
+    before = world.context.store.get(world.key)
+    step_campaign(world.context, world.id)
+    assert any(says_why in why for why in campaign_status(world.context)["campaigns"][0]["waits"])
+    assert world.context.store.get(world.key) == before, "people are told once a day"
+    if "approval" not in closed:
+        now_is(monkeypatch, datetime.fromisoformat(at).timestamp() + 86400)
+        assert world.advance() == ["ams1"]
+
+
+def test_a_ring_that_is_not_proven_holds_until_somebody_accepts_it(
+    tmp_path: Path, says: Any
+) -> None:
+    world = canary_done(tmp_path)
+    says("hold")
+    assert world.advance() == []
+    assert (world.record.state, world.last) == ("held", "held: ring canary: seen on ams1")
+    assert world.advance() == []
+    resume_campaign(world.context, world.id, requested_by="ben")
+    assert world.advance() == []
+    assert world.record.state == "held"
+    with pytest.raises(InputError, match="requested_by: is missing"):
+        resume_campaign(world.context, world.id, accept=True)
+    resume_campaign(
+        world.context, world.id, accept=True, reason="seen in the lab", requested_by="ben"
+    )
+    world.advance()
+    assert world.last == "ring canary is closed (accepted by ben): seen on ams1"
+    assert world.advance() == ["ams2"]
+    assert world.record.rings[1].accepted == ""
+
+
+def test_accepting_before_there_is_a_verdict_does_not_overrule_it(
+    tmp_path: Path, says: Any
+) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    resume_campaign(world.context, world.id, accept=True, requested_by="ben")
+    world.bring("ams1", "complete")
+    says("hold")
+    world.advance()
+    assert world.record.state == "held"
+
+
+def test_what_cannot_be_judged_holds(tmp_path: Path) -> None:
+    world = canary_done(tmp_path)
+    world.advance()
+    rollout = world.record.pops["ams1"].rollout
+    assert world.last == f"held: ring canary: no verdict: rollout {rollout} was never compared"
+
+
+@pytest.mark.parametrize(
+    ("decision", "last"),
+    [
+        ("promote", "ring canary is closed: every PoP was promoted by its own verdict"),
+        ("hold", "held: ring canary: ams1 promoted by somebody, not by a verdict"),
+        ("", "held: ring canary: ams1 promoted by somebody, not by a verdict"),
+    ],
+)
+def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path, decision: str, last: str) -> None:
+    world = begun(tmp_path, gates={"verdict": "each"})
+    world.advance()
+    world.bring("ams1", "soaking")
+    rollout = world.record.pops["ams1"].rollout
+    world.mark(rollout, "promoting")
+    opened = as_owner(world.context, rollout)
+    # Earlier versions let a person promote what no verdict did.
+    opened.head.verdict = concluded(decision) if decision else None
+    opened.save()
+    world.mark(rollout, "complete")
+    world.forget("ams1")
+    world.advance()
+    assert world.last == last
+
+
+@pytest.mark.parametrize("state", ["held", "rolling_back", "rolled_back"])
+def test_a_pop_that_went_wrong_holds_the_campaign(tmp_path: Path, state: str) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    world.bring("ams1", state)
+    assert world.advance() == []
+    rollout = world.record.pops["ams1"].rollout
+    assert (world.record.state, world.last) == ("held", f"held: ams1: rollout {rollout} is {state}")
+    if state != "rolled_back":
+        with pytest.raises(RefusedError, match=f"ams1: rollout {rollout} is {state}; st2 run"):
+            resume_campaign(world.context, world.id, requested_by="ben")
+
+
+def test_a_pop_that_was_taken_back_is_begun_anew_or_left_out(tmp_path: Path, says: Any) -> None:
+    world = begun(tmp_path)
+    for attempt in (1, 2):
+        assert world.advance() == ["ams1"]
+        world.bring("ams1", "rolled_back")
+        world.advance()
+        assert world.begun() == ["ams1"] * attempt
+        resume_campaign(world.context, world.id, accept=attempt == 2, requested_by="ben")
+    assert world.record.pops["ams1"].left_out == "accepted by ben: it was taken back"
+    world.advance()
+    why = "held: ring canary: nothing was rolled out, so nothing is proven"
+    assert (world.record.state, world.last) == ("held", why)
+
+
+def test_a_closed_ring_opens_again_when_a_pop_of_it_is_taken_back(
+    tmp_path: Path, says: Any
+) -> None:
+    world = canary_done(tmp_path)
+    world.advance()
+    rollout = world.record.pops["ams1"].rollout
+    world.mark(rollout, "rolling_back")
+    world.mark(rollout, "rolled_back")
+    world.forget("ams1")
+    assert world.advance() == []
+    assert world.record.state == "held"
+    resume_campaign(world.context, world.id, requested_by="ben")
+    assert world.advance() == ["ams1"]
+
+
+def overruled(tmp_path: Path, says: Any, by: str) -> CampaignWorld:
+    """A campaign whose first ring a person closed against its verdict."""
+    world = canary_done(tmp_path)
+    says("hold")
+    world.advance()
+    resume_campaign(world.context, world.id, accept=True, requested_by=by)
+    world.advance()
+    return world
+
+
+def test_who_accepted_a_verdict_did_not_accept_the_next_one(tmp_path: Path, says: Any) -> None:
+    """A ring that was closed by a person, and then has a PoP taken back, is judged anew."""
+    world = overruled(tmp_path, says, by="ben")
+    assert world.record.rings[0].closed
+    rollout = world.record.pops["ams1"].rollout
+    world.mark(rollout, "rolling_back")
+    world.mark(rollout, "rolled_back")
+    world.forget("ams1")
+    world.advance()
+    resume_campaign(world.context, world.id, requested_by="ben")
+    assert world.advance() == ["ams1"]
+    world.bring("ams1", "complete")
+    world.advance()
+    assert (world.record.state, world.last) == ("held", "held: ring canary: seen on ams1")
+
+
+def test_what_a_dead_step_began_is_named_when_the_campaign_ends(tmp_path: Path) -> None:
+    """It goes on: somebody will carry it on, and no step of the campaign finds it any more."""
+    world = begun(tmp_path)
+
+    def die(moment: str) -> None:
+        if moment.startswith("after put edgetune.rollout."):
+            raise SystemExit
+
+    world.moments.at = die
+    with pytest.raises(SystemExit):
+        world.advance()
+    world.moments.at = lambda moment: None
+    (head,) = all_heads(world.context)
+    done = abort_campaign(world.context, world.id, requested_by="ben")
+    assert done["under_way"] == [head.id]
+    assert f"claimed  {head.id}" in campaign_status(world.context, world.id)["text"]
+
+
+def test_what_a_dead_step_began_is_not_left_out(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    with seized(world.context, world.id) as work:
+        plan = plan_rollout(world.context, "ams1", "accept_queue")["plan"]
+        pop = work.record.pops["ams1"]
+        pop.plans, pop.refused = [plan], "a host was away"
+        work.save()
+    rollout = claim_pop(world.context, plan=plan)["rollout"]
+    resume_campaign(world.context, world.id, accept=True, requested_by="ben")
+    found = world.record.pops["ams1"]
+    assert (found.rollout, found.left_out) == (rollout, "")
+
+
+@pytest.mark.parametrize("what", ["campaign", "tuning", "gone"])
+def test_a_changed_file_holds(tmp_path: Path, what: str) -> None:
+    own = tmp_path / "tunings"
+    own.mkdir()
+    source = ROOT / "tunings" / "accept_queue.yaml"
+    (own / "accept_queue.yaml").write_text(source.read_text())
+    world = begun(tmp_path, tunings=[str(own)])
+    if what == "campaign":
+        world.write(campaign_document(gates={"max_concurrent": 9}))
+    elif what == "tuning":
+        text = source.read_text().replace("1.0.0", "1.0.1")
+        assert text != source.read_text()
+        (own / "accept_queue.yaml").write_text(text)
+    else:
+        (tmp_path / "campaigns" / "queue.yaml").unlink()
+    assert world.advance() == []
+    expected = {
+        "campaign": "queue.yaml has changed since the campaign began",
+        "tuning": "the tuning accept_queue has changed since the campaign began",
+        "gone": "there is no campaign 'queue'",
+    }[what]
+    assert expected in world.last
+    assert (world.record.state, world.begun()) == ("held", [])
+
+
+def test_a_refused_pop_is_told_and_keeps_no_other_from_its_turn(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path)
+    world.advance()
+    theirs = claim_pop(
+        world.context, plan=plan_rollout(world.context, "ams2", "accept_queue")["plan"]
+    )
+    assert world.advance() == ["fra1"]
+    assert "ams2 has a rollout that is claimed" in world.record.pops["ams2"].refused
+    assert "ams2: ams2 has a rollout" in campaign_status(world.context)["text"]
+    world.bring("fra1", "complete")
+    assert world.advance() == []
+    assert world.record.state == "running", "the ring is not closed without it"
+    for state in ("baseline", "changing", "rolling_back", "rolled_back"):
+        world.mark(theirs["rollout"], state)
+    assert world.advance() == []
+    assert "ams2 is claimed by rollout" in world.record.pops["ams2"].refused
+    world.forget("ams2")
+    assert world.advance() == ["ams2"]
+    assert world.record.pops["ams2"].refused == ""
+
+
+def test_who_was_refused_comes_last(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path)
+    world.advance()
+    with seized(world.context, world.id) as work:
+        work.record.pops["ams2"].refused = "a host was away"
+        work.save()
+    assert world.advance() == ["fra1"]
+
+
+def test_a_pop_that_is_as_wanted_is_left_out_of_the_verdict(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path, gates={"max_concurrent": 2})
+    world.advance()
+    world.hosts.tuned.update(f"e{i:03d}" for i in range(8))
+    assert world.advance() == []
+    assert "nothing to do" in world.record.pops["ams2"].left_out
+    world.advance()
+    assert "nothing was rolled out" in world.last
+
+
+def test_a_hold_stops_whoever_is_at_work(tmp_path: Path) -> None:
+    """A person takes the campaign away in the middle of a step, which then begins nothing."""
+    world = begun(tmp_path)
+
+    def hold_once(moment: str) -> None:
+        if moment.startswith("after put edgetune.plan."):
+            world.moments.at = lambda what: None
+            hold_campaign(world.context, world.id, requested_by="ben")
+
+    world.moments.at = hold_once
+    said = step_campaign(world.context, world.id)
+    assert (said["start"], world.begun()) == ([], [])
+    assert "has lost its claim on campaign/" in said["message"]
+    assert (world.record.state, world.last) == ("held", "held: asked for")
+
+
+def test_of_two_steps_at_once_one_does_nothing(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    other: list[Any] = []
+
+    def again(moment: str) -> None:
+        if not other:
+            other.append("running")
+            other[0] = step_campaign(world.context, world.id)
+
+    world.moments.at = again
+    assert world.advance() == ["ams1"]
+    assert other[0]["start"] == []
+    assert "somebody else is at work" in other[0]["message"]
+    assert world.begun() == ["ams1"]
+
+
+def test_who_takes_it_at_the_same_moment_fences_the_other_out(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    with seized(world.context, world.id) as first:
+        with seized(world.context, world.id) as second:
+            second.record.note("ben", "something")
+            second.save()
+        first.record.note("ana", "something else")
+        with pytest.raises(FencedError), seized(world.context, world.id):
+            first.save()
+
+
+def at_each_moment(
+    folder: Path, work: Callable[[CampaignWorld], Any]
+) -> Iterator[tuple[CampaignWorld, list[str], Any]]:
+    """Worlds in each of which ``work`` comes in at another moment of a step; what both did."""
+    for moment in count(0):
+        world = begun(folder / str(moment))
+        came: list[Any] = []
+        last = len(world.moments.seen) + moment
+
+        def come(what: str, world: Any = world, last: int = last, came: Any = came) -> None:
+            if len(world.moments.seen) - 1 == last:
+                came.append(work(world))
+
+        world.moments.at = come
+        own = world.advance()
+        if not came:
+            assert moment >= 8
+            return
+        world.moments.at = lambda what: None
+        yield world, own, came[0]
+
+
+def settled(world: CampaignWorld) -> None:
+    """Later there is one rollout of ams1, and the campaign knows it."""
+    world.died()
+    world.advance()
+    assert world.begun() == ["ams1"], world.moments.seen
+    assert world.record.pops["ams1"].rollout == all_heads(world.context)[0].id
+
+
+def test_two_steps_that_do_not_see_each_other_begin_a_pop_once(tmp_path: Path) -> None:
+    """Both found nobody at work, whenever the second one comes."""
+
+    def blind(world: CampaignWorld) -> list[str]:
+        holder = world.context.claims.holder
+        with mock.patch.object(
+            world.context.claims, "holder", lambda key: None if "/" in key else holder(key)
+        ):
+            return world.advance()
+
+    for world, own, others in at_each_moment(tmp_path, blind):
+        assert [*own, *others].count("ams1") <= 1
+        settled(world)
+
+
+def test_a_hold_is_never_undone(tmp_path: Path) -> None:
+    for world, _, _ in at_each_moment(
+        tmp_path, lambda world: hold_campaign(world.context, world.id, requested_by="ben")
+    ):
+        assert world.record.state == "held"
+        resume_campaign(world.context, world.id, requested_by="ben")
+        settled(world)
+
+
+@pytest.mark.slow
+def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
+    """Whoever comes after finds what was begun; no PoP is begun twice, none is forgotten."""
+    moments = []
+    for moment in count(0):
+        world = CampaignWorld(tmp_path / str(moment))
+        rings = [{"name": "canary", "pops": ["ams1", "ams2"]}]
+        world.write(campaign_document(rings=rings, gates={"max_concurrent": 2}))
+        world.begin_campaign()
+        if not dies(world, moment, lambda made: made.advance()):
+            break
+        moments.append(world.moments.seen[-1])
+        assert world.advance() == [], "its claim is still there"
+        world.died()
+        for _ in range(3):
+            world.advance()
+        assert world.begun() == ["ams1", "ams2"], moments[-1]
+        assert {head.id for head in all_heads(world.context)} == {
+            pop.rollout for pop in world.record.pops.values() if pop.rollout
+        }
+        assert all(head.state == "claimed" for head in all_heads(world.context))
+    assert len(moments) >= 14
+    assert any("edgetune.rollout." in moment for moment in moments)
+
+
+def test_stop_all_stops_campaigns(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    stop_all(world.context, requested_by="ana")
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        world.advance()
+    assert world.begun() == []
+
+
+def test_abort_ends_it_and_names_what_goes_on(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    rollout = world.record.pops["ams1"].rollout
+    for _ in range(2):
+        done = abort_campaign(world.context, world.id, requested_by="ben")
+        assert (done["state"], done["under_way"]) == ("aborted", [rollout])
+    assert world.advance() == []
+    for verb in (hold_campaign, resume_campaign):
+        with pytest.raises(RefusedError, match="is aborted"):
+            verb(world.context, world.id, requested_by="ben")
+    assert campaign_status(world.context)["campaigns"] == []
+    assert "aborted: asked for (ben)" in campaign_status(world.context, world.id)["text"]
+
+
+def test_a_pop_is_in_one_campaign_at_a_time(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    with pytest.raises(RefusedError, match=f"ams1, .*: in campaign {world.id}, which is running"):
+        run_campaign(world.context, "queue", dry_run=False, requested_by="ben")
+    abort_campaign(world.context, world.id, requested_by="ben")
+    world.begin_campaign()
+
+
+def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = CampaignWorld(tmp_path)
+    rings = campaign_document()["rings"]
+    for name, ring in (("one", rings[0]), ("two", rings[2])):
+        world.write(campaign_document(name=name, rings=[ring]))
+    ids = [
+        run_campaign(world.context, name, dry_run=False, requested_by="ana")["campaign"]
+        for name in ("one", "two")
+    ]
+    key = f"edgetune.campaign.{ids[0]}.0"
+    broken = json.loads(world.context.store.get(key) or "")
+    broken["rings"][0]["pops"]["ams1"]["rollout"] = "gone"
+    world.context.store.put(key, json.dumps(broken))
+    put = world.context.store.put
+
+    def fails(name: str, value: str) -> None:
+        if name.startswith(key[:-1]):
+            raise RefusedError("the store does not like it")
+        put(name, value)
+
+    monkeypatch.setattr(world.context.store, "put", fails)
+    said = step_campaign(world.context)
+    assert said["errors"] == [f"{ids[0]}: the store does not like it"]
+    assert len(said["start"]) == 1
+    assert world.begun() == ["lax1"]
+
+
+def test_of_two_that_begin_at_the_same_moment_one_is_refused(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path)
+    said: list[str] = []
+
+    def another(moment: str) -> None:
+        if not said and moment.startswith("before put edgetune.campaign."):
+            said.append("")
+            with pytest.raises(RefusedError) as caught:
+                run_campaign(world.context, "queue", dry_run=False, requested_by="ben")
+            said[0] = str(caught.value)
+
+    world.moments.at = another
+    world.begin_campaign()
+    assert said == ["another campaign begins at this moment; try again"]
+
+
+def two_campaigns(folder: Path) -> CampaignWorld:
+    """The campaign ``one`` over all of eu at once, ``two`` over us."""
+    world = CampaignWorld(folder)
+    for name, region in (("one", "eu"), ("two", "us")):
+        rings = [{"name": "all", "regions": [region]}]
+        world.write(campaign_document(name=name, rings=rings, gates={"max_concurrent": 9}))
+        world.id = run_campaign(world.context, name, dry_run=False, requested_by="ana")["campaign"]
+    return world
+
+
+def test_campaigns_share_the_time_of_an_action(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long planning lasts: step_campaign has 600 s, and all campaigns have a turn."""
+    world = two_campaigns(tmp_path)
+    clock = [0.0]
+
+    def slow(*given: Any, **more: Any) -> Any:
+        clock[0] += 200
+        return plan_rollout(*given, **more)
+
+    monkeypatch.setattr(advance, "plan_rollout", slow)
+    fake = SimpleNamespace(time=time.time, monotonic=lambda: clock[0])
+    monkeypatch.setattr(advance, "time", fake)
+    step_campaign(world.context)
+    assert world.begun() == ["ams1", "lax1"]
+    assert clock[0] == 400
+    step_campaign(world.context)
+    assert world.begun() == ["ams1", "ams2", "lax1"]
+
+
+def test_a_step_begins_no_more_than_one_workflow_carries_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = two_campaigns(tmp_path)
+    monkeypatch.setattr(advance, "_MOST", 2)
+    assert [len(step_campaign(world.context)["start"]) for _ in range(3)] == [2, 2, 0]
+
+
+def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = two_campaigns(tmp_path)
+
+    def damaged(context: Any, record: Any) -> Any:
+        if record.name == "one":
+            raise KeyError("metrics")
+        return gates.unchanged(context, record)
+
+    monkeypatch.setattr(advance, "unchanged", damaged)
+    said = step_campaign(world.context)
+    assert world.begun() == ["lax1"]
+    assert len(said["start"]) == 1
+    assert said["errors"][0].endswith("KeyError: 'metrics'")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: "{",
+        lambda kept: "[]",
+        lambda kept: "7",
+        lambda kept: json.dumps({**kept, "schema": 99}),
+        lambda kept: json.dumps({**kept, "rings": None}),
+        lambda kept: json.dumps({**kept, "rings": [{"pops": ["ams1"]}]}),
+        lambda kept: json.dumps({**kept, "created": "yesterday"}),
+        lambda kept: json.dumps({**kept, "unknown": 1}),
+        lambda kept: json.dumps({key: kept[key] for key in kept if key != "created"}),
+    ],
+)
+def test_a_damaged_record_keeps_no_other_campaign_from_its_step(
+    tmp_path: Path, damage: Callable[[dict[str, Any]], str]
+) -> None:
+    world = two_campaigns(tmp_path)
+    one, _ = sorted(world.context.store.list("edgetune.campaign.").items())[0]
+    kept = json.loads(world.context.store.get(one) or "")
+    world.context.store.put(one, damage(kept))
+    world.context.store.put("edgetune.campaign.nothing.of_ours", "{")
+    said = step_campaign(world.context)
+    assert world.begun() == ["lax1"]
+    (error,) = said["errors"]
+    assert error.startswith(f"campaign {kept['id']}") and error in said["message"]
+    status = campaign_status(world.context)
+    assert status["message"] == f"1 campaign; {error}"
+    assert status["text"].startswith(f"{error}\n\n")
+    with pytest.raises(RefusedError, match=kept["id"]):
+        abort_campaign(world.context, kept["id"], requested_by="ana")
+    with pytest.raises(InputError, match="no plan and no ring"):
+        approve(world.context, "sha256:00", requested_by="ana")
+
+
+def test_no_campaign_begins_beside_one_that_cannot_be_read(tmp_path: Path) -> None:
+    """It may have the same PoPs."""
+    world = begun(tmp_path)
+    key = world.key
+    world.context.store.put(key, "{")
+    with pytest.raises(RefusedError, match=f"its record {key} is damaged"):
+        world.begin_campaign()
+
+
+def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
+    """advance_soaking takes 25 at a time: the younger ones would have no look for days."""
+    world = two_campaigns(tmp_path)
+    step_campaign(world.context)
+    for head in all_heads(world.context):
+        for state in ("baseline", "changing", "soaking"):
+            world.mark(head.id, state)
+    *ids, last = rollout_status(world.context, state="soaking")["ids"]
+    assert sorted([*ids, last]) == sorted(head.id for head in all_heads(world.context))
+    for rollout in ids:
+        compare_groups(world.context, rollout)
+    assert rollout_status(world.context, state="soaking")["ids"] == [last, *ids]
+
+
+def test_the_order_of_those_who_soak_does_not_rest_on_when_each_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that stands still while claims are read makes none of them look older."""
+    world = two_campaigns(tmp_path)
+    step_campaign(world.context)
+    for head in all_heads(world.context):
+        for state in ("baseline", "changing", "soaking"):
+            world.mark(head.id, state)
+    ids = rollout_status(world.context, state="soaking")["ids"]
+    assert len(ids) > 1
+    late = count(time.time(), 20.0)
+    monkeypatch.setattr(claims, "time", SimpleNamespace(time=lambda: next(late)))
+    for _ in range(3):
+        assert rollout_status(world.context, state="soaking")["ids"] == ids
+
+
+NEEDED = {"approval": {"required": True, "expires": 3600}}
+
+
+def waiting(folder: Path, **more: Any) -> tuple[CampaignWorld, str]:
+    """A campaign whose first ring waits for an approval of this digest."""
+    world = begun(folder, gates={"approval": {**NEEDED["approval"], **more}})
+    return world, world.record.rings[0].digest
+
+
+def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
+    world, digest = waiting(tmp_path)
+    assert digest in campaign_status(world.context)["text"]
+    done = approve(world.context, digest, requested_by="ben")
+    assert done["of"] == f"ring canary of {world.id}"
+    assert 3500 < done["expires"] - time.time() <= 3600
+    assert world.advance() == ["ams1"]
+    assert world.record.rings[0].approved_by == "ben"
+    with pytest.raises(RefusedError, match="needs no approval: it is under way"):
+        approve(world.context, digest, requested_by="ben")
+
+
+@pytest.mark.parametrize("waits", ["approval", "pops", "held"])
+def test_people_are_told_that_a_campaign_waits_and_again_each_day(
+    tmp_path: Path, clock: VirtualClock, waits: str
+) -> None:
+    if waits == "approval":
+        world, said = waiting(tmp_path)[0], "ring canary waits: "
+    else:
+        world, said = begun(tmp_path), "ring canary waits for its PoPs: ams1: ams1 is paused"
+        pause_pop(world.context, "ams1", requested_by="ana")
+    with seized(world.context, world.id) as work:
+        work.record.channel = "edge"
+        if waits == "held":
+            work.record.become("held", "ana", "of a test")
+            said = "is held still: "
+        work.save()
+    told = []
+    for hour in range(50):
+        news = step_campaign(world.context)["news"]
+        told += [hour for row in news if row["channel"] == "edge" and said in row["text"]]
+        clock.wait(3600)
+    assert told == ([24, 48] if waits == "held" else [0, 24, 48])
+
+
+@pytest.mark.parametrize("by", ["ana", " Ana "])
+def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
+    world, digest = waiting(tmp_path)
+    with pytest.raises(RefusedError, match="by somebody else than who asks: ana asked for it"):
+        approve(world.context, digest, requested_by=by)
+    # Nor does it count if it came into the store by another way.
+    made = approval.Approval(digest, "ring", by, time.time(), time.time() + 60)
+    approval.save_approval(world.context, made)
+    assert world.advance() == []
+    with pytest.raises(InputError, match="requested_by: is missing"):
+        approve(world.context, digest)
+
+
+def test_nobody_approves_what_somebody_unknown_asked_for(tmp_path: Path) -> None:
+    world, digest = waiting(tmp_path)
+    with seized(world.context, world.id) as work:
+        work.record.by = ""
+        work.save()
+    with pytest.raises(RefusedError, match="it is not known who asked for it$"):
+        approve(world.context, digest, requested_by="ben")
+
+
+@pytest.mark.parametrize("asked_by", ["ana", "\u0410na, whose name mixes alphabets"])
+def test_a_campaign_may_permit_it_and_no_names_are_compared_then(
+    tmp_path: Path, asked_by: str
+) -> None:
+    world, digest = waiting(tmp_path, self_approval=True)
+    with seized(world.context, world.id) as work:
+        work.record.by = asked_by
+        work.save()
+    done = approve(world.context, digest, requested_by="ana")
+    assert (done["asked_by"], done["compared"]) == (asked_by, "")
+    assert done["message"].endswith("Z")
+    assert world.advance() == ["ams1"]
+
+
+@pytest.mark.parametrize("permitted", [False, True])
+def test_who_began_a_campaign_overrules_no_verdict_of_a_ring_that_needs_approval(
+    tmp_path: Path, says: Any, permitted: bool
+) -> None:
+    """An approval of the next ring may have been given before there was a verdict."""
+    world, digest = waiting(tmp_path, self_approval=permitted)
+    approve(world.context, digest, requested_by="ben")
+    world.advance()
+    world.bring("ams1", "complete")
+    says("hold")
+    world.advance()
+    before = world.context.store.get(world.key)
+    if not permitted:
+        with pytest.raises(RefusedError, match="what ring canary of .* has not proven is approved"):
+            resume_campaign(world.context, world.id, accept=True, requested_by=" Ana ")
+        assert world.context.store.get(world.key) == before
+    resume_campaign(
+        world.context, world.id, accept=True, requested_by="ana" if permitted else "ben"
+    )
+    world.advance()
+    assert world.record.rings[0].closed
+
+
+def test_where_nobody_approves_who_began_a_campaign_may_overrule(tmp_path: Path, says: Any) -> None:
+    world = overruled(tmp_path, says, by="ana")
+    assert world.record.rings[0].accepted == "ana"
+
+
+def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, digest = waiting(tmp_path)
+    approve(world.context, digest, requested_by="ben")
+    now_is(monkeypatch, time.time() + 3601)
+    assert world.advance() == []
+    said = step_campaign(world.context, world.id)["message"]
+    assert f"the approval of ring canary of {world.id} by ben has expired" in said
+
+
+def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring of which every PoP is refused has not begun, however long that lasts."""
+    world, digest = waiting(tmp_path)
+    approve(world.context, digest, requested_by="ben")
+    theirs = claim_pop(
+        world.context, plan=plan_rollout(world.context, "ams1", "accept_queue")["plan"]
+    )
+    assert world.advance() == []
+    assert "ams1 has a rollout" in world.record.pops["ams1"].refused
+    world.mark(theirs["rollout"], "rolling_back")
+    world.mark(theirs["rollout"], "rolled_back")
+    world.forget("ams1")
+    now_is(monkeypatch, time.time() + 3601)
+    assert world.advance() == []
+    assert "has expired" in step_campaign(world.context, world.id)["message"]
+
+
+def test_an_approval_is_of_one_digest(tmp_path: Path) -> None:
+    """What was approved of one campaign is worth nothing for the next one, nor after a change."""
+    world, digest = waiting(tmp_path)
+    approve(world.context, digest, requested_by="ben")
+    abort_campaign(world.context, world.id, requested_by="ben")
+    with pytest.raises(RefusedError, match="needs no approval: it is aborted"):
+        approve(world.context, digest, requested_by="ben")
+    world.begin_campaign()
+    assert world.record.rings[0].digest != digest
+    assert world.advance() == []
+    world.write(campaign_document(gates={}))
+    with pytest.raises(RefusedError, match="has changed since the campaign began"):
+        approve(world.context, world.record.rings[0].digest, requested_by="ben")
+    with pytest.raises(InputError, match="digest: no plan and no ring has the digest 'sha256:0'"):
+        approve(world.context, "sha256:0", requested_by="ben")
+
+
+def test_a_plan_is_approved_where_the_configuration_asks_for_it(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path, plan_approval=True)
+    plan = plan_rollout(world.context, "ams1", "accept_queue")["plan"]
+    with pytest.raises(RefusedError, match=f"plan {plan} waits for an approval"):
+        claim_pop(world.context, plan=plan, requested_by="ana")
+    assert (
+        approve(world.context, plan, requested_by="ben")["of"]
+        == f"plan {plan}, accept_queue on ams1"
+    )
+    with pytest.raises(RefusedError, match="ben asked for it"):
+        claim_pop(world.context, plan=plan, requested_by="ben")
+    assert world.begun() == []
+    assert claim_pop(world.context, plan=plan, requested_by="ana")["rollout"]
+
+
+def test_who_calls_himself_otherwise_does_not_begin_what_he_approved(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path, plan_approval=True)
+    plan = plan_rollout(world.context, "ams1", "accept_queue")["plan"]
+    approve(world.context, plan, requested_by="ben")
+    with pytest.raises(RefusedError, match="ben asked for it"):
+        claim_pop(world.context, plan=plan, requested_by="ana", caller="ben")
+    assert claim_pop(world.context, plan=plan, requested_by="ana", caller="carl")["rollout"]
+
+
+def test_campaigns_have_to_be_approved_where_plans_have(tmp_path: Path) -> None:
+    world = begun(tmp_path, plan_approval=True)
+    assert world.advance() == []
+    approve(world.context, world.record.rings[0].digest, requested_by="ben")
+    assert world.advance() == ["ams1"]
+
+
+def test_an_unknown_campaign_is_named(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    for verb in (hold_campaign, abort_campaign, resume_campaign, step_campaign):
+        with pytest.raises(InputError, match="campaign: there is no campaign 'x'"):
+            verb(world.context, "x")
+    with pytest.raises(InputError, match="there is no campaign 'x'; known: queue"):
+        run_campaign(world.context, "x")
+    with pytest.raises(InputError, match="requested_by: is missing"):
+        run_campaign(world.context, "queue", dry_run=False)
+
+
+def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    document = json.loads(world.context.store.get(world.key) or "")
+    world.context.store.put(world.key, json.dumps({**document, "schema": 99}))
+    with pytest.raises(RefusedError, match="written by another version of the pack"):
+        read_record(world.context, world.id)
+
+
+def soaked(world: CampaignWorld, pop: str, test: float) -> None:
+    """Baseline and one look of a rollout; control hosts drop three connections a second."""
+    opened = as_owner(world.context, world.record.pops[pop].rollout)
+    head, strata = opened.head, opened.plan.strata
+    split = next(iter(strata.values()))
+    before = dict.fromkeys([*split.test, *split.control], 3.0)
+    hosts, metrics = list(before), metrics_of(opened.plan)
+    taken = samples(before, 0, 600, seed=12)
+    baseline = measure_baseline(read_window(table_of(taken), hosts, 0, 600, 10, metrics), strata)
+    opened.save_baseline(baseline)
+    after = samples({**before, **dict.fromkeys(split.test, test)}, 1000, 600)
+    window = read_window(table_of(after), hosts, 1000, 1600, 10, metrics, baseline.exposures)
+    block = measure_block(window, strata, baseline)
+    opened.save_look(Look(Verdict.INCONCLUSIVE, Decision.WAIT, "", block=block, until=1600))
+    head.looks = 1
+    Rollout(world.context, head).save()
+
+
+@pytest.mark.parametrize(("test", "state"), [(1.0, "running"), (3.0, "held")])
+def test_the_verdict_of_a_ring_is_the_judges(tmp_path: Path, test: float, state: str) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    world.bring("ams1", "complete")
+    soaked(world, "ams1", test)
+    world.advance()
+    ring = world.record.rings[0]
+    assert (world.record.state, bool(ring.closed)) == (state, state == "running")
+    assert ring.verdict["verdict"] == {"running": "improved", "held": "no_difference"}[state]
+    assert "Test hosts dropped" in ring.verdict["reason"] or state == "held"
+
+
+def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    world.bring("ams1", "complete")
+    soaked(world, "ams1", 1.0)
+    opened = as_owner(world.context, world.record.pops["ams1"].rollout)
+    for number in (0, len(opened.plan.batches)):
+        batch = opened.batch(number)
+        first = next(iter(batch.hosts))
+        batch.hosts[first].go("skipped")
+        opened.save_batch(batch)
+    strata = Soak(opened).for_ring().strata
+    split = next(iter(strata.values()))
+    assert (len(split.test), len(split.control)) == (3, 4)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents with typed definitions: what is read of them, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import pytest
+
+from edgetune.documents.diagnosis import DiagnosisAnswer, diagnosis_answer
+from edgetune.documents.head import FORWARD, Head
+from edgetune.documents.look import Doubt, Look, read_look
+from edgetune.documents.reading import Number, decoded, encoded
+from edgetune.documents.sample import SampleAnswer, sample_answer
+from edgetune.documents.words import Decision, Outcome, State, Verdict, Word
+from edgetune.errors import DamagedError
+from edgetune.hosts.answers import _RESULTS
+from tests.support.agent_answers import RESULTS
+from tests.support.stored import stored
+
+
+@dataclass(frozen=True)
+class Part:
+    said: Decision
+    levels: dict[str, list[Number | None]]
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Whole:
+    seconds: dict[str, float]
+    parts: list[Part] = field(default_factory=list)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+GOOD = Whole(
+    {"e000": 1.5, "e001": 2},
+    [Part(Decision.WAIT, {"e000": [1.0, None, math.inf], "e001": []}, ("a", "b"))],
+    {"cpu": {"e000": 7}},
+)
+
+
+@dataclass(frozen=True)
+class Plain:
+    name: str = ""
+    many: int = 0
+    seconds: float = 0.0
+    ratio: Number = 0.0
+    done: bool = False
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("name", 7, "must be text, not a number"),
+        ("name", None, "must be text, not nothing"),
+        ("many", "7", "must be a whole number, not text"),
+        ("many", 7.0, "must be a whole number, not a number"),
+        ("many", True, "must be a whole number, not true or false"),
+        ("many", 10**16, "must be a whole number, not a number"),
+        ("seconds", "1", "must be a finite number, not text"),
+        ("seconds", math.nan, "must be a finite number, not a number"),
+        ("seconds", math.inf, "must be a finite number, not a number"),
+        ("ratio", math.nan, "must be a number, not a number"),
+        ("done", 1, "must be true or false, not a number"),
+        ("done", [], "must be true or false, not a list"),
+    ],
+)
+def test_a_plain_field_of_another_type_is_named(name: str, value: object, says: str) -> None:
+    assert decoded("k", Plain, {"ratio": math.inf, "seconds": 1}) == Plain(
+        seconds=1, ratio=math.inf
+    )
+    with pytest.raises(DamagedError, match=f"k is damaged: {name}: {says}"):
+        decoded("k", Plain, {name: value})
+
+
+def test_a_document_comes_back_as_it_was() -> None:
+    found = stored(GOOD)
+    assert found == GOOD
+    assert isinstance(found.parts[0].said, Decision)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (("seconds", "e001"), "2", "seconds.e001: must be a finite number, not text"),
+        (("seconds", "e001"), 1e16, "seconds.e001: must be a finite number, not a number"),
+        (("seconds", "e001"), math.nan, "seconds.e001: must be a finite number, not a number"),
+        (("seconds", "e001"), True, "seconds.e001: must be a finite number, not true or false"),
+        (("seconds",), [], "seconds: must be a mapping, not a list"),
+        (("counts", "cpu", "e000"), 7.0, "counts.cpu.e000: must be a whole number, not a number"),
+        (("counts", "cpu"), None, "counts.cpu: must be a mapping, not nothing"),
+        (("parts", 0, "said"), "waits", "parts[0].said: is none of wait, promote, hold, roll_back"),
+        (("parts", 0, "said"), None, "parts[0].said: is none of wait, promote, hold, roll_back"),
+        (("parts", 0, "levels", "e000", 1), math.nan, "parts[0].levels.e000[1]: must be a number"),
+        (("parts", 0, "levels", "e001"), {}, "parts[0].levels.e001: must be a list"),
+        (("parts", 0, "names", 1), 7, "parts[0].names[1]: must be text, not a number"),
+        (("parts", 0, "more"), 7, "parts[0].more: is not known to this version of the pack"),
+    ],
+)
+def test_what_is_of_another_type_is_named_with_its_place(
+    path: tuple[Any, ...], value: Any, problem: str
+) -> None:
+    document = json.loads(json.dumps(encoded(GOOD)))
+    inside = document
+    for name in path[:-1]:
+        inside = inside[name]
+    inside[path[-1]] = value
+    with pytest.raises(DamagedError) as caught:
+        decoded("key", Whole, document)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("word", [*Verdict, *Decision, *State, *Outcome])
+def test_a_word_is_written_and_stored_as_its_text(word: Word) -> None:
+    assert f"{word}" == str(word) == word.value
+    assert json.dumps({"word": word}) == json.dumps({"word": word.value})
+
+
+def test_the_states_of_the_record_are_those_that_there_are() -> None:
+    assert {*FORWARD} == {*State}
+    assert {state for after in FORWARD.values() for state in after} <= {*State}
+
+
+LOOK = Look(Verdict.INCONCLUSIVE, Decision.WAIT, "too few", doubts=[Doubt("missing", "no data")])
+
+
+def test_whoever_took_a_rollout_is_named_after_steps_of_its_workflow_too() -> None:
+    head = Head("r", "lab1", "nic", "d", "changing", 1, "run-1", "ana", 0.0)
+    assert head.last_by == "unknown"
+    head.note("recover_orphans", "taken over, epoch 28")
+    head.note("", "changing the test group")
+    assert head.last_by == "recover_orphans"
+
+
+def test_a_look_is_stored_with_the_names_that_records_have() -> None:
+    assert LOOK.document()["look"] is None and "moment" not in LOOK.document()
+    assert read_look("look", json.loads(json.dumps(LOOK.document()))) == LOOK
+
+
+def test_of_a_look_before_version_0_6_only_what_was_decided_is_read() -> None:
+    old = {"verdict": "improved", "decision": "promote", "reason": "p", "assignments": 20}
+    found = read_look("look", {**old, "number": 3, "metrics": [{"metric": "cpu"}]})
+    assert found == Look(Verdict.IMPROVED, Decision.PROMOTE, "p", number=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"hosts": {"cpu": {"e000": [1.0]}}}, "hosts: holds what is no row"),
+        ({"verdict": "fine"}, "verdict: is none of improved"),
+        ({"block": {"start": 1.0}}, "block.end: is missing"),
+        ({"block": {"metrics": {"cpu": {"hosts": {"e0": 7}}}}}, "block.start: is missing"),
+    ],
+)
+def test_a_damaged_look_is_named(change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DamagedError) as caught:
+        read_look("look", {**LOOK.document(), **change})
+    assert problem in str(caught.value)
+
+
+def test_the_answer_to_sample_has_the_fields_that_its_schema_names() -> None:
+    known = {each.name for each in fields(SampleAnswer)}
+    assert known == {"boot_id", *_RESULTS["sample"]}
+    answer = sample_answer(RESULTS["sample"])
+    assert answer.drift[0].tuning == "accept_queue"
+    assert answer.gauges == RESULTS["sample"]["gauges"]
+
+
+def test_the_answer_to_diagnose_has_the_fields_that_its_schema_names() -> None:
+    known = {each.name for each in fields(DiagnosisAnswer)}
+    assert known == {*_RESULTS["diagnose"]} - {"boot_id"}
+    answer = diagnosis_answer(RESULTS["diagnose"])
+    assert [encoded(own) for own in answer.findings] == RESULTS["diagnose"]["findings"]

@@ -1,0 +1,453 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is exported is what the records say; what cannot be read is left out, and no zero."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from edgetune import PACK
+from edgetune.connections import Database
+from edgetune.documents.batch import Batch, HostStep, batch_key
+from edgetune.documents.head import FORWARD, Quarantine, head_key
+from edgetune.documents.steps import REASONS, STEPS, StepTaken, steps_key
+from edgetune.errors import StoreError
+from edgetune.export.families import FAMILIES
+from edgetune.export.state import read_state
+from edgetune.export.values import Values
+from edgetune.rollout.context import Context
+from edgetune.rollout.lease import as_owner
+from edgetune.rollout.pause import Pause, save_pause
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.release_record import release_record
+from edgetune.rollout.steps.stop_all import stop_all
+from tests.support import ROOT
+from tests.support.exported import STAMP, fleet, put, put_steps
+from tests.support.soaking import Soaking
+from tests.support.world import EmptyWorld, World
+
+NAMES = re.compile(r"edgetune_[a-z]+(_[a-z]+)*")
+EARLIER = "20261101T100727-7a54"
+UNITS = {"counter": "_total", "summary": "_seconds"}
+
+Series = dict[str, float]
+
+
+def series(context: Context) -> Series:
+    """By name and labels, such as ``edgetune_hosts_quarantined{pop="c1"}``."""
+    found = {}
+    for family in text_string_to_metric_families(read_state(context).text()):
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Soaking:
+    return fleet(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+def told(world: Soaking) -> Series:
+    return series(world.context)
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    for family in FAMILIES:
+        assert NAMES.fullmatch(family.name)
+        assert family.name.endswith(UNITS.get(family.type, ""))
+        assert ("_total" in family.name) == (family.type == "counter")
+        assert family.help.endswith(".") and "\n" not in family.help
+
+
+def test_no_action_pays_for_importing_prometheus_client_but_the_export() -> None:
+    at_once = re.compile(r"^(from|import) prometheus_client", re.MULTILINE)
+    files = [*(ROOT / "lib").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]
+    assert [path for path in files if at_once.search(path.read_text())] == []
+
+
+def test_no_label_but_that_of_one_family_has_the_id_of_a_rollout() -> None:
+    assert [family.name for family in FAMILIES if "rollout" in family.labels] == [
+        "edgetune_rollout_info"
+    ]
+    known = {"pop", "tuning", "state", "verdict", "decision", "cause", "version"}
+    known |= {"step", "reason", "group", "metric"}
+    assert {label for family in FAMILIES for label in family.labels} == {*known, "rollout"}
+
+
+def test_every_family_has_a_value_on_a_busy_fleet(told: Series) -> None:
+    names = {name.partition("{")[0] for name in told}
+    ends = {"summary": "_count"}
+    missing = [each.name for each in FAMILIES if each.name + ends.get(each.type, "") not in names]
+    assert missing == []
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_promtool_finds_nothing_to_complain_of(world: Soaking) -> None:
+    text = read_state(world.context).text().encode()
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_rollouts_are_counted_by_state_and_each_state_is_there(told: Series) -> None:
+    own = {state: f'edgetune_rollouts{{state="{state}",tuning="nic_ring"}}' for state in FORWARD}
+    ones = ("changing", "held", "rolled_back", "complete")
+    assert {state: told[name] for state, name in own.items()} == {
+        state: float(state in ones) for state in FORWARD
+    }
+
+
+def test_histories_make_counters(told: Series) -> None:
+    entered = 'edgetune_rollout_state_entries_total{{state="{}",tuning="nic_ring"}}'
+    assert told[entered.format("rolling_back")] == 1
+    assert told[entered.format("soaking")] == 2
+    spent = 'edgetune_rollout_state_seconds_total{{state="{}",tuning="nic_ring"}}'
+    assert told[spent.format("soaking")] == pytest.approx(120)
+    assert told[spent.format("complete")] == 0
+    assert told['edgetune_looks_total{tuning="accept_queue"}'] == 1
+
+
+def test_verdicts_are_told_with_what_followed(told: Series) -> None:
+    judged = [name for name in told if name.startswith("edgetune_rollouts_judged{")]
+    assert sorted(re.findall(r'"(\w+)"', " ".join(judged))) == sorted(
+        [
+            *("wait", "accept_queue", "inconclusive"),
+            *("promote", "nic_ring", "improved"),
+            *("hold", "nic_ring", "inconclusive"),
+        ]
+    )
+
+
+def test_hosts_that_are_out_are_told_and_since_when(told: Series) -> None:
+    assert told['edgetune_hosts_out_of_service{pop="ams1"}'] == 2
+    since = told['edgetune_hosts_out_since_timestamp_seconds{pop="ams1"}']
+    assert time.time() - since == pytest.approx(100, abs=60)
+    assert told['edgetune_hosts_out_of_service{pop="d1"}'] == 0
+    assert 'edgetune_hosts_out_since_timestamp_seconds{pop="d1"}' not in told
+
+
+def test_quarantined_hosts_outlive_their_rollout(told: Series) -> None:
+    assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
+    assert told['edgetune_hosts_quarantined_in_service{pop="c1"}'] == 1
+    info = f'pop="c1",rollout="c1-{STAMP}",state="rolled_back",tuning="nic_ring"'
+    assert told[f"edgetune_rollout_info{{{info}}}"] == 1
+    assert 'edgetune_rollout_without_owner{pop="c1"}' not in told
+
+
+def test_steps_of_batches_make_durations_and_failures(told: Series) -> None:
+    assert told['edgetune_hosts_failed{pop="ams1",step="applying"}'] == 1
+    assert told['edgetune_hosts_at_step{pop="ams1",step="drained"}'] == 1
+    assert told['edgetune_host_out_seconds_sum{pop="ams1"}'] == pytest.approx(90)
+    assert told['edgetune_host_boot_seconds_sum{pop="ams1"}'] == 42
+    assert told['edgetune_host_boot_seconds_count{pop="ams1"}'] == 1
+
+
+class TestSteps:
+    FAILED = 'edgetune_step_failures_total{{reason="{}",step="{}"}}'
+    TOOK = 'edgetune_step_seconds_{}{{step="drain_hosts",tuning="nic_ring"}}'
+
+    def test_their_number_time_and_failures_are_told(self, told: Series) -> None:
+        assert (told[self.TOOK.format("count")], told[self.TOOK.format("sum")]) == (4, 10)
+        assert told[self.FAILED.format("drain", "drain_hosts")] == 1
+        assert told[self.FAILED.format("failed", "drain_hosts")] == 2
+
+    def test_those_of_all_rollouts_add_up_also_when_they_are_over(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        put_steps(world, f"d1-{STAMP}", drain_hosts=StepTaken(2, 5.0, {"failed": 1}))
+        told = series(world.context)
+        assert (told[self.TOOK.format("count")], told[self.TOOK.format("sum")]) == (6, 15)
+        assert told[self.FAILED.format("failed", "drain_hosts")] == 3
+
+    def test_the_first_failure_of_a_step_grows_from_zero(self, told: Series) -> None:
+        failures = {name for name in told if name.startswith("edgetune_step_failures_total")}
+        every = {self.FAILED.format(reason, step) for reason in REASONS for step in STEPS}
+        assert failures == every
+        assert told[self.FAILED.format("host", "apply_tuning")] == 0
+
+    def test_rollouts_of_versions_that_counted_none_tell_none(self, tmp_path: Path) -> None:
+        told = series(World(tmp_path).context)
+        assert [name for name in told if name.startswith("edgetune_step_")] == []
+
+    @pytest.mark.parametrize(
+        "text", ["{", '{"schema": 4, "rollout": "x"}', '{"schema": 99, "rollout": "x"}']
+    )
+    def test_what_cannot_be_read_is_left_out_alone(self, tmp_path: Path, text: str) -> None:
+        world = fleet(tmp_path)
+        world.context.store.put(steps_key(f"d1-{STAMP}"), text)
+        told = series(world.context)
+        assert told[self.TOOK.format("count")] == 4
+        assert told['edgetune_hosts_out_of_service{pop="d1"}'] == 0
+
+    def test_what_another_version_counted_makes_no_label(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        put_steps(world, f"d1-{STAMP}", dance=StepTaken(1, 1.0, {"failed": 1}))
+        put_steps(world, f"b1-{STAMP}", drain_hosts=StepTaken(1, 1.0, {"tired": 1}))
+        told = series(world.context)
+        assert [name for name in told if "dance" in name or "tired" in name] == []
+        assert told[self.FAILED.format("other", "drain_hosts")] == 1
+
+
+def test_a_look_that_was_taken_and_the_one_that_is_due_are_told(told: Series) -> None:
+    taken = told['edgetune_last_look_timestamp_seconds{pop="lab1"}']
+    due = told['edgetune_look_due_timestamp_seconds{pop="lab1"}']
+    assert taken < due < taken + 150
+    assert 'edgetune_look_due_timestamp_seconds{pop="b1"}' not in told
+
+
+def test_a_look_that_nobody_takes_was_due(tmp_path: Path) -> None:
+    world = Soaking(tmp_path)
+    world.soak(test=3.0, began=400)
+    told = series(world.context)
+    assert told['edgetune_look_due_timestamp_seconds{pop="lab1"}'] < time.time() - 200
+    assert 'edgetune_last_look_timestamp_seconds{pop="lab1"}' not in told
+
+
+def test_a_decision_that_nobody_acts_on_was_due_when_it_was_made(tmp_path: Path) -> None:
+    world = Soaking(tmp_path)
+    world.soak(test=3.0, began=700)
+    compare_groups(world.context, world.rollout)
+    told = series(world.context)
+    taken = told['edgetune_last_look_timestamp_seconds{pop="lab1"}']
+    assert told['edgetune_look_due_timestamp_seconds{pop="lab1"}'] == taken
+    assert time.time() - taken < 90
+
+
+def test_a_pop_that_was_never_sampled_has_no_time_of_a_sample(told: Series) -> None:
+    assert 'edgetune_last_sample_timestamp_seconds{pop="lab1"}' in told
+    assert 'edgetune_last_sample_timestamp_seconds{pop="ams1"}' not in told
+    assert 'edgetune_rollout_created_timestamp_seconds{pop="ams1"}' in told
+
+
+class TestOwner:
+    WITHOUT = 'edgetune_rollout_without_owner{pop="lab1"}'
+
+    def test_the_last_step_of_the_owner_is_its_sign_of_life(self, tmp_path: Path) -> None:
+        told = series(World(tmp_path).context)
+        seen = told['edgetune_owner_last_seen_timestamp_seconds{pop="lab1"}']
+        assert time.time() - seen < 60
+        assert told[self.WITHOUT] == 0
+
+    def test_an_owner_that_made_no_step_since_is_told_so(self, tmp_path: Path) -> None:
+        world = World(tmp_path)
+        claim = as_owner(world.context, world.rollout).lease.claim
+        world.context.claims.renew("lab1", claim, world.context.config.claim_ttl - 300)
+        told = series(world.context)
+        seen = told['edgetune_owner_last_seen_timestamp_seconds{pop="lab1"}']
+        assert 300 <= time.time() - seen < 400
+
+    def test_a_claim_that_ran_out_has_no_owner(self, tmp_path: Path) -> None:
+        world = World(tmp_path)
+        world.context.claims.release("lab1", as_owner(world.context, world.rollout).lease.claim)
+        told = series(world.context)
+        assert told[self.WITHOUT] == 1
+        stop_all(world.context, reason="errors", requested_by="ana")
+        told = series(world.context)
+        assert (told["edgetune_stopped"], told[self.WITHOUT]) == (1, 0)
+
+
+class TestWhatCannotBeRead:
+    def test_a_damaged_batch_leaves_out_the_hosts_of_its_pop_alone(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        world.context.store.put(batch_key(f"ams1-{STAMP}", 0), "{")
+        told = series(world.context)
+        assert told["edgetune_pops_unknown"] == 1
+        assert 'edgetune_hosts_out_of_service{pop="ams1"}' not in told
+        assert 'edgetune_hosts_quarantined{pop="ams1"}' not in told
+        assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
+        assert 'edgetune_owner_last_seen_timestamp_seconds{pop="ams1"}' in told
+
+    def test_a_damaged_head_is_told_and_leaves_out_the_hosts_of_its_pop_alone(
+        self, tmp_path: Path
+    ) -> None:
+        world = fleet(tmp_path)
+        put(world, "ams1", "soaking", "promoting", "complete", stamp=EARLIER)
+        world.context.store.put(head_key(f"ams1-{STAMP}"), "{")
+        told = series(world.context)
+        info = f'pop="ams1",rollout="ams1-{STAMP}",state="unreadable",tuning=""'
+        assert told[f"edgetune_rollout_info{{{info}}}"] == 1
+        assert told["edgetune_records_unreadable"] == told["edgetune_pops_unknown"] == 1
+        assert [name for name in told if "hosts" in name and 'pop="ams1"' in name] == []
+        assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
+        assert told['edgetune_hosts_out_of_service{pop="d1"}'] == 0
+
+    def test_a_head_under_a_key_of_a_stranger_makes_no_label(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        world.context.store.put(head_key('x"} 1\nevil{a="'), "{")
+        told = series(world.context)
+        assert (told["edgetune_records_unreadable"], told["edgetune_pops_unknown"]) == (1, 0)
+        assert [name for name in told if "evil" in name or "unreadable{" in name] == []
+        assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
+
+    def test_a_record_that_was_given_up_hides_nothing(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        put(world, "ams1", "soaking", "promoting", "complete", stamp=EARLIER)
+        world.context.store.put(head_key(f"ams1-{STAMP}"), "{")
+        release_record(world.context, f"ams1-{STAMP}", reason="looked", requested_by="ana")
+        told = series(world.context)
+        assert told["edgetune_pops_unknown"] == 0
+        assert told['edgetune_hosts_out_of_service{pop="ams1"}'] == 0
+
+    def test_a_damaged_heartbeat_of_the_guard_is_no_look(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("UPDATE heartbeats SET value = '{'")
+        told = series(world.context)
+        assert "edgetune_guard_last_look_timestamp_seconds" not in told
+        assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
+
+    @pytest.mark.parametrize("lost", ["restore", "text"])
+    def test_a_rollback_of_which_a_batch_is_lost_is_not_known(
+        self, tmp_path: Path, lost: str
+    ) -> None:
+        world = fleet(tmp_path)
+        store, rollout = world.context.store, f"c1-{STAMP}"
+        stuck = {"e000": Quarantine("gone", out_of_service=True)}
+        put(world, "c1", "rolling_back", "rolled_back", quarantined=stuck, restore_batches=2)
+        step = HostStep("quarantined", lb_before="ready", out_at=50.0)
+        for number in (4, 10):
+            batch = Batch(rollout, number, "restore", "", {f"e{number:03d}": step})
+            store.put(batch_key(rollout, number), batch.document())
+        told = series(world.context)
+        assert told['edgetune_hosts_out_of_service{pop="c1"}'] == 2
+        if lost == "text":
+            store.put(batch_key(rollout, 10), "{")
+        else:
+            put(world, "c1", "rolling_back", "rolled_back", quarantined=stuck, restore_batches=3)
+        told = series(world.context)
+        assert 'edgetune_hosts_out_of_service{pop="c1"}' not in told
+        assert told["edgetune_pops_unknown"] == 1
+
+    def test_a_batch_of_a_rollback_that_no_head_counts_is_none(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        step = HostStep("quarantined", lb_before="ready", out_at=50.0)
+        batch = Batch(f"c1-{STAMP}", 4, "restore", "", {"e000": step})
+        world.context.store.put(batch_key(f"c1-{STAMP}", 4), batch.document())
+        assert series(world.context)['edgetune_hosts_out_of_service{pop="c1"}'] == 0
+
+    def test_a_source_that_is_away_hides_no_other_pop(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        newest, name = world.context.samples.newest, "edgetune_last_sample_timestamp_seconds"
+
+        def away(pops: Sequence[str]) -> tuple[dict[str, float], dict[str, str]]:
+            rest = [pop for pop in pops if pop != "ams1"]
+            return newest(rest), {"ams1": "prometheus of ams1: does not answer"}
+
+        world.context.samples.newest_known = away  # type: ignore[method-assign]
+        told = series(world.context)
+        assert [own for own in told if own.startswith(name)] == [f'{name}{{pop="lab1"}}']
+        assert 'edgetune_rollout_created_timestamp_seconds{pop="ams1"}' in told
+
+    def test_a_store_that_goes_away_is_no_record_that_cannot_be_read(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        listed = world.context.store.list
+
+        def away(prefix: str) -> Mapping[str, str]:
+            if prefix.startswith(f"{PACK}.batch."):
+                raise StoreError("is away")
+            return listed(prefix)
+
+        world.context.store.list = away  # type: ignore[method-assign]
+        with pytest.raises(StoreError):
+            read_state(world.context)
+
+    def test_a_store_that_is_away_is_no_empty_fleet(self, tmp_path: Path) -> None:
+        world = World(tmp_path)
+
+        def away(prefix: str) -> dict[str, str]:
+            raise StoreError("is away")
+
+        world.context.store.list = away  # type: ignore[method-assign]
+        with pytest.raises(StoreError):
+            read_state(world.context)
+
+
+def test_without_rollouts_there_are_no_series_of_pops(tmp_path: Path) -> None:
+    told = series(EmptyWorld(tmp_path).context)
+    assert [name for name in told if "pop=" in name] == []
+    assert told["edgetune_pops_unknown"] == 0
+
+
+def test_a_key_that_somebody_made_up_is_no_pop(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    save_pause(world.context, 'x"} 1\nevil{a="', "asked", Pause(True, 1.0, "eve"))
+    assert [name for name in series(world.context) if "paused" in name] == []
+
+
+def test_a_pause_that_was_lifted_is_zero(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    save_pause(world.context, "lab1", "surge", Pause(False, 1.0, "ana"))
+    assert series(world.context)['edgetune_pop_paused{cause="surge",pop="lab1"}'] == 0
+
+
+def test_a_rollout_under_way_and_one_that_left_hosts_in_quarantine_add_up(
+    tmp_path: Path,
+) -> None:
+    world = fleet(tmp_path)
+    stuck = {"e002": Quarantine("gone")}
+    put(world, "ams1", "rolling_back", "rolled_back", stamp=EARLIER, quarantined=stuck)
+    out = HostStep("quarantined", lb_before="ready", out_at=50.0)
+    batch = Batch(f"ams1-{EARLIER}", 0, "change", "test", {"e002": out})
+    world.context.store.put(batch_key(batch.rollout, 0), batch.document())
+    told = series(world.context)
+    assert told['edgetune_hosts_quarantined{pop="ams1"}'] == 1
+    assert told['edgetune_hosts_out_of_service{pop="ams1"}'] == 3
+    assert told['edgetune_hosts_out_since_timestamp_seconds{pop="ams1"}'] == 50
+    assert told['edgetune_sample_interval_seconds{pop="ams1"}'] == 10
+    assert told['edgetune_hosts_failed{pop="ams1",step="applying"}'] == 1
+
+
+def test_a_host_stands_where_the_last_batch_left_it_that_began(tmp_path: Path) -> None:
+    world = fleet(tmp_path)
+    number, rollout = len(world.plan.every_batch), f"ams1-{STAMP}"
+    put(world, "ams1", "changing", "rolling_back", first_restore=number, restore_batches=1)
+    host = next(iter(world.plan.batches[2].hosts))
+    planned = Batch(rollout, number, "restore", "", {host: HostStep()})
+    world.context.store.put(batch_key(rollout, number), planned.document())
+    told = series(world.context)
+    assert told['edgetune_hosts_at_step{pop="ams1",step="drained"}'] == 1
+    since = told['edgetune_hosts_out_since_timestamp_seconds{pop="ams1"}']
+    assert time.time() - since == pytest.approx(100, abs=60)
+
+
+def test_how_long_a_host_was_out_is_not_known_of_an_earlier_version(tmp_path: Path) -> None:
+    world = fleet(tmp_path)
+    host = next(iter(world.plan.batches[0].hosts))
+    old = HostStep("done", time.time(), lb_before="ready")
+    batch = Batch(f"ams1-{STAMP}", 0, "change", "test", {host: old}, checked=True)
+    world.context.store.put(batch_key(batch.rollout, 0), batch.document())
+    told = series(world.context)
+    assert [name for name in told if name.startswith("edgetune_host_out_seconds")] == []
+    assert [name for name in told if name.startswith("edgetune_host_boot_seconds")] == []
+
+
+@given(st.text(max_size=30), st.floats(allow_nan=False))
+def test_no_text_of_a_label_makes_a_series(text: str, value: float) -> None:
+    values = Values()
+    values.put("edgetune_campaigns", value, text)
+    (family,) = text_string_to_metric_families(values.text())
+    (sample,) = family.samples
+    assert (sample.labels, sample.value) == ({"state": text}, value)
+
+
+def test_labels_are_those_of_the_family() -> None:
+    with pytest.raises(ValueError, match="has the labels"):
+        Values().put("edgetune_rollouts", 1, "nic_ring")
+    with pytest.raises(KeyError):
+        Values().put("edgetune_nothing", 1)
+
+
+def test_the_plan_of_a_rollout_that_has_ended_is_not_read(tmp_path: Path) -> None:
+    world = fleet(tmp_path)
+    put(world, "c1", "rolled_back", plan="sha256:0", quarantined={"e000": Quarantine("gone")})
+    assert series(world.context)["edgetune_pops_unknown"] == 0

@@ -1,0 +1,561 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of our own for prefixes: planned from recorded tables, and real ones in a namespace."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetune.documents.congestion import Configuration, Treated
+from edgetune.hosts.agent import congestion
+from edgetune.hosts.agent.appliers.base import Configuration as Told
+from edgetune.hosts.agent.appliers.base import Wanted
+from edgetune.hosts.agent.appliers.routes import OURS, Routes, plan_routes
+from edgetune.hosts.agent.congestion import KEEPER, Congestion
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.route_text import Route, route_lines
+from edgetune.vocabulary.places import CONGESTION
+from tests.support.agent_root import AgentRoot, NearRoot, until
+from tests.support.appliers import V4_CLIENTS, V6_CLIENTS, Double
+from tests.support.appliers.routes import USUAL, RoutesDouble, host_at, ip
+from tests.support.examples import examples
+
+DEFAULT = "unicast default via 192.0.2.1 dev eth0 proto static scope global metric 100 initcwnd 20"
+ECMP = (
+    "unicast 203.0.0.0/16 proto bird scope global metric 32 \\\tnexthop via 192.0.2.1 dev eth0 "
+    "weight 1 \\\tnexthop via 192.0.2.2 dev eth1 weight 3 "
+)
+DEAD = "unicast default via 192.0.2.9 dev eth9 scope global dead linkdown "
+CONNECTED = "unicast 198.51.100.0/22 dev eth0 proto kernel scope link src 198.51.100.1"
+V6 = (
+    "unicast default via fe80::1 dev eth0 proto ra scope global metric 1024 expires 1795sec "
+    "hoplimit 64 pref medium"
+)
+
+
+def planned(lines: Sequence[str], prefix: str, initcwnd: int = 0) -> Route | str:
+    routes, problems = plan_routes([*lines], [Wanted(prefix, initcwnd)], "bbr")
+    assert len(routes) + len(problems) == 1
+    return routes[prefix] if routes else problems[prefix]
+
+
+# As ip(8) of iproute2 6.1 and, in one line, 5.10 show routes of FRR.
+BY_OBJECT = [
+    "unicast default nhid 7 via 192.0.2.1 dev eth0 proto bgp scope global metric 20 ",
+    "\tnh_info id 7 via 192.0.2.1 dev eth0 scope link proto zebra ",
+]
+BY_GROUP = [
+    "unicast default nhid 9 proto bgp scope global metric 20 ",
+    "\tnh_info id 9 group 7/8 scope global proto zebra \\\tnexthop via 192.0.2.1 dev eth0 weight 1 "
+    "\\\tnexthop via 192.0.2.2 dev eth1 weight 3 ",
+]
+OLD_GROUP = [f"{BY_GROUP[0]}\\\tnexthop{BY_GROUP[1].split('nexthop', 1)[1]}"]
+UNRESOLVED = [BY_OBJECT[0].replace("via 192.0.2.1 dev eth0 ", ""), BY_OBJECT[1]]
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (BY_OBJECT, "via 192.0.2.1 dev eth0"),
+        (UNRESOLVED, "via 192.0.2.1 dev eth0"),
+        (
+            BY_GROUP,
+            "nexthop via 192.0.2.1 dev eth0 weight 1 nexthop via 192.0.2.2 dev eth1 weight 3",
+        ),
+        (
+            OLD_GROUP,
+            "nexthop via 192.0.2.1 dev eth0 weight 1 nexthop via 192.0.2.2 dev eth1 weight 3",
+        ),
+    ],
+    ids=["one", "unresolved", "group", "old"],
+)
+def test_a_route_by_a_nexthop_object_is_copied_with_its_next_hops(
+    lines: list[str], text: str
+) -> None:
+    own = planned(route_lines("\n".join([CONNECTED, *lines, DEAD])), "203.0.113.0/24")
+    assert isinstance(own, Route) and text in own.text
+    assert "nhid" not in own.text and own.option("congctl") == "bbr"
+
+
+@pytest.mark.parametrize(
+    ("lines", "prefix", "text"),
+    [
+        (
+            [DEFAULT],
+            "203.0.113.0/24",
+            "unicast 203.0.113.0/24 via 192.0.2.1 dev eth0 scope global metric 100 initcwnd 20 "
+            f"proto {OURS} congctl bbr",
+        ),
+        (
+            [DEFAULT, ECMP],
+            "203.0.113.0/24",
+            f"unicast 203.0.113.0/24 scope global metric 32 proto {OURS} congctl bbr "
+            "nexthop via 192.0.2.1 dev eth0 weight 1 nexthop via 192.0.2.2 dev eth1 weight 3",
+        ),
+        (
+            [DEFAULT, CONNECTED],
+            "198.51.101.0/24",
+            f"unicast 198.51.101.0/24 dev eth0 scope link src 198.51.100.1 proto {OURS} "
+            "congctl bbr",
+        ),
+        (
+            [V6],
+            "2001:db8:0:100::/56",
+            "unicast 2001:db8:0:100::/56 via fe80::1 dev eth0 scope global metric 1024 hoplimit 64 "
+            f"pref medium proto {OURS} congctl bbr",
+        ),
+        ([DEFAULT, DEFAULT.replace("metric 100", "metric 5")], "203.0.113.0/24", "metric 5"),
+        ([DEFAULT.replace(" metric 100", ""), DEFAULT], "203.0.113.0/24", ""),
+        ([DEAD, DEFAULT], "203.0.113.0/24", "via 192.0.2.1"),
+        (["unicast default via 192.0.2.9 dev e tos 0x10 scope global"], "203.0.113.0/24", None),
+    ],
+)
+def test_a_route_is_a_copy_of_the_best_one(lines: list[str], prefix: str, text: str | None) -> None:
+    own = planned(lines, prefix)
+    if text is None:
+        assert own == "no route leads to it"
+    else:
+        assert isinstance(own, Route)
+        assert own.text == text or (len(text) < 20 and text in own.text)
+        if not text:
+            assert not own.option("metric")
+
+
+def test_an_initial_window_is_that_which_was_told() -> None:
+    own = planned([DEFAULT], "203.0.113.0/24", 33)
+    assert isinstance(own, Route) and own.option("initcwnd") == "33"
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([], "no route leads to it"),
+        ([DEFAULT, "unicast 203.0.113.0/24 via 192.0.2.9 dev eth0 proto bird"], "somebody else"),
+        (["blackhole default dev lo scope global"], "of type blackhole"),
+        (
+            ["unicast default nhid 9 proto bgp \tnh_info id 9 group 7/8 scope global proto zebra"],
+            "by the nexthop object 9, which does not show its next hops (net.ipv4.nexthop_compat",
+        ),
+        (
+            [DEFAULT + " congctl bbr"],
+            "systemd-networkd, by TCPCongestionControlAlgorithm=, or a person has congctl bbr on "
+            "the route to it (default proto static)",
+        ),
+        (
+            [ECMP.replace("metric 32", "metric 32 congctl lock cubic")],
+            "BIRD, by krt_congctl, has congctl cubic on the route to it (203.0.0.0/16 proto bird)",
+        ),
+        (
+            ["unicast default via 192.0.2.1 dev eth0 congctl bbr"],
+            "a person or a script has congctl",
+        ),
+        (
+            ["unicast default via 192.0.2.1 dev eth0 proto 77 congctl bbr"],
+            "somebody has congctl bbr",
+        ),
+    ],
+)
+def test_a_prefix_that_has_no_such_route_is_told(lines: list[str], says: str) -> None:
+    own = planned(lines, "203.0.113.0/24")
+    assert isinstance(own, str) and says in own
+
+
+NETWORKS = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 23)), max_size=12)
+
+
+@given(NETWORKS, st.integers(0, (1 << 24) - 1))
+@examples(200)
+def test_the_best_route_is_the_most_exact_one(networks: list[tuple[int, int]], key: int) -> None:
+    from ipaddress import ip_network
+
+    from edgetune.vocabulary.prefixes import text_of
+
+    told = [ip_network((address, length), strict=False) for address, length in networks]
+    lines = [f"unicast {net} via 192.0.2.{i} dev eth0" for i, net in enumerate(told)]
+    own = planned(lines, text_of(key))
+    holding = [net for net in told if net.supernet_of(ip_network(text_of(key)))]
+    if not holding:
+        assert own == "no route leads to it"
+    else:
+        best = max(holding, key=lambda net: net.prefixlen)
+        assert isinstance(own, Route)
+        assert told[int(own.option("via").rpartition(".")[2])] == best
+
+
+CHOSEN = [Treated(V4_CLIENTS), Treated(V6_CLIENTS, 33)]
+
+
+@pytest.fixture
+def edge(tmp_path: Path) -> Iterator[RoutesDouble]:
+    with host_at(AgentRoot(tmp_path / "host", init="other")) as double:
+        yield double
+
+
+@pytest.mark.processes
+def test_new_connections_of_chosen_prefixes_have_bbr_and_no_others(edge: RoutesDouble) -> None:
+    before = edge.others
+    told = edge.tell(edge.configuration(CHOSEN))
+    assert 3590 < told["seconds_left"] <= 3600
+    assert [route.option("initcwnd") for route in edge.ours] == ["", "33"]
+    again = edge.ours
+    edge.tell(edge.configuration(CHOSEN))
+    assert edge.ours == again
+    clients = ["10.20.1.7", "10.20.2.7", "fd00:20:0:100::7", "fd00:20:0:200::7"]
+    assert edge.algorithms(*clients) == ["bbr", USUAL, "bbr", USUAL]
+    edge.tell(edge.configuration([], 2))
+    assert edge.ours == [] and edge.others == before
+    assert edge.algorithms(*clients) == [USUAL] * 4
+    assert until(lambda: not edge.is_kept, 20)
+
+
+@pytest.mark.processes
+def test_next_hops_follow_those_of_the_main_table(edge: RoutesDouble) -> None:
+    edge.tell()
+    assert {route.option("dev") for route in edge.ours} == {"w1"}
+    ip("route replace default via 10.2.0.2")
+    ip("-6 route replace default via fd00:2::2")
+    moved = edge.others
+    assert until(lambda: {route.option("dev") for route in edge.ours} == {"w2"}, 20)
+    ip("route replace default nexthop via 10.1.0.2 nexthop via 10.2.0.2")
+    assert until(lambda: any(len(route.hops) > 1 for route in edge.ours), 20)
+    ip("route replace 10.20.1.0/24 via 10.2.0.2 proto static metric 7")
+    assert until(lambda: [*edge.treated] == [V6_CLIENTS], 20)
+    ip("route del 10.20.1.0/24 metric 7")
+    ip("route del default")
+    assert until(lambda: [*edge.treated] == [V6_CLIENTS], 20)
+    ip("route add default via 10.2.0.2")
+    assert until(lambda: len(edge.ours) == 2, 20)
+    assert edge.others == moved
+
+
+@pytest.mark.processes
+def test_next_hops_follow_those_of_nexthop_objects(edge: RoutesDouble) -> None:
+    """FRR installs its routes by such objects, and changes where these lead."""
+    ip("nexthop add id 7 via 10.1.0.2 dev w1")
+    ip("nexthop add id 8 via 10.2.0.2 dev w2")
+    ip("nexthop add id 9 group 7/8")
+    ip("nexthop add id 6 via fd00:1::2 dev w1")
+    ip("route replace default nhid 9")
+    ip("-6 route add ::/0 nhid 6 metric 1")
+    before = edge.others
+    edge.tell()
+    assert [len(route.hops) for route in edge.ours] == [8, 0]
+    assert edge.algorithms("10.20.1.7", "10.20.2.7", "fd00:20:0:100::7") == ["bbr", USUAL, "bbr"]
+    ip("nexthop replace id 6 via fd00:2::2 dev w2")
+    assert until(lambda: "w2" in {route.option("dev") for route in edge.ours}, 20)
+    ip("nexthop replace id 6 via fd00:1::2 dev w1")
+    edge.tell(edge.configuration([], 2))
+    assert edge.ours == [] and edge.others == before
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("client", "default"), [("10.20.1.7", "via 10.2.0.2"), ("fd00:20:0:100::7", "via fd00:2::2")]
+)
+def test_a_connection_goes_on_over_next_hops_that_moved(
+    edge: RoutesDouble, client: str, default: str
+) -> None:
+    edge.tell()
+    with edge.connected(client) as (accepted, peer):
+        carried(accepted, peer)
+        before = sent_by("w2")
+        ip(f"{'-6 ' if ':' in client else ''}route replace default {default}")
+        assert until(lambda: "w2" in {route.option("dev") for route in edge.ours}, 20)
+        # The client still answers over the first way.
+        carried(accepted, peer)
+        assert sent_by("w2") - before > MUCH
+        name = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert name.startswith(b"bbr")
+
+
+MUCH = 200_000
+
+
+def carried(accepted: socket.socket, peer: socket.socket) -> None:
+    accepted.sendall(b"x" * MUCH)
+    left = MUCH
+    while left:
+        left -= len(peer.recv(left))
+
+
+def sent_by(interface: str) -> int:
+    """Bytes."""
+    told = json.loads(ip(f"-s -j link show {interface}"))
+    return int(told[0]["stats64"]["tx"]["bytes"])
+
+
+@pytest.mark.processes
+def test_a_keeper_that_was_killed_is_started_by_the_next_round(edge: RoutesDouble) -> None:
+    edge.tell()
+    edge.root.stop()
+    assert until(lambda: not edge.is_kept, 20)
+    assert edge.tell()["kept"]
+
+
+@pytest.mark.processes
+def test_routes_of_others_are_left_alone(edge: RoutesDouble) -> None:
+    ip("route add 10.20.1.0/24 via 10.2.0.2 proto static metric 50")
+    before = edge.others
+    told = edge.tell()
+    assert told["skipped"] == {V4_CLIENTS: "somebody else has a route to it"}
+    assert edge.others == before and len(edge.ours) == 1
+    edge.tell(edge.configuration([], 2))
+    assert edge.others == before
+
+
+@pytest.mark.processes
+def test_a_route_of_which_somebody_else_chose_is_left_to_them(edge: RoutesDouble) -> None:
+    """Also where that comes later, and with the lock that makes a program's own choice fail."""
+    edge.tell()
+    ip("route replace default via 10.1.0.2 congctl lock reno proto static")
+    before = edge.others
+    assert until(lambda: [*edge.treated] == [V6_CLIENTS], 20)
+    assert "systemd-networkd, by TCPCongestionControl" in edge.tell()["skipped"][V4_CLIENTS]
+    assert edge.others == before
+
+
+@pytest.mark.processes
+def test_a_kernel_without_ipv6_is_told_so(edge: RoutesDouble) -> None:
+    (edge.root.path / "proc/net/if_inet6").unlink()
+    assert edge.tell()["skipped"] == {V6_CLIENTS: "this host has no IPv6"}
+    assert [*edge.treated] == [V4_CLIENTS]
+
+
+@pytest.mark.processes
+def test_a_person_at_the_console_ends_it(edge: RoutesDouble) -> None:
+    before = edge.others
+    edge.tell()
+    (edge.root.path / CONGESTION[1:]).unlink()
+    for family in ("-4", "-6"):
+        ip(f"{family} route flush proto {OURS}")
+    assert until(lambda: not edge.is_kept, 20)
+    assert edge.ours == [] and edge.others == before
+
+
+@pytest.mark.processes
+def test_policy_routing_is_refused(edge: RoutesDouble) -> None:
+    ip("rule add pref 100 from all lookup 77")
+    assert "refused: None: policy routing" in (said := edge.refusal()) and "lookup 77" in said
+
+
+@pytest.mark.processes
+def test_an_algorithm_that_the_kernel_does_not_have_treats_nobody(edge: RoutesDouble) -> None:
+    # The host's file names it, and is wrong.
+    edge.root.write("proc/sys/net/ipv4/tcp_available_congestion_control", "bbr nothing\n")
+    told = edge.tell(edge.configuration(CHOSEN[:1], algorithm="nothing"))
+    assert [*told["skipped"]] == [V4_CLIENTS] and edge.ours == []
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Double:
+    """One that is asked for nothing that an applier does."""
+    double = Double(NearRoot(tmp_path / "host"))
+    double.name = "routes"
+    return double
+
+
+def test_a_kernel_without_the_algorithm_is_refused(host: Double) -> None:
+    host.root.write("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic\n")
+    assert "has no bbr; load the module tcp_bbr" in host.refusal()
+    assert not host.root.exists("var")
+
+
+def test_a_host_that_another_program_tunes_is_refused(host: Double) -> None:
+    host.root.write("proc/88/comm", "bpftune\n")
+    assert "bpftune (process 88) chooses the congestion control" in host.refusal()
+
+
+BBR = "every connection begins with bbr here, held out or not"
+SYSCTL = "net.ipv4.tcp_congestion_control = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, BBR),
+        ({"etc/sysctl.d/50-bbr.conf": SYSCTL.format("bbr")}, f"{BBR}: /etc/sysctl.d/50-bbr.conf"),
+        # The last one counts, and says something else.
+        (
+            {
+                "etc/sysctl.d/50-bbr.conf": SYSCTL.format("bbr"),
+                "etc/sysctl.d/60-cubic.conf": SYSCTL.format("cubic"),
+            },
+            BBR,
+        ),
+        ({"proc/88/comm": "tuned\n"}, f"{BBR}: tuned, with the profile of /etc/tuned/active_p"),
+        (
+            {
+                "etc/sysctl.d/50-bbr.conf": SYSCTL.format("bbr"),
+                "proc/88/comm": "cilium-agent\n",
+            },
+            f"{BBR}: /etc/sysctl.d/50-bbr.conf and Cilium, by the option enable-bbr",
+        ),
+    ],
+)
+def test_a_host_where_every_connection_has_it_already_is_refused_by_name(
+    host: Double, files: dict[str, str], says: str
+) -> None:
+    host.root.write(f"proc/sys/{congestion.USUAL}", "bbr\n")
+    for name, text in files.items():
+        host.root.write(name, text)
+    said = host.refusal()
+    assert said.endswith(says) if says == BBR else says in said
+
+
+def test_programs_that_set_another_one_or_none_are_no_tuners(host: Double) -> None:
+    own = Host(str(host.root.path))
+    host.root.write("proc/88/comm", "tuned\n")
+    prefixes = [Wanted(V4_CLIENTS, 0)]
+    told = Told("lab1", 1, "bbr", 600, prefixes, "routes", "")
+    told = told._replace(checksum=told.sum)
+    for usual in ("cubic\n", "bbr2\n", ""):
+        host.root.write(f"proc/sys/{congestion.USUAL}", usual)
+        congestion.refuse_unfit(own, told)
+    # What is taken back is taken back in any case.
+    host.root.write(f"proc/sys/{congestion.USUAL}", "bbr\n")
+    none = told._replace(prefixes=[])
+    congestion.refuse_unfit(own, none._replace(checksum=none.sum))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"checksum": "sha256:0"}, "refused: None: the checksum is not that"),
+        ({"number": 2}, "refused: None: the checksum is not that"),
+        ({"number": 0}, "bad_request: configuration.number"),
+        ({"algorithm": "bbr congctl"}, "bad_request: configuration.algorithm"),
+        ({"ttl": 10**6}, "bad_request: configuration.ttl"),
+        ({"applier": "ebpf"}, "bad_request: configuration.applier"),
+        ({"more": 1}, "bad_request: configuration.more"),
+        ({"prefixes": None}, "bad_request: configuration.prefixes"),
+        *(
+            (
+                {"prefixes": [{"prefix": prefix, "initcwnd": 0}]},
+                "bad_request: configuration.prefixes[0].prefix",
+            )
+            for prefix in (
+                "0.0.0.0/0",
+                "default",
+                "10.0.0.0/25",
+                "10.0.0.0/24 dev lo",
+                "-6",
+                "::/0",
+            )
+        ),
+        (
+            {"prefixes": [{"prefix": "10.0.0.0/24", "initcwnd": 101}]},
+            "bad_request: configuration.prefixes[0].initcwnd",
+        ),
+        (
+            {"prefixes": [{"prefix": "10.0.0.0/24", "initcwnd": 0}] * 2},
+            "bad_request: configuration.prefixes: has one twice",
+        ),
+    ],
+)
+def test_what_is_no_configuration_is_refused(
+    host: Double, change: dict[str, Any], says: str
+) -> None:
+    assert says in host.refusal({**host.configuration(), **change})
+    assert not host.root.exists("var")
+
+
+def test_the_checksum_is_the_controllers() -> None:
+    own = Configuration("lab1", 7, "bbr", 600, [Treated("10.0.0.0/24", 12)]).sealed()
+    prefixes = [Wanted(each.prefix, each.initcwnd) for each in own.prefixes]
+    theirs = Told(own.pop, own.number, own.algorithm, own.ttl, prefixes, own.applier, own.checksum)
+    assert theirs.sum == own.checksum == own.sum
+
+
+def test_what_a_person_flushed_meanwhile_is_flushed_again(
+    host: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, flushed = Host(str(host.root.path)), []  # type: ignore[var-annotated]
+    told = Told("lab1", 1, "bbr", 600, [Wanted(V4_CLIENTS, 0)], "routes", "")
+    deadline = congestion.Deadline(own.boot_id, time.monotonic() + 600)
+    Congestion(own)._save(congestion.Standing(told, deadline))
+    monkeypatch.setattr(Routes, "state", lambda _: "")
+    monkeypatch.setattr(Routes, "set", lambda *_: {})
+    monkeypatch.setattr(Routes, "flush", lambda _: flushed.append(1))
+    assert Congestion(own).keep() > 0 and not flushed
+    remove = (host.root.path / CONGESTION[1:]).unlink
+    monkeypatch.setattr(Routes, "set", lambda *_: remove())
+    assert Congestion(own).keep() == 0 and len(flushed) == 1
+
+
+def test_what_is_told_while_the_keeper_ends_is_kept(
+    host: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, looks = Host(str(host.root.path)), []  # type: ignore[var-annotated]
+
+    def keep(_: Congestion) -> float:
+        looks.append(own.exists(CONGESTION))
+        if len(looks) == 1:
+            host.root.write(CONGESTION[1:], "told meanwhile")
+        else:
+            own.remove(CONGESTION)
+        return 0.0
+
+    monkeypatch.setattr(Congestion, "keep", keep)
+    congestion.keep_congestion(own)
+    assert looks == [False, True]
+
+
+def test_a_look_that_fails_is_taken_again_after_ever_longer_pauses(
+    host: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, pauses = Host(str(host.root.path)), []  # type: ignore[var-annotated]
+    told = iter([*[congestion.Failed("no")] * 7, 2.0, congestion.Failed("no"), 0.0])
+
+    def keep(_: Congestion) -> float:
+        found = next(told)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(Congestion, "keep", keep)
+    monkeypatch.setattr(congestion.time, "sleep", pauses.append)
+    congestion.keep_congestion(own)
+    assert pauses == [2, 4, 8, 16, 30, 30, 30, 2, 2, 0]
+
+
+@pytest.mark.processes
+def test_under_systemd_the_keeper_is_a_service_which_outlives_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd-run(1): a service has the service manager as its parent; a scope has us."""
+    root = NearRoot(tmp_path / "host", init="systemd")
+    told = iter([False, False, True])
+    monkeypatch.setattr(Congestion, "is_kept", property(lambda _: next(told)))
+    Congestion(Host(str(root.path)))._start_keeper()
+    reset, run = root.read("stub/log").splitlines()[-2:]
+    assert reset == "systemctl reset-failed edgetune-congestion.service"
+    options, _, command = run.partition(" -- ")
+    assert options.split() == [
+        "systemd-run",
+        "--no-block",
+        "--unit=edgetune-congestion",
+        "--property=Restart=on-failure",
+    ]
+    assert command.endswith(
+        " -I -S " + str(root.path / "var/lib/edgetune/agent.py keep-congestion")
+    )
+
+
+def test_only_one_process_keeps_the_routes(host: Double) -> None:
+    own = Congestion(Host(str(host.root.path)))
+    assert not own.is_kept
+    with own.kept() as alone:
+        assert alone and Congestion(Host(str(host.root.path))).is_kept
+        began = time.monotonic()
+        with Congestion(Host(str(host.root.path))).kept() as second:
+            assert not second
+        assert time.monotonic() - began >= 1.0
+    assert not own.is_kept and host.root.exists(KEEPER[1:])

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a file of a host held never leaves it; what older records hold of it is still understood."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetune.documents.settings import Standing
+from edgetune.hosts.result import HostResult
+from edgetune.rollout.steps.verify_hosts import _not_as
+from edgetune.vocabulary.contents import alike, described, in_a_line
+from tests.support.agent_root import NearRoot, file, near_root, request
+
+CONF = "/etc/app/app.conf"
+SECRET = "password = correct-horse\n"
+TEXT = "workers 4\n"
+OWN = file(CONF, TEXT)
+JOURNAL = "var/lib/edgetune/tunings/t.json"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[NearRoot]:
+    with near_root(tmp_path / "host", init="systemd") as root:
+        root.write(CONF[1:], SECRET).chmod(0o600)
+        yield root
+
+
+def as_older_agents_wrote(host: NearRoot, content: str) -> None:
+    """Let the journal hold the content itself, as it did before 0.7."""
+    journal = json.loads(host.read(JOURNAL))
+    for entry in journal["entries"]:
+        entry["before"] = {"runtime": content, "persistent": content}
+    host.write(JOURNAL, json.dumps(journal))
+
+
+@pytest.mark.processes
+def test_no_answer_holds_what_a_file_held(host: NearRoot) -> None:
+    change_it = request("apply", **host.change(OWN))
+    of_t = {"tuning": "t", "settings": [OWN]}
+    asked = [
+        request("plan", digest="sha256:1", **of_t),
+        change_it,
+        request("verify", **of_t),
+        request("confirm", epoch=1, **of_t),
+        request("sample"),
+        request("facts"),
+        request("diagnose", seconds=0),
+    ]
+    answers = [host.send(each) for each in asked]
+    host.write(CONF[1:], SECRET + "and more\n")
+    answers += [host.send(each) for each in asked]
+    host.write("stub/restart-fails", "")
+    answers.append(host.send(request("restore", epoch=1, tuning="t")))
+    assert any(answer["ok"] and "drift" in answer["result"] for answer in answers)
+    assert "correct-horse" not in json.dumps(answers)
+    assert host.read(CONF[1:]) == SECRET
+
+
+@pytest.mark.processes
+def test_a_plan_of_an_older_version_is_carried_out(host: NearRoot) -> None:
+    """It says what it saw by the content."""
+    expect = {f"file:{CONF}": {"runtime": SECRET, "persistent": SECRET}}
+    assert host.apply(OWN, expect=expect)["changed"]
+
+
+def test_a_plan_of_an_older_version_is_refused_for_another_content(host: NearRoot) -> None:
+    expect = {f"file:{CONF}": {"runtime": "else\n", "persistent": "else\n"}}
+    error = host.fail("apply", **host.change(OWN, expect=expect))
+    assert error["reason"] == "refused" and "the plan saw sha256:" in error["message"]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_a_plan_sees_mode_and_owner_too(host: NearRoot, mode: int) -> None:
+    asked = host.change(OWN)
+    (host.path / CONF[1:]).chmod(mode)
+    reply = host.send(json.dumps({"protocol": 1, "verb": "apply", **asked}).encode())
+    assert reply["ok"] == (mode == 0o600)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("content", [SECRET, SECRET.replace("horse", "\ufffd")])
+def test_a_journal_of_an_older_version_leads_back_and_tells_nothing(
+    host: NearRoot, content: str
+) -> None:
+    """Also where the content was no UTF-8, and the record has but a part of it."""
+    host.apply(OWN)
+    as_older_agents_wrote(host, content)
+    way_back = host.ask("verify", tuning="t", settings=[OWN])["way_back"]
+    assert "password" not in json.dumps(way_back)
+    assert host.restore()["changed"] and host.read(CONF[1:]) == SECRET
+    (row,) = host.plan(OWN)
+    assert way_back[row["id"]] == {key: row[key] for key in ("runtime", "persistent")}
+
+
+def compared(was: Any, now: Any) -> HostResult | None:
+    before = {"file:/x": Standing(was, was)}
+    both = {"runtime": now, "persistent": now}
+    row = {"id": "file:/x", "status": "noop", **both, "wanted": None}
+    return _not_as(before, HostResult("e000", data={"settings": [row]}))
+
+
+def test_a_rollback_compares_with_records_of_older_versions() -> None:
+    now = described(SECRET.encode(), 0o600, 0, 0)
+    assert compared(SECRET, now) is None
+    assert compared(now, now) is None
+    wrong = compared("else\n", now)
+    assert wrong and "not as before" in str(wrong.error) and "else" not in str(wrong.error)
+    assert compared(now, described(SECRET.encode(), 0o644, 0, 0)) is not None
+
+
+@given(st.text(), st.text(), st.integers(0, 0o7777), st.integers(0, 70000))
+def test_a_content_is_like_its_description_and_no_other(
+    text: str, other: str, mode: int, owner: int
+) -> None:
+    told = described(text.encode(), mode, owner, owner)
+    assert alike(text, told) and alike(told, text) and alike(told, described(text.encode()))
+    assert alike(other, told) == (other in (text, told))
+    assert not alike(told, None) and not alike(None, told) and not alike(told, {"rx": 1})
+
+
+def test_a_line_has_as_much_of_a_digest_as_people_compare() -> None:
+    told = described(b"a\nb", 0o644, 0, 0)
+    digest = told[len("sha256:") :][:12]
+    assert in_a_line(told) == f"sha256:{digest}, 3 bytes, 2 lines, mode 0644, owner 0:0"
+    assert in_a_line("a\nb") == f"sha256:{digest}, 3 bytes, 2 lines"
+    assert in_a_line("plain") == "plain"

@@ -1,0 +1,929 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPUs: what a host has, which serve a card's queues, and which are left for a service."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import socket
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetune.documents.host import SeenSettings
+from edgetune.documents.options import Options
+from edgetune.documents.reading import encoded, taken
+from edgetune.errors import RefusedError
+from edgetune.hosts.agent import boot_hook, unattended
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds import nic_irq_affinity
+from edgetune.hosts.agent.kinds.unit import Unit
+from edgetune.hosts.agent.placement import cpus_of_queues
+from edgetune.hosts.agent.protocol import Failed
+from edgetune.plan import make_plan
+from edgetune.rendering import render
+from edgetune.vocabulary.kinds.nic_irq_affinity import POLICIES
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.values import format_mask, parse_cpus
+from tests.support.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
+from tests.support.agent_nic import QUEUES, ixgbe
+from tests.support.agent_root import (
+    NGINX_DROP_INS,
+    THP,
+    NearRoot,
+    nginx,
+    rps,
+    setting,
+    thp,
+    unit,
+    until,
+)
+from tests.support.builders import pop, proofs, tuning
+from tests.support.examples import examples
+
+TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
+ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
+
+
+class CpuHost(NearRoot):
+    """A host whose agent is asked in this process."""
+
+    def row(self, own: dict[str, Any], *beside: dict[str, Any]) -> dict[str, Any]:
+        """How a plan shows a setting."""
+        return self.plan(own, *beside)[0]
+
+    def verified(self, *own: dict[str, Any]) -> bool:
+        return bool(self.ask("verify", tuning="t", settings=list(own))["verified"])
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[CpuHost]:
+    root = CpuHost(tmp_path / "host")
+    yield root
+    root.stop()
+
+
+@pytest.mark.processes
+def test_facts_tell_cpus_and_memory_by_node(host: CpuHost) -> None:
+    Machine(sockets=2, cores=4, threads=2, offline=[15]).install(host)
+    host.write(f"{NODE}/node1/meminfo", "Node 1 MemTotal:       32768000 kB\n")
+    host.write(f"{NODE}/node2/cpulist", "\n")
+    host.write(f"{NODE}/node2/meminfo", "Node 2 MemTotal:       0 kB\n")
+    host.write("proc/meminfo", "MemTotal:       98304000 kB\nSwapTotal:       4096 kB\n")
+    host.write("sys/class/net/eth0/device/local_cpulist", "4-7,12-15\n")
+    facts = host.ask("facts")
+    assert facts["cpus"] == {
+        "online": "0-14",
+        "count": 15,
+        "vendor": "GenuineIntel",
+        "model": "Intel(R) Xeon(R) CPU E5-2690 v3 @ 2.60GHz",
+        "nodes": {"0": "0-3,8-11", "1": "4-7,12-14"},
+    }
+    assert facts["memory"] == {
+        "total_kb": 98304000,
+        "swap_kb": 4096,
+        "nodes": {"0": 65536000, "1": 32768000},
+        "smallest_node_kb": 32768000,
+    }
+    assert facts["nics"]["eth0"]["local_cpus"] == "4-7,12-15"
+
+
+# Debian 12 (Linux 6.1) on QEMU 7.2 with a bus for each NUMA node: links, and what files say.
+PCI = "sys/devices/pci0000:{0}/0000:{0}:00.0/0000:{1}:00.0"
+VIRTIO, E1000E = PCI.format("40", "41"), PCI.format("80", "81")
+RECORDED_LINKS = {
+    "sys/class/net/enp65s0": f"../../../{VIRTIO}/virtio3/net/enp65s0",
+    f"{VIRTIO}/virtio3/net/enp65s0/device": "../../../virtio3",
+    "sys/class/net/enp129s0": f"../../../{E1000E}/net/enp129s0",
+    f"{E1000E}/net/enp129s0/device": "../../../0000:81:00.0",
+}
+RECORDED_FILES = {
+    f"{VIRTIO}/numa_node": "0",
+    f"{VIRTIO}/local_cpulist": "0",
+    f"{VIRTIO}/virtio3/net/enp65s0/statistics/rx_packets": "7",
+    f"{E1000E}/numa_node": "1",
+    f"{E1000E}/local_cpulist": "1",
+    f"{E1000E}/net/enp129s0/statistics/rx_packets": "7",
+    "sys/devices/pci0000:80/0000:80:00.0/numa_node": "-1",
+    "sys/devices/system/node/node0/cpulist": "0",
+    "sys/devices/system/node/node1/cpulist": "1",
+    "sys/devices/system/cpu/online": "0-1",
+}
+
+
+@pytest.mark.processes
+def test_the_node_of_a_virtio_card_is_that_of_its_pci_device(host: CpuHost) -> None:
+    for name, text in RECORDED_FILES.items():
+        host.write(name, f"{text}\n")
+    for name, target in RECORDED_LINKS.items():
+        link = host.path / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+    nics = host.ask("facts")["nics"]
+    found = {name: (nics[name]["numa_node"], nics[name]["local_cpus"]) for name in nics}
+    assert found["enp65s0"] == (0, "0") and found["enp129s0"] == (1, "1")
+
+
+@pytest.mark.processes
+def test_cpu_scheduling_is_refused_where_nobody_knows_the_node_of_a_card(
+    host: CpuHost, tmp_path: Path
+) -> None:
+    """And not applied in part: what would be left of it is a host without irqbalance."""
+    card(host, queues=2, numa_node=-1)
+    run_nginx(host)
+    what = tuning("cpu_scheduling")
+    own = render(what, host.ask("facts"))
+    asked = host.ask("plan", tuning=what.name, digest=what.digest, settings=encoded(own))
+    rows = taken(SeenSettings, asked).settings
+    place = pop(tmp_path, hosts=8)
+    seen = {each.name: rows for each in place.hosts}
+    with pytest.raises(RefusedError, match="nic.irq_affinity:eth0: nobody knows the NUMA node"):
+        make_plan(place, what, dict.fromkeys(seen, own), seen, Options(), proofs(place), {})
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nic_irq_affinity, "PATIENCE", 0.1)
+
+
+def card(host: CpuHost, machine: Machine = TWO_SOCKETS, **own: Any) -> Vectors:
+    """A host with a card in it."""
+    machine.install(host)
+    return Vectors(host, machine, **own).install()
+
+
+def irqs(value: str, interface: str = "eth0") -> dict[str, Any]:
+    return setting("nic.irq_affinity", {"interface": interface}, value)
+
+
+def xps(value: str) -> dict[str, Any]:
+    return setting("nic.xps", {"interface": "eth0"}, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "machine", "node", "cpus"),
+    [
+        ("local", TWO_SOCKETS, 0, [0, 1, 2, 3, 8, 9]),
+        ("local", TWO_SOCKETS, 1, [4, 5, 6, 7, 12, 13]),
+        ("local", Machine(2, 2, 2), 1, [2, 3, 6, 7, 2, 3]),
+        ("local", Machine(2, 4, 2, offline=[5]), 1, [4, 6, 7, 13, 12, 14]),
+        ("local", ONE_SOCKET, -1, [0, 1, 2, 3, 4, 5]),
+        ("spread", TWO_SOCKETS, 0, [0, 1, 2, 4, 5, 6]),
+        ("interleave", TWO_SOCKETS, 0, [0, 4, 1, 5, 2, 6]),
+        ("interleave", ONE_SOCKET, -1, [0, 1, 2, 3, 4, 5]),
+        ("2-4,10", TWO_SOCKETS, -1, [2, 3, 4, 10, 2, 3]),
+    ],
+)
+def test_a_policy_gives_each_queue_a_cpu(
+    host: CpuHost, value: str, machine: Machine, node: int, cpus: list[int]
+) -> None:
+    own = card(host, machine, queues=6, numa_node=node)
+    before = host.tree()
+    assert host.row(irqs(value))["runtime"] == f"each 0-{machine.count - 1}"
+    host.apply(irqs(value))
+    assert own.allowed() == {f"eth0-TxRx-{queue}": str(cpu) for queue, cpu in enumerate(cpus)}
+    assert own.read("eth0") == f"0-{machine.count - 1}\n"
+    row = host.row(irqs(value))
+    assert (row["status"], row["runtime"], row["persistent"]) == ("noop", value, value)
+    assert host.verified(irqs(value))
+    assert not host.apply(irqs(value))["changed"]
+    host.restore()
+    assert host.tree() == before
+
+
+@pytest.mark.parametrize("driver", NAMES)
+def test_the_interrupts_of_queues_are_known_by_their_names(host: CpuHost, driver: str) -> None:
+    own = card(host, driver=driver, queues=3, numa_node=1)
+    host.apply(irqs("local"))
+    pairs = len(own.of_queues) // 3
+    assert list(own.allowed().values()) == [cpu for cpu in "456" for _ in range(pairs)]
+    others = set(own.names) - set(own.of_queues)
+    assert {own.read(name) for name in others} <= {"0-15\n"}
+
+
+def test_interrupts_of_other_interfaces_stay_as_they_are(host: CpuHost) -> None:
+    card(host)
+    other = Vectors(host, TWO_SOCKETS, interface="eth1", first=128).install()
+    host.apply(irqs("local"))
+    assert set(other.allowed().values()) == {"0-15"}
+
+
+def test_what_some_queues_have_is_shown_queue_by_queue(host: CpuHost) -> None:
+    own = card(host, queues=2)
+    own.allow("eth0-TxRx-1", "3,5")
+    assert host.row(irqs("local"))["runtime"] == "eth0-TxRx-0: 0-15, eth0-TxRx-1: 3,5"
+
+
+def test_a_list_is_not_what_all_queues_may_go_to(host: CpuHost) -> None:
+    own = card(host, queues=2)
+    for name in own.of_queues:
+        own.allow(name, "2-3")
+    assert host.row(irqs("2-3"))["status"] == "change"
+    host.apply(irqs("2-3"))
+    assert list(own.allowed().values()) == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("value", "changes", "why"),
+    [
+        ("local", {"numa_node": -1}, "nobody knows the NUMA node of eth0: numa_node tells none"),
+        ("local", {"numa_node": 2}, "node 2, that of eth0, has no CPU online"),
+        ("15-16", {}, "CPU 16 is not online"),
+        ("local", {"interface": "eth7"}, "there is no interface eth0"),
+    ],
+)
+def test_what_a_host_cannot_do(
+    host: CpuHost, value: str, changes: dict[str, Any], why: str
+) -> None:
+    own = card(host, **changes)
+    if own.interface != "eth0":
+        (host.path / "sys/class/net/eth0").rename(host.path / "sys/class/net/old")
+    row = host.row(irqs(value))
+    assert (row["status"], row["reason"]) == ("unsupported", why)
+
+
+@pytest.mark.parametrize("value", ["", "near", "3-1", ["local"], None])
+def test_no_policy_and_no_list(host: CpuHost, value: Any) -> None:
+    own = dict(irqs("local"), value=value)
+    error = host.fail("plan", tuning="t", digest="d", settings=[own])
+    assert error["field"] == "settings[0].value"
+
+
+def test_what_the_kernel_manages_is_seen_where_it_tells(host: CpuHost) -> None:
+    own = card(host)
+    file = host.path / f"proc/irq/{own.numbers['eth0-TxRx-2']}/smp_affinity_list"
+    file.chmod(0o444)
+    row = host.row(irqs("local"))
+    assert row["status"] == "unsupported"
+    number = own.numbers["eth0-TxRx-2"]
+    assert row["reason"] == (
+        f"/proc/irq/{number}/smp_affinity_list (eth0-TxRx-2) is read-only: the kernel manages it"
+    )
+
+
+def test_what_an_older_kernel_manages_is_undone(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    before, poke = host.tree(), Host.write_attribute
+    managed = f"/proc/irq/{own.numbers['eth0-TxRx-2']}/smp_affinity_list"
+
+    def refuse(kernel: Host, name: str, text: str) -> None:
+        if name == managed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        poke(kernel, name, text)
+
+    monkeypatch.setattr(Host, "write_attribute", refuse)
+    error = host.fail("apply", **host.change(irqs("local")))
+    assert f"{managed} (eth0-TxRx-2): Input/output error; undone" in error["message"]
+    assert host.tree() == before
+
+
+def test_irqbalance_would_change_it(host: CpuHost) -> None:
+    card(host)
+    host.write("proc/99/comm", "irqbalance\n")
+    row = host.row(irqs("local"))
+    assert row["status"] == "unsupported"
+    assert row["reason"].startswith("irqbalance runs and would change it")
+
+
+def test_a_plan_outlives_what_irqbalance_does_next(host: CpuHost) -> None:
+    own = card(host)
+    host.write("proc/99/comm", "irqbalance\n")
+    seen = [host.row(irqs("local"))]
+    host.write(f"proc/irq/{own.numbers['eth0-TxRx-0']}/smp_affinity_list", "5\n")
+    seen.append(host.row(irqs("local")))
+    assert seen[0] == seen[1] and seen[0]["runtime"] == "moved by irqbalance"
+
+
+@pytest.mark.processes
+def test_interrupts_come_back_where_irqbalance_was_started_since(host: CpuHost) -> None:
+    own = card(host)
+    had = own.allowed()
+    host.apply(irqs("local"))
+    host.write("proc/99/comm", "irqbalance\n")
+    assert host.restore()["changed"]
+    assert own.allowed() == had and host.state() == "none"
+
+
+@pytest.mark.processes
+def test_interrupts_come_back_before_irqbalance_runs_again(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit counts as started before its process has the name of its program."""
+    own = card(host)
+    had, comm = own.allowed(), host.write("proc/99/comm", "irqbalance\n")
+    host.write("run/systemd/system/there", "")
+    host.make_unit("irqbalance.service")
+    run = Unit._run
+
+    def stop(kind: Unit, verb: str, name: str) -> None:
+        run(kind, verb, name)
+        comm.write_text("" if verb == "stop" else comm.read_text())
+
+    monkeypatch.setattr(Unit, "_run", stop)
+    host.apply(unit("irqbalance.service", active="off", enabled="off"), irqs("local"))
+    assert host.restore()["changed"]
+    assert own.allowed() == had and host.unit("irqbalance.service") == ("active", "enabled")
+
+
+def test_masks_that_a_word_stands_for_by_now_are_back(host: CpuHost) -> None:
+    own = card(host, ONE_SOCKET, queues=1)
+    own.serve(own.of_queues[0], "0")
+    own.allow(own.of_queues[0], "0-1")
+    host.write(f"{QUEUES}/rx-0/rps_cpus", "fd\n")
+    host.apply(rps("others"))
+    own.serve(own.of_queues[0], "1")
+    assert host.restore()["changed"]
+    assert host.read(f"{QUEUES}/rx-0/rps_cpus") == "fd\n"
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "stops"),
+    [
+        ("irqbalance.service", {"active": "off"}, True),
+        ("irqbalance", {"active": "off", "enabled": "off"}, True),
+        ("irqbalance.service", {"enabled": "off"}, False),
+        ("tuned.service", {"active": "off"}, False),
+    ],
+)
+def test_a_tuning_may_stop_irqbalance_itself(
+    unit: str, value: dict[str, int | str], stops: bool
+) -> None:
+    other = Setting("unit", {"unit": unit}, value, None, None)
+    assert nic_irq_affinity.stops_balancer(other) == stops
+
+
+def test_an_interrupt_moves_when_it_is_raised_next(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    for name in own.of_queues:
+        own.serve(name, "15")
+    host.apply(irqs("local"))
+    assert host.verified(irqs("local"))
+    host.restore()
+    before, poke = host.tree(), Host.write_attribute
+
+    def raise_it(kernel: Host, name: str, text: str) -> None:
+        poke(kernel, name, text)
+        if f"/{own.numbers['eth0-TxRx-1']}/" in name:
+            own.count("eth0-TxRx-1", 13)
+
+    monkeypatch.setattr(Host, "write_attribute", raise_it)
+    error = host.fail("apply", **host.change(irqs("local")))
+    assert "the kernel still serves eth0-TxRx-1 on other CPUs; undone" in error["message"]
+    own.count("eth0-TxRx-1", 10)
+    own.count("eth0-TxRx-2", 10)
+    assert {name: was for name, was in host.tree().items() if "/irq/" in name} == {
+        name: was for name, was in before.items() if "/irq/" in name
+    }
+
+
+@pytest.mark.processes
+def test_interrupts_are_found_again_under_new_numbers(host: CpuHost) -> None:
+    own = card(host, queues=6, numa_node=1)
+    own.allow("eth0-TxRx-3", "3")
+    had = own.allowed()
+    host.apply(irqs("local"))
+    own.request()
+    assert not host.verified(irqs("local"))
+    host.new_boot_id()
+    assert host.run_hook().returncode == 0
+    assert list(own.allowed().values()) == ["4", "5", "6", "7", "12", "13"]
+    assert host.verified(irqs("local"))
+    host.restore()
+    assert own.allowed() == had
+
+
+def down(host: CpuHost, own: Vectors) -> None:
+    """Boot as far as the boot hook: the driver asks for no interrupts before the link is up."""
+    host.new_boot_id()
+    host.write("sys/class/net/eth0/flags", "0x1002\n")
+    host.write("proc/interrupts", "  CPU0\n")
+    for mask in host.path.glob(f"{QUEUES}/tx-*/xps_cpus"):
+        mask.write_text("0\n")
+
+
+def up(host: CpuHost, own: Vectors) -> None:
+    host.write("sys/class/net/eth0/flags", "0x1003\n")
+    own.request()
+
+
+@pytest.mark.processes
+def test_interrupts_are_set_again_once_the_interface_is_up(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    both = (irqs("1-2"), xps("per_queue"))
+    host.apply(*both)
+    had = own.allowed()
+    down(host, own)
+    monkeypatch.setattr(unattended, "BOOT_WAIT", 300.0)
+    begin = time.monotonic()
+    assert host.run_hook().returncode == 0
+    assert time.monotonic() - begin < 30
+    assert host.exists("run/edgetune-late")
+    up(host, own)
+    # It waits for what the boot hook left to do.
+    assert host.verified(*both)
+    assert own.allowed() == had
+    assert until(lambda: not host.processes())
+    assert not host.exists("run/edgetune-late")
+
+
+def test_an_interface_that_stays_down_is_named(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    host.apply(irqs("1-2"))
+    down(host, own)
+    monkeypatch.setattr(unattended, "LATE_WAIT", 0.1)
+    assert unattended.late(Host(str(host.path))) == [
+        "nic.irq_affinity:eth0: is not there yet, or down"
+    ]
+
+
+@pytest.mark.parametrize("what", ["detach", "lock"])
+def test_nobody_waits_for_a_follow_up_that_fails(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    own = card(host)
+    host.apply(irqs("1-2"))
+    down(host, own)
+    monkeypatch.setattr(unattended, "LATE_WAIT", 0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Host, "detach", fail if what == "detach" else lambda *_: None)
+        assert unattended.boot(Host(str(host.path))) == (["it fails"] if what == "detach" else [])
+    assert host.exists("run/edgetune-late") == (what == "lock")
+    if what == "lock":
+        monkeypatch.setattr(Host, what, fail)
+        with pytest.raises(Failed):
+            unattended.late(Host(str(host.path)))
+    assert not host.exists("run/edgetune-late")
+
+
+def fail(*_: Any) -> None:
+    raise Failed("it fails")
+
+
+@pytest.mark.processes
+def test_a_boot_takes_back_what_nobody_confirmed_before_the_interface_is_up(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    had = own.allowed()
+    monkeypatch.setattr(Host, "detach", lambda *_: None)
+    host.apply(irqs("1-2"), confirm_within=600)
+    down(host, own)
+    assert unattended.boot(Host(str(host.path))) == []
+    assert host.state() == "none"
+    up(host, own)
+    assert own.allowed() == had
+
+
+@pytest.mark.processes
+def test_systemd_lets_the_network_begin_before_the_rest_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = CpuHost(tmp_path / "host", init="systemd")
+    own = card(host)
+    both = (irqs("1-2"), rps("0-1"), thp("never"))
+    host.apply(*both)
+    down(host, own)
+    host.write(f"{THP}/enabled", "always [madvise] never\n")
+    seen: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        def let_go() -> None:
+            seen.append(host.read(f"{THP}/enabled"))
+            boot_hook.let_go()
+
+        def wait(_: float) -> None:
+            if len(seen) == 1:
+                seen.append(systemd.recv(100).decode())
+                assert host.exists("run/edgetune-late"), "what verifies has to wait"
+                up(host, own)
+
+        monkeypatch.setattr(unattended, "let_go", let_go)
+        monkeypatch.setattr(unattended.time, "sleep", wait)
+        assert host.run_hook().stderr == ""
+    assert seen == ["never\n", "READY=1"]
+    assert not host.exists("run/edgetune-late")
+    assert host.verified(*both)
+
+
+@pytest.mark.processes
+def test_systemd_is_told_also_of_a_boot_with_nothing_to_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = CpuHost(tmp_path / "host", init="systemd")
+    host.apply(thp("never"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        # In the abstract namespace, as systemd in a container has it.
+        name = f"edgetune-{os.getpid()}"
+        systemd.bind(f"\0{name}")
+        systemd.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+        assert host.run_hook().stderr == ""
+        assert systemd.recv(100) == b"READY=1"
+    assert "NOTIFY_SOCKET" not in os.environ
+
+
+def test_a_change_of_queues_puts_interrupts_back(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    ixgbe().install(host, monkeypatch).vectors = own
+    for name, cpu in zip(own.of_queues, "3210"):
+        own.allow(name, cpu)
+    had = own.allowed()
+    channels = setting("nic.channels", {"interface": "eth0"}, {"combined": 6})
+    host.apply(channels)
+    assert own.allowed() == {**had, "eth0-TxRx-4": "0-15", "eth0-TxRx-5": "0-15"}
+    host.restore()
+    assert own.allowed() == had
+    host.apply(channels, irqs("interleave"))
+    assert list(own.allowed().values()) == ["0", "4", "1", "5", "2", "6"]
+    host.restore()
+    assert own.allowed() == had
+
+
+def test_each_transmit_queue_is_for_the_cpus_that_serve_it(host: CpuHost) -> None:
+    card(host, queues=3)
+    before = host.tree()
+    host.apply(irqs("0-2"), xps("per_queue"))
+    masks = [host.read(f"{QUEUES}/tx-{queue}/xps_cpus").strip() for queue in range(3)]
+    shares = [{0, 3, 6, 9, 12, 15}, {1, 4, 7, 10, 13}, {2, 5, 8, 11, 14}]
+    assert masks == [format_mask(share) for share in shares]
+    assert host.row(xps("per_queue"))["runtime"] == "per_queue"
+    assert host.verified(irqs("0-2"), xps("per_queue"))
+    host.restore()
+    assert host.tree() == before
+
+
+def test_masks_follow_interrupts_that_the_same_tuning_moves(host: CpuHost) -> None:
+    card(host, queues=2)
+    host.apply(irqs("0-1"), xps("per_queue"), tuning="first")
+    before = host.tree()
+    # It fits the interrupts as they are, and not those to come.
+    assert host.row(xps("per_queue"))["status"] == "noop"
+    assert host.row(xps("per_queue"), irqs("5-6"))["status"] == "change"
+    host.apply(irqs("5-6"), xps("per_queue"), tuning="second")
+    assert host.row(xps("per_queue"))["status"] == "noop"
+    assert host.verified(irqs("5-6"), xps("per_queue"))
+    host.restore("second")
+    assert host.tree() == before
+
+
+def test_all_transmit_queues_alike(host: CpuHost) -> None:
+    card(host, queues=2)
+    host.apply(xps("0-3"))
+    assert host.read(f"{QUEUES}/tx-1/xps_cpus") == "f\n"
+    assert host.read(f"{QUEUES}/rx-1/rps_cpus") == "0\n"
+    host.restore()
+    assert host.read(f"{QUEUES}/tx-1/xps_cpus") == "0\n"
+
+
+def test_packets_are_received_by_those_near_that_serve_no_interrupts(host: CpuHost) -> None:
+    card(host, queues=2, numa_node=1)
+    host.apply(irqs("local"), rps("others"))
+    assert host.read(f"{QUEUES}/rx-1/rps_cpus").strip() == format_mask(parse_cpus("6-7,12-15"))
+    assert host.row(rps("others"))["status"] == "noop"
+    host.restore()
+    why = "any CPU may serve eth0-TxRx-0: nic.irq_affinity of eth0 has to come first"
+    assert host.row(rps("others"))["reason"] == why
+    assert host.row(xps("per_queue"))["reason"] == why
+    row = host.row(rps("others"), irqs("4-7,12-15"))
+    assert row["status"] == "change"
+
+
+def test_no_cpu_is_left_to_receive(host: CpuHost) -> None:
+    card(host, Machine(1, 2, 2))
+    row = host.row(rps("others"), irqs("local"))
+    assert row["reason"] == "each CPU near to eth0 serves its interrupts: none is left"
+
+
+def test_an_interface_without_a_card_has_no_interrupts_to_spare_cpus_for(host: CpuHost) -> None:
+    TWO_SOCKETS.install(host)
+    host.apply(rps("others"))
+    assert host.read(f"{QUEUES}/rx-1/rps_cpus") == "ffff\n"
+
+
+def off(value: str = "off_nic_irqs") -> dict[str, Any]:
+    return setting("cpu.service_affinity", {"service": "nginx"}, value, restart="nginx")
+
+
+DROP_IN = f"{NGINX_DROP_INS}/90-edgetune-0001-t.cpus.conf"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("value", "policy", "left"),
+    [
+        ("off_nic_irqs", "local", "3-15"),
+        ("off_nic_irqs", "spread", "2-3,5-15"),
+        ("off_nic_cores", "local", "3-7,11-15"),
+        ("off_nic_cores", "0,8", "1-7,9-15"),
+    ],
+)
+def test_a_service_keeps_off_the_cpus_that_serve_cards(
+    host: CpuHost, value: str, policy: str, left: str
+) -> None:
+    card(host, queues=3)
+    run_nginx(host)
+    before = host.tree()
+    row = host.row(off(value), irqs(policy))
+    assert (row["status"], row["runtime"], row["persistent"]) == ("change", "0-3", None)
+    done = host.apply(irqs(policy), off(value))
+    assert done["restarted"] == ["nginx"]
+    assert host.read(DROP_IN).endswith(f"[Service]\nCPUAffinity=\nCPUAffinity={left}\n")
+    assert host.read("proc/77/status") == f"Cpus_allowed_list:\t{left}\n"
+    row = host.row(off(value))
+    assert (row["status"], row["runtime"], row["persistent"]) == ("noop", value, value)
+    assert host.verified(irqs(policy), off(value))
+    host.restore()
+    assert host.tree() == before
+
+
+@pytest.mark.processes
+def test_every_thread_of_a_service_is_looked_at(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host, p78="4-15", p79="5")
+    both = (irqs("local"), off())
+    host.apply(*both)
+    assert host.verified(*both)
+    run_nginx(host, p79="2")
+    rows = host.ask("verify", tuning="t", settings=list(both))["settings"]
+    assert (rows[1]["ok"], rows[1]["runtime"]) == (False, "4-15; 2 in 79/79, 79/790")
+
+
+@pytest.mark.processes
+def test_a_service_that_chooses_its_cpus_itself_is_undone(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host, p78="4-15", p79="2")
+    before = host.tree()
+    error = host.fail("apply", **host.change(irqs("local"), off()))
+    assert "is 4-15; 2 in 79/79, 79/790, stored off_nic_irqs; undone" in error["message"]
+    assert host.tree() == before
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("top", ["", "/unified", "/systemd"])
+def test_the_processes_of_a_service_are_those_of_its_control_group(host: CpuHost, top: str) -> None:
+    card(host)
+    run_nginx(host, p78="4-15", p79="0")
+    host.write("stub/nginx/ControlGroup", "/system.slice/nginx.service\n")
+    group = f"sys/fs/cgroup{top}/system.slice/nginx.service"
+    host.write(f"{group}/cgroup.procs", "77\n")
+    host.write(f"{group}/workers/cgroup.procs", "78\n")
+    assert host.row(off(), irqs("local"))["runtime"] == "0-3; 4-15 in 78/78, 78/780"
+
+
+@pytest.mark.processes
+def test_a_service_keeps_off_those_that_its_tuning_is_about_to_choose(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host)
+    host.apply(irqs("0-3"), off(), tuning="first")
+    assert host.row(off())["status"] == "noop"
+    assert host.row(off(), irqs("4-7"))["status"] == "change"
+
+
+@pytest.mark.processes
+def test_all_cards_count(host: CpuHost) -> None:
+    card(host, queues=2)
+    Vectors(host, TWO_SOCKETS, interface="eth1", queues=2, first=128).install()
+    run_nginx(host)
+    row = host.row(off(), irqs("local"))
+    assert row["status"] == "unsupported"
+    why = "any CPU may serve eth1-TxRx-0: nic.irq_affinity of eth1 has to come first"
+    assert row["reason"] == why
+    settings = (irqs("local"), irqs("6-7", "eth1"), off())
+    host.apply(*settings)
+    assert host.read("proc/77/status") == "Cpus_allowed_list:\t2-5,8-15\n"
+
+
+@pytest.mark.processes
+def test_a_service_keeps_off_while_another_card_is_down(host: CpuHost) -> None:
+    card(host, queues=2)
+    other = Vectors(host, TWO_SOCKETS, interface="eth1", queues=2, first=128).install()
+    run_nginx(host)
+    settings = (irqs("0-1"), irqs("6-7", "eth1"), off())
+    host.apply(*settings)
+    lines = host.read("proc/interrupts").splitlines(keepends=True)
+    host.write("proc/interrupts", "".join(line for line in lines if "eth1" not in line))
+    assert host.row(off())["status"] == "noop"
+    assert "cpu.service_affinity:nginx" not in str(host.ask("sample")["drift"])
+    other.request()
+    other.allow("eth1-TxRx-0", "4")
+    other.allow("eth1-TxRx-1", "7")
+    assert host.row(off())["runtime"] == "2-5,8-15"
+    # Fewer than half of the CPUs are no choice of ours.
+    run_nginx(host, p78="2-3")
+    host.write("proc/77/status", "Cpus_allowed_list:\t2-3,8-12\n")
+    assert (
+        host.row(off(), irqs("0-1"), irqs("6-7", "eth1"))["runtime"]
+        == "2-3,8-12; 2-3 in 78/78, 78/780"
+    )
+
+
+@pytest.mark.processes
+def test_hardware_tells_better_than_a_mask_who_serves(host: CpuHost) -> None:
+    own = card(host, queues=2)
+    run_nginx(host)
+    for name, cpu in zip(own.of_queues, "46"):
+        own.allow(name, "4-7")
+        own.serve(name, cpu)
+    host.apply(off())
+    assert host.read("proc/77/status") == "Cpus_allowed_list:\t0-3,5,7-15\n"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("queues", "value", "why"),
+    [
+        (8, "off_nic_irqs", None),
+        (9, "off_nic_irqs", "0-8 serve network cards: only 7 of 16 would be left"),
+        (5, "off_nic_cores", "0-2,4-5,8-10,12-13 serve network cards: only 6 of 16 would be left"),
+    ],
+)
+def test_a_service_is_left_half_of_the_cpus(
+    host: CpuHost, queues: int, value: str, why: str | None
+) -> None:
+    card(host, queues=queues)
+    run_nginx(host)
+    row = host.row(off(value), irqs("spread"))
+    assert row["reason"] == (f"CPUs {why}" if why else "differs")
+
+
+@pytest.mark.processes
+def test_a_service_on_a_host_without_cards(host: CpuHost) -> None:
+    run_nginx(host)
+    assert host.row(off())["reason"] == "no interrupts of network cards are found"
+
+
+@pytest.mark.processes
+def test_a_service_without_a_process(host: CpuHost) -> None:
+    card(host)
+    assert host.row(off(), irqs("local"))["reason"] == "nginx has no process"
+
+
+@pytest.mark.processes
+def test_a_drop_in_that_is_read_after_ours_is_named(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host)
+    host.write(f"{NGINX_DROP_INS}/99-late.conf", "[Service]\nCPUAffinity=0-1\n")
+    row = host.row(off(), irqs("local"))
+    assert row["status"] == "unsupported"
+    assert "99-late.conf is read after ours and sets it to 0-1" in row["reason"]
+
+
+@pytest.mark.processes
+def test_other_properties_of_the_service_have_a_file_of_their_own(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host)
+    settings = (irqs("local"), nginx("LimitNOFILE", "65536"), off())
+    host.apply(*settings)
+    assert host.verified(*settings)
+    assert "LimitNOFILE=65536" in host.read(f"{NGINX_DROP_INS}/90-edgetune-0001-t.conf")
+    assert "CPUAffinity=4-15" in host.read(DROP_IN)
+
+
+topologies = st.builds(
+    Machine,
+    sockets=st.integers(1, 4),
+    cores=st.integers(1, 4),
+    threads=st.integers(1, 2),
+    offline=st.lists(st.integers(1, 31), max_size=6),
+)
+
+
+@st.composite
+def cases(draw: Any) -> tuple[Machine, int, int, str]:
+    """A machine, the node of its card, the number of its queues, and a policy."""
+    machine = draw(topologies)
+    nodes = [number for number in range(machine.sockets) if machine.node(number)]
+    return machine, draw(st.sampled_from(nodes)), draw(st.integers(1, 40)), draw(policies)
+
+
+policies = st.sampled_from([*POLICIES, "0"])
+quick = examples(60)
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
+counter = itertools.count()
+
+
+def fresh(directory: Path) -> CpuHost:
+    return CpuHost(directory / str(next(counter)))
+
+
+@pytest.mark.slow
+@quick
+@given(case=cases())
+def test_every_policy_is_fair(directory: Path, case: tuple[Machine, int, int, str]) -> None:
+    machine, node, queues, policy = case
+    host = fresh(directory)
+    machine.install(host)
+    host.write("sys/class/net/eth0/device/numa_node", f"{node}\n")
+    cpus = cpus_of_queues(Host(str(host.path)), "eth0", policy, queues)
+    assert len(cpus) == queues
+    assert set(cpus) <= machine.online
+    of_cpu = Counter(cpus)
+    nodes = [number for number in range(machine.sockets) if machine.node(number)]
+    served = [nodes.index(machine.node_of(cpu)) for cpu in cpus]
+    if policy == "local":
+        assert set(cpus) <= machine.node(node)
+    if policy in ("spread", "interleave"):
+        assert _spread_of([served.count(place) for place in range(len(nodes))]) <= 1
+    if policy == "spread":
+        assert served == sorted(served)
+    if policy == "interleave":
+        assert served == [queue % len(nodes) for queue in range(queues)]
+    for number in [node] if policy == "local" else nodes if policy != "0" else []:
+        own = machine.node(number)
+        assert _spread_of([of_cpu[cpu] for cpu in own]) <= 1
+        # No second thread serves while there is a core that serves nothing.
+        cores = {machine.core_of(cpu) for cpu in own}
+        busy = [machine.core_of(cpu) for cpu in own if of_cpu[cpu]]
+        assert len(set(busy)) == min(len(busy), len(cores))
+
+
+def _spread_of(numbers: list[int]) -> int:
+    return max(numbers) - min(numbers)
+
+
+@pytest.mark.slow
+@examples(25)
+@given(
+    case=cases(),
+    driver=st.sampled_from(sorted(NAMES)),
+    allowed=st.lists(st.integers(0, 7), min_size=1, max_size=3),
+)
+def test_whatever_was_there_comes_back(
+    directory: Path, case: tuple[Machine, int, int, str], driver: str, allowed: list[int]
+) -> None:
+    machine, node, queues, policy = case
+    host = fresh(directory)
+    own = card(host, machine, driver=driver, queues=min(queues, 6), numa_node=node)
+    for name, cpu in zip(own.of_queues, allowed):
+        own.allow(name, str(cpu))
+    before = host.tree()
+    both = (irqs(policy), xps("per_queue"))
+    host.apply(*both)
+    assert host.verified(*both)
+    assert not host.apply(*both)["changed"]
+    host.restore()
+    assert host.tree() == before
+
+
+@pytest.mark.processes
+def test_a_host_is_looked_at_once_for_all_its_cards(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With hundreds of queues and CPUs /proc/interrupts is long; so is /proc with its processes."""
+    card(host, queues=2)
+    Vectors(host, TWO_SOCKETS, interface="eth1", queues=2, first=128).install()
+    run_nginx(host)
+    host.write("proc/98/comm", "sshd\n")
+    settings = (irqs("0-1"), irqs("6-7", "eth1"), off())
+    host.apply(*settings)
+    seen: Counter[str] = Counter()
+    read = Host.read
+
+    def count(kernel: Host, name: str) -> bytes:
+        seen[name] += 1
+        return read(kernel, name)
+
+    monkeypatch.setattr(Host, "read", count)
+    for look in (lambda: host.plan(*settings), lambda: host.ask("sample")):
+        seen.clear()
+        look()
+        assert seen["/proc/98/comm"] == seen["/proc/irq/64/smp_affinity_list"] == 1
+        assert seen["/proc/interrupts"] == 1
+
+
+def test_what_a_glance_saw_is_forgotten_with_it(host: CpuHost) -> None:
+    kernel, answers = Host(str(host.path)), iter("abcd")
+    assert [kernel.once("it", lambda: next(answers)) for _ in range(2)] == ["a", "b"]
+    with kernel.read_cache():
+        assert kernel.once("it", lambda: next(answers)) == "c"
+        with kernel.read_cache():
+            assert kernel.once("it", lambda: next(answers)) == "c"
+    assert kernel.once("it", lambda: next(answers)) == "d"

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The power of a host with FreeBSD fails at every step of an apply and of a restore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.agent.dispatch import answer as answer_below
+from tests.lib.hosts.agent.test_power import MOST_STEPS, cut
+from tests.support.agent_root import request, setting, sysctl
+from tests.support.freebsd import FreeBsd, freebsd_host
+from tests.support.kernels import GRACE
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+TOPS = ("etc", "var", "boot", "usr/local/etc")
+STRIDE = 4
+LIVE = [
+    setting("module", {"module": "tcp_rack"}, "loaded"),
+    setting("tcp.stack", {}, "rack"),
+    sysctl("1024", "kern.ipc.soacceptqueue"),
+]
+BOOTED = [setting("loader.tunable", {"tunable": "hw.ix.rxd"}, "4096")]
+NEW = [setting("kernel.boot_environment", {}, "new")]
+
+
+def settled(host: FreeBsd) -> dict[str, Any]:
+    """All but what the next agent that comes by removes: an idle hook, and empty directories."""
+    own = {name: was for name, was in host.tree().items() if was[1] is not None}
+    # Also a draft of it, which rc(8) does not look at: its name begins with a dot.
+    return {name: was for name, was in own.items() if "rc.d/" not in name}
+
+
+def in_kernel(host: FreeBsd) -> tuple[Any, ...]:
+    names = ("net.inet.tcp.functions_default", "kern.ipc.soacceptqueue", "hw.ix.rxd")
+    return (*map(host.parameter, names), "tcp_rack" in host.modules, host.environments)
+
+
+@pytest.mark.parametrize("entries", [False, True])
+@pytest.mark.parametrize("verb", ["apply", "restore"])
+@pytest.mark.parametrize("wanted", [LIVE, BOOTED, NEW], ids=["live", "booted", "new"])
+def test_a_power_cut_at_any_step_leaves_all_or_nothing(
+    tmp_path: Path, wanted: list[dict[str, Any]], verb: str, entries: bool
+) -> None:
+    """What a boot tries is taken back by the boot after the one that tried it."""
+    asks = {} if wanted is LIVE else GRACE
+    with freebsd_host(tmp_path / "host") as host:
+        before, kernel = settled(host), in_kernel(host)
+        change = request("apply", **host.change(*wanted, **asks))
+        restore = request("restore", epoch=1, tuning="t")
+        ends = set()
+        for step in range(2 * entries, MOST_STEPS, STRIDE):
+            if verb == "restore":
+                assert answer_below(str(host.path), change)["ok"]
+            died = cut(host, change if verb == "apply" else restore, step, entries, TOPS)
+            assert host.boot_anew() == [], step
+            new = host.ask("verify", tuning="t", settings=wanted)["verified"]
+            ends.add("new" if new else "old")
+            if asks:
+                host.boot_anew()
+                host.boot_anew()
+            if not new or asks:
+                assert (settled(host), in_kernel(host)) == (before, kernel), step
+            reply = answer_below(str(host.path), restore)
+            assert reply["ok"], (step, reply)
+            assert (settled(host), in_kernel(host)) == (before, kernel), step
+            assert host.leftovers() <= {"epoch"}, step
+            if not died:
+                assert "old" in ends and step > 20
+                assert verb == "restore" or "new" in ends
+                return
+        raise AssertionError("it never came to an end")

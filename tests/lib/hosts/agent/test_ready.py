@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The marker by which a host's own health check says that it is not ready."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.agent import disk
+from edgetune.hosts.agent.dispatch import answer as answer_below
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.metadata import Metadata
+from tests.support.agent_programs import Addresses, instead
+from tests.support.agent_root import (
+    AgentRoot,
+    FullDisk,
+    agent_root,
+    near_root,
+    request,
+    sysctl,
+    thp,
+)
+
+MARKER = "var/lib/edgetune-not-ready"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with near_root(tmp_path / "host") as root:
+        yield root
+
+
+def ready(host: AgentRoot, wanted: bool, rollout: str = "r1", epoch: int = 1) -> dict[str, Any]:
+    return host.ask("ready", epoch=epoch, rollout=rollout, ready=wanted)
+
+
+def answer(host: AgentRoot, wanted: bool, epoch: int = 1) -> dict[str, Any]:
+    """In this process, which a test may have prepared."""
+    asked = request("ready", epoch=epoch, rollout="r1", ready=wanted)
+    return answer_below(str(host.path), asked)
+
+
+def told(host: AgentRoot) -> bool:
+    return bool(host.ask("facts")["agent_state"]["ready"])
+
+
+@pytest.mark.processes
+def test_a_host_is_not_ready_until_it_is_said_to_be(host: AgentRoot) -> None:
+    assert told(host)
+    told_so = {"boot_id": host.boot_id, "sessions": 0}
+    assert ready(host, False) == {**told_so, "changed": True, "ready": False}
+    assert host.read(MARKER) == "r1\n"
+    assert stat.S_IMODE((host.path / MARKER).stat().st_mode) == 0o644
+    assert not told(host)
+    assert ready(host, True) == {**told_so, "changed": True, "ready": True}
+    assert told(host) and not host.exists(MARKER)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.2", "fd00:0::2", "10.0.0.1"])
+def test_a_host_that_has_the_address_is_the_one_that_is_meant(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    instead(monkeypatch, Addresses())
+    asked = {"epoch": 1, "rollout": "r1", "ready": False, "address": address}
+    assert host.ask("ready", **asked)["changed"]
+
+
+def test_a_host_says_not_ready_for_no_other_machine(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be in service. What cannot tell its addresses says it for nobody."""
+    asked = {"epoch": 1, "rollout": "r1", "ready": False, "address": "192.0.2.22"}
+    assert host.fail("ready", **asked)["reason"] == "failed"
+    instead(monkeypatch, Addresses())
+    error = host.fail("ready", **asked)
+    assert error["reason"] == "another_machine"
+    assert error["message"].endswith(", 192.0.2.2, fd00::2, 10.0.0.1, and not 192.0.2.22")
+    assert told(host) and host.ask("facts")["agent_state"]["epoch"] == 0
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_said_twice_it_changes_nothing_the_second_time(host: AgentRoot, wanted: bool) -> None:
+    ready(host, False)
+    if wanted:
+        ready(host, True)
+    before = sorted(path.name for path in (host.path / "var/lib").rglob("*"))
+    assert not ready(host, wanted)["changed"]
+    assert sorted(path.name for path in (host.path / "var/lib").rglob("*")) == before
+
+
+def test_the_marker_names_the_last_rollout(host: AgentRoot) -> None:
+    ready(host, False)
+    assert not ready(host, False, rollout="r2", epoch=2)["changed"]
+    assert host.read(MARKER) == "r2\n"
+
+
+@pytest.mark.processes
+def test_whatever_the_umask_everybody_can_read_it(tmp_path: Path) -> None:
+    with agent_root(tmp_path / "host") as host:
+        old = os.umask(0o077)
+        try:
+            ready(host, False)
+        finally:
+            os.umask(old)
+    assert stat.S_IMODE((host.path / MARKER).stat().st_mode) == 0o644
+    assert stat.S_IMODE((host.path / "var/lib").stat().st_mode) == 0o755
+
+
+def test_an_older_epoch_changes_nothing(host: AgentRoot) -> None:
+    ready(host, False, epoch=5)
+    error = host.fail("ready", epoch=4, rollout="r0", ready=True)
+    assert error["reason"] == "refused" and "epoch 4 is older than 5" in error["message"]
+    assert host.read(MARKER) == "r1\n"
+
+
+@pytest.mark.processes
+def test_neither_a_boot_nor_a_restore_makes_a_host_ready(host: AgentRoot) -> None:
+    host.apply(thp("never"), sysctl("4096"))
+    ready(host, False)
+    host.boot()
+    assert not told(host)
+    host.restore()
+    assert not told(host)
+    assert host.leftovers() == {"epoch"}
+    ready(host, True)
+    assert told(host)
+
+
+def test_one_change_at_a_time_holds_for_it(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = Host.lock
+    monkeypatch.setattr(Host, "lock", lambda own: lock(own, 0.1))
+    with lock(Host(str(host.path))):
+        assert answer(host, False)["error"]["reason"] == "refused"
+    assert not host.exists(MARKER)
+
+
+def test_on_a_full_disk_the_marker_goes_and_comes_with_a_newer_epoch(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(host, False, epoch=9)
+    FullDisk(monkeypatch)
+    assert answer(host, True, epoch=10)["result"]["ready"]
+    assert host.read("var/lib/edgetune/epoch") == "10\n"
+    assert not host.exists(MARKER)
+
+
+class NoRoomForData:
+    """Files can be made, but nothing be written into them: a full disk with inodes left."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._fill = disk._fill
+        patch.setattr(disk, "_fill", self.fill)
+
+    def fill(self, descriptor: int, data: bytes, wanted: Metadata) -> None:
+        self._fill(descriptor, b"", wanted)
+        if data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("seen", [True, False])
+def test_without_room_for_a_line_the_marker_is_empty(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    if seen:
+        ready(host, True, epoch=1)
+    with monkeypatch.context() as patch:
+        NoRoomForData(patch)
+        assert answer(host, False, epoch=2)["result"] == {
+            "changed": True,
+            "ready": False,
+            "sessions": 0,
+            "boot_id": host.boot_id,
+        }
+        assert not answer(host, False, epoch=2)["result"]["changed"]
+    assert host.read(MARKER) == "" and not told(host)
+    assert host.leftovers() == ({"epoch"} if seen else set()), "no drafts"
+    assert host.ask("facts")["agent_state"]["epoch"] == (2 if seen else 0)
+    with monkeypatch.context() as patch:
+        NoRoomForData(patch)
+        assert answer(host, True, epoch=3)["result"]["changed"]
+    assert told(host)
+
+
+@pytest.mark.processes
+def test_a_marker_that_cannot_be_set_at_all_is_a_failure(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host.path / "run").mkdir(exist_ok=True)  # it is no part of the disk
+    with monkeypatch.context() as patch:
+        FullDisk(patch)
+        reply = answer(host, False)
+    assert reply["error"]["reason"] == "failed" and "No space left" in reply["error"]["message"]
+    assert told(host) and not host.exists(MARKER)
+
+
+TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid
+   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0
+   1: 01014D0A:0050 03004D0A:C350 01 00000000:00000000 00:00000000 00000000     0
+   2: 01014D0A:0050 03004D0A:C351 06 00000000:00000000 00:00000000 00000000     0
+   3: 01014D0A:0050 03004D0A:C352 04 00001000:00000000 00:00000000 00000000     0
+   4: 0100007F:0050 0100007F:C353 01 00000000:00000000 00:00000000 00000000     0
+   5: 01014D0A:01BB 03004D0A:C354 08 00000000:00000000 00:00000000 00000000     0
+   6: 01014D0A:0016 02004D0A:C355 01 00000000:00000000 00:00000000 00000000     0
+"""
+TCP6 = """  sl  local_address                         remote_address                        st
+   0: 0000000000000000FFFF000001014D0A:0050 0000000000000000FFFF000003004D0A:C356 01 0:0
+   1: 0000000000000000FFFF00000100007F:0050 0000000000000000FFFF00000100007F:C357 01 0:0
+   2: 00000000000000000000000001000000:0050 00000000000000000000000001000000:C358 01 0:0
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("ports", "sessions"), [([80], 3), ([443], 1), ([80, 443], 4), ([], 0)])
+def test_open_connections_to_the_service_are_counted(
+    host: AgentRoot, ports: list[int], sessions: int
+) -> None:
+    (host.path / "proc/net").mkdir(parents=True, exist_ok=True)
+    (host.path / "proc/net/tcp").write_text(TCP)
+    (host.path / "proc/net/tcp6").write_text(TCP6)
+    counted = {"sessions": sessions, "boot_id": host.boot_id}
+    assert host.ask("sessions", ports=ports) == counted
+    assert told(host), "who counts changes nothing"
+    said = host.ask("ready", epoch=1, rollout="r1", ready=False, ports=ports)
+    assert said["sessions"] == sessions
+    assert host.ask("sessions", ports=ports) == counted
+    assert not told(host)
+
+
+@pytest.mark.parametrize("ports", [[0], [65536], ["80"], 80, [True]])
+def test_ports_that_are_none_are_named(host: AgentRoot, ports: Any) -> None:
+    asked = request("ready", epoch=1, rollout="r1", ready=False, ports=ports)
+    error = answer_below(str(host.path), asked)["error"]
+    assert (error["reason"], error["field"][:5]) == ("bad_request", "ports")
+    assert not host.exists(MARKER)
+
+
+@pytest.mark.processes
+def test_what_needs_a_drained_host_is_refused_by_one_that_serves(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller may have drained another machine than the one that it reached."""
+    monkeypatch.setattr(Host, "detach", lambda *command: None)
+    change = host.change(sysctl("4096"), drained=True, epoch=7)
+    wanted: dict[str, dict[str, Any]] = {
+        "apply": change,
+        "restore": {"epoch": 7, "tuning": "t", "drained": True},
+        "reboot": {"epoch": 7, "boot_id": host.boot_id, "drained": True},
+    }
+    for verb, fields in wanted.items():
+        error = host.fail(verb, **fields)
+        assert (error["reason"], error["message"]) == (
+            "refused",
+            "this machine was not drained: it has no /var/lib/edgetune-not-ready",
+        )
+    # The refusal leaves the fence of this machine to those who own it.
+    assert host.ask("facts")["agent_state"] == {"epoch": 0, "ready": True, "tunings": {}}
+    ready(host, False, epoch=7)
+    for verb, fields in wanted.items():
+        host.ask(verb, **fields)

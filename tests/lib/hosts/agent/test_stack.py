@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tunings that stand on each other, taken back in any order."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetune.hosts.agent import unattended, undo
+from edgetune.hosts.agent.dispatch import answer
+from edgetune.hosts.agent.host import Host
+from tests.lib.hosts.agent.test_faults import MOST_STEPS, killed
+from tests.lib.hosts.agent.test_faults import settled as settled_with_ranks
+from tests.support.agent_root import (
+    AgentRoot,
+    FullDisk,
+    channels,
+    file,
+    near_root,
+    nginx,
+    request,
+    rps,
+    sysctl,
+    thp,
+    unit,
+    without_boot_id,
+)
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.processes
+
+SOMAXCONN = "proc/sys/net/core/somaxconn"
+LOWER = [sysctl("4096"), channels(2), thp("never"), nginx("LimitNOFILE", "65536")]
+UPPER = [sysctl("16"), rps("0-1"), file("/etc/app.conf", "b\n"), nginx("LimitNOFILE", "4096")]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with near_root(tmp_path / "host", init="systemd") as root:
+        yield root
+
+
+def stands(host: AgentRoot, tuning: str, *own: dict[str, Any]) -> bool:
+    verified = host.ask("verify", tuning=tuning, settings=list(own))
+    return bool(verified["verified"]) and verified["state"] == "confirmed"
+
+
+def restarts(host: AgentRoot) -> int:
+    return host.commands.count("systemctl restart nginx")
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "name"),
+    [
+        (sysctl("4096"), sysctl("16"), SOMAXCONN),
+        (sysctl("4096"), sysctl("4096"), SOMAXCONN),
+        (file("/etc/app.conf", "a\n"), file("/etc/app.conf", "b\n"), "etc/app.conf"),
+        (file("/etc/app.conf", "a\n"), file("/etc/app.conf", "a\n"), "etc/app.conf"),
+        (thp("never"), thp("always"), "sys/kernel/mm/transparent_hugepage/enabled"),
+        (channels(2), rps("0-1"), "sys/class/net/eth0/queues/rx-3/rps_cpus"),
+        (rps("0-1"), channels(2), "sys/class/net/eth0/queues/rx-1/rps_cpus"),
+        (nginx("LimitNOFILE", "65536"), nginx("LimitNOFILE", "4096"), "proc/77/limits"),
+        (nginx("LimitNOFILE", "65536"), nginx("LimitNOFILE", "65536"), "proc/77/limits"),
+        (nginx("LimitNOFILE", "65536"), nginx("Nice", "-5"), "proc/77/stat"),
+    ],
+)
+def test_what_stands_on_a_tuning_outlives_it(
+    host: AgentRoot, lower: dict[str, Any], upper: dict[str, Any], name: str
+) -> None:
+    """It is then as if the lower one had never been."""
+    host.write("sys/class/net/eth0/queues/rx-3/rps_cpus", "4\n")
+    host.write("etc/app.conf", "old\n").chmod(0o600)
+    before = host.tree()
+    host.apply(upper, tuning="b")
+    alone = {name: was for name, was in host.tree().items() if "edgetune" not in name}
+    host.restore("b")
+    host.apply(lower, tuning="a")
+    host.apply(upper, tuning="b")
+    assert host.restore("a")["changed"]
+    assert stands(host, "b", upper)
+    tree = {name: was for name, was in host.tree().items() if "edgetune" not in name}
+    assert tree == alone and name in tree
+    assert host.restore("b")["changed"]
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_the_way_back_is_told_before_it_is_taken(host: AgentRoot) -> None:
+    shared, own = "sysctl:net.core.somaxconn", "memory.thp:enabled"
+    host.apply(sysctl("4096"), thp("never"), tuning="a")
+    host.apply(sysctl("16"), tuning="b")
+    assert way_back(host, "a") == {shared: None, own: "madvise"}
+    assert way_back(host, "b") == {shared: "4096"}
+    host.restore("a")
+    assert way_back(host, "a") == {}
+    assert way_back(host, "b") == {shared: "128"}
+
+
+def way_back(host: AgentRoot, tuning: str) -> dict[str, Any]:
+    """The runtime values that taking it back will lead to."""
+    told = host.ask("verify", tuning=tuning, settings=[sysctl("16")])["way_back"]
+    return {name: before and before["runtime"] for name, before in told.items()}
+
+
+def test_units_under_each_other(host: AgentRoot) -> None:
+    host.make_unit("x.timer")
+    host.apply(unit("x.timer", active="off", enabled="off"), tuning="a")
+    host.apply(unit("x.timer", active="on", enabled="on"), tuning="b")
+    host.restore("a")
+    assert host.unit("x.timer") == ("active", "enabled")
+    host.restore("b")
+    assert host.unit("x.timer") == ("active", "enabled")
+
+
+def test_only_raise_is_worked_out_anew(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"), tuning="a")
+    own = sysctl("1024", only="raise", restart="nginx")
+    host.apply(own, tuning="b")
+    assert host.read(SOMAXCONN) == "4096\n"
+    assert host.restore("a")["restarted"] == ["nginx"]
+    assert host.read(SOMAXCONN) == "1024\n" and stands(host, "b", own)
+    host.restore("b")
+    assert host.read(SOMAXCONN) == "128\n"
+
+
+def test_each_service_is_restarted_once_and_only_for_its_own(host: AgentRoot) -> None:
+    host.apply(*LOWER, tuning="a")
+    host.apply(*UPPER, tuning="b")
+    so_far = restarts(host)
+    assert host.restore("a")["restarted"] == ["nginx"]
+    assert restarts(host) == so_far + 1
+    host.apply(sysctl("60", "vm.swappiness"), tuning="c")
+    host.apply(sysctl("10", "vm.swappiness", restart="nginx"), tuning="d")
+    so_far = restarts(host)
+    assert host.restore("c")["restarted"] == []
+    assert restarts(host) == so_far
+
+
+def test_a_tuning_that_is_not_confirmed_stays_below(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"), tuning="a")
+    host.apply(sysctl("16"), tuning="b", confirm_within=300)
+    error = host.fail("restore", epoch=1, tuning="a")
+    assert error["reason"] == "refused"
+    assert error["message"] == "b was applied later and is provisional: restore it first"
+    assert host.state("a") == "confirmed" and host.read(SOMAXCONN) == "16\n"
+
+
+def test_nothing_else_is_done_to_what_another_stands_on(host: AgentRoot) -> None:
+    lower = host.change(sysctl("4096"), tuning="a")
+    host.ask("apply", **lower)
+    host.apply(sysctl("16"), tuning="b")
+    before = host.tree()
+    for verb, more in (
+        ("apply", lower),
+        ("restore", {"tuning": "a", "epoch": 1, "live": ["sysctl:net.core.somaxconn"]}),
+    ):
+        error = host.fail(verb, **more)
+        assert error["reason"] == "refused"
+        assert error["message"] == "b was applied later, on a: restore it first"
+    assert host.tree() == before
+
+
+def test_what_cannot_be_applied_again_is_named_and_can_be_taken_back(host: AgentRoot) -> None:
+    before = host.tree()
+    host.apply(sysctl("4096"), tuning="a")
+    host.apply(sysctl("16"), tuning="b")
+    host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 1\n")
+    error = host.fail("restore", epoch=1, tuning="a")
+    assert error["message"].startswith("b: sysctl:net.core.somaxconn: /etc/sysctl.d/99-late.conf")
+    assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
+    assert host.read(SOMAXCONN) == "128\n"
+    error = host.fail("apply", **host.change(thp("never"), tuning="c"))
+    assert error["message"] == "the tuning a on this host is restoring: restore it first"
+    confirmed = host.ask("confirm", epoch=1, tuning="b", settings=[sysctl("16")])
+    assert not confirmed["confirmed"] and confirmed["state"] == "suspended"
+    host.restore("b")
+    host.restore("a")
+    (host.path / "etc/sysctl.d/99-late.conf").unlink()
+    (host.path / "etc/sysctl.d").rmdir()
+    assert host.tree() == before
+
+
+def test_what_an_older_agent_called_lifted_is_suspended(host: AgentRoot) -> None:
+    before = host.tree()
+    host.apply(sysctl("4096"), tuning="a")
+    host.apply(sysctl("16"), tuning="b")
+    host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 1\n")
+    host.fail("restore", epoch=1, tuning="a")
+    (host.path / "etc/sysctl.d/99-late.conf").unlink()
+    journal = "var/lib/edgetune/tunings/b.json"
+    host.write(journal, host.read(journal).replace('"suspended"', '"lifted"'))
+    assert host.state("b") == "suspended"
+    host.restore("a")
+    assert host.state("b") == "confirmed" and host.read(SOMAXCONN) == "16\n"
+    host.restore("b")
+    assert host.tree() == before
+
+
+def two_tunings(host: AgentRoot) -> None:
+    host.apply(*LOWER, tuning="a")
+    host.apply(*UPPER, tuning="b")
+
+
+def carried_on(host: AgentRoot, how: str) -> None:
+    """Finish what was left."""
+    if how == "boot":
+        assert host.boot().stderr == ""
+    elif how == "restore":
+        host.restore("a")
+    elif host.state("a") != "none":
+        done = host.run_copy("restore", "a")
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("how", "stride"), [("restore", 7), ("boot", 11), ("console", 13)])
+def test_killed_at_any_point_it_is_carried_on(host: AgentRoot, how: str, stride: int) -> None:
+    before = without_boot_id(host.tree())
+    host.apply(*UPPER, tuning="b")
+    alone = settled(host)
+    host.restore("b")
+    restore = request("restore", epoch=1, tuning="a")
+    for step in range(0, MOST_STEPS, stride):
+        two_tunings(host)
+        both = settled(host)
+        died = killed(host, restore, step)
+        carried_on(host, how)
+        assert stands(host, "b", *UPPER), step
+        ends = (alone, both) if how == "boot" and step < 20 else (alone,)
+        assert settled(host) in ends, step
+        host.restore("a")
+        host.restore("b")
+        assert without_boot_id(host.tree()) == before and host.leftovers() <= {"epoch"}, step
+        if not died:
+            assert step > 40
+            return
+    raise AssertionError("it never came to an end")
+
+
+def test_killed_at_any_point_the_upper_one_can_go_first(host: AgentRoot) -> None:
+    before = host.tree()
+    for step in range(0, MOST_STEPS, 13):
+        two_tunings(host)
+        died = killed(host, request("restore", epoch=1, tuning="a"), step)
+        host.restore("b")
+        host.restore("a")
+        assert host.tree() == before and host.leftovers() == {"epoch"}, step
+        if not died:
+            return
+    raise AssertionError("it never came to an end")
+
+
+def test_a_disk_that_fills_at_any_point_can_be_emptied(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = host.tree()
+    host.apply(*UPPER, tuning="b")
+    alone = settled(host)
+    host.restore("b")
+    for step in range(0, MOST_STEPS, 3):
+        two_tunings(host)
+        with monkeypatch.context() as patch:
+            FullDisk(patch, after=step)
+            reply = answer(str(host.path), request("restore", epoch=1, tuning="a"))
+        assert reply["ok"] or "No space left" in reply["error"]["message"], reply
+        host.restore("a")
+        assert stands(host, "b", *UPPER) and settled(host) == alone, step
+        host.restore("b")
+        assert host.tree() == before and host.leftovers() == {"epoch"}, step
+        if reply["ok"]:
+            assert step > 5
+            return
+    raise AssertionError("it never came to an end")
+
+
+KEYS = ("net.core.somaxconn", "vm.swappiness")
+CHOICES = [
+    *(sysctl(value, key) for key in KEYS for value in ("10", "20")),
+    sysctl("15", KEYS[0], only="raise"),
+    *(file("/etc/app.conf", text) for text in ("1\n", "2\n")),
+    *(nginx("LimitNOFILE", value) for value in ("4096", "8192")),
+    channels(2),
+    rps("0"),
+    rps("0-2"),
+    unit("x.timer", active="off", enabled="off"),
+]
+NAMES = ("a", "b", "c")
+
+
+@st.composite
+def tunings(draw: Any) -> list[dict[str, Any]]:
+    chosen = draw(st.lists(st.sampled_from(CHOICES), min_size=1, max_size=3))
+    return list({own["id"]: own for own in chosen}.values())
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(NAMES), st.booleans(), tunings()), max_size=8)
+
+
+@examples(10)
+@given(STEPS)
+def test_a_host_is_as_if_what_was_taken_back_had_never_been(
+    steps: list[tuple[str, bool, list[dict[str, Any]]]],
+) -> None:
+    """Its model is a fresh host on which only what stands was applied, in that order."""
+    with tempfile.TemporaryDirectory() as directory:
+        host, standing = _host(Path(directory) / "host"), {}
+        before = host.tree()
+        for name, retire, own in steps:
+            if retire:
+                assert _ask(host, "restore", tuning=name)["ok"]
+                standing.pop(name, None)
+            elif name not in standing:
+                _apply(host, name, own)
+                standing[name] = own
+        model = _host(Path(directory) / "model")
+        for name, own in standing.items():
+            _apply(model, name, own)
+        assert _tree(host) == _tree(model)
+        assert host.unit("x.timer") == model.unit("x.timer")
+        for name in standing:
+            assert _ask(host, "restore", tuning=name)["ok"]
+        assert host.tree() == before and host.unit("x.timer") == ("active", "enabled")
+
+
+def _host(path: Path) -> AgentRoot:
+    host = AgentRoot(path, init="systemd")
+    host.write("proc/sys/kernel/random/boot_id", "one\n")
+    host.make_unit("x.timer")
+    return host
+
+
+def settled(host: AgentRoot) -> dict[str, Any]:
+    """The same, however many tunings were applied before."""
+    return _without_ranks(settled_with_ranks(host))
+
+
+def _tree(host: AgentRoot) -> dict[str, Any]:
+    # What runs the agent at a boot names no tuning, but the file it is in is made by the time.
+    return _without_ranks({name: was for name, was in host.tree().items() if was[1] is not None})
+
+
+def _without_ranks(tree: dict[str, Any]) -> dict[str, Any]:
+    return {re.sub("90-edgetune-[0-9]{4}-", "", name): was for name, was in tree.items()}
+
+
+def _ask(host: AgentRoot, verb: str, **fields: Any) -> dict[str, Any]:
+    return answer(str(host.path), request(verb, **{"epoch": 1, **fields}))
+
+
+def _apply(host: AgentRoot, name: str, own: list[dict[str, Any]]) -> None:
+    named = {"tuning": name, "digest": "d", "settings": own}
+    document = json.dumps({"protocol": 1, "verb": "plan", **named}).encode()
+    rows = answer(str(host.path), document)["result"]["settings"]
+    facts = {row["id"]: {k: row[k] for k in ("runtime", "persistent")} for row in rows}
+    reply = _ask(host, "apply", rollout="r", expect=facts, **named)
+    assert reply["ok"], reply
+
+
+@pytest.mark.parametrize(("service", "again"), [("active", 1), ("inactive", 0)])
+def test_what_was_suspended_at_a_boot_is_applied_once_its_interface_is_there(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch, service: str, again: int
+) -> None:
+    """A service that runs by then has begun without what was suspended."""
+    monkeypatch.setattr(unattended, "BOOT_WAIT", 0.1)
+    own = (sysctl("16"), rps("0-1"), nginx("LimitNOFILE", "65536"))
+    host.apply(sysctl("4096"), tuning="a")
+    host.apply(*own, tuning="b")
+    journal = json.loads(host.read("var/lib/edgetune/tunings/a.json"))
+    host.write("var/lib/edgetune/tunings/a.json", json.dumps({**journal, "state": "restoring"}))
+    card, away = host.path / "sys/class/net/eth0", host.path / "away"
+    card.rename(away)
+    host.new_boot_id()
+    assert unattended.boot(Host(str(host.path))) == [
+        "a: b: nic.rps:eth0: there is no interface eth0"
+    ]
+    assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
+    assert host.exists("run/edgetune-late")
+    assert restarts(host) == 1
+    start_nginx(host)
+    assert "Max open files  1024 " in host.read("proc/77/limits")
+    host.write("stub/nginx/state", f"{service}\n")
+    away.rename(card)
+    assert unattended.late(Host(str(host.path))) == []
+    assert restarts(host) == 1 + again
+    if not again:
+        host.write("stub/nginx/state", "active\n")
+        start_nginx(host)
+    assert host.state("a") == "none" and stands(host, "b", *own)
+
+
+def test_what_runs_by_the_end_of_a_boot_is_proven(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = nginx("LimitNOFILE", "65536")
+    host.apply(nginx("LimitNOFILE", "4096"), tuning="a")
+    host.apply(own, tuning="b")
+    journal = json.loads(host.read("var/lib/edgetune/tunings/a.json"))
+    host.write("var/lib/edgetune/tunings/a.json", json.dumps({**journal, "state": "restoring"}))
+    with monkeypatch.context() as patch:
+        patch.setattr(undo, "restart", lambda *_: None)
+        host.write("proc/77/limits", "Max open files  1024  524288  files\n")
+        problems = unattended.late(Host(str(host.path)))
+    assert problems == ["a: b: service.property:nginx.LimitNOFILE: differs now"]
+    assert unattended.late(Host(str(host.path))) == []
+    assert host.state("a") == "none" and stands(host, "b", own)
+
+
+def start_nginx(host: AgentRoot) -> None:
+    systemctl = host.path / "usr/local/sbin/systemctl"
+    subprocess.run([systemctl, "start", "nginx"], env=host.environment, check=True)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SSH files of the configuration: what OpenSSH makes of them, and what would be dangerous."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import asyncssh
+import paramiko
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from edgetune.errors import InputError
+from edgetune.hosts.known_hosts import KnownHosts
+from edgetune.hosts.ssh_files import load_key, load_known_hosts
+from tests.support.examples import examples
+
+ED = asyncssh.generate_private_key("ssh-ed25519")
+OTHER = asyncssh.generate_private_key("ssh-ed25519")
+EC = asyncssh.generate_private_key("ecdsa-sha2-nistp256")
+ADDRESS = "10.0.0.1"
+
+
+def public(key: asyncssh.SSHKey) -> str:
+    """Type and key, as they stand in known_hosts."""
+    return key.export_public_key().decode().strip()
+
+
+def shown(key: asyncssh.SSHKey) -> paramiko.PKey:
+    """The key as paramiko has it of a server."""
+    type, text = public(key).split()[:2]
+    return paramiko.pkey.PKey.from_type_string(type, base64.b64decode(text))
+
+
+def is_trusted(text: str | bytes, key: asyncssh.SSHKey, address: str, port: int = 22) -> bool:
+    """Whether a host with this address may show that key."""
+    known = KnownHosts(text if isinstance(text, bytes) else text.encode())
+    try:
+        known.keys_of(address, port).missing_host_key(paramiko.SSHClient(), address, shown(key))
+    except paramiko.SSHException:
+        return False
+    return True
+
+
+def refusal(text: str, address: str = ADDRESS, port: int = 22) -> str:
+    """Why no key of a host is trusted."""
+    with pytest.raises(paramiko.SSHException) as caught:
+        KnownHosts(text.encode()).keys_of(address, port)
+    return str(caught.value)
+
+
+def found_by_openssh(file: Path, name: str) -> bool:
+    """Whether ssh-keygen finds a line for a name."""
+    command = ["ssh-keygen", "-F", name, "-f", str(file)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+NAMES = [
+    "10.0.0.1",
+    "10.0.0.10",
+    "edge1.example.net",
+    "2001:db8::1",
+    "[10.0.0.1]:2222",
+    "[edge1.example.net]:2222",
+    "[2001:db8::1]:2222",
+]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "names",
+    [
+        *NAMES,
+        ",".join(NAMES),
+        "10.0.0.?",
+        "10.0.0.*",
+        "*",
+        "*.example.net",
+        "*.example.net,!edge1.example.net",
+        "!edge1.example.net,*",
+        "!edge1.example.net",
+        "!10.0.0.1,10.0.0.1",
+        "[10.0.0.1]:*",
+        "[10.0.0.*]:2222",
+        "[*]:2222",
+        "[1]0.0.0.1",
+        "EDGE1.example.NET",
+        "a,,b",
+        "*,",
+    ],
+)
+def test_names_are_matched_as_openssh_matches_them(tmp_path: Path, names: str) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"{names} {public(ED)}\n")
+    ours = {name: is_trusted(file.read_bytes(), ED, *_split(name)) for name in NAMES}
+    assert ours == {name: found_by_openssh(file, name) for name in NAMES}
+
+
+def _split(name: str) -> tuple[str, int]:
+    address, bracket, port = name[1:].rpartition("]:") if name.startswith("[") else (name, "", "22")
+    return address, int(port)
+
+
+@pytest.mark.processes
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.text("ab.*?![]:", min_size=1, max_size=6), min_size=1, max_size=3),
+    st.text("ab.", min_size=1, max_size=4),
+)
+def test_any_pattern_is_matched_as_openssh_matches_it(
+    tmp_path: Path, patterns: Sequence[str], name: str
+) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"{','.join(patterns)} {public(ED)}\n")
+    assert is_trusted(file.read_bytes(), ED, name) == found_by_openssh(file, name)
+
+
+@pytest.mark.processes
+def test_names_that_openssh_hashed_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text("".join(f"{name} {public(ED)}\n" for name in NAMES if name != "10.0.0.10"))
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
+    assert b"10.0.0.1" not in file.read_bytes()
+    trusted = {name for name in NAMES if is_trusted(file.read_bytes(), ED, *_split(name))}
+    assert trusted == {*NAMES} - {"10.0.0.10"}
+
+
+def test_of_several_keys_of_one_type_each_is_trusted_and_no_other() -> None:
+    text = f"{ADDRESS} {public(ED)}\n{ADDRESS} {public(OTHER)}\n"
+    assert is_trusted(text, ED, ADDRESS)
+    assert is_trusted(text, OTHER, ADDRESS)
+    assert not is_trusted(text, EC, ADDRESS)
+    assert not is_trusted(text, asyncssh.generate_private_key("ssh-ed25519"), ADDRESS)
+
+
+@pytest.mark.parametrize("revoked", [ADDRESS, "*", "10.0.0.9", "|1|AAAA|AAAA"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_revoked_key_is_trusted_for_no_host(revoked: str, first: bool) -> None:
+    lines = [f"@revoked {revoked} {public(ED)}\n", f"{ADDRESS} {public(ED)}\n"]
+    text = "".join(lines if first else reversed(lines)) + f"{ADDRESS} {public(OTHER)}\n"
+    assert not is_trusted(text, ED, ADDRESS)
+    assert is_trusted(text, OTHER, ADDRESS)
+
+
+def test_an_authority_is_no_key_of_a_host() -> None:
+    text = f"@cert-authority 10.0.0.* {public(ED)}\n"
+    assert not is_trusted(text, ED, ADDRESS)
+    text += f"{ADDRESS} {public(OTHER)}\n"
+    assert not is_trusted(text, ED, ADDRESS)
+    assert is_trusted(text, OTHER, ADDRESS)
+
+
+def test_a_key_without_a_port_is_not_that_of_another_port() -> None:
+    assert refusal(f"{ADDRESS} {public(ED)}\n", port=2222) == (
+        "its SSH host key is not in known_hosts; "
+        "write [10.0.0.1]:2222 where it is named without its port"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "its SSH host key is not in known_hosts"),
+        (f"{ADDRESS}\n", "known_hosts: its keys are of unusable types: ''"),
+        (f"{ADDRESS} ssh-dss AAAAB3NzaC1kc3M=\n", "its keys are of unusable types: 'ssh-dss'"),
+        (f"{ADDRESS} 1024 35 1234\n", "its keys are of unusable types: '1024'"),
+        (f"{ADDRESS} ssh-ed25519 @@@\n", "line 1: is no public key of the type 'ssh-ed25519'"),
+        (f"{ADDRESS} ssh-ed25519\n", "line 1: is no public key of the type 'ssh-ed25519'"),
+        (f"{ADDRESS} ssh-rsa AAAAC3NzaC1lZDI1NTE5\n", "line 1: is no public key of the type"),
+        (
+            "|1|@|@ ssh-ed25519 AAAA\n|1|a ssh-ed25519 AAAA\n",
+            "its SSH host key is not in known_hosts",
+        ),
+    ],
+)
+def test_a_line_of_no_use_is_named_for_its_host_alone(text: str, says: str) -> None:
+    assert says in refusal(text)
+    assert is_trusted(f"{text}10.0.0.2 {public(ED)}\n", ED, "10.0.0.2")
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_comments_tabs_and_bytes_of_any_encoding_are_passed_over(line_end: str) -> None:
+    lines = ["# Bücher".encode("latin-1"), b"", "b\xfccher\xa0x ssh-ed25519 AAAA".encode("latin-1")]
+    lines.append(f"\t{ADDRESS}\t{public(ED)} J\xfcrgen".encode("latin-1"))
+    assert is_trusted(line_end.encode().join(lines), ED, ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("@revoked * ssh-ed25519 AAAA", "line 2: is no public key of the type 'ssh-ed25519'"),
+        ("@revoked *", "line 2: is no public key of the type ''"),
+        ("@revokd * ssh-ed25519 AAAA", "line 2: '@revokd' is no marker"),
+    ],
+)
+def test_a_marker_that_cannot_be_obeyed_is_named(tmp_path: Path, line: str, says: str) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"# ours\n{line}\n")
+    with pytest.raises(InputError) as caught:
+        load_known_hosts(file)
+    assert str(caught.value) == f"configuration: ssh_known_hosts: {file}: {says}"
+
+
+@examples(300)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_known_hosts_or_refused_by_line(data: bytes) -> None:
+    try:
+        KnownHosts(b"\n".join([data, b"@revoked " + data, f"{ADDRESS} ".encode() + data])).keys_of(
+            ADDRESS, 22
+        )
+    except (ValueError, paramiko.SSHException) as error:
+        assert len(str(error)) < 300
+        assert "\n" not in str(error)
+
+
+@pytest.mark.quiet
+@pytest.mark.parametrize("hashed", [False, True])
+def test_the_keys_of_20_000_hosts_are_read_in_two_seconds(tmp_path: Path, hashed: bool) -> None:
+    names = [f"10.1.{i // 250}.{i % 250}" for i in range(20_000)]
+    lines = [paramiko.HostKeys.hash_host(name) if hashed else name for name in names]
+    file = tmp_path / "known_hosts"
+    file.write_text("".join(f"{line} {public(ED)}\n" for line in lines))
+    started = time.process_time()
+    known = load_known_hosts(file)
+    for name in names[:3] * 10:
+        known.keys_of(name, 22)
+    assert time.process_time() - started < 2
+
+
+# The private key.
+
+
+def written(tmp_path: Path, data: bytes, mode: int = 0o600) -> Path:
+    """A file with that mode."""
+    file = tmp_path / "id"
+    file.write_bytes(data)
+    file.chmod(mode)
+    return file
+
+
+def key_refusal(file: Path) -> str:
+    """The one line that says why a file is no key."""
+    with pytest.raises(InputError) as caught:
+        load_key(file)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(str(file), "FILE")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("format", ["RFC4716", "PEM"])
+@pytest.mark.parametrize("type", ["ed25519", "ecdsa", "rsa"])
+def test_a_key_of_every_usable_type_is_read(tmp_path: Path, type: str, format: str) -> None:
+    command = ["ssh-keygen", "-q", "-N", "", "-t", type, "-m", format, "-f", str(tmp_path / "id")]
+    subprocess.run(command, check=True, capture_output=True)
+    public_key = (tmp_path / "id.pub").read_text().split()[1]
+    assert load_key(tmp_path / "id").get_base64() == public_key
+
+
+UNUSABLE = "is no private key without a passphrase, of type ed25519, ECDSA or RSA"
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (ED.export_private_key("openssh", passphrase="secret", rounds=50), UNUSABLE),
+        (EC.export_private_key("pkcs8-pem", passphrase="secret"), UNUSABLE),
+        (asyncssh.generate_private_key("ssh-ed448").export_private_key("openssh"), UNUSABLE),
+        (ED.export_private_key("openssh")[:150], UNUSABLE),
+        (b"-----BEGIN OPENSSH PRIVATE KEY-----\n", UNUSABLE),
+        (b"PRIVATE KEY \xff\xfe", UNUSABLE),
+        (ED.export_public_key(), "holds no private key; the public key is for ssh_agent"),
+        (b"", "holds no private key"),
+        (b"hunter2\xff", "holds no private key"),
+    ],
+    ids=range(9),
+)
+def test_a_file_that_is_no_usable_key_is_named(tmp_path: Path, data: bytes, says: str) -> None:
+    file = written(tmp_path, data)
+    assert key_refusal(file) == f"configuration: ssh_key_file: FILE: {says}"
+
+
+def test_a_key_of_ours_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, ED.export_private_key(), 0o640)
+    said = "configuration: ssh_key_file: FILE: others can read it; chmod 600 it"
+    assert key_refusal(file) == said
+
+
+@pytest.mark.parametrize("load", [load_key, load_known_hosts])
+def test_what_is_no_file_is_named_at_once(tmp_path: Path, load: object) -> None:
+    assert callable(load)
+    os.mkfifo(tmp_path / "pipe")
+    for path, says in (
+        (tmp_path / "pipe", "is no regular file"),
+        (tmp_path, "is no regular file"),
+        (tmp_path / "none", "No such file"),
+        (Path("/dev/zero"), "is no regular file"),
+        (Path("a\0b"), "null byte"),
+    ):
+        with pytest.raises(InputError, match=f"configuration: ssh_.*: cannot be read: .*{says}"):
+            load(path)

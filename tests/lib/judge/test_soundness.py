@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reasons to doubt a comparison: each with a case that is one, and one just below."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetune.documents.facts import Facts
+from edgetune.documents.look import Doubt
+from edgetune.documents.plan import Groups
+from edgetune.documents.reading import decoded
+from edgetune.durations import duration
+from edgetune.judge.permutation import make_draws
+from edgetune.judge.soundness import doubts, gaps
+from tests.support.examples import examples
+
+TEST = [f"e{i:03d}" for i in range(1, 7)]
+CONTROL = [f"e{i:03d}" for i in range(7, 13)]
+HOSTS = [*TEST, *CONTROL]
+STRATA = {"lab": Groups(TEST, CONTROL)}
+DRAWS = make_draws(STRATA, seed=1)
+END = 3600.0
+
+
+def _facts(**changes: dict[str, Any]) -> Facts:
+    """Facts of a window in which all is well, but for ``changes`` by fact and host."""
+    usual: dict[str, Any] = {
+        "samples": dict.fromkeys(HOSTS, 31),
+        "newest": dict.fromkeys(HOSTS, END),
+        "flaws": {},
+        "packets": dict.fromkeys(HOSTS, 1000.0),
+        "idle": dict.fromkeys(HOSTS, 0.0),
+        "load": {"median": 12000.0, "peak": 12000.0},
+    }
+    return decoded(
+        "facts", Facts, {fact: {**row, **changes.get(fact, {})} for fact, row in usual.items()}
+    )
+
+
+def _doubts(soak: Any = None, baseline: Any = None, **more: Any) -> list[Doubt]:
+    given = {"end": END, "interval": 10.0, "draws": DRAWS, **more}
+    return doubts(STRATA, baseline or _facts(), soak or _facts(), **given)
+
+
+def _the_one(*given: Any, **more: Any) -> tuple[str, str, bool]:
+    (doubt,) = _doubts(*given, **more)
+    return doubt.kind, doubt.text, doubt.biased
+
+
+def test_without_a_reason_there_is_none() -> None:
+    assert _doubts() == []
+
+
+def test_a_host_without_samples_is_missing() -> None:
+    found = _the_one(_facts(samples={"e005": 2}))
+    assert found == ("missing", "no data from e005 in the soak: 2 of 31 samples", False)
+    found = _the_one(None, _facts(samples={"e005": 24}))
+    assert found == ("missing", "no data from e005 in the baseline: 24 of 31 samples", False)
+    assert _doubts(_facts(samples={"e005": 25})) == []
+
+
+def test_only_some_of_the_missing_are_named() -> None:
+    counts = {host: count for count, host in enumerate(TEST[:5])}
+    text = "no data from e001, e002, e003, e004 and 1 more in the soak: 0 to 4 of 31 samples"
+    assert _the_one(_facts(samples=counts))[1] == text
+
+
+@pytest.mark.parametrize("count, missing", [(1, True), (2, False)])
+def test_a_single_sample_tells_nothing(count: int, missing: bool) -> None:
+    found = _doubts(_facts(samples=dict.fromkeys(HOSTS, count)))
+    text = "no host has more than 1 of the 2 samples that the soak needs"
+    assert [(doubt.kind, doubt.text) for doubt in found] == [("missing", text)] * missing
+
+
+@pytest.mark.parametrize("interval, limit", [(10.0, 30.0), (1.0, 10.0)])
+def test_a_soak_that_nobody_sampled_is_stale(interval: float, limit: float) -> None:
+    at_limit = _facts(newest={**dict.fromkeys(HOSTS, 0.0), "e001": END - limit})
+    assert _doubts(at_limit, interval=interval) == []
+    beyond = _facts(newest=dict.fromkeys(HOSTS, END - limit - 1))
+    text = f"the newest sample is {duration(limit + 1)} old"
+    assert _the_one(beyond, interval=interval) == ("stale", text, True)
+
+
+def test_age_is_told_in_minutes() -> None:
+    old = _facts(newest=dict.fromkeys(HOSTS, END - 900))
+    assert _the_one(old)[1] == "the newest sample is 15m old"
+
+
+def test_no_sample_at_all_is_missing_and_stale() -> None:
+    nothing = _facts(samples=dict.fromkeys(HOSTS, 0), newest=dict.fromkeys(HOSTS))
+    assert [doubt.kind for doubt in _doubts(nothing)] == ["stale", "missing"]
+    assert _doubts(nothing)[0] == Doubt("stale", "there is no sample of the soak", biased=True)
+
+
+def test_a_counter_that_fell_is_told_in_either_window() -> None:
+    flaw = "listen_drops fell from 90 to 3: it was reset"
+    found = _the_one(_facts(flaws={"e003": flaw}))
+    assert found == ("reset", f"e003 in the soak: {flaw}", False)
+    found = _the_one(None, _facts(flaws={"e003": flaw, "e004": flaw}))
+    assert found[1] == f"e003 in the baseline: {flaw}; so it is on e004"
+
+
+def test_a_reboot_counts_only_in_the_soak() -> None:
+    rebooted = _facts(flaws={"e007": "rebooted", "e008": "rebooted"})
+    assert _the_one(rebooted) == ("reboot", "e007, e008 rebooted in the soak", False)
+    assert _doubts(None, rebooted) == []
+
+
+def test_hosts_outside_the_comparison_are_no_matter() -> None:
+    skipped = _facts(
+        samples={"e099": 0}, flaws={"e099": "rebooted"}, packets={"e099": 1.0}, idle={"e099": 1.0}
+    )
+    assert _doubts(skipped, skipped) == []
+
+
+def test_hosts_out_of_traffic_spill_over() -> None:
+    text = (
+        "3 test hosts carried no traffic for 20 % of the soak (e001, e002, e003): "
+        "the others carried theirs, 11 % more each at most"
+    )
+    assert _the_one(_facts(idle=dict.fromkeys(TEST[:3], 0.2))) == ("spill_over", text, True)
+    text = (
+        "1 control host carried no traffic for 60 % of the soak (e007): "
+        "the others carried theirs, 11 % more each at most"
+    )
+    assert _the_one(_facts(idle={"e007": 0.6}))[1] == text
+
+
+def test_a_few_minutes_out_of_traffic_are_no_spill_over() -> None:
+    assert _doubts(_facts(idle={"e001": 0.3})) == []
+    assert [doubt.kind for doubt in _doubts(_facts(idle={"e001": 0.31}))] == ["spill_over"]
+
+
+def test_an_outage_of_both_groups_is_no_spill_over() -> None:
+    outage = dict.fromkeys(HOSTS, 0.2)
+    assert _doubts(_facts(idle=outage)) == []
+    assert _doubts(_facts(idle={**outage, **dict.fromkeys(TEST, 0.4)})) == []
+    assert _doubts(_facts(idle={**outage, **dict.fromkeys(TEST, 0.41)})) != []
+
+
+def test_groups_that_share_traffic_anew_are_out_of_balance() -> None:
+    fewer = _facts(packets=dict.fromkeys(TEST, 650.0))
+    text = (
+        "test hosts carry 35 % fewer packets than control relative to their own baseline "
+        "(p = 0.002)"
+    )
+    assert _the_one(fewer) == ("imbalance", text, True)
+    assert "54 % more packets" in _the_one(None, fewer)[1]
+
+
+def test_a_small_imbalance_is_none_however_certain() -> None:
+    assert _doubts(_facts(packets=dict.fromkeys(TEST, 810.0))) == []
+    assert _doubts(_facts(packets=dict.fromkeys(TEST, 790.0))) != []
+
+
+def test_an_imbalance_that_chance_makes_is_none() -> None:
+    assert _doubts(_facts(packets={"e001": 1e5})) == []
+
+
+def test_few_hosts_are_out_of_balance_as_soon_as_they_can_be() -> None:
+    few = {"lab": Groups(TEST[:3], CONTROL[:3])}
+    draws = make_draws(few, seed=1)
+    fewer = _facts(packets=dict.fromkeys(TEST, 500.0))
+    found = doubts(few, _facts(), fewer, end=END, interval=10.0, draws=draws)
+    assert [doubt.kind for doubt in found] == ["imbalance"]
+    assert "(p = 0.100)" in found[0].text
+    fewer.packets["e001"] = 1000.0
+    assert doubts(few, _facts(), fewer, end=END, interval=10.0, draws=draws) == []
+
+
+def test_a_surge_of_the_whole_pop_is_no_imbalance() -> None:
+    levels = {host: 100.0 * (1 + index) for index, host in enumerate(HOSTS)}
+    surge = {host: 5 * level for host, level in levels.items()}
+    assert _doubts(_facts(packets=surge), _facts(packets=levels)) == []
+
+
+def test_packets_that_are_unknown_give_no_reason() -> None:
+    unknown = _facts(packets=dict.fromkeys(HOSTS), load={"median": None, "peak": None})
+    assert _doubts(unknown, unknown) == []
+    assert _doubts(_facts(load={"median": 1e9}), unknown) == []
+
+
+def test_one_unknown_host_does_not_hide_an_imbalance() -> None:
+    packets: dict[str, Any] = {**dict.fromkeys(TEST, 300.0), "e012": None}
+    assert _the_one(_facts(packets=packets))[0] == "imbalance"
+
+
+def test_hosts_without_any_packet_are_compared_too() -> None:
+    assert _the_one(_facts(packets=dict.fromkeys(TEST, 0.0)))[0] == "imbalance"
+
+
+def test_a_baseline_without_a_peak_is_told() -> None:
+    text = (
+        "half of the soak carried more than 2.5 times the baseline's peak load: "
+        "the baseline holds no peak"
+    )
+    assert _the_one(_facts(load={"median": 30001.0})) == ("no_peak", text, False)
+    assert _doubts(_facts(load={"median": 30000.0, "peak": 1e9})) == []
+
+
+def test_gaps_are_those_of_one_window() -> None:
+    facts = _facts(samples={"e002": 0}, flaws={"e003": "x fell", "e004": "rebooted"})
+    found = gaps(HOSTS, facts, "baseline")
+    assert [doubt.kind for doubt in found] == ["missing", "reset"]
+    assert all("in the baseline" in doubt.text for doubt in found)
+
+
+levels = st.lists(st.floats(0.1, 1e6), min_size=12, max_size=12)
+
+
+@examples(50)
+@given(levels, levels)
+def test_groups_that_change_names_are_doubted_alike(before: Any, after: Any) -> None:
+    """Test and control are told apart in the text, not in whether there is a doubt."""
+    was, now = dict(zip(HOSTS, before)), dict(zip(HOSTS, after))
+    swapped = {"lab": Groups(CONTROL, TEST)}
+    draws = make_draws(swapped, seed=1)
+    facts = _facts(packets=was), _facts(packets=now)
+    one = doubts(STRATA, *facts, end=END, interval=10.0, draws=DRAWS)
+    other = doubts(swapped, *facts, end=END, interval=10.0, draws=draws)
+    assert [doubt.kind for doubt in one] == [doubt.kind for doubt in other]

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The readings that metrics are made of, held against a sample of the agent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.agent.dispatch import answer
+from edgetune.metrics.catalogue import METRICS
+from tests.support.agent_root import agent_root, request
+from tests.support.freebsd import freebsd_host
+
+
+class Service(BaseHTTPRequestHandler):
+    """Whose health is good."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What the agent samples of a host that shows all that it reads."""
+    with (
+        agent_root(tmp_path_factory.mktemp("sampled")) as host,
+        HTTPServer(("127.0.0.1", 0), Service) as service,
+    ):
+        thread = threading.Thread(target=service.serve_forever, args=(0.02,))
+        thread.start()
+        url = f"http://127.0.0.1:{service.server_port}/"
+        asked = request("sample", health_url=url, health_requests=3)
+        try:
+            yield answer(str(host.path), asked)["result"]
+        finally:
+            service.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def of_freebsd(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What it samples of a host with FreeBSD."""
+    with freebsd_host(tmp_path_factory.mktemp("sampled") / "host") as host:
+        return host.ask("sample", health_requests=0)
+
+
+def told_by(system: str) -> list[str]:
+    """The counters that hosts with a system are said to have."""
+    told = METRICS.told_by("hosts")
+    return [name for name in METRICS.counters if system in told[name]]
+
+
+@pytest.mark.parametrize("name", told_by("from"))
+def test_the_agent_samples_each_counter_of_a_metric(sample: dict[str, Any], name: str) -> None:
+    assert name in sample["counters"], (
+        f"{name}: read it in hosts/agent/verbs/sample.py, and show it in FILES of agent_root.py"
+    )
+
+
+def test_hosts_with_freebsd_tell_what_metrics_say_that_they_do(of_freebsd: dict[str, Any]) -> None:
+    assert {*METRICS.counters} == {*told_by("from"), *told_by("freebsd")}
+    assert {*told_by("freebsd")} == {*METRICS.counters} & {*of_freebsd["counters"]}
+
+
+@pytest.mark.parametrize("name", METRICS.gauges)
+def test_the_agent_samples_each_gauge_of_a_metric(sample: dict[str, Any], name: str) -> None:
+    assert name in sample["gauges"], f"{name}: read it in hosts/agent/verbs/sample.py"

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every metric source promises (`edgetune.metrics.source`), tried on each that there is.
+
+The files of ``lib/edgetune/metrics/sources`` are the sources, and those of
+``tests/support/metric_sources`` the hosts to try them on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.documents.sample import Sample
+from edgetune.errors import InputError, SourceError
+from edgetune.inventories.yaml import YamlInventory
+from edgetune.inventory import Host, Pop
+from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.source import RememberingSource, Sampled
+from edgetune.metrics.sources import SOURCES, open_source, source_class
+from edgetune.sanitize import LONGEST_LINE
+from tests.support import ROOT, metric_sources
+from tests.support.builders import inventory_document, write_yaml
+from tests.support.metric_sources import TestHosts
+from tests.support.port import Port
+
+PORT = Port(
+    what="metric source",
+    folder="lib/edgetune/metrics/sources",
+    holds="SOURCE",
+    class_of=source_class,
+    tried_by=metric_sources,
+    has="MEASURED",
+    members=("fields",),
+    processes=("Prometheus", "boot times"),
+)
+
+
+def _lacks(name: str) -> str:
+    """What a source's file does not hold, as a sentence; "" for a whole one."""
+    made, lacks = PORT.made(name)
+    if made is None:
+        return lacks
+    wrong = PORT.takes(name, ["connections"], "not the connections alone")
+    of_all = "source" in source_class(name).fields
+    told = f"{PORT.path_of(name)}: entries of all sources have source"
+    return wrong or (told if of_all else "")
+
+
+WHOLE = [name for name in SOURCES if not _lacks(name)]
+TRIALS = PORT.trials(WHOLE)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
+    assert not _lacks(name), _lacks(name)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_has_hosts_to_be_tried_on(name: str) -> None:
+    assert not PORT.untried(name), PORT.untried(name)
+
+
+def test_the_source_that_ships_is_found_and_tried() -> None:
+    assert "hosts" in WHOLE and TRIALS
+
+
+def test_only_the_source_asks_hosts_for_samples() -> None:
+    """All else asks the port."""
+    lib = ROOT / "lib/edgetune"
+    found = {
+        path.relative_to(lib).as_posix()
+        for path in lib.rglob("*.py")
+        if '"sample"' in path.read_text(encoding="utf-8")
+    }
+    assert {name for name in found if not name.startswith("hosts/")} == {"metrics/sources/hosts.py"}
+
+
+def _entry(name: str) -> dict[str, str]:
+    return {"source": name, **{own: its.example for own, its in source_class(name).fields.items()}}
+
+
+def _read(folder: Path, *entries: Any) -> list[Pop]:
+    """PoPs with hosts of the same names, one for each entry: lab1, lab2, ..."""
+    pops = {}
+    for number, entry in enumerate(entries, 1):
+        own = inventory_document(hosts=3)["pops"]["lab1"]
+        own["load_balancer"]["backend"] = f"edges{number}"
+        for host in own["hosts"].values():
+            host["address"] = host["address"].replace(".9.", f".{number}.")
+        pops[f"lab{number}"] = {**own, **({} if entry is None else {"metrics": entry})}
+    inventory = YamlInventory(write_yaml(folder / "inventory.yaml", {"pops": pops}))
+    return [inventory.pop(name) for name in pops]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_inventory_is_read_by_the_fields_of_a_source(name: str, tmp_path: Path) -> None:
+    read = _read(tmp_path, _entry(name))[0].metrics
+    assert (read.source, [*read.fields]) == (name, [*source_class(name).fields])
+    for field, its in source_class(name).fields.items():
+        rest = {own: text for own, text in _entry(name).items() if own != field}
+        if its.default is None:
+            with pytest.raises(InputError, match=rf"metrics\.{field}: is missing"):
+                _read(tmp_path, rest)
+        with pytest.raises(InputError, match=rf"metrics\.{field}: "):
+            _read(tmp_path, {**_entry(name), field: "a\nb"})
+
+
+@pytest.mark.parametrize("entry", [None, {}, {"source": "hosts"}])
+def test_hosts_are_asked_themselves_unless_the_inventory_says_otherwise(
+    tmp_path: Path, entry: Any
+) -> None:
+    assert _read(tmp_path, entry)[0].metrics.source == "hosts"
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"source": "snmp"}, rf"lab1\.metrics\.source: 'snmp' is none of {', '.join(SOURCES)}"),
+        ({"sauce": "hosts"}, r"lab1\.metrics\.sauce: is not known here \(did you mean source\?\)"),
+        ("hosts", r"lab1\.metrics: must be a mapping"),
+    ],
+)
+def test_an_entry_that_is_wrong_is_named(tmp_path: Path, entry: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        _read(tmp_path, entry)
+
+
+class Trial:
+    """Hosts that are measured, and the source that is tried on them."""
+
+    def __init__(self, name: str, hosts: TestHosts, folder: Path) -> None:
+        self.measured = hosts
+        entries = [{"source": name, **hosts.fields(pop)} for pop in ("lab1", "lab2")]
+        self.pops = _read(folder, *entries)
+        self.first, self.second, self.third = self.pops[0].hosts
+        self._source = open_source(name, hosts.connections)
+        self.remembers = isinstance(self._source, RememberingSource)
+
+    def newest(self) -> float | None:
+        """Of the first PoP; None of a source that remembers nothing."""
+        source = self._source
+        return source.newest(self.pops[0]) if isinstance(source, RememberingSource) else None
+
+    def thinned_and_window(self) -> tuple[list[Sample], list[Sample]]:
+        """Of the last seconds of the first PoP; nothing of a source that remembers nothing."""
+        source, now = self._source, time.time()
+        if not isinstance(source, RememberingSource):
+            return [], []
+        few = [*source.thinned(self.pops[0], now - 2, now, 1.0, 0.6).rows()]
+        return few, [*source.window(self.pops[0], now - 400, time.time()).rows()]
+
+    def sample(self, pops: Sequence[Pop] = ()) -> dict[Host, Sampled]:
+        """Of the first PoP unless others are given."""
+        self.measured.settle()
+        asked = {host: pop for pop in pops or self.pops[:1] for host in pop.hosts}
+        told: dict[Host, Sampled] = {}
+        for part in self._source.sample(asked, 3):
+            assert part and not part.keys() & told.keys()
+            told.update(part)
+        assert told.keys() == asked.keys()
+        for host, own in told.items():
+            assert (own.sample is None) == bool(own.error)
+            assert len(own.error) <= LONGEST_LINE and "\n" not in own.error
+            assert own.sample is None or own.sample.host == host.name
+        return told
+
+    def one(self, host: Host) -> Any:
+        """Its sample, which there has to be."""
+        sample = self.sample()[host].sample
+        assert sample is not None
+        return sample
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared() -> Iterator[None]:
+    """What the hosts of a source share between tests ends with them."""
+    yield
+    for name in SOURCES:
+        getattr(metric_sources.of(name), "end", lambda: None)()
+
+
+@pytest.fixture(params=TRIALS)
+def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
+    name, begin = request.param
+    with begin() as hosts:
+        yield Trial(name, hosts, tmp_path)
+
+
+def test_what_a_host_counted_is_told_in_the_unit_of_its_name(trial: Trial) -> None:
+    told = trial.measured.counters
+    for number, reading in enumerate(told):
+        trial.measured.count(trial.first, reading, 1000.0 + number)
+    wanted = {reading: 1000.0 + number for number, reading in enumerate(told)}
+    # A scrape that is committed between two questions leaves a sum out, as what is not known.
+    tries = (trial.one(trial.first).counters for _ in range(10))
+    found = next((own for own in tries if own.keys() == wanted.keys()), {})
+    assert found == pytest.approx(wanted)
+
+
+def test_what_nobody_reads_is_left_out(trial: Trial) -> None:
+    for own in trial.sample().values():
+        assert own.sample and {*own.sample.counters} <= {*METRICS.counters}
+        assert {*own.sample.gauges} <= {*METRICS.gauges}
+
+
+def test_a_rate_is_growth_by_uptime(trial: Trial) -> None:
+    trial.measured.count(trial.first, "rx_packets", 1e6)
+    began, before = time.monotonic(), trial.one(trial.first)
+    trial.measured.count(trial.first, "rx_packets", 1e6 + 500)
+    after = trial.one(trial.first)
+    assert after.counters["rx_packets"] - before.counters["rx_packets"] == 500
+    assert after.boot_id == before.boot_id
+    assert 0 < after.uptime - before.uptime < time.monotonic() - began + trial.measured.apart
+    assert abs(after.uptime - trial.measured.uptime(trial.first)) < 1
+
+
+def test_another_boot_is_another(trial: Trial) -> None:
+    before = {host: own.sample for host, own in trial.sample().items()}
+    trial.measured.boot(trial.first)
+    after = {host: own.sample for host, own in trial.sample().items()}
+    changed = {host for host, own in after.items() if own.boot_id != before[host].boot_id}
+    assert changed == {trial.first}
+    assert after[trial.first].uptime < before[trial.first].uptime
+    assert after[trial.first].counters["rx_packets"] == 0
+
+
+def test_what_cannot_be_read_is_never_zero(trial: Trial) -> None:
+    trial.measured.count(trial.first, "rx_packets", None)
+    assert trial.one(trial.first).counters.get("rx_packets") is None
+    assert trial.one(trial.second).counters["rx_packets"] is not None
+
+
+def test_a_host_that_does_not_answer_is_named_with_its_error(trial: Trial) -> None:
+    trial.sample()
+    trial.measured.go_silent(trial.second)
+    told = trial.sample()
+    assert {host for host, own in told.items() if own.error} == {trial.second}
+
+
+def test_what_is_gone_is_the_error_of_each_of_its_hosts_and_of_no_other(trial: Trial) -> None:
+    trial.sample(trial.pops)
+    trial.measured.go_away(trial.pops[0])
+    told = trial.sample(trial.pops)
+    assert {host for host, own in told.items() if own.error} == {*trial.pops[0].hosts}
+
+
+def test_what_no_host_can_count_is_an_error(trial: Trial) -> None:
+    assert trial.measured.oddities()
+    for name, make in trial.measured.oddities().items():
+        make(trial.third)
+        told = trial.sample()
+        assert {host for host, own in told.items() if own.error} == {trial.third}, name
+
+
+def test_all_samples_of_a_pop_have_one_time(trial: Trial) -> None:
+    began = time.time()
+    told = trial.sample(trial.pops)
+    for pop in trial.pops:
+        times = {own.sample.time for host in pop.hosts if (own := told[host]).sample}
+        assert len(times) == 1 and began <= min(times) <= time.time()
+
+
+def test_hosts_of_one_name_in_two_pops_are_two(trial: Trial) -> None:
+    counted = {pop.hosts[0]: 11.0 * number for number, pop in enumerate(trial.pops, 1)}
+    for host, value in counted.items():
+        trial.measured.count(host, "rx_packets", value)
+    told = trial.sample(trial.pops)
+    for host, value in counted.items():
+        sample = told[host].sample
+        assert sample and sample.counters["rx_packets"] == value
+
+
+def test_health_is_told_or_left_out(trial: Trial) -> None:
+    trial.measured.fall_ill(trial.first)
+    told = trial.sample()
+    for host, own in told.items():
+        assert own.sample
+        health = {name for name in own.sample.gauges if name.startswith("health_")}
+        assert bool(health) == trial.measured.tells_health
+        if trial.measured.tells_health:
+            failed = 1.0 if host == trial.first else 0.0
+            assert (own.sample.gauges["health_failed"], bool(own.health)) == (failed, bool(failed))
+
+
+def test_a_source_that_remembers_knows_when_it_measured_last(trial: Trial) -> None:
+    began = time.time()
+    trial.sample()
+    at = trial.newest()
+    if trial.remembers:
+        assert at is not None and began - trial.measured.apart - 2 < at <= time.time()
+        trial.measured.go_away(trial.pops[0])
+        with pytest.raises(SourceError):
+            trial.newest()
+
+
+def test_a_picture_is_made_of_rows_of_the_window(trial: Trial) -> None:
+    trial.sample()
+    few, window = trial.thinned_and_window()
+    if trial.remembers:
+        known = {(row.host, row.time): row for row in window}
+        assert {row.host for row in few} == {host.name for host in trial.pops[0].hosts}
+        for row in few:
+            other = known[row.host, row.time]
+            assert row.uptime == pytest.approx(other.uptime, abs=1.0)
+            # A sum may be known of a scrape in one of them alone: machines scrape late.
+            both = row.counters.keys() & other.counters.keys()
+            assert "rx_packets" in both
+            assert {n: row.counters[n] for n in both} == {n: other.counters[n] for n in both}
+
+
+def test_drift_is_told_or_left_out(trial: Trial) -> None:
+    if not trial.measured.tells_drift:
+        assert not any(own.drift for own in trial.sample().values())
+        assert "drifted" not in trial.one(trial.first).gauges
+        return
+    trial.measured.drift(trial.first, "sysctl:net.core.somaxconn")
+    told = trial.sample()
+    drifted = {host: [row.id for row in own.drift] for host, own in told.items() if own.drift}
+    assert drifted == {trial.first: ["sysctl:net.core.somaxconn"]}
+    assert trial.one(trial.first).gauges["drifted"] == 1

@@ -1,0 +1,649 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every conversation ends at its deadline, whatever the peer does, and its error names the peer.
+
+Each conversation of the table meets each misbehaviour of its protocol. Such a peer goes on for a
+minute, and the deadlines are a fraction of a second, so that a busy machine does not matter.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import socket
+import sqlite3
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable
+
+import pytest
+
+from edgetune import connections
+from edgetune.alerting import silences
+from edgetune.alertmanager import Alertmanager
+from edgetune.bmc import client as bmc
+from edgetune.bmc.credentials import Login
+from edgetune.bmc.payload import BmcError
+from edgetune.config import read_config
+from edgetune.errors import (
+    DrainError,
+    EdgetuneError,
+    HostError,
+    InputError,
+    NoAnswerError,
+    SourceError,
+    StoreError,
+)
+from edgetune.hosts import ssh_agent
+from edgetune.hosts.agent import health
+from edgetune.hosts.agent.drains import bird_control
+from edgetune.hosts.agent.protocol import Failed
+from edgetune.hosts.fleet import Fleet
+from edgetune.inventories import _told
+from edgetune.inventories.netbox import NetboxInventory
+from edgetune.inventories.prometheus_sd import PrometheusSdInventory
+from edgetune.inventory import Host
+from edgetune.metrics.clickhouse.server import Server
+from edgetune.net import connection, http
+from edgetune.net.connection import Tls
+from edgetune.net.http import LongAnswerError, NetError, Service, UnreachedError
+from edgetune.prometheus.access import Access
+from edgetune.prometheus.client import Client
+from edgetune.rollout import stackstorm
+from edgetune.rollout.claims import RedisClaims
+from edgetune.rollout.stackstorm import StackStorm
+from edgetune.traffic import haproxy_backend, hook
+from edgetune.traffic.conversation import ask as answered
+from edgetune.traffic.drivers.http_hook import HttpHook
+from edgetune.traffic.haproxy_backend import HaproxyBackend
+from tests.support import ROOT
+from tests.support.builders import write_yaml
+from tests.support.evil_ssh import new_key
+from tests.support.rude_peers import (
+    HTTP,
+    LASTS,
+    LINES,
+    TLS,
+    Misbehaviour,
+    Patience,
+    certified,
+    drip,
+    flood,
+    rude,
+    secured,
+    silence,
+)
+
+DEADLINE = 0.4
+SOON = LASTS / 3
+LOGIN = Login("edgetune", "one-that-nobody-may-see")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a peer is; ``folder`` is one of its own, ``authority`` signed its certificate."""
+
+    port: int
+    folder: Path
+    authority: str
+
+    def url(self, scheme: str = "http") -> str:
+        return f"{scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "socket"
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """``ask`` raises ``error``, or answers its text; it has ``names`` of the place in it."""
+
+    ask: Callable[[Place], object]
+    error: type[Exception]
+    misbehaviours: Mapping[str, Misbehaviour]
+    names: Callable[[Place], str] = field(default=lambda place: f"127.0.0.1:{place.port}")
+    within_tls: bool = False
+    is_path: bool = False
+
+
+def _hook(place: Place) -> object:
+    return HttpHook(place.url(), "", "").servers()
+
+
+def _netbox(place: Place) -> object:
+    token = place.folder / "token"
+    token.touch(0o600)
+    token.write_text("0123456789")
+    source = {"url": place.url(), "token_file": str(token), "query": {"role": "edge"}}
+    return NetboxInventory(write_yaml(place.folder / "a.yaml", {"source": source, "pops": {}}))
+
+
+def _http_sd(place: Place) -> object:
+    source = {"source": {"url": place.url()}, "pops": {}}
+    return PrometheusSdInventory(write_yaml(place.folder / "a.yaml", source))
+
+
+def _prometheus(place: Place, scheme: str = "http") -> object:
+    access = Access(place.url(scheme), ca_file=place.authority)
+    with Client(access, f"prometheus at {place.url()}", DEADLINE) as client:
+        return client.raw("{}", time.time(), 60)
+
+
+def _clickhouse(place: Place) -> object:
+    server = Server(f"ClickHouse at {place.url()}", place.url())
+    return server.query("SELECT 1", {}, ["1"], time.monotonic() + DEADLINE)
+
+
+def _alertmanager(place: Place) -> object:
+    settings = Alertmanager((place.url(),), {"host": "{name}"}, 600.0)
+    raise EdgetuneError(silences.keep_silences(settings, "r1", []))
+
+
+def _stackstorm(place: Place) -> object:
+    return StackStorm({"ST2_API_URL": place.url()}).call("PUT", "/keys/a", document={})
+
+
+def _bmc(place: Place) -> object:
+    config: Any = SimpleNamespace(bmc_ca_file=place.authority, bmc_verify=True)
+    try:
+        with bmc.Client(place.url("https"), LOGIN, bmc.trust(config), DEADLINE):
+            return None
+    except BmcError as error:
+        raise BmcError(error.reason, f"{place.url()}: {error}") from None
+
+
+def _haproxy(place: Place, scheme: str = "tcp") -> object:
+    return HaproxyBackend(place.url(scheme), "edges", Tls(place.authority)).servers()
+
+
+def _redis(place: Place, scheme: str = "redis") -> object:
+    config: Any = SimpleNamespace(
+        coordination=f"{place.url(scheme)}/0", coordination_password_file=""
+    )
+    return RedisClaims(connections.open_redis(config)).holder("lab1")
+
+
+def _ssh_agent(place: Place) -> object:
+    try:
+        return ssh_agent.Agent(place.path, DEADLINE).key(b"")
+    except (OSError, ValueError) as error:
+        raise InputError("configuration", "ssh_agent", str(error)) from None
+
+
+def _health(place: Place) -> object:
+    took, seen = health.HealthCheck(place.url()).ask()
+    assert took is None
+    raise EdgetuneError(f"{place.url()}: {seen}")
+
+
+def _bird(place: Place) -> object:
+    return bird_control.Bird(str(place.path))
+
+
+def _ssh(place: Place) -> object:
+    key = new_key(place.folder / "id")
+    known = place.folder / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{place.port} {key.get_name()} {key.get_base64()}\n")
+    own = {"ssh_key_file": str(place.folder / "id"), "ssh_known_hosts": str(known)}
+    fleet = Fleet(read_config({"inventory": "none", "ssh_timeout": DEADLINE, **own}))
+    host = Host("e000", "127.0.0.1", place.port, "", "", "e000")
+    result = fleet.ask([host], "facts", lambda each: {}, DEADLINE)["e000"]
+    raise HostError(f"{result.host}: {result.error}")
+
+
+BULK = b"$100000000000\r\n"
+REDIS = {
+    "says nothing": silence,
+    "drips": drip(BULK, b"#"),
+    "goes on": flood(BULK, b"#"),
+    "has a line without an end": flood(b"+", b"#"),
+}
+AGENT = {
+    "says nothing": silence,
+    "drips": drip(b"\0\0\xff\xff", b"\0"),
+    "drips its length": drip(b"", b"\0\0\0\1"),
+}
+LIKE_BIRD = {**LINES, "drips fast": drip(b"", b"#", 0.003)}
+LIKE_SSH = {
+    **LINES,
+    "goes on with lines": flood(b"", b"#\r\n"),
+    "drips keys": drip(b"SSH-2.0-evil\r\n\0\0\x75\x30", b"\0"),
+}
+# A service that is no proxy of TLS says the same as one without.
+IN_TLS = {**TLS, "says nothing": silence}
+
+CONVERSATIONS = {
+    "the HTTP hook": Conversation(_hook, DrainError, HTTP),
+    "NetBox": Conversation(_netbox, InputError, HTTP),
+    "targets of Prometheus": Conversation(_http_sd, InputError, HTTP),
+    "Prometheus": Conversation(_prometheus, SourceError, HTTP),
+    "ClickHouse": Conversation(_clickhouse, SourceError, HTTP),
+    "Alertmanager": Conversation(_alertmanager, EdgetuneError, HTTP),
+    "StackStorm": Conversation(_stackstorm, NoAnswerError, HTTP, lambda place: "PUT /keys/a"),
+    "the health check": Conversation(_health, EdgetuneError, HTTP),
+    "HAProxy": Conversation(_haproxy, DrainError, LINES),
+    # More of SSH is in test_lib_conversation.py.
+    "SSH": Conversation(_ssh, HostError, LIKE_SSH, lambda place: "e000: "),
+    "Redis": Conversation(_redis, StoreError, REDIS, lambda place: "Redis: edgetune:claim:lab1"),
+    "Prometheus over TLS": Conversation(lambda own: _prometheus(own, "https"), SourceError, IN_TLS),
+    "HAProxy over TLS": Conversation(lambda own: _haproxy(own, "tls"), DrainError, IN_TLS),
+    "Redis over TLS": Conversation(
+        lambda own: _redis(own, "rediss"), StoreError, IN_TLS, lambda place: "Redis: "
+    ),
+    "a BMC": Conversation(_bmc, BmcError, HTTP, within_tls=True),
+    "a BMC without TLS": Conversation(_bmc, BmcError, IN_TLS),
+    "ssh-agent": Conversation(_ssh_agent, InputError, AGENT, lambda _: "ssh_agent", is_path=True),
+    "BIRD": Conversation(_bird, Failed, LIKE_BIRD, lambda place: str(place.path), is_path=True),
+}
+
+
+@pytest.fixture(autouse=True)
+def _short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in (
+        (hook, "TIMEOUT"),
+        (haproxy_backend, "TIMEOUT"),
+        (stackstorm, "TIMEOUT"),
+        (health, "TIMEOUT"),
+        (silences, "PATIENCE"),
+        (_told, "DEADLINE"),
+        (bird_control, "SECONDS"),
+        (connections, "REDIS_TIMEOUT"),
+        (connections, "BUSY"),
+    ):
+        monkeypatch.setattr(module, name, DEADLINE)
+    monkeypatch.setattr(stackstorm, "PAUSES", ())
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "authority").write_text(certified(folder))
+    return folder
+
+
+def outcome(asked: Conversation, act: Misbehaviour, folder: Path, certificates: Path) -> str:
+    """What is wrong with how a conversation with such a peer ended, or ""."""
+    folder.mkdir()
+    act = secured(act, certificates) if asked.within_tls else act
+    path = folder / "socket" if asked.is_path else None
+    with rude(act, path) as port:
+        place = Place(port, folder, (certificates / "authority").read_text())
+        began = time.monotonic()
+        try:
+            return f"answered {asked.ask(place)!r}"
+        except asked.error as error:
+            told = str(error)
+        except Exception as error:
+            return f"raised {error!r}"
+        took = time.monotonic() - began
+    if took > SOON:
+        return f"took {took:.0f} s: {told}"
+    # A place has a folder of its own; a text that ends with it says nothing.
+    names = asked.names(place)
+    return "" if names in told and told.rpartition(names)[2].strip(" :'") else f"says {told!r}"
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_conversation_ends_in_time_and_names_its_peer(
+    name: str, tmp_path: Path, certificates: Path
+) -> None:
+    asked = CONVERSATIONS[name]
+    with ThreadPoolExecutor(len(asked.misbehaviours)) as pool:
+        ended = {
+            own: pool.submit(outcome, asked, act, tmp_path / str(number), certificates)
+            for number, (own, act) in enumerate(asked.misbehaviours.items())
+        }
+        found = {own: each.result() for own, each in ended.items()}
+    assert found == dict.fromkeys(found, "")
+
+
+def test_a_database_that_is_busy_is_given_up(tmp_path: Path) -> None:
+    file = tmp_path / "state.sqlite"
+    began = time.monotonic()
+    with sqlite3.connect(str(file)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        database = connections.Database(f"sqlite:///{file}")
+        with pytest.raises(StoreError, match="database is locked"), database.transaction():
+            pass
+    other.close()
+    assert time.monotonic() - began < SOON
+
+
+# The transport.
+
+
+def ask(port: int, secured_by: str = "", body: bytes | None = None, **more: Any) -> http.Answer:
+    tls = Tls(secured_by)
+    url = f"http{'s' if secured_by else ''}://127.0.0.1:{port}"
+    with Service(url, context=tls.context, **more) as service:
+        return service.ask("POST", "/", time.monotonic() + DEADLINE, body)
+
+
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_what_ends_over_tls_without_a_signature_is_not_whole(
+    certificates: Path, is_signed: bool
+) -> None:
+    def answer(sock: socket.socket, _: Patience) -> None:
+        assert isinstance(sock, ssl.SSLSocket) and sock.recv(99) == b"show stat\n"
+        sock.sendall(b"half")
+        if is_signed:
+            sock.unwrap()
+
+    with rude(secured(answer, certificates)) as port:
+        asked = f"tls://127.0.0.1:{port}", "show stat", time.monotonic() + SOON
+        tls = Tls((certificates / "authority").read_text())
+        if is_signed:
+            assert answered(*asked, tls) == "half"
+        else:
+            with pytest.raises(OSError, match="EOF occurred"):
+                answered(*asked, tls)
+
+
+@pytest.mark.parametrize("is_secured", [False, True])
+def test_a_peer_that_does_not_read_is_given_up(certificates: Path, is_secured: bool) -> None:
+    act = secured(silence, certificates) if is_secured else silence
+    authority = (certificates / "authority").read_text() if is_secured else ""
+    began = time.monotonic()
+    with rude(act) as port, pytest.raises(NetError, match="did not come in time"):
+        ask(port, authority, bytes(16 << 20))
+    assert time.monotonic() - began < SOON
+
+
+def test_tickets_of_a_session_without_an_end_are_no_answer(certificates: Path) -> None:
+    """OpenSSL reads one after the other by itself, and hands nothing out."""
+    act = secured(silence, certificates, tickets=10_000_000)
+    began = time.monotonic()
+    with rude(act) as port, pytest.raises(NetError, match="in time|longer than"):
+        ask(port, (certificates / "authority").read_text())
+    assert time.monotonic() - began < SOON
+
+
+@pytest.mark.parametrize("name", [name for name in HTTP if "without an end" in name])
+def test_an_answer_without_an_end_takes_no_more_than_its_bound(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "DEADLINE", SOON)
+    monkeypatch.setattr(http, "_BESIDE", 1 << 16)
+    received = []
+    recv = connection.Connection.recv
+
+    def counted(self: connection.Connection, size: int) -> bytes:
+        received.append(recv(self, size))
+        return received[-1]
+
+    monkeypatch.setattr(connection.Connection, "recv", counted)
+    with rude(HTTP[name]) as port, pytest.raises(NetError) as raised:
+        ask(port, limit=100_000)
+    assert "in time" not in str(raised.value)
+    assert sum(map(len, received)) < 1_000_000
+
+
+def test_a_name_that_nobody_looks_up_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = connection.socket.getaddrinfo
+
+    def slow(*given: Any, flags: int = 0, **more: Any) -> Any:
+        if not flags:
+            time.sleep(3 * DEADLINE)
+        return look_up(*given, flags=flags, **more)
+
+    monkeypatch.setattr(connection.socket, "getaddrinfo", slow)
+    with pytest.raises(UnreachedError, match="localhost was not looked up in time"):
+        Service("http://localhost:1").ask("GET", "/", time.monotonic() + DEADLINE)
+
+
+@pytest.fixture
+def two_addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A name whose first address takes no connection; the port of the second."""
+    answers = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    full = connection.socket.socket()
+    full.bind(("127.0.0.2", 0))
+    port = full.getsockname()[1]
+    full.listen(0)
+    waiting = [connection.socket.socket() for _ in range(3)]
+    for each in waiting:
+        each.setblocking(False)
+        each.connect_ex(("127.0.0.2", port))
+    server = connection.socket.create_server(("127.0.0.1", port))
+    pool = ThreadPoolExecutor(1)
+
+    def serve() -> None:
+        with server.accept()[0] as sock:
+            sock.recv(65536)
+            sock.sendall(answers)
+
+    pool.submit(serve)
+    found = [(2, 1, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+    monkeypatch.setattr(connection, "_addresses", lambda *given: found)
+    yield port
+    for each in (*waiting, full, server):
+        each.close()
+    pool.shutdown()
+
+
+def test_an_address_that_takes_no_connection_leaves_time_for_the_next(two_addresses: int) -> None:
+    with Service(f"http://name:{two_addresses}") as service:
+        assert service.ask("GET", "/", time.monotonic() + 4).status == 200
+
+
+def once(*answers: bytes) -> Misbehaviour:
+    """One answer after the other, over one connection, which is then ended."""
+
+    def act(sock: Any, patience: Patience) -> None:
+        for answer in answers:
+            sock.recv(65536)
+            sock.sendall(answer)
+
+    return act
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+NO_LENGTH = "its answer does not say how long it is"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (OK[:-1], "its answer was cut off"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{}", "its answer was cut off"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n\x1f\x8b\x08\0", "its answer was cut off"),
+        (b"HTTP/1.1 200 OK\r\n\r\n\x1f\x8bno gzip", "its answer is no gzip"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer: SSH-2.0-OpenSSH_9.2"),
+        (b"", "does not answer: Remote end closed connection without response"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n{}", "its answer was cut off"),
+        (b"HTTP/1.1 200", "its answer was cut off"),
+        (b"HTTP/1.1 202 Accepted\r\nX: y\r\n", "its answer was cut off"),
+        (b"HTTP/1.1 204 No Content\r\nContent-Le", "its answer was cut off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n{}", NO_LENGTH),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2, 9\r\n\r\n{}", NO_LENGTH),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 9\r\n\r\n{}", NO_LENGTH),
+        (CHUNKED + b"-9\r\n{}\r\n0\r\n\r\n", "its answer is no HTTP"),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n", "answers 103, which was not asked for"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
+            "its answer is encoded as 'br', not as gzip",
+        ),
+    ],
+)
+def test_what_is_no_whole_answer_is_told(answer: bytes, says: str) -> None:
+    with rude(once(answer)) as port, pytest.raises(NetError) as raised:
+        ask(port, limit=1000)
+    assert str(raised.value) == says
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CHUNKED + b"1;a=b\r\n{\r\n001\r\n}\r\n0\r\nX: y\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\n{}",
+        OK.replace(b"Content-Length: 2", b"Content-Length: 2\r\nContent-Length: 2"),
+        b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
+        b"HTTP/1.0 200 OK\r\n\r\n" + gzip.compress(b"{", mtime=0) + gzip.compress(b"}", mtime=0),
+    ],
+)
+def test_what_is_a_whole_answer_is_taken(answer: bytes) -> None:
+    with rude(once(answer)) as port:
+        assert ask(port).body == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "target"),
+    [
+        ("http://name", "name", "/api?a=b"),
+        ("http://name:80/", "name", "//api?a=b"),
+        ("http://name:8080/sd?role=edge", "name:8080", "/sd/api?a=b&role=edge"),
+        ("http://[fd00::12]", "[fd00::12]", "/api?a=b"),
+        ("http://[fd00::ab]:8080", "[fd00::ab]:8080", "/api?a=b"),
+        ("http://[fe80::1%eth0]", "[fe80::1]", "/api?a=b"),
+    ],
+)
+def test_a_question_names_the_host_and_all_of_the_url(
+    url: str, host: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = []
+
+    def act(sock: Any, patience: Patience) -> None:
+        heard.append(sock.recv(65536))
+        sock.sendall(OK)
+
+    reach = connection.reach
+    with rude(act) as port:
+        monkeypatch.setattr(http, "reach", lambda *given: reach("127.0.0.1", port, given[2]))
+        with Service(url) as service:
+            service.ask("GET", "/api?a=b", time.monotonic() + SOON)
+    first, *headers = heard[0].decode().split("\r\n")
+    assert first == f"GET {target} HTTP/1.1"
+    assert [line for line in headers if line.startswith("Host:")] == [f"Host: {host}"]
+
+
+@pytest.mark.parametrize(("method", "times"), [("GET", 2), ("POST", 1), ("DELETE", 1)])
+def test_a_get_alone_is_sent_again_where_the_connection_ends_as_it_is_sent(
+    method: str, times: int
+) -> None:
+    heard = []
+
+    def act(sock: Any, patience: Patience) -> None:
+        heard.append(sock.recv(65536))
+        sock.sendall(OK)
+        heard.append(sock.recv(65536))
+
+    with rude(act) as port, Service(f"http://127.0.0.1:{port}") as service:
+        service.ask("GET", "/first", time.monotonic() + SOON)
+        if times == 1:
+            with pytest.raises(NetError, match="closed connection without response"):
+                service.ask(method, "/next", time.monotonic() + SOON)
+        else:
+            assert service.ask(method, "/next", time.monotonic() + SOON).body == b"{}"
+    assert sum(b"/next" in each for each in heard) == times
+
+
+def test_a_get_is_sent_again_once() -> None:
+    heard = []
+
+    def act(sock: Any, patience: Patience) -> None:
+        heard.append(sock.recv(65536))
+        if len(heard) == 1:
+            sock.sendall(OK)
+            heard.append(sock.recv(65536))
+
+    with rude(act) as port, Service(f"http://127.0.0.1:{port}") as service:
+        service.ask("GET", "/", time.monotonic() + SOON)
+        with pytest.raises(NetError):
+            service.ask("GET", "/", time.monotonic() + SOON)
+    assert len(heard) == 3
+
+
+def test_a_body_may_be_as_long_as_its_bound_and_no_longer() -> None:
+    with rude(once(OK)) as port:
+        assert ask(port, limit=2).body == b"{}"
+    with rude(once(OK)) as port, pytest.raises(LongAnswerError, match="answers more than"):
+        ask(port, limit=1)
+
+
+def test_a_connection_is_kept_and_made_anew_once_the_other_side_has_ended_it() -> None:
+    begun = []
+
+    def act(sock: Any, patience: Patience) -> None:
+        begun.append(sock)
+        once(OK, OK)(sock, patience)
+
+    with rude(act) as port, Service(f"http://127.0.0.1:{port}") as service:
+        for number in range(4):
+            assert service.ask("POST", "/", time.monotonic() + SOON).body == b"{}"
+            if number % 2:
+                # Its end has to arrive.
+                while service._connection and service._connection.is_quiet():
+                    time.sleep(0.01)
+    assert len(begun) == 2
+
+
+def test_two_threads_get_each_the_answer_to_their_own_question() -> None:
+    def echo(sock: Any, patience: Patience) -> None:
+        for _ in patience.dripping(0.0):
+            asked = sock.recv(65536)
+            if not asked:
+                return
+            time.sleep(0.01)
+            sock.sendall(OK[:-2] + asked.split(b" ")[1][-2:])
+
+    with (
+        rude(echo) as port,
+        Service(f"http://127.0.0.1:{port}") as service,
+        ThreadPoolExecutor(8) as pool,
+    ):
+
+        def asked(number: int) -> bytes:
+            return service.ask("GET", f"/{number}", time.monotonic() + SOON).body
+
+        assert [*pool.map(asked, range(10, 40))] == [b"%d" % number for number in range(10, 40)]
+
+
+def test_nobody_is_asked_where_a_redirect_leads() -> None:
+    moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+    with rude(once(moved)) as port:
+        assert ask(port).status == 302
+
+
+def test_no_error_shows_a_secret_that_the_peer_repeats() -> None:
+    with rude(once(b"HTTP/9.9 s3cret-word\r\n\r\n")) as port, pytest.raises(NetError) as raised:
+        ask(port, secrets=["s3cret-word", ""])
+    assert "***" in str(raised.value) and "s3cret" not in str(raised.value)
+
+
+# Who may open a connection.
+
+OPENS = r"""(?x)
+    ^\s*(import|from)\s+(asyncio|ftplib|http\.client|httpx|paramiko|redis|requests|smtplib
+        |socketserver|sqlite3|urllib\.request|urllib3|xmlrpc)\b
+    | ^\s*from\s+(http|urllib)\s+import\s+.*\b(client|request)\b
+    | \b(socket)\.(?:create_connection|getaddrinfo|gethostbyname|socket|socketpair)\(
+    | ^\s*from\s+(socket)\s+import"""
+MAY = {
+    "net/": {"http.client", "socket"},
+    "connections.py": {"redis", "sqlite3"},
+    "hosts/": {"paramiko"},
+    # It is sent alone, with the standard library.
+    "hosts/agent/": {"http.client", "socket"},
+}
+
+
+def test_nobody_but_the_transport_opens_a_connection() -> None:
+    lib = ROOT / "lib/edgetune"
+    beyond = {}
+    for path in sorted(lib.rglob("*.py")):
+        name = str(path.relative_to(lib))
+        may = next((MAY[own] for own in reversed(MAY) if name.startswith(own)), set())
+        found = {
+            word
+            for match in re.finditer(OPENS, path.read_text(), re.MULTILINE)
+            for word in match.groups()
+            if word not in (None, "import", "from")
+        }
+        if found - may:
+            beyond[name] = found - may
+    assert beyond == {}

@@ -1,0 +1,637 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a rollout: what stands on its page and in its pictures, and that no text does
+anything there."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.batch import Batch, HostStep
+from edgetune.documents.block import Block, Counted
+from edgetune.documents.head import Approved, Entry, Head, Quarantine
+from edgetune.documents.look import Effect, Look, Moment, read_look
+from edgetune.documents.plan import Plan
+from edgetune.documents.reading import decoded, encoded
+from edgetune.judge.look import no_look, take_look
+from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, rows_of
+from edgetune.judge.outliers import odd_hosts
+from edgetune.judge.power import prospect
+from edgetune.judge.rows import packed_rows
+from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.series import Window, read_window
+from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
+from edgetune.report.page import Event, Material, page
+from edgetune.report.phases import Phase, phases
+from edgetune.report.pictures import forest, host_picture, time_picture
+from edgetune.report.timeseries import Timeseries, timeseries_of
+from edgetune.sanitize import one_line
+from tests.support.builders import metrics_named, plan, samples, table_of, tuning
+from tests.support.hostile import HOSTILE
+
+START, SLOT = 1_790_000_000.0, 10
+JUDGED = ("listen_drops", "health_failed", "packets")
+OPTIONS = {"interval": SLOT, "baseline": 600, "soak": 610, "warmup": 10, "looks": 2, "seed": 7}
+TAGS = {
+    *("html", "head", "meta", "title", "style", "body", "header", "main", "aside", "section"),
+    *("footer", "h1", "h2", "p", "a", "b", "small", "span", "code", "br", "ul", "li", "dl", "div"),
+    *("dt", "dd", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "time"),
+    *("figure", "figcaption"),
+    *("svg", "path", "rect", "text", "circle"),
+}
+EMPTY = ("meta", "br", "path", "rect")
+SOURCE = tuning().settings[0].source
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(zone: Callable[[str], None]) -> None:
+    """Local times stand beside those in UTC elsewhere."""
+    zone("UTC")
+
+
+class Reader(HTMLParser):
+    """Tags, attributes and texts of a page; every tag must be closed in its turn."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in EMPTY:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, tag
+        self.text += " " if tag in ("td", "th") else ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] != "style":
+            self.text += data
+
+
+def said(html: str) -> str:
+    """The text of a page, with single spaces."""
+    return re.sub(r"\s+", " ", Reader(html).text)
+
+
+def effect(ratio: float, metric: str = "listen_drops") -> Effect:
+    """What a look found of the intent's metric; its interval is narrow."""
+    interval: list[float | None] = [round(ratio * 0.25 / 0.3, 3), round(ratio * 0.4 / 0.3, 3)]
+    levels = (3e-3, 3e-3, 3e-3 * ratio, 3e-3)
+    tested: tuple[Any, ...] = (0.01, 1.0, {}, 1.0, ratio)
+    return Effect(metric, "intent", "rx_packets", ratio, interval, 0.0, *tested, *levels)
+
+
+def window(rates: dict[str, float], start: float, seconds: float) -> Window:
+    rows = samples(rates, start, seconds, boot="one", seed=int(start) % 89)
+    return read_window(
+        table_of(rows), list(rates), start, start + seconds, SLOT, metrics_named(*JUDGED)
+    )
+
+
+def history(*states: str) -> list[Entry]:
+    return [
+        Entry(START + 600 * number, state, "ana", f"{state} begins")
+        for number, state in enumerate(states)
+    ]
+
+
+def material(
+    tmp_path: Path, hosts: int = 8, factor: float = 0.3, usual: float = 3.0, seconds: float = 600
+) -> Material:
+    """A rollout at the end of its soak; test hosts drop ``factor`` times as much as before."""
+    made = plan(tmp_path, hosts=hosts, **OPTIONS)
+    tested = made.groups.test
+    names = made.groups.hosts
+    rates = dict.fromkeys(names, usual)
+    before = window(rates, START, seconds)
+    baseline = measure_baseline(before, made.strata)
+    baseline = replace(baseline, power=prospect(made, made.strata, baseline))
+    after = {name: usual * (factor if name in tested else 1) for name in names}
+    looks: list[Look] = []
+    for at in (0, 1):
+        seen = window(after, START + 1200 + 600 * at, seconds)
+        block = measure_block(seen, made.strata, baseline)
+        blocks = [*(look.block for look in looks if look.block), block]
+        moment = Moment(at + 1, 2, (at + 1) / 2)
+        last = looks[-1] if looks else None
+        look = take_look(made, made.strata, baseline, blocks, moment, last)
+        looks.append(replace(look, number=at, block=block, until=seen.end, at=seen.end))
+    head = Head(
+        id="lab1-1",
+        pop="lab1",
+        tuning=made.tuning.name,
+        plan=made.digest,
+        state="soaking",
+        verdict=looks[-1].conclusion,
+        history=history("claimed", "baseline", "changing", "soaking"),
+        created=START,
+        by="ana",
+        owner="run-1",
+        epoch=3,
+    )
+    steps = [HostStep("done", START + 700), HostStep()]
+    batches = [
+        Batch(
+            head.id,
+            number,
+            own.batch_type,
+            own.group,
+            dict.fromkeys(own.hosts, steps[number >= end]),
+        )
+        for end in [len(made.batches)]
+        for number, own in enumerate(made.every_batch)
+    ]
+    rest: tuple[Any, ...] = ([], "", "", [], [], START + 2400, tuning())
+    return Material(head, made, baseline, looks, batches, before, *rest)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return material(tmp_path_factory.mktemp("plan"))
+
+
+@pytest.fixture
+def whole(kept: Material) -> Material:
+    """The documents of a rollout, to be changed by a test."""
+    return copy.deepcopy(kept)
+
+
+def young(whole: Material, states: int, **kept: Any) -> Material:
+    """The same rollout before its first look, in the last of so many states."""
+    told = whole.head.history[:states]
+    head = replace(whole.head, state=told[-1].state, verdict=None, history=told)
+    return replace(whole, **{"head": head, "looks": [], **kept})
+
+
+def test_a_page_says_what_was_done_and_what_came_of_it(whole: Material) -> None:
+    text = said(page(whole))
+    assert "accept_queue 1.0.0 on lab1" in text
+    assert "improved soaking Test hosts dropped 71 % fewer connections than control" in text
+    assert "sysctl:net.core.somaxconn 8 4096 8: e000..e007" in text
+    assert "2 of 2 2026-09-21 14:53:20Z 100 % improved: promote −71 % (" in text
+    assert "Nothing happened, on any host, of: health checks that failed, share." in text
+    assert "health_failed at most +50 %, packets at most -5 %" in text
+    assert "would be seen with 80% power" in text
+    first, second = "baseline baseline begins (ana)", "batch 1 of 4 change: e006: 1 done"
+    assert f"2026-09-21 14:23:20Z {first} 2026-09-21 14:25:00Z {second}" in text
+
+
+def test_a_page_needs_nothing_else(whole: Material) -> None:
+    html = page(whole)
+    read = Reader(html)
+    assert read.tags <= TAGS
+    names = {name for name, _ in read.attributes}
+    assert not names & {"src", "style", "srcset", "action"}
+    assert not any(name.startswith("on") for name in names)
+    # A link is followed by a person alone.
+    assert {value for name, value in read.attributes if name == "href"} == {SOURCE, "index.html"}
+    assert not re.search(r"url\(|@import|https?:", html.replace(SOURCE, ""))
+
+
+def test_absolute_values_stand_beside_multiples(whole: Material) -> None:
+    text = said(page(whole))
+    told = (
+        r"Test hosts fell from [\d,]+ to \d\d\d per million packets \(−7\d %\) by the newest look"
+    )
+    own = "multiples of the group's own baseline"
+    assert re.search(f"{own}{told}; control hosts (rose|fell|stayed)", text)
+    young_text = said(page(young(whole, 3)))
+    assert re.search(r"Test hosts had [\d,]+ per million packets in the baseline;", young_text)
+    assert "time, UTC" in text and "change of listen_drops (log scale)" in text
+
+
+def test_a_record_without_a_baseline_tells_no_level_before(whole: Material) -> None:
+    """Versions before 0.6 kept none."""
+    text = said(page(replace(whole, baseline=None, window=None)))
+    own = "Test hosts change not known; "
+    assert re.search(f"{own}\\d+ per million packets after by the newest look", text)
+    assert "not known: there is no baseline in the record" in text
+
+
+def test_relative_changes_cannot_be_read_backwards(whole: Material) -> None:
+    text = said(page(whole))
+    assert re.search(r"test hosts fell from [\d,]+ to \d\d\d per million packets", text)
+    assert re.search(r"Test against control: −71 % \(−7\d % to −[67]\d %\)", text)
+    assert re.search(r"−71 % \(−7\d % to −[67]\d %\)better", text)
+
+
+def test_a_page_says_what_the_tuning_does_and_why(whole: Material) -> None:
+    text = said(page(whole))
+    assert "Let the kernel queue as many accepted connections as the web server asks for." in text
+    assert f"the client waits a second or more before it tries again. {SOURCE}" in text
+    other = said(page(replace(whole, tuning=None)))
+    assert "The reasons are not known: the catalogue does not hold accept_queue 1.0.0" in other
+    assert SOURCE not in other
+
+
+@pytest.mark.parametrize("source", ["javascript:alert(1)", "a book", "https://x y"])
+def test_a_source_that_is_no_address_is_no_link(whole: Material, source: str) -> None:
+    made = tuning()
+    own = replace(made, settings=(replace(made.settings[0], source=source),))
+    read = Reader(page(replace(whole, tuning=own)))
+    assert source in read.text
+    assert [value for name, value in read.attributes if name == "href"] == ["index.html"]
+
+
+@pytest.mark.parametrize(
+    ("by", "says"),
+    [
+        (None, "Approvednot recorded: an earlier version began it"),
+        ("", "Approvednobody had to approve it"),
+        ("ben", "Approvedby ben"),
+    ],
+)
+def test_who_approved_is_told(whole: Material, by: str | None, says: str) -> None:
+    approved = None if by is None else Approved(by)
+    assert says in said(page(replace(whole, head=replace(whole.head, approved=approved))))
+
+
+def test_when_and_why_somebody_approved_is_told(whole: Material) -> None:
+    head = replace(whole.head, approved=Approved("ben", 1772712000.0, "we <b>talked</b>"))
+    told = "Approved2026-03-05 12:00:00Z by ben: we <b>talked</b>"
+    assert told in said(page(replace(whole, head=head)))
+
+
+def test_what_was_not_recorded_is_not_taken_for_nothing(whole: Material) -> None:
+    text = said(page(whole))
+    assert "Requests lostnot measured: no metric counts the requests of clients" in text
+    assert "Out of serviceno host" in text
+    drained = HostStep("done", START + 700, lb_before="ready")
+    old = [replace(own, hosts=dict.fromkeys(own.hosts, drained)) for own in whole.batches]
+    text = said(page(replace(whole, batches=old)))
+    assert "Out of serviceof 8 hosts not recorded" in text
+    assert text.count("changed not recorded ") == 8
+
+
+def test_a_page_says_what_comes_next(whole: Material) -> None:
+    text = said(page(whole))
+    assert "To take them now: st2 run edgetune.advance_rollout rollout=lab1-1" in text
+    assert "To take it back: st2 run edgetune.roll_back_pop rollout=lab1-1" in text
+
+
+def test_local_time_stands_beside_utc(whole: Material, zone: Callable[[str], None]) -> None:
+    assert "beside them" not in said(page(whole))
+    zone("Asia/Kolkata")
+    text = said(page(whole))
+    assert "2026-09-21 14:53:20Z 20:23:20 IST" in text
+    assert "beside them stands the controller's own time (IST, UTC+05:30 when this" in text
+
+
+def test_a_screen_reader_is_told_what_each_table_and_picture_is(whole: Material) -> None:
+    html = page(whole)
+    tables = re.findall(r"<table.*?</table>", html, re.DOTALL)
+    assert len(tables) == 7
+    for table in tables:
+        assert re.search(r"<caption>[^<]", table)
+        assert not re.search(r"<th(?![^>]*scope=)[ >]", table), table
+        assert not re.search(r"<th[^>]*></th>", table), table
+    for drawn in re.findall(r"<svg[^>]*>", html):
+        assert 'aria-hidden="true"' in drawn or re.search(r'role="img" aria-label="[^"]+"', drawn)
+
+
+def test_each_cell_of_a_narrow_page_says_what_it_is(whole: Material) -> None:
+    body = re.findall(r"<tbody>.*?</tbody>", page(whole), re.DOTALL)
+    cells = [cell for own in body for cell in re.findall(r"<td[^>]*>", own)]
+    bare = [cell for cell in cells if "data-label=" not in cell]
+    # The group of a host, where it stands, and pictures say it themselves.
+    assert {*bare} == {
+        '<td class="picture">',
+        '<td class="test">',
+        '<td class="control">',
+        '<td class="free">',
+    }
+
+
+@pytest.mark.parametrize("states", [1, 2, 3, 4])
+def test_a_page_of_a_rollout_that_is_not_judged_yet(whole: Material, states: int) -> None:
+    measured = {} if states > 2 else {"baseline": None, "window": None}
+    text = said(page(young(whole, states, **measured)))
+    assert "no verdict yet" in text
+    assert "Effect at look" not in text and "Looks" not in text
+    assert ("Both groups over time" in text) == (states > 2)
+    assert ("Nothing is known yet of: connections dropped" in text) == (states <= 2)
+
+
+def test_a_page_of_what_was_taken_back_says_why(tmp_path: Path) -> None:
+    whole = material(tmp_path, factor=6)
+    told = [*whole.head.history, *history(*"abcd", "rolling_back", "rolled_back")[4:]]
+    head = replace(whole.head, state="rolled_back", history=told)
+    text = said(page(replace(whole, head=head)))
+    assert "degraded rolled back Taken back: " in text
+    assert "Taken back: rolling_back begins The verdict before that: Test hosts dropped" in text
+    assert "Rolled back since 2026-09-21 15:03:20Z (ana)." in text
+
+
+def test_a_look_without_numbers_says_why(whole: Material) -> None:
+    nothing = replace(no_look(Moment(3, 3, 1.0), "no samples"), until=START + 2400)
+    kept = {"number": 3, "verdict": "improved", "decision": "promote", "reason": "as of old"}
+    old = read_look("look", {**kept, "assignments": 20, "metrics": [{"metric": "listen_drops"}]})
+    text = said(page(replace(whole, looks=[*whole.looks, nothing, old])))
+    assert "inconclusive: hold no samples, look 3 of 3 not tested not tested" in text
+    assert "2 not recorded not recorded" not in text
+    assert "3 not recorded not recorded improved: promote as of old" in text
+    assert "Effect at look 2 of 2" in text
+
+
+def test_pauses_are_told(whole: Material) -> None:
+    own = Event(START + 900, "state", "paused", "surge: 2.4 times")
+    over = Event(START + 950, "state", "resumed", "asked", "bo")
+    told = replace(
+        whole, pauses=[own, over], paused="lab1 is paused (surge)", waits="waits since noon"
+    )
+    text = said(page(told))
+    assert "lab1 is paused (surge). No further batch begins." in text
+    assert "The present batch waits since noon." in text
+    assert "14:28:20Z paused surge: 2.4 times 2026-09-21 14:29:10Z resumed asked (bo)" in text
+
+
+def test_what_is_not_known_is_said(whole: Material) -> None:
+    text = said(page(replace(whole, window=None, missing=["No samples are left."])))
+    assert "No samples are left." in text
+    assert "Both groups over time" in text
+
+
+def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
+    event = {"created": "then", "severity": "Critical", "message": "bad memory"}
+    bmc: dict[str, object] = {
+        "power": "On",
+        "health": "Critical",
+        "events": [event, {**event, "message": "then more"}],
+    }
+    why = Quarantine("gone", START, 2, "rebooting", "b-1", "ready", bmc)
+    stuck = {"e003": why, "e004": Quarantine("old")}
+    text = said(page(replace(whole, head=replace(whole.head, quarantined=stuck))))
+    for part in ("gone since", "at the step rebooting (batch=2)", "boot b-1", "power On"):
+        assert part in text
+    assert (text.count("bad memory"), text.count("then more")) == (1, 1)
+    assert text.count("NOT known to be out of service") == 2
+
+
+def test_whether_a_quarantined_host_was_seen_out_of_service_is_told(whole: Material) -> None:
+    out = Quarantine("gone", out_of_service=True, seen="maint")
+    inside = Quarantine("gone", out_of_service=False, seen="ready", noted="no room")
+    stuck = {"e003": out, "e004": inside}
+    text = said(page(replace(whole, head=replace(whole.head, quarantined=stuck))))
+    assert "NOT seen out of service: ready; no room" in text
+    assert text.count("out of service: maint") == 1
+
+
+def with_text(value: Any, text: str) -> Any:
+    """The documents with this at every place where a stranger's text may stand."""
+    strange = {"reason", "by", "runtime", "persistent", "owner", "text", "error", "id", "version"}
+    if isinstance(value, dict):
+        return {
+            key: text if key in strange and isinstance(own, (str, type(None))) else own
+            for key, own in ((key, with_text(own, text)) for key, own in value.items())
+        }
+    return [with_text(own, text) for own in value] if isinstance(value, list) else value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_every_text_is_only_shown(whole: Material, text: str) -> None:
+    documents: dict[str, Any] = {
+        name: with_text(encoded(getattr(whole, name)), text)
+        for name in ("head", "looks", "batches")
+    }
+    plan: Any = with_text(whole.plan.document(), text)
+    bmc: dict[str, Any] = dict.fromkeys(("power", "boot_progress", "health"), text)
+    bmc["events"] = [dict.fromkeys(("created", "severity", "message"), text)] * 2
+    why = {"reason": text, "since": START, "batch": 1, "step": text, "boot_id": text}
+    documents["head"]["quarantined"] = {text: {**why, "load_balancer": text, "bmc": bmc}}
+    documents["head"]["pop"] = text
+    documents["looks"][-1]["doubts"] = [{"kind": text, "text": text, "biased": True}]
+    documents["head"] = decoded("head", Head, documents["head"])
+    documents["looks"] = [decoded("look", Look, look) for look in documents["looks"]]
+    documents["batches"] = [decoded("batch", Batch, own) for own in documents["batches"]]
+    profile = plan["profiles"][0]
+    profile.update(left_out={text: text})
+    profile["before"][0]["attributes"] = {text: {"current": text, "pending": None, "wanted": text}}
+    plan.update(unchanged=[text], digest=text)
+    documents["plan"] = decoded("plan", Plan, plan)
+    pause = Event(START, "state", "paused", f"{text}: {text}", text)
+    html = page(
+        replace(whole, **documents, missing=[text], pauses=[pause], paused=text, waits=text)
+    )
+    read = Reader(html)
+    assert read.tags <= TAGS
+    assert not any(name.startswith("on") for name, _ in read.attributes)
+    assert read.text.count(one_line(text)) >= 30
+    assert all(char.isprintable() or char == "\n" for char in html)
+
+
+def test_hosts_whose_names_are_hostile_are_only_shown(whole: Material) -> None:
+    """The inventory permits no such names; a record could hold them all the same."""
+    text = HOSTILE["html"]
+    renamed = {
+        name: json.loads(json.dumps(encoded(getattr(whole, name))).replace("e003", text))
+        for name in ("looks", "batches", "baseline")
+    }
+    renamed["looks"] = [decoded("look", Look, look) for look in renamed["looks"]]
+    renamed["batches"] = [decoded("batch", Batch, own) for own in renamed["batches"]]
+    renamed["baseline"] = decoded("baseline", Baseline, renamed["baseline"])
+    plan = json.dumps(whole.plan.document()).replace("e003", text)
+    renamed["plan"] = decoded("plan", Plan, json.loads(plan))
+    read = Reader(page(replace(whole, **renamed, window=None)))
+    assert read.tags <= TAGS
+    assert text in read.text
+
+
+@pytest.mark.slow
+def test_a_page_of_a_large_pop_is_small(tmp_path: Path) -> None:
+    html = page(material(tmp_path, hosts=500, seconds=60))
+    assert len(html) < 400_000
+    assert said(html).count("changed") > 200
+
+
+def test_the_time_series_is_relative_to_each_groups_own_baseline(whole: Material) -> None:
+    first, guard, _ = timeseries_of(whole.plan, whole.baseline, whole.looks, whole.window)
+    assert (first.metric, first.relative, guard.relative) == ("listen_drops", True, False)
+    for group, factor in (("test", 0.3), ("control", 1.0)):
+        assert [round(value, 1) for _, _, value in first.steps[group]] == [1, 1, factor, factor]
+        known = [value for _, value in first.slots[group] if math.isfinite(value)]
+        assert len(known) > 50 and abs(sum(known) / len(known) - 1) < 0.02
+    assert first.steps["test"][2][:2] == (START + 1200, START + 1800)
+    assert set(guard.values) == {0.0}
+
+
+def set_events(block: Block | None, hosts: Sequence[str], events: float) -> None:
+    """Say that hosts dropped so many connections in a block."""
+    assert block is not None
+    rows = rows_of([block], "listen_drops", block.hosts)[0]
+    rows[[block.hosts.index(host) for host in hosts], EVENTS] = events
+    block.metrics["listen_drops"] = Counted(packed_rows(rows))
+
+
+def test_the_time_series_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
+    whole = material(tmp_path, usual=0.0)
+    set_events(whole.looks[0].block, whole.plan.groups.test, 60.0)
+    first, *_ = timeseries_of(whole.plan, whole.baseline, whole.looks, None)
+    assert (first.relative, first.unit) == (False, "per million packets")
+    assert round(first.steps["test"][2][2], 2) == 100
+
+
+def test_hosts_that_were_not_compared_are_not_in_the_one(whole: Material) -> None:
+    gone = whole.plan.groups.test[0]
+    del whole.looks[-1].hosts["listen_drops"][gone]
+    set_events(whole.looks[0].block, [gone], 1e9)
+    first = timeseries_of(whole.plan, whole.baseline, whole.looks, None)[0]
+    assert max(first.values) < 2
+    assert f"{gone} test changed, not compared" in said(page(whole))
+
+
+def test_odd_hosts_are_those_far_from_their_group() -> None:
+    dice = random.Random(3)
+    test = {f"t{number}": 0.3 * math.exp(dice.gauss(0, 0.1)) for number in range(99)}
+    control = {f"c{number}": math.exp(dice.gauss(0, 0.1)) for number in range(99)}
+    changes = {"listen_drops": {**test, **control}, "cpu": {"t1": 1.0, "t2": 1.02, "t3": 0.99}}
+    assert odd_hosts(changes, [list(test), list(control)]) == {}
+    changes["listen_drops"]["t3"] = 1.0
+    changes["cpu"].update(t3=2.0, t4=1.0)
+    odd = odd_hosts(changes, [list(test), list(control)])
+    assert {host: list(own) for host, own in odd.items()} == {"t3": ["listen_drops", "cpu"]}
+    assert odd["t3"] == {
+        "listen_drops": pytest.approx(1 / 0.3, rel=0.1),
+        "cpu": pytest.approx(2, rel=0.1),
+    }
+
+
+def test_phases_follow_the_history() -> None:
+    told = history("claimed", "baseline", "baseline", "changing")
+    assert phases(told, START + 5000) == [
+        Phase("claimed", START, START + 600),
+        Phase("baseline", START + 600, START + 1800),
+        Phase("changing", START + 1800, START + 5000),
+    ]
+    over = [*told, Entry(START + 4000, "complete", "", "")]
+    assert phases(over, START + 1e6)[-1] == Phase("complete", START + 4000, START + 4000)
+
+
+def test_metrics_are_told_as_the_plan_has_them(whole: Material) -> None:
+    own = METRICS["listen_drops"]
+    ours = replace(own, title="drops of a site", unit="per thousand packets", scale=1000.0)
+    planned = replace(whole.plan, definitions={"listen_drops": ours})
+    told = said(page(replace(whole, plan=planned)))
+    assert "drops of a site" in told and own.title not in told
+    assert "per thousand packets" in told and own.unit not in told
+
+
+def test_parts_of_a_metric_are_shown_as_such(whole: Material) -> None:
+    (*_, last) = whole.looks
+    part = replace(last.metrics[-1], role="part")
+    looks = [*whole.looks[:-1], replace(last, metrics=[*last.metrics[:-1], part])]
+    assert "part: packets received" in said(page(replace(whole, looks=looks)))
+
+
+def test_a_picture_has_room_for_all_it_shows() -> None:
+    steps = {"test": [(0.0, 50.0, 1.0), (50.0, 60.0, 7.0)], "control": [(0.0, 50.0, 1.0)]}
+    slots = {"test": [(5.0, 1.5), (15.0, math.nan), (25.0, 0.5)], "control": []}
+    own = Timeseries("listen_drops", "drops", "per s", True, steps, slots)
+    drawn, small = time_picture(
+        own, [Phase("baseline", 0, 90), Phase("changing", 90, 100)]
+    ).drawings
+    assert (drawn.frame.width, small.frame.width) == (900, 380)
+    assert all(x <= small.frame.width - small.frame.right for x, _ in small.across)
+    control, test = drawn.lines
+    assert test.steps.count("M") == 1 and test.slots.count("M") == 2
+    heights = [float(y) for y in re.findall(r"[V ](\d+\.?\d*)", test.steps)]
+    assert all(24 <= y <= 178 for y in heights) and len(set(heights)) == 2
+    assert [band.name for band in drawn.bands] == ["baseline", "changes"]
+    narrow, _ = time_picture(own, [Phase("baseline", 0, 98), Phase("changing", 98, 100)]).drawings
+    assert [band.name for band in narrow.bands] == ["baseline", ""]
+    assert (control.label, test.label) == ("control 1×", "test 7×")
+
+
+def test_labels_do_not_stand_on_each_other() -> None:
+    steps = {"test": [(0.0, 50.0, 1.01)], "control": [(0.0, 50.0, 1.0)]}
+    own = Timeseries("cpu", "CPU", "share", True, steps, {"test": [], "control": []})
+    one, other = time_picture(own, [Phase("baseline", 0, 90)]).drawings[0].lines
+    assert abs(one.beside - other.beside) >= 13 or one.beside == other.beside
+    same = Timeseries("cpu", "CPU", "share", True, {**steps, "test": steps["control"]}, own.slots)
+    one, other = time_picture(same, [Phase("baseline", 0, 90)]).drawings[0].lines
+    assert abs(one.beside - other.beside) >= 13
+
+
+def test_an_interval_without_bounds_ends_in_arrows(whole: Material) -> None:
+    row = replace(whole.looks[-1].metrics[0], margin=0.0, ratio=math.inf, interval=[0.5, None])
+    guard = replace(row, metric="cpu", margin=0.1, ratio=0.0, interval=[None, 2.0])
+    drawn = forest([row, guard], metrics_named(row.metric, "cpu"))
+    first, second = drawn.strips
+    assert (first.open_low, first.open_high, first.margin) == (False, True, None)
+    assert first.at == first.high > drawn.one > first.low
+    assert second.open_low and second.at == second.low
+    assert second.margin is not None and drawn.one < second.margin < second.high
+
+
+def test_hosts_that_all_changed_alike_need_no_picture() -> None:
+    assert host_picture({"test": {"a": 1.0}, "control": {"b": 1.0}}, []) is None
+    picture = host_picture({"test": {"a": 0.5, "c": 0.25}, "control": {"b": 1.0}}, ["c"])
+    assert picture is not None
+    assert picture.text == "median of test: −62 %; median of control: ±0 %"
+    drawn = picture.drawings[0]
+    assert [(dot.host, dot.odd) for dot in drawn.dots] == [("c", True), ("a", False), ("b", False)]
+    assert set(drawn.middles) == {"test", "control"}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log", "ticks"),
+    [
+        (0, 7, False, [0, 2, 4, 6]),
+        (0.97, 1.04, False, [0.98, 1, 1.02, 1.04]),
+        (0.01, 2, True, [0.01, 0.03, 0.1, 0.3, 1]),
+        (0.3, 9, True, [0.5, 1, 2, 5]),
+        (0.7, 1.4, True, [0.8, 1, 1.2, 1.4]),
+        (1e-9, 1e9, True, [1e-9, 1e-5, 1e-1, 1e3, 1e7]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, log: bool, ticks: list[float]) -> None:
+    assert Axis(low, high, 0, 100, log).ticks(5) == pytest.approx(ticks)
+
+
+def test_what_is_beyond_an_axis_is_put_on_its_end() -> None:
+    axis = of_ratios([0.5, 2.0], 10, 80)
+    assert [axis.at(value) for value in (0.0, 1.0, math.inf)] == [10, 50, 90]
+    assert (axis.at(0.5) > 10, axis.at(2.0) < 90) == (True, True)
+    flat = around([1.0, 1.0], 100, -80)
+    assert flat.at(1.0) == 60
+
+
+def test_clock_ticks_are_round_times() -> None:
+    assert [text for _, text in clock_ticks(0, 60)][:3] == ["00:00:00", "00:00:10", "00:00:20"]
+    assert [text for _, text in clock_ticks(100, 86400 * 3)][:2] == ["Jan 01 12:00", "Jan 02 00:00"]
+    assert [text for _, text in clock_ticks(0, 86400 * 30)][1] == "Jan 05"
+    assert len(clock_ticks(0, 86400 * 60)) <= 9
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((0, "0"), (1.0, "1"), (0.0157569, "0.0158"), (118171.4, "118,171"), (2.5, "2.5")),
+        *((100, "100"), (0.00625, "0.00625"), (3.2e-9, "3.2e-09"), (1.5e7, "1.5e+07")),
+    ],
+)
+def test_numbers_have_three_digits_that_say_something(value: float, text: str) -> None:
+    assert number(value) == text

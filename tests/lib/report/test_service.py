@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long each host was out of service, and what is known of lost requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from edgetune.documents.batch import Batch, HostStep
+from edgetune.report.service import Out, out_text, requests_text, times_out
+from tests.support.builders import plan
+
+READY = "ready"
+
+
+def batch(number: int, kind: str = "change", **hosts: HostStep) -> Batch:
+    return Batch("lab1-1", number, kind, "test", dict(hosts))
+
+
+def step(name: str, at: float = 0.0, out_at: float = 0.0, **more: Any) -> HostStep:
+    return HostStep(name, at, out_at=out_at, lb_before=READY if out_at else None, **more)
+
+
+def test_a_host_is_out_from_its_drain_until_it_is_put_back() -> None:
+    times = times_out([batch(0, a=step("done", 400, 100), b=step("skipped", 160, 100))], 900)
+    assert times == {"a": Out(300), "b": Out(60)}
+    assert [str(out) for out in times.values()] == ["5m", "1m"]
+
+
+def test_a_host_that_is_out_is_so_until_now() -> None:
+    (out,) = times_out([batch(0, a=step("rebooting", 400, 100))], 700).values()
+    assert (str(out), out.still) == ("10m so far", True)
+
+
+def test_what_a_rollback_puts_back_was_out_all_the_while() -> None:
+    failed = batch(0, a=step("rebooting", 400, 100))
+    back = batch(4, "restore", a=step("done", 1000, 101))
+    assert times_out([failed, back], 9e9) == {"a": Out(900)}
+
+
+def test_a_host_that_was_out_twice_has_both() -> None:
+    back = batch(4, "restore", a=step("done", 1060, 1000))
+    assert times_out([batch(0, a=step("done", 400, 100)), back], 9e9) == {"a": Out(360)}
+
+
+def test_a_replaced_machine_that_is_brought_back_is_counted_once() -> None:
+    """Its former batch is settled when it is adopted, and the new one goes on from its drain."""
+    former = batch(0, a=step("skipped", 900, 100))
+    back = batch(4, "restore", a=step("done", 1000, 100))
+    assert times_out([former, back], 9e9) == {"a": Out(900)}
+
+
+def test_what_was_never_drained_was_not_out() -> None:
+    times = times_out([batch(0, a=step("planned"), b=step("done", 300))], 900)
+    assert [str(out) for out in times.values()] == ["none", "none"]
+    assert out_text(times) == "no host"
+
+
+def test_what_an_earlier_version_did_not_write_down_is_not_zero() -> None:
+    times = times_out([batch(0, a=HostStep("done", 300, lb_before=READY))], 900)
+    assert str(times["a"]) == "not recorded"
+    assert out_text(times) == "of 1 hosts not recorded"
+
+
+def test_all_hosts_are_told_in_one_sentence() -> None:
+    hosts = {f"e{n}": step("done", 100 + 60 * n, 100) for n in range(1, 6)}
+    told = out_text(times_out([batch(0, **hosts), batch(1, z=step("drained", 200, 100))], 400))
+    assert told == "6 hosts, 3m30s each (median), 5m at most (e5); 1 still out"
+
+
+def test_requests_are_not_measured(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    drained = [batch(0, a=step("done", 400, 100), b=step("skipped", 160, 100))]
+    told = requests_text(made, drained)
+    assert told.startswith("not measured: no metric counts the requests of clients; ")
+    assert "only once it had no session left; 1 skipped and left unchanged" in told
+    forced = replace(made, options=replace(made.options, drop_sessions=True))
+    assert "open at the drain deadline was dropped, uncounted" in requests_text(forced, drained)
+    assert "no host was taken out of service" in requests_text(made, [batch(0, a=step("done"))])

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A freeze in force: a rollout that began before it changes nothing meanwhile."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.campaign.definition import load_campaign
+from edgetune.campaign.status import campaign_status
+from edgetune.errors import RefusedError
+from edgetune.freezes import DAYS, Event, read_written
+from edgetune.report.text import clock
+from edgetune.rollout.freeze import freezes_ahead
+from edgetune.rollout.lease import Rollout, as_owner
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.rollout_status import rollout_status
+from tests.support.builders import plan
+from tests.support.campaign_world import CampaignWorld, campaign_document
+from tests.support.world import EmptyWorld, World, changing
+
+
+def frozen(world: World, seconds: float) -> None:
+    """The rollout has a freeze that began a minute ago and ends in so many seconds."""
+    opened = as_owner(world.context, world.rollout)
+    now = time.time()
+    opened.head.freezes = [{"name": "final", "start": now - 60, "end": now + seconds}]
+    Rollout(world.context, opened.head).save()
+
+
+@pytest.mark.parametrize("disruption", ["", "live"], ids=["drained", "live"])
+def test_no_batch_begins_before_its_end(tmp_path: Path, disruption: str) -> None:
+    world = changing(tmp_path, disruption=disruption)
+    frozen(world, 3600)
+    result = world.step(drain_hosts, 0)
+    assert (result["waiting"], world.balancer.log) == (1, [])
+    assert set(world.at(0).values()) == {"planned"}
+    assert result["message"].startswith("lab1 is frozen by final until 2")
+    assert result["message"].endswith("Z; no further batch begins")
+    assert result["retry_after"] == 300, (
+        "a weekend of quarters of a minute is too much for a workflow"
+    )
+    assert "lab1 is frozen by final" in rollout_status(world.context, world.rollout)["text"]
+    frozen(world, 0)
+    world.roll(0)
+    assert set(world.at(0).values()) == {"done"}
+    assert "frozen" not in rollout_status(world.context)["text"]
+
+
+def test_hosts_that_are_out_are_finished_and_a_rollback_does_not_wait(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    world.roll(0, until=apply_tuning)
+    frozen(world, 3600)
+    world.roll(0)
+    assert set(world.at(0).values()) == {"done"}
+    world.roll_back()
+    assert world.hosts.tuned == set()
+
+
+def closed(**gates: Any) -> dict[str, Any]:
+    rings = [{"name": "canary", "pops": ["ams1"], "gates": gates}]
+    return campaign_document(rings=rings, timezone="Europe/Amsterdam")
+
+
+def test_a_rollout_has_the_freezes_and_events_of_its_ring(tmp_path: Path) -> None:
+    """It begins when none is in force; its baseline alone lasts a day."""
+    world = CampaignWorld(tmp_path)
+    day = DAYS[(time.gmtime().tm_wday + 3) % 7]
+    window = {"name": "quiet", "days": [day], "end": "06:00"}
+    event = {"name": "final", "from": "2099-07-19", "to": "2099-07-19"}
+    world.write(closed(freezes=[window], events=[event]))
+    world.begin_campaign()
+    assert world.advance() == ["ams1"]
+    opened = as_owner(world.context, world.record.pops["ams1"].rollout)
+    first, second = opened.head.freezes
+    gates = load_campaign(tmp_path / "campaigns" / "queue.yaml").rings[0].gates
+    assert read_written(opened.head.freezes) == list(gates.closed)
+    assert first == {
+        "name": "quiet",
+        "days": [day],
+        "start": 0,
+        "end": 360,
+        "zone": "Europe/Amsterdam",
+    }
+    assert (second["name"], second["end"] - second["start"]) == ("final", 86400)
+
+
+def closes(world: EmptyWorld, *spans: tuple[float, float], **more: Any) -> None:
+    """The configuration has an event for each span, in seconds from now."""
+    now = time.time()
+    events = [Event(f"event {n}", now + a, now + b) for n, (a, b) in enumerate(spans)]
+    world.context.config = replace(world.context.config, events=tuple(events), **more)
+
+
+def test_freezes_of_the_configuration_hold_for_a_rollout_without_a_campaign(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    closes(world, (-60, 3600))
+    result = world.step(drain_hosts, 0)
+    assert (result["waiting"], world.balancer.log) == (1, [])
+    assert result["message"].startswith("lab1 is frozen by event 0 until 2")
+    shown = " ".join(rollout_status(world.context)["text"].split())
+    assert "lab1 is frozen by event 0 until 2" in shown
+    closes(world)
+    world.roll(0)
+    assert set(world.at(0).values()) == {"done"}
+
+
+def test_one_that_begins_within_a_batch_lets_it_end(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    world.roll(0, until=apply_tuning)
+    closes(world, (-60, 3600))
+    world.roll(0)
+    assert set(world.at(0).values()) == {"done"}
+    assert set(world.balancer.state.values()) == {"ready"}
+    assert world.step(drain_hosts, 1)["waiting"] == 1
+
+
+def test_a_rollback_is_never_frozen_and_nothing_says_so(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    world.roll(0)
+    closes(world, (-60, 3600))
+    world.mark("rolling_back")
+    assert "frozen" not in rollout_status(world.context)["text"]
+    world.roll_back()
+    assert world.hosts.tuned == set()
+
+
+def test_no_rollout_begins(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    closes(world, (-60, 3600))
+    said = "lab1 is frozen by event 0 until 2.*Z; no rollout begins before"
+    with pytest.raises(RefusedError, match=said):
+        world.begin(tmp_path)
+    assert world.context.claims.holder("lab1") is None
+    closes(world, (60, 3600))
+    world.begin(tmp_path)
+
+
+def test_those_that_follow_without_a_gap_are_told_as_one_wait(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    closes(world, (-60, 3600), (3600, 7200))
+    end = clock(world.context.config.events[1].end)
+    told = world.step(drain_hosts, 0)["message"]
+    assert told.endswith(f"Z, and further ones follow until {end}; no further batch begins")
+    assert told.count("frozen by") == 1
+
+
+def test_those_of_a_campaign_hold_beside_them(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    frozen(world, 3600)
+    closes(world, (-60, 3600))
+    told = world.step(drain_hosts, 0)["message"]
+    assert all(f"lab1 is frozen by {name} until 2" in told for name in ("event 0", "final"))
+
+
+def test_a_campaign_begins_nothing_in_a_freeze_of_the_configuration(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path)
+    world.begin_campaign()
+    closes(world, (-60, 3600))
+    assert world.advance() == []
+    assert any(
+        "frozen by event 0 until" in why
+        for why in campaign_status(world.context)["campaigns"][0]["waits"]  # type: ignore[index]
+    )
+    closes(world)
+    assert world.advance() == ["ams1"]
+
+
+def test_a_plan_says_which_freezes_it_would_run_into(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+
+    def shown(*spans: tuple[float, float]) -> str:
+        closes(world, *spans)
+        options = {"baseline": 600, "soak": 3600, "interval": 10, "seed": 7}
+        return str(plan_rollout(world.context, "lab1", "accept_queue", **options)["text"])
+
+    assert "frozen" not in shown()
+    assert "frozen" not in shown((100, 500)), "of the baseline, which changes nothing"
+    assert "begun now, its changes would wait from 2" in shown((500, 5000))
+    text = shown((500, 900), (4500, 9000))
+    assert "its changes would wait" in text
+    assert "its promotion would wait" in text
+    assert "Z: frozen by event 1" in text
+    assert "lab1 is frozen by event 0 until 2" in shown((-60, 3600))
+
+
+def test_the_end_of_one_freeze_may_lie_in_the_way_of_another(tmp_path: Path) -> None:
+    """What is waited for moves all that comes after it."""
+    made = plan(tmp_path, baseline=600, soak=3600, interval=10)
+    closed = [Event("first", 500, 5000), Event("second", 9000, 12000)]
+    told = freezes_ahead(closed, made, 0)
+    assert [text.rpartition(" by ")[2] for text in told] == ["first", "second"]
+    assert freezes_ahead(closed[1:], made, 0) == []
+    assert freezes_ahead([], made, 0) == []
+    assert freezes_ahead([Event("now", -10, 7000)], made, 0) == []

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that wait for a person, machines that were replaced, and plans on such PoPs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune import RECORD_SCHEMA
+from edgetune.errors import InputError, RefusedError
+from edgetune.rollout import soak
+from edgetune.rollout.lease import Rollout
+from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.adopt_host import adopt_host
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.rollout_status import rollout_status
+from tests.support.builders import inventory_document, write_yaml
+from tests.support.world import World, changing
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """One host is changed, one was rebooted only."""
+    made = changing(tmp_path)
+    made.roll_all({"first_batch": 0, "end_batch": 2})
+    return made
+
+
+def _quarantine(world: World) -> str:
+    """Take the rollout back with one host that cannot be; it is named."""
+    (host,) = world.at(0)
+    world.hosts.errors[host, "restore"] = "Read-only file system"
+    world.roll_back()
+    world.hosts.errors.clear()
+    return str(host)
+
+
+def _opened(world: World) -> Rollout:
+    return read_rollout(world.context, world.rollout)
+
+
+def _replaced(world: World, host: str) -> None:
+    world.hosts.tuned.discard(host)
+    world.hosts.not_ready.discard(host)
+    world.hosts.boot[host] = "new"
+    world.hosts.epochs.pop(host, None)
+
+
+def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
+    host = _quarantine(world)
+    result = rollout_status(world.context, host=host)
+    assert result["ids"] == [world.rollout]
+    why = result["rollouts"][0]["quarantined"][host]
+    kept = {key: why[key] for key in ("reason", "batch", "step", "boot_id", "load_balancer")}
+    assert kept == {
+        "reason": "Read-only file system",
+        "batch": 6,
+        "step": "changing",
+        "boot_id": f"{host}-boot-1+",
+        "load_balancer": "ready",
+    }
+    text = rollout_status(world.context, world.rollout)["text"]
+    assert f"quarantined: {host}: Read-only file system" in text
+    assert f"at the step changing (batch=6), last seen in boot {host}-boot-1+, ready in the" in text
+    assert f"once mended: st2 run edgetune.release_host host={host}\n" in text
+    adopts = f"st2 run edgetune.adopt_host host={host} rollout={world.rollout}"
+    assert f"if replaced: {adopts}" in text
+    assert rollout_status(world.context, host="e099")["ids"] == []
+
+
+def test_a_new_machine_is_adopted_from_quarantine(world: World) -> None:
+    host = _quarantine(world)
+    _replaced(world, host)
+    assert world.balancer.state[host] == "maint"
+    adopt_host(world.context, world.rollout, host, requested_by="ana")
+    assert world.balancer.state[host] == "ready"
+    assert world.head.quarantined == {}
+    assert world.context.claims.expiries(["lab1"])["lab1"] <= world.context.config.claim_grace
+    assert not world.take_over()["claimed"]
+
+
+def test_adopted_hosts_are_left_out_of_the_comparison_and_of_the_rollback(world: World) -> None:
+    world.roll_all({"first_batch": 2, "end_batch": 4})
+    world.mark("soaking")
+    (host,) = world.at(0)
+    _replaced(world, host)
+    adopt_host(world.context, world.rollout, host)
+    world.epoch = world.head.epoch
+    tuned = set(world.at(2))
+    compared = soak._compared(_opened(world))["lab"]
+    assert set(compared.test) == tuned
+    assert len(compared.control) == 4
+    asked = len(world.hosts.asked)
+    assert world.roll_back()["quarantined"] == {}
+    restored = {name for name, verb, _ in world.hosts.asked[asked:] if verb == "restore"}
+    assert restored == tuned
+    assert world.hosts.reboots(host) == 0
+
+
+def test_a_replaced_host_that_was_drained_serves_again(world: World) -> None:
+    """Its batch failed and nobody has taken it back yet."""
+    world.mark("soaking")
+    (host,) = world.at(0)
+    _replaced(world, host)
+    world.balancer.state[host] = "drain"
+    world.hosts.not_ready.add(host)
+    adopt_host(world.context, world.rollout, host)
+    assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
+
+
+def test_a_machine_with_the_tuning_on_it_is_refused(world: World) -> None:
+    (host,) = world.at(0)
+    with pytest.raises(RefusedError, match=f"{host} is no new machine: accept_queue is confirmed"):
+        adopt_host(world.context, world.rollout, host)
+
+
+def test_a_machine_that_does_not_answer_is_refused(world: World) -> None:
+    (host,) = world.at(0)
+    world.hosts.unreachable.add(host)
+    with pytest.raises(RefusedError, match=f"{host}: timed out"):
+        adopt_host(world.context, world.rollout, host)
+    assert world.at(0) == {host: "done"}
+
+
+def test_a_workflow_at_work_is_waited_for(world: World) -> None:
+    log, epoch = list(world.balancer.log), world.head.epoch
+    (host,) = world.at(0)
+    _replaced(world, host)
+    with pytest.raises(RefusedError, match="is changing; wait until its workflow is through"):
+        adopt_host(world.context, world.rollout, host)
+    assert (world.balancer.log, world.head.epoch) == (log, epoch)
+
+
+def test_hosts_outside_of_the_rollout_are_named(tmp_path: Path) -> None:
+    world = World(tmp_path, hosts=7)
+    # An eighth host came to the PoP since.
+    write_yaml(tmp_path / "inventory.yaml", inventory_document())
+    del world.context.__dict__["inventory"]
+    with pytest.raises(InputError, match=f"host: e007 is no host of rollout {world.rollout}"):
+        adopt_host(world.context, world.rollout, "e007")
+    with pytest.raises(InputError, match="e099"):
+        adopt_host(world.context, world.rollout, "e099")
+
+
+def _plan(world: World, *exclude: str) -> dict[str, Any]:
+    return plan_rollout(
+        world.context, pop="lab1", tuning="accept_queue", exclude=exclude, alpha_benefit=0.1
+    )
+
+
+def test_a_pop_with_a_quarantined_host_is_not_planned(world: World) -> None:
+    host = _quarantine(world)
+    _replaced(world, host)
+    says = (
+        f"{host}: is quarantined by rollout {world.rollout} -> "
+        "st2 run edgetune.release_host host=HOST (mended), "
+        f"st2 run edgetune.adopt_host host=HOST rollout={world.rollout} (replaced), "
+        "or leave it out: exclude= (st2 run edgetune.doctor_pop pop=lab1 shows all)"
+    )
+    with pytest.raises(RefusedError) as caught:
+        _plan(world)
+    assert str(caught.value) == says
+
+
+def test_without_the_quarantined_host_it_is_planned(world: World) -> None:
+    host = _quarantine(world)
+    made = _plan(world, host)
+    assert host not in made["test"] + made["control"]
+    assert len(made["test"] + made["control"]) == 7
+
+
+def test_once_the_host_is_back_it_is_planned(world: World) -> None:
+    host = _quarantine(world)
+    world.take_over()
+    world.roll_back(hosts=[host])
+    made = _plan(world)
+    assert host in made["test"] + made["control"]
+
+
+def test_a_quarantine_of_another_pop_is_none_of_ours(world: World) -> None:
+    _replaced(world, _quarantine(world))
+    opened = _opened(world)
+    elsewhere = replace(opened.head, id="lab2-20261121T052018-503b", pop="lab2")
+    document = {"schema": RECORD_SCHEMA, **asdict(elsewhere)}
+    world.context.store.put(f"edgetune.rollout.{elsewhere.id}", json.dumps(document))
+    here = {"schema": RECORD_SCHEMA, **asdict(replace(opened.head, quarantined={}))}
+    world.context.store.put(f"edgetune.rollout.{world.rollout}", json.dumps(here))
+    world.balancer.forget()
+    assert len(_plan(world)["test"]) == 4
+
+
+def test_a_pop_with_a_host_that_is_not_ready_is_not_planned(world: World) -> None:
+    world.roll_back()
+    world.hosts.not_ready.add("e005")
+    with pytest.raises(
+        RefusedError, match="e005: is not ready: .* -> recover_rollout carries that"
+    ):
+        _plan(world)
+    made = _plan(world, "e005")
+    assert "e005" not in made["test"] + made["control"]

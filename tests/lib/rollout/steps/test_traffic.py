@@ -1,0 +1,464 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts leave the traffic and come back, whatever the load balancer and others do meanwhile."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import DrainError
+from edgetune.metrics.sources.hosts import sample_request
+from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.drain_hosts import begin_drain, drain_hosts
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.restore_live import restore_live
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
+from tests.support.builders import as_samples
+from tests.support.virtual_clock import VirtualClock
+from tests.support.world import World, changing
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return changing(tmp_path)
+
+
+@pytest.mark.parametrize("batch", [0, 1], ids=["change", "sham"])
+def test_a_host_is_not_ready_from_drained_until_verified(world: World, batch: int) -> None:
+    _watch_readiness(world, batch)
+
+
+def test_a_host_that_is_taken_back_is_not_ready_meanwhile(world: World) -> None:
+    world.roll(0)
+    _watch_readiness(world, world.mark("rolling_back")["first_batch"])
+
+
+def _watch_readiness(world: World, batch: int) -> None:
+    (host,) = world.at(batch)
+    seen: list[str] = []
+
+    def look(moment: str) -> None:
+        _, subject, *rest = moment.split()
+        if rest and rest[0] in ("apply", "restore", "reboot", "confirm"):
+            assert host in world.hosts.not_ready
+            assert world.balancer.state[host] == "maint"
+            seen.append(rest[0])
+
+    world.moments.at = look
+    world.step(begin_drain, batch)
+    assert (world.balancer.state[host], host in world.hosts.not_ready) == ("drain", False)
+    world.step(check_drained, batch)
+    assert host in world.hosts.not_ready
+    world.roll(batch, until=undrain_hosts)
+    assert world.at(batch) == {host: "verified"}
+    assert world.hosts.not_ready == set()
+    assert world.balancer.state[host] == "maint"
+    world.step(undrain_hosts, batch)
+    assert world.balancer.state[host] == "ready"
+    assert "reboot" in seen
+
+
+def test_a_verified_host_whose_service_is_sick_is_not_ready_again(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=verify_hosts)
+    world.hosts.errors[host, "sample"] = "connection refused"
+    result = world.step(verify_hosts, 0)
+    assert result["failed"] == [host]
+    assert "its health check could not be asked: connection refused" in result["error"]
+    ready = [request["ready"] for name, verb, request in world.hosts.asked if verb == "ready"]
+    assert ready == [False, False, True, False]
+    assert world.hosts.not_ready == {host}
+    assert world.balancer.state[host] == "maint"
+
+
+@pytest.mark.parametrize("seen", ["answers 404 Not Found", "refuses the connection"])
+def test_a_host_whose_service_is_sick_is_told_with_what_was_seen(world: World, seen: str) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=verify_hosts)
+    world.hosts.health[host] = seen
+    result = world.step(verify_hosts, 0)
+    assert result["error"] == f"{host}: http://127.0.0.1:80/health {seen}"
+
+
+def test_a_service_of_which_nothing_was_seen_is_not_well(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=verify_hosts)
+    world.hosts.gauges_left_out.add("health_failed")
+    result = world.step(verify_hosts, 0)
+    assert result["error"] == f"{host}: http://127.0.0.1:80/health was not asked by the host"
+
+
+def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
+    told = {"health": "https://127.0.0.1/h", "health_name": "www.example.org"}
+    pop = replace(world.context.inventory.pop("lab1"), **told, health_tls="insecure")
+    assert sample_request(pop, 2) == {
+        "health_url": "https://127.0.0.1/h",
+        "health_name": "www.example.org",
+        "health_tls": "insecure",
+        "health_requests": 2,
+    }
+    plain = sample_request(world.context.inventory.pop("lab1"), 2)
+    assert plain == {"health_url": "http://127.0.0.1:80/health", "health_requests": 2}
+
+
+def test_hosts_that_cannot_be_told_to_be_ready_stay_out(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=verify_hosts)
+    world.hosts.errors[host, "ready"] = "Read-only file system"
+    assert world.step(verify_hosts, 0)["failed"] == [host]
+    world.step(undrain_hosts, 0)
+    assert (world.balancer.state[host], world.at(0)) == ("maint", {host: "rebooted"})
+
+
+@pytest.mark.slow
+def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for waits in ("drain", "steps.drain_hosts", "steps.undrain_hosts"):
+        monkeypatch.setattr(f"edgetune.rollout.{waits}.POLL", 0)
+    monkeypatch.setattr("edgetune.rollout.drain._STAYS", 0)
+    for moment in count():
+        world = changing(tmp_path / str(moment))
+        world.balancer.clients = True
+        world.balancer.servers()
+        start = len(world.moments.seen)
+
+        def forget(what: str, world: World = world, at: int = start + moment) -> None:
+            if len(world.moments.seen) - 1 == at:
+                world.balancer.forget()
+
+        world.moments.at = forget
+        world.roll_all({"first_batch": 0, "end_batch": 2})
+        assert world.hosts.disturbed == [], moment
+        assert world.batch(0).finished and world.batch(1).finished, moment
+        assert set(world.balancer.state.values()) == {"ready"}, moment
+        assert world.hosts.not_ready == set(), moment
+        if len(world.moments.seen) <= start + moment:
+            assert moment > 50
+            return
+
+
+@pytest.mark.parametrize(
+    "step",
+    [apply_tuning, restore_hosts, reboot_hosts],
+    ids=lambda s: s.__name__,
+)
+def test_a_forgotten_drain_is_told_again_before_a_host_is_touched(world: World, step: Any) -> None:
+    batch = 0
+    if step is restore_hosts:
+        world.roll(0)
+        batch = world.mark("rolling_back")["first_batch"]
+    world.roll(batch, until=step)
+    (host,) = world.at(batch)
+    world.balancer.forget()
+    world.step(step, batch)
+    assert world.balancer.state[host] == "maint"
+    assert world.hosts.disturbed == []
+
+
+def test_a_host_that_may_still_get_requests_is_waited_for(world: World) -> None:
+    """Routers, say, follow a withdrawal when they have heard of it."""
+    (host,) = world.at(0)
+    world.balancer.leaving.add(host)
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
+    assert (world.balancer.state[host], world.hosts.not_ready) == ("drain", set())
+    world.balancer.leaving.clear()
+    world.step(check_drained, 0)
+    assert world.at(0) == {host: "drained"}
+
+
+@pytest.mark.parametrize("drop_sessions", [False, True])
+def test_an_isolation_that_is_not_in_force_yet_is_waited_for(
+    tmp_path: Path, drop_sessions: bool
+) -> None:
+    world = changing(tmp_path, drop_sessions=drop_sessions)
+    (host,) = world.at(0)
+    world.moments.at = lambda moment: (
+        world.balancer.leaving.add(host) if f"{host} maint" in moment else None
+    )
+    world.step(begin_drain, 0)
+    for _ in range(2):
+        assert world.step(check_drained, 0)["waiting"] == 1
+    world.age(0)
+    world.step(check_drained, 0)
+    assert world.at(0) == {host: "drained" if drop_sessions else "skipped"}
+
+
+def test_a_host_that_never_stops_getting_requests_is_quarantined(world: World) -> None:
+    world.roll(0)
+    batch = world.mark("rolling_back")["first_batch"]
+    (host,) = world.at(batch)
+    world.balancer.leaving.add(host)
+    world.step(drain_hosts, batch)
+    world.age(batch)
+    world.roll(batch)
+    why = world.head.quarantined[host]
+    assert why.reason == "may still get requests after its drain deadline"
+    assert (why.out_of_service, host in world.hosts.tuned) == (False, True)
+    assert "and it may still get requests" in why.seen
+
+
+def test_where_the_load_balancer_counts_no_sessions_the_host_s_own_count_holds(
+    world: World,
+) -> None:
+    """It is told "not ready" only then: a failing check may end the sessions that there are."""
+    (host,) = world.at(0)
+    world.balancer.counting = False
+    world.balancer.sessions[host] = 3
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
+    world.hosts.errors[host, "sessions"] = "timed out"
+    world.balancer.sessions[host] = 0
+    assert world.step(check_drained, 0)["waiting"] == 1
+    assert (world.balancer.state[host], world.hosts.not_ready) == ("drain", set())
+    world.hosts.errors.clear()
+    world.step(check_drained, 0)
+    assert world.at(0) == {host: "drained"}
+
+
+@pytest.mark.slow
+def test_no_host_is_touched_with_sessions_that_only_it_counts(world: World) -> None:
+    """All the way there and back."""
+    world.balancer.clients, world.balancer.counting = True, False
+    world.roll_all({"first_batch": 0, "end_batch": len(world.plan.batches)})
+    assert len(world.hosts.tuned) == 4
+    world.roll_back()
+    assert (world.hosts.tuned, world.head.quarantined) == (set(), {})
+    assert set(world.balancer.state.values()) == {"ready"}
+    assert world.hosts.told("sessions")
+    assert world.hosts.disturbed == []
+
+
+def test_sessions_that_nobody_can_count_are_not_none(world: World) -> None:
+    (host,) = world.at(0)
+    pop = world.context.inventory.pop("lab1")
+    world.context.inventory.pop = lambda name: replace(pop, ports=())  # type: ignore[method-assign]
+    world.balancer.counting = False
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
+    world.age(0)
+    world.step(check_drained, 0)
+    batch = world.batch(0).hosts[host]
+    assert batch.step == "skipped"
+    assert batch.error == "still carries unknown sessions after its drain deadline"
+
+
+def test_a_forgotten_host_is_not_touched_before_it_gets_no_more_requests(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=apply_tuning)
+    world.balancer.forget()
+    world.balancer.leaving.add(host)
+    with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
+        world.step(apply_tuning, 0)
+    assert world.hosts.tuned == set()
+
+
+def test_a_host_that_does_not_get_rid_of_its_sessions_is_not_touched(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=apply_tuning)
+    world.balancer.forget()
+    world.balancer.sessions[host] = 3
+    with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
+        world.step(apply_tuning, 0)
+    assert world.hosts.tuned == set()
+
+
+def test_sessions_that_only_the_host_still_counts_are_waited_for(world: World) -> None:
+    """A reloaded load balancer counts no session of its former process."""
+    (host,) = world.at(0)
+    world.step(begin_drain, 0)
+    world.hosts.sessions = lambda name: 2
+    assert world.step(check_drained, 0)["waiting"] == 1
+    assert world.at(0) == {host: "draining"}
+    world.age(0)
+    assert world.step(check_drained, 0)["skipped"] == [host]
+    assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
+
+
+def test_when_somebody_else_drains_at_the_same_moment_ours_go_back_and_wait(world: World) -> None:
+    ours = list(world.at(2))
+    others = world.plan.batches[3].hosts[:2]
+
+    def drained_by_others(moment: str) -> None:
+        if moment == f"after {ours[-1]} drain":
+            world.balancer.state.update(dict.fromkeys(others, "drain"))
+
+    world.moments.at = drained_by_others
+    result = world.step(begin_drain, 2)
+    assert result["waiting"] == 3
+    assert result["message"].endswith("went back: 3 hosts in service, 4 must stay")
+    assert set(world.at(2).values()) == {"planned"}
+    expected = {**dict.fromkeys(world.balancer.state, "ready"), **dict.fromkeys(others, "drain")}
+    assert world.balancer.state == expected
+    world.moments.at = lambda moment: None
+    world.balancer.state.update(dict.fromkeys(others, "ready"))
+    assert world.step(drain_hosts, 2)["waiting"] == 0
+    world.roll(2)
+    assert world.hosts.tuned == set(ours)
+    assert set(world.balancer.state.values()) == {"ready"}
+
+
+def _load(world: World, *rates: float) -> None:
+    """Every host of the PoP takes that many packets a second, one rate an interval, until now."""
+    now = time.time()
+    rows = []
+    for host in world.balancer.state:
+        packets = 0.0
+        for index in range(len(rates) + 1):
+            rows.append(
+                {
+                    "host": host,
+                    "time": now - 60.0 * (len(rates) - index),
+                    "boot_id": "b",
+                    "uptime": 1000.0 + 60 * index,
+                    "counters": {"rx_packets": packets},
+                    "gauges": {},
+                }
+            )
+            packets += 60 * (rates[index] if index < len(rates) else 0)
+    world.context.samples.add("lab1", as_samples(rows))
+
+
+def test_the_usual_load_is_the_most_of_the_baseline(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.mark("baseline")
+    opened = as_owner(world.context, world.rollout)
+    opened.head.baseline[0] -= 1000
+    opened.save()
+    _load(world, 50.0, 100.0, 25.0)
+    world.mark("changing")
+    assert world.head.usual_load == pytest.approx(800.0)
+
+
+def _usually(world: World, load: float) -> None:
+    opened = as_owner(world.context, world.rollout)
+    opened.head.usual_load = load
+    opened.save()
+
+
+def test_during_a_surge_nothing_is_drained(world: World) -> None:
+    _usually(world, 300.0)
+    _load(world, 100.0, 50.0)
+    result = world.step(begin_drain, 2)
+    assert result["waiting"] == 3
+    assert result["message"] == "lab1 carries 2.7 times its usual load; nothing is drained now"
+    assert world.balancer.log == []
+    assert set(world.at(2).values()) == {"planned"}
+
+
+def test_less_than_surge_factor_times_the_usual_load_is_no_surge(world: World) -> None:
+    _usually(world, 500.0)
+    _load(world, 100.0, 50.0)
+    assert world.step(drain_hosts, 2)["waiting"] == 0
+
+
+def test_a_surge_keeps_no_host_from_its_batch_that_serves_nothing(world: World) -> None:
+    _usually(world, 300.0)
+    _load(world, 100.0)
+    for host in world.at(2):
+        world.balancer.up[host] = False
+    assert world.step(drain_hosts, 2)["waiting"] == 0
+
+
+def test_in_a_surge_live_settings_go_back_in_place_and_the_rest_when_it_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.roll(0)
+    batch = world.mark("rolling_back")["first_batch"]
+    (host,) = world.at(batch)
+    surge = ["lab1 carries 3.0 times its usual load"]
+    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts.surge_of", lambda opened: surge[0])
+    world.balancer.log.clear()
+    for _ in range(3):
+        assert world.step(begin_drain, batch)["waiting"] == 1
+        world.step(restore_live, batch)
+    (asked,) = [request for _, verb, request in world.hosts.asked if verb == "restore"]
+    assert asked["live"] == ["sysctl:net.core.somaxconn"]
+    assert (world.balancer.log, world.at(batch)) == ([], {host: "planned"})
+    assert world.hosts.tuned == {host}
+    surge[0] = ""
+    world.roll(batch)
+    assert (world.at(batch), world.hosts.tuned) == ({host: "done"}, set())
+    assert world.balancer.state[host] == "ready"
+
+
+def test_what_did_not_go_back_live_is_asked_again(world: World) -> None:
+    world.roll(0)
+    batch = world.mark("rolling_back")["first_batch"]
+    (host,) = world.at(batch)
+    world.hosts.unreachable.add(host)
+    for _ in range(2):
+        result = world.step(restore_live, batch)
+        assert (result["failed"], result["hosts"][host]["failed"]) == ([], True)
+    assert world.hosts.told("restore") == [host, host]
+    assert world.at(batch) == {host: "planned"}
+
+
+def test_a_live_tuning_drains_nobody_there_and_back(tmp_path: Path) -> None:
+    world = changing(tmp_path, disruption="live")
+    _usually(world, 1.0)
+    _load(world, 100.0)
+    world.roll_all({"first_batch": 0, "end_batch": len(world.plan.batches)})
+    assert len(world.hosts.tuned) == 4
+    world.roll_back()
+    assert world.hosts.tuned == set()
+    assert world.balancer.log == []
+    assert {"ready", "reboot"}.isdisjoint(world.hosts.changing())
+
+
+def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> None:
+    """What stands on it is suspended, and applied again."""
+    world = changing(tmp_path, disruption="live")
+    below = world.rollout
+    for disruption in ("live", "drain"):
+        if disruption == "drain":
+            world.begin(tmp_path, disruption=disruption, seed=8)
+            for state in ("baseline", "changing"):
+                world.mark(state)
+        for batch in range(len(world.plan.batches)):
+            world.roll(batch)
+        for state in ("soaking", "promoting", "complete"):
+            world.mark(state)
+    world.rollout = below
+    world.take_over()
+    world.balancer.log.clear()
+    world.roll_back()
+    drained = {entry for entry in map(str, world.balancer.log) if "drain" in entry}
+    assert len(drained) == 4
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        ("sick", "does not pass the load balancer's check"),
+        ("maint", "was put back, and the load balancer has it maint"),
+        ("gone", "the load balancer does not know it any more"),
+    ],
+)
+def test_a_host_that_does_not_serve_again_is_not_done_and_says_why(
+    world: World, clock: VirtualClock, then: str, why: str
+) -> None:
+    world.roll(0, until=undrain_hosts)
+    (host,) = world.at(0)
+
+    def meanwhile(moment: str) -> None:
+        if moment == f"after {host} ready" and then == "gone":
+            del world.balancer.state[host]
+        elif moment == f"after {host} ready":
+            world.balancer.state[host] = "maint" if then == "maint" else "ready"
+
+    world.moments.at = meanwhile
+    world.balancer.up[host] = then != "sick"
+    found = world.step(undrain_hosts, 0)
+    assert (found["failed"], found["done"]) == ([host], [])
+    assert world.batch(0).hosts[host].error == why

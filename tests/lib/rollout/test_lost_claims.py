@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims whose backend lost its last writes, or keeps junk: two owners never share an epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from edgetune.connections import Database
+from edgetune.errors import DamagedError, EdgetuneError, FencedError, RefusedError, StoreError
+from edgetune.metrics.samples import RedisSamples
+from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
+from edgetune.rollout.lease import as_owner, open_rollout
+from edgetune.rollout.record import read_rollout, save_plan
+from edgetune.rollout.steps.begin_rollback import begin_rollback
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
+from tests.lib.rollout.test_stores import STORES, redis_client  # noqa: F401 - a fixture
+from tests.support.builders import plan, reading
+from tests.support.world import EmptyWorld, World, changing, ended
+
+TABLES = {"claims": "pop, value, expires", "epochs": "pop, epoch"}
+
+
+class Sqlite:
+    """The claims of a world, and what a backup of them holds."""
+
+    def __init__(self, world: EmptyWorld) -> None:
+        self.database = Database(world.config["coordination"])
+        world.context.claims = SqliteClaims(self.database)
+
+    def backup(self) -> Any:
+        with self.database.transaction() as db:
+            return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES}
+
+    def restore(self, kept: Any, *lost: str) -> None:
+        """Go back to a backup, from which what is ``lost`` is missing."""
+        with self.database.transaction() as db:
+            for name, columns in TABLES.items():
+                db.execute(f"DELETE FROM {name}")
+                marks = ", ".join("?" for _ in columns.split(", "))
+                for row in [] if name in lost else kept[name]:
+                    db.execute(f"INSERT INTO {name} VALUES ({marks})", row)
+
+
+class Redis:
+    """The same on a real server."""
+
+    def __init__(self, world: EmptyWorld, client: Any) -> None:
+        self.client = client
+        client.flushall()
+        claim = world.context.claims.holder("lab1")
+        if claim:
+            client.set("edgetune:epoch:lab1", claim.epoch)
+            text = json.dumps({"rollout": claim.rollout, "epoch": claim.epoch})
+            client.set("edgetune:claim:lab1", text, px=int(world.context.config.claim_ttl * 1000))
+        world.context.claims = RedisClaims(client)
+
+    def backup(self) -> Any:
+        keys = list(self.client.scan_iter())
+        return {key: (self.client.get(key), self.client.pttl(key)) for key in keys}
+
+    def restore(self, kept: Any, *lost: str) -> None:
+        self.client.flushall()
+        for key, (value, left) in kept.items():
+            if not any(key.startswith(f"edgetune:{name[:5]}") for name in lost):
+                self.client.set(key, value, px=left if left > 0 else None)
+
+
+@pytest.fixture(params=STORES)
+def backend(request: pytest.FixtureRequest) -> Iterator[Callable[[EmptyWorld], Any]]:
+    if request.param == "sqlite":
+        yield Sqlite
+    else:
+        client = request.getfixturevalue("redis_client")
+        yield lambda world: Redis(world, client)
+
+
+def took_a_new_epoch(world: World, before: int) -> None:
+    """Somebody takes the rollout over: above all that was ever given away, alone from then on."""
+    taken = take_over_rollout(world.context, world.rollout, requested_by="bo")
+    assert taken["epoch"] > before
+    for epoch in range(1, taken["epoch"]):
+        with pytest.raises(FencedError):
+            open_rollout(world.context, world.rollout, epoch)
+    open_rollout(world.context, world.rollout, taken["epoch"])
+    assert read_rollout(world.context, world.rollout).head.epoch == taken["epoch"]
+
+
+STEPS: dict[str, Callable[[World], Any]] = {
+    "mark": lambda world: world.mark("changing"),
+    "take over": lambda world: world.take_over(),
+    "take over twice": lambda world: [world.take_over(), world.take_over()],
+    "roll back": lambda world: world.mark("rolling_back"),
+}
+
+
+@pytest.mark.parametrize("lost", [(), ("claims",), ("epochs",), ("claims", "epochs")])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_backend_that_lost_its_last_write_gives_no_epoch_twice(
+    tmp_path: Path, backend: Any, step: str, lost: tuple[str, ...]
+) -> None:
+    world = changing(tmp_path)
+    kept = backend(world)
+    older, image = world.epoch, kept.backup()
+    STEPS[step](world)
+    assert world.epoch > older
+    kept.restore(image, *lost)
+    # Whoever was replaced is told so by the record, although the claim is its own again.
+    with pytest.raises(FencedError):
+        open_rollout(world.context, world.rollout, older)
+    with pytest.raises(FencedError):
+        begin_rollback(world.context, world.rollout, older)
+    took_a_new_epoch(world, world.epoch)
+
+
+def test_a_state_is_entered_above_the_record_when_the_count_alone_is_lost(
+    tmp_path: Path, backend: Any
+) -> None:
+    """The claim is still held, so nobody is fenced; hosts would refuse a smaller epoch."""
+    world = changing(tmp_path)
+    kept = backend(world)
+    kept.restore(kept.backup(), "epochs")
+    before = world.epoch
+    assert world.mark("changing")["epoch"] == before + 1
+    took_a_new_epoch(world, before + 1)
+
+
+def test_a_look_is_taken_above_the_record_when_the_count_alone_is_lost(
+    tmp_path: Path, backend: Any
+) -> None:
+    world = changing(tmp_path)
+    world.roll_all({"first_batch": 0, "end_batch": 4})
+    world.mark("soaking")
+    kept = backend(world)
+    kept.restore(kept.backup(), "epochs")
+    opened = as_owner(world.context, world.rollout)
+    span = opened.head.soak
+    opened.head.soak = [span[0] - 1e5, span[1] - 1e5]
+    opened.save()
+    assert compare_groups(world.context, world.rollout)["epoch"] > world.epoch
+
+
+def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
+    """Both were let in before either took the new epoch."""
+    world = changing(tmp_path)
+    epoch, take = world.epoch, world.context.claims.take
+    inside: list[int] = []
+
+    def taken(*given: Any, **more: Any) -> Claim:
+        if not inside:
+            inside.append(epoch)
+            marked = begin_rollback(world.context, world.rollout, epoch)
+            inside.append(marked["epoch"])
+        return take(*given, **more)
+
+    world.context.claims.take = taken  # type: ignore[method-assign]
+    with pytest.raises(FencedError, match=f"epoch {epoch}, has lost its claim on lab1"):
+        set_rollout_state(world.context, world.rollout, epoch, "changing")
+    head = read_rollout(world.context, world.rollout).head
+    assert (head.state, head.epoch) == ("rolling_back", inside[1])
+
+
+def planned(world: EmptyWorld, folder: Path, seed: int = 7) -> str:
+    made = plan(folder, seed=seed)
+    save_plan(world.context, made)
+    return made.digest
+
+
+def forget(world: EmptyWorld) -> None:
+    with Database(world.config["coordination"]).transaction() as db:
+        db.execute("DELETE FROM claims")
+        db.execute("DELETE FROM epochs")
+
+
+def test_a_rollout_begins_and_is_taken_over_above_all_of_its_pop(tmp_path: Path) -> None:
+    world = ended(tmp_path)
+    forget(world)
+    begun = claim_pop(world.context, plan=planned(world, tmp_path))
+    assert begun["epoch"] == world.epoch + 1
+    forget(world)
+    taken = take_over_rollout(world.context, begun["rollout"])
+    assert taken["epoch"] == begun["epoch"] + 1
+
+
+def test_an_ended_rollout_is_not_taken_up_beside_an_unfinished_one(tmp_path: Path) -> None:
+    """Its claim has run out, and yet the PoP is half changed."""
+    world = ended(tmp_path)
+    begun = claim_pop(world.context, plan=planned(world, tmp_path))["rollout"]
+    forget(world)
+    with pytest.raises(RefusedError, match=f"lab1 has a rollout that is claimed: {begun}"):
+        take_over_rollout(world.context, world.rollout)
+    assert world.context.claims.holder("lab1") is None
+
+
+def test_of_two_that_begin_at_once_the_later_sees_the_other(tmp_path: Path) -> None:
+    """Its own look came before the other one had begun, its claim after that one's ran out."""
+    world = EmptyWorld(tmp_path)
+    take, begun = world.context.claims.take, []
+
+    def taken(*given: Any, **more: Any) -> Claim:
+        if not begun:
+            begun.append("")
+            begun[0] = claim_pop(world.context, plan=planned(world, tmp_path, 8))["rollout"]
+            forget(world)
+        return take(*given, **more)
+
+    world.context.claims.take = taken  # type: ignore[method-assign]
+    digest = planned(world, tmp_path)
+    with pytest.raises(RefusedError, match="lab1 has a rollout that is claimed: "):
+        claim_pop(world.context, plan=digest)
+    assert world.context.claims.holder("lab1") is None
+    assert rollout_status(world.context)["ids"] == begun
+
+
+JUNK = ["", "{", "7", "[]", "null", '{"rollout": 7, "epoch": 1}', '{"rollout": "x"}']
+JUNK += ['{"rollout": "x", "epoch": 1e300}', '{"rollout": "x", "epoch": "1"}', "[" * 5000]
+JUNK += ['{"rollout": "x", "epoch": -1}', '{"rollout": "x", "epoch": 1.5}', "\x00"]
+
+
+def calls(claims: Any, pop: str) -> list[Callable[[], Any]]:
+    mine = Claim("one", 1)
+    return [
+        lambda: claims.take(pop, "one", 60),
+        lambda: claims.holder(pop),
+        lambda: claims.renew(pop, mine, 60),
+        lambda: claims.release(pop, mine),
+    ]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("junk", [*JUNK, b"\xff\xfe"])
+def test_junk_in_the_place_of_a_claim_is_named(
+    tmp_path: Path,
+    redis_client: Any,  # noqa: F811
+    junk: Any,
+) -> None:
+    redis_client.flushall()
+    redis_client.set("edgetune:claim:lab1", junk)
+    for call in calls(RedisClaims(redis_client), "lab1"):
+        with pytest.raises(DamagedError, match="edgetune:claim:lab1 is damaged"):
+            call()
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    claims = SqliteClaims(database)
+    with database.transaction() as db:
+        db.execute("INSERT INTO claims VALUES ('lab1', ?, 1e10)", (junk,))
+    for call in calls(claims, "lab1"):
+        with pytest.raises(DamagedError, match="claims.lab1 is damaged"):
+            call()
+    assert claims.take("lab2", "one", 60).epoch == 1
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("junk", [b"a\xff", b"\\ud800"])
+def test_a_claim_of_what_is_no_text_is_nobody_s(
+    redis_client: Any,  # noqa: F811
+    junk: bytes,
+) -> None:
+    redis_client.flushall()
+    redis_client.set("edgetune:claim:lab1", b'{"rollout": "%s", "epoch": 1}' % junk)
+    for call in calls(RedisClaims(redis_client), "lab1")[:3]:
+        with pytest.raises(DamagedError, match="edgetune:claim:lab1 is damaged"):
+            call()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("junk", ["x", "-1", "1.5", "1e300", "nan", "inf", ""])
+def test_junk_in_the_place_of_an_epoch_is_named(
+    tmp_path: Path,
+    redis_client: Any,  # noqa: F811
+    junk: str,
+) -> None:
+    redis_client.flushall()
+    redis_client.set("edgetune:epoch:lab1", junk)
+    with pytest.raises(DamagedError, match="edgetune:epoch:lab1 is damaged"):
+        RedisClaims(redis_client).take("lab1", "one", 60)
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    with database.transaction() as db:
+        db.execute("INSERT INTO epochs VALUES ('lab1', ?)", (f"x{junk}",))
+        db.execute("INSERT INTO claims VALUES ('lab2', 'x', ?)", (f"x{junk}",))
+    claims = SqliteClaims(database)
+    with pytest.raises(DamagedError, match="epochs.lab1 is damaged: epoch: is no epoch"):
+        claims.take("lab1", "one", 60)
+    assert claims.expiries(["lab1", "lab2"]) == {"lab1": 0.0, "lab2": 0.0}
+
+
+@pytest.mark.processes
+def test_a_key_of_another_kind_is_an_error_that_names_it(
+    redis_client: Any,  # noqa: F811
+) -> None:
+    redis_client.flushall()
+    for kind in ("claim", "epoch", "samples"):
+        redis_client.hset(f"edgetune:{kind}:lab1", "a", "b")
+    claims, samples = RedisClaims(redis_client), RedisSamples(redis_client, 60.0)
+    for call in (
+        *calls(claims, "lab1"),
+        lambda: samples.window("lab1", 0, 1),
+        lambda: samples.add("lab1", [reading("a", 1.0)]),
+    ):
+        with pytest.raises(StoreError, match="Redis: edgetune:(claim|samples):lab1: "):
+            call()
+
+
+def test_junk_about_one_pop_stops_no_other(tmp_path: Path, backend: Any) -> None:
+    world = changing(tmp_path)
+    kept = backend(world)
+    if isinstance(kept, Redis):
+        kept.client.set("edgetune:claim:lab2", "{")
+    else:
+        with kept.database.transaction() as db:
+            db.execute("INSERT INTO claims VALUES ('lab2', '{', 1e10)")
+    assert rollout_status(world.context, orphaned=True)["ids"] == []
+    assert world.take_over()["claimed"]
+    with pytest.raises(EdgetuneError, match="lab2 is damaged"):
+        world.context.claims.holder("lab2")

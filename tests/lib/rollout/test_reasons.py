@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a rollout was taken back or failed: the step, the host and the error, wherever it is told.
+
+The workflows are conducted by the local runner, on a PoP in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.action import safe, safe_text
+from edgetune.errors import AWAY, DrainError, EdgetuneError
+from edgetune.rollout.steps.assess_orphan import MOST_RECOVERIES, assess_orphan
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.sanitize import one_line
+from lab.runner import Engine, Execution, Pack
+from tests.injection.test_chat import ALIASES, answer
+from tests.support import ROOT
+from tests.support.conducting import STEPS, Impatient
+from tests.support.world import World, changing, prove
+
+# Whole workflows are conducted.
+pytestmark = pytest.mark.slow
+
+_DONE: dict[str, Any] = {
+    "sample_hosts": {"due": True, "retry_after": 0},
+    "check_baseline": {"message": "enough"},
+    "compare_groups": {"decision": "", "verdict": "", "message": "", "text": ""},
+}
+_ENVELOPE = {"exit_code": 1, "stdout": "", "stderr": "Traceback {{ }} <% 1 %>"}
+# Of a task in a batch that took too long, Orquesta keeps only that it failed.
+_SILENT = " failed, and left no answer"
+_TIMEOUT = "Action failed to complete in 60 seconds"
+
+# How an action can end without having done its work, as StackStorm tells it; and what is told.
+ENDS: dict[str, tuple[str, Any, str]] = {
+    "error": ("failed", {"result": {"error": "e001: no way", "reason": "host"}}, "e001: no way"),
+    "timeout": ("timeout", {"result": "None", **_ENVELOPE, "error": _TIMEOUT}, _TIMEOUT),
+    "killed": ("failed", {"result": "None", **_ENVELOPE}, "no answer"),
+    "abandoned": ("abandoned", {}, "no answer"),
+    "away": ("failed", {"result": {"error": f"{AWAY}: Redis: refused"}}, "a store is away"),
+    "lost": ("failed", None, "no answer"),
+    "runner": (
+        "failed",
+        {"error": "cannot render {{ x }} {% y %} <% z %>"},
+        "cannot render (( x }}",
+    ),
+}
+UNREADABLE = "cannot read {{ x }} {% y %}"
+# As StackStorm tells of a workflow that it cannot begin.
+NOT_BEGUN: dict[str, Any] = {
+    "not there": {"error": UNREADABLE, "traceback": "Traceback"},
+    "invalid": {"errors": [{"type": "content", "message": UNREADABLE}], "output": None},
+}
+
+TAKEN_BACK = [way for way in ENDS if way != "away"]
+
+
+class Conductor(Engine):
+    """Has steps done on a world; the task ``fails``, once, in that way."""
+
+    def __init__(self, world: World, home: Path, fails: str = "", way: str = "error") -> None:
+        super().__init__(Pack(ROOT), world.config, home)
+        self.canceled = Impatient()
+        self.looks: dict[str, Any] = {}
+        self.at_failure: Callable[[], None] = lambda: None
+        self._world, self._fails, self._way = world, fails, way
+
+    def output(self, workflow: str, **given: Any) -> tuple[str, Any]:
+        """How it ended, and what it put out."""
+        execution = self.run(workflow, given)
+        return execution.status, execution.payload
+
+    def _run(self, execution: Execution) -> tuple[str, Any]:
+        name = execution.action.ref.partition(".")[2]
+        if execution.task == self._fails:
+            self._fails = ""
+            self.at_failure()
+            if self._way in NOT_BEGUN:
+                return "failed", NOT_BEGUN[self._way]
+            return ENDS[self._way][:2]
+        if name in _DONE:
+            return _ended({**_DONE[name], "epoch": self._world.head.epoch, **self.looks})
+        if name not in STEPS:
+            return super()._run(execution)
+        try:
+            result = STEPS[name](self._world.context, **dict(execution.parameters))
+        except EdgetuneError as error:
+            return _ended({"failed": True, "error": safe_text(one_line(str(error)))})
+        self._world.hosts.reboot()
+        return _ended(safe(result))
+
+
+def _ended(result: dict[str, Any]) -> tuple[str, Any]:
+    status = "failed" if result.get("failed") else "succeeded"
+    return status, {"result": result, "exit_code": 0, "stdout": "", "stderr": ""}
+
+
+def why(told: str, way: str) -> str:
+    """What stands behind the name of a task that ended this way."""
+    if told.startswith("batch "):
+        silent = {"runner": ": no answer", "timeout": _SILENT, "abandoned": _SILENT}
+        return silent.get(way, f": {ENDS[way][2]}")
+    return f": {ENDS[way][2]}"
+
+
+def _rollback(world: World) -> tuple[str, str]:
+    """Why the rollback began, and by whom, as its record tells."""
+    (entry,) = [own for own in world.head.history if own.state == "rolling_back"]
+    return entry.reason, entry.by
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "told", "way"),
+    [
+        ("begin_baseline", "begin_baseline", "error"),
+        ("sample_baseline", "sample_baseline", "killed"),
+        ("sample_baseline", "sample_baseline", "timeout"),
+        *(("check_baseline", "check_baseline", way) for way in TAKEN_BACK),
+        ("begin_changes", "begin_changes", "abandoned"),
+        ("drain_hosts", "batch 1 of 4: drain_hosts", "timeout"),
+        *(("apply_tuning", "batch 1 of 4: apply_tuning", way) for way in TAKEN_BACK),
+        ("check_rebooted", "batch 1 of 4: check_rebooted", "timeout"),
+        ("verify_hosts", "batch 1 of 4: verify_hosts", "timeout"),
+        ("check_health", "batch 1 of 4: check_health", "killed"),
+        ("begin_soak", "begin_soak", "error"),
+    ],
+)
+def test_a_step_that_fails_is_the_reason_of_the_rollback(
+    tmp_path: Path, task: str, told: str, way: str
+) -> None:
+    world = World(tmp_path)
+    status, output = Conductor(world, tmp_path, task, way).output(
+        "rollout_pop", rollout=world.rollout, dry_run=False, requested_by="ana"
+    )
+    assert (status, output["outcome"]) == ("failed", "rolled_back")
+    reason, by = _rollback(world)
+    assert (reason.startswith(f"{told}{why(told, way)}"), by) == (True, "rollout_pop"), reason
+    ended = "rolled_back: every host is as it was; why it was taken back: "
+    assert output["message"] == f"{ended}{reason}"
+    assert f" {reason} (rollout_pop)" in rollout_status(world.context, world.rollout)["text"]
+
+
+@pytest.mark.parametrize("way", NOT_BEGUN)
+def test_a_batch_that_cannot_begin_is_the_reason_of_the_rollback(tmp_path: Path, way: str) -> None:
+    world = World(tmp_path)
+    status, output = Conductor(world, tmp_path, "roll_batch", way).output(
+        "rollout_pop", rollout=world.rollout, dry_run=False, requested_by="ana"
+    )
+    assert (status, output["outcome"]) == ("failed", "rolled_back")
+    assert _rollback(world)[0] == "batch 1 of 4: cannot read (( x }} (  y  }"
+
+
+def test_a_workflow_that_cannot_begin_is_named_with_the_reason(tmp_path: Path) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path, "promote", "not there")
+    conductor.looks = {"decision": "promote", "message": "improved: a lot"}
+    status, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
+    assert (status, output["message"]) == ("failed", "promote: cannot read (( x }} (  y  }")
+
+
+@pytest.mark.parametrize("way", ["timeout", "killed"])
+def test_a_step_that_names_no_host_is_told_with_the_hosts_that_it_had_in_hand(
+    tmp_path: Path, way: str
+) -> None:
+    world = changing(tmp_path)
+    (host,) = world.at(0)
+    Conductor(world, tmp_path, "apply_tuning", way).output(
+        "rollout_pop", rollout=world.rollout, dry_run=False
+    )
+    assert _rollback(world)[0].endswith(f"; under way: {host} (drained)")
+
+
+def test_a_host_that_fails_is_named_once(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    (host,) = world.at(0)
+    world.hosts.errors[host, "apply"] = "Read-only file system"
+    Conductor(world, tmp_path).output("rollout_pop", rollout=world.rollout, dry_run=False)
+    assert _rollback(world)[0] == f"batch 1 of 4: apply_tuning: {host}: Read-only file system"
+
+
+def test_a_text_that_a_workflow_would_obey_reaches_the_record(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    (host,) = world.at(0)
+    world.hosts.errors[host, "apply"] = "said {{ 1 + 1 }} <% 1 + 1 %> {% raw %} {# no #}"
+    Conductor(world, tmp_path).output("rollout_pop", rollout=world.rollout, dry_run=False)
+    assert _rollback(world)[0].endswith(
+        f"{host}: said {{ {{ 1 + 1 }}}} < % 1 + 1 %> {{ % raw %}} {{ # no #}}"
+    )
+
+
+def test_a_rollback_that_fails_tells_what_led_to_it_and_why_it_failed(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    conductor = Conductor(world, tmp_path, "apply_tuning")
+
+    def away(pop: object) -> Any:
+        raise DrainError("HAProxy does not answer")
+
+    conductor.at_failure = lambda: setattr(world.context, "load_balancer", away)
+    status, output = conductor.output("rollout_pop", rollout=world.rollout, dry_run=False)
+    assert (status, output["outcome"]) == ("failed", "failed")
+    because = "batch 1 of 4: apply_tuning: e001: no way"
+    then = "taking it back: begin_rollback: HAProxy does not answer"
+    assert output["message"] == f"{because}; {then}"
+    assert _rollback(world)[0].startswith(because)
+
+
+@pytest.mark.parametrize("way", ["error", "timeout"])
+def test_a_rollback_whose_step_fails_names_it(tmp_path: Path, way: str) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path, "restore_hosts", way)
+    status, output = conductor.output("roll_back_pop", rollout=world.rollout)
+    assert (status, output["outcome"]) == ("failed", "failed")
+    told = "batch 1 of 1: restore_hosts"
+    assert output["message"] == told + why(told, way)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["error", "timeout"])
+def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
+    tmp_path: Path, way: str
+) -> None:
+    world = _soaking(tmp_path)
+    prove(world.context, world.rollout)
+    conductor = Conductor(world, tmp_path, "apply_tuning", way)
+    conductor.looks = {"decision": "promote", "message": "improved: a lot"}
+    _, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
+    assert output["outcome"] == "rolled_back"
+    reason, by = _rollback(world)
+    told = "batch 1 of 2: apply_tuning"
+    assert (reason.startswith(told + why(told, way)), by) == (True, "promote_rollout"), reason
+    assert output["message"] == output["text"]
+    assert output["message"].endswith(reason)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "task", ["sample_baseline", "begin_changes", "drain_hosts", "check_health"]
+)
+def test_nothing_is_taken_back_because_a_store_is_away(tmp_path: Path, task: str) -> None:
+    world = World(tmp_path)
+    conductor = Conductor(world, tmp_path, task, "away")
+    given = {"rollout": world.rollout, "dry_run": False, "requested_by": "ana"}
+    status, output = conductor.output("rollout_pop", **given)
+    assert (status, output["outcome"]) == ("failed", "failed")
+    assert "a store is away: Redis: refused" in output["message"]
+    assert "recover_orphans goes on" in output["message"]
+    before = world.head.state
+    assert before in ("baseline", "changing")
+    world.take_over()
+    assert _survey(world, "failed")["decision"] == "carry_on"
+    assert world.head.state == before
+    status, output = conductor.output("rollout_pop", **given)
+    assert (status, output["outcome"]) == ("succeeded", "soaking")
+
+
+def test_a_person_takes_back_whatever_the_reason(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    reason = f"slow, and {AWAY}: Redis: refused"
+    _, output = conductor.output("roll_back_pop", rollout=world.rollout, reason=reason)
+    assert output["outcome"] == "rolled_back"
+
+
+def test_a_workflow_that_fails_again_and_again_is_taken_back(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    decisions = [_survey(world, "failed")["decision"] for _ in range(MOST_RECOVERIES + 1)]
+    assert decisions == ["carry_on"] * MOST_RECOVERIES + ["roll_back"]
+
+
+def _survey(world: World, ended: str) -> dict[str, Any]:
+    return assess_orphan(world.context, world.rollout, world.epoch, ended=ended)
+
+
+def test_a_held_rollout_tells_its_verdict_first_and_no_error(tmp_path: Path) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    verdict = {"verdict": "inconclusive", "message": "inconclusive: a", "text": "inconclusive: a"}
+    conductor.looks = {"decision": "hold", **verdict}
+    given = {"rollout": world.rollout, "dry_run": False, "wait": True}
+    execution = conductor.run("rollout_pop", given)
+    assert (execution.status, list(execution.result)) == ("succeeded", ["output"])
+    output = execution.payload
+    assert (output["outcome"], output["message"]) == ("held", "inconclusive: a")
+    assert world.head.state == "held"
+
+
+def test_a_rollout_that_its_verdict_takes_back_fails(tmp_path: Path) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
+    given = {"rollout": world.rollout, "dry_run": False, "wait": True}
+    status, output = conductor.output("rollout_pop", **given)
+    assert (status, output["outcome"]) == ("failed", "rolled_back")
+    ended = "rolled_back: every host is as it was; why it was taken back: degraded: slow"
+    assert output["message"] == ended
+
+
+def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
+    status, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
+    assert (status, output["outcome"], output["message"]) == (
+        "succeeded",
+        "rolled_back",
+        "degraded: slow",
+    )
+    assert _rollback(world) == ("degraded: slow", "advance_rollout")
+
+
+@pytest.mark.parametrize(
+    ("workflow", "task", "given"),
+    [
+        ("rollout_pop", "plan_rollout", {"pop": "lab1", "tuning": "accept_queue"}),
+        ("rollout_pop", "take_over", {"rollout": "ID", "dry_run": False}),
+        ("roll_back_pop", "begin_rollback", {"rollout": "ID", "epoch": 1}),
+        ("roll_back_pop", "take_over_for_rollback", {"rollout": "ID"}),
+        ("roll_back_pop", "finish", {"rollout": "ID"}),
+        ("advance_rollout", "compare_groups", {"rollout": "ID"}),
+        ("recover_rollout", "take_over", {"rollout": "ID"}),
+        ("recover_left", "find_left", {"execution": "ID"}),
+        ("release_host", "find_rollout", {"host": "e001"}),
+        ("retire_tuning", "list_applied", {"pop": "lab1", "tuning": "accept_queue"}),
+        (
+            "retire_tuning",
+            "hand_over_tuning",
+            {"pop": "lab1", "tuning": "accept_queue", "hand_over": True},
+        ),
+        ("uninstall_agent", "list_applied", {"pop": "lab1"}),
+        ("advance_campaign", "step_campaign", {}),
+        ("advance_soaking", "list_soaking", {}),
+        ("recover_orphans", "find_orphans", {}),
+    ],
+)
+def test_a_workflow_that_fails_says_why(
+    tmp_path: Path, workflow: str, task: str, given: dict[str, Any]
+) -> None:
+    world = changing(tmp_path)
+    way = "timeout"
+    named = {key: world.rollout if value == "ID" else value for key, value in given.items()}
+    status, output = Conductor(world, tmp_path, task, way).output(workflow, **named)
+    assert (status, output["message"]) == ("failed", f"{task}: {ENDS[way][2]}")
+
+
+def test_what_a_canceled_workflow_left_is_taken_back(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    given = {"execution": world.head.owner, "ended": "canceled", "requested_by": "ana"}
+    status, output = Conductor(world, tmp_path).output("recover_left", **given)
+    assert (status, output["rollout"]) == ("succeeded", world.rollout)
+    assert (output["outcome"], world.head.state) == ("rolled_back", "rolled_back")
+
+
+def test_where_a_workflow_left_nothing_no_rollout_is_touched(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    epoch = world.head.epoch
+    status, output = Conductor(world, tmp_path).output("recover_left", execution="another")
+    assert (status, output["outcome"], output["rollout"]) == ("succeeded", "nothing", "")
+    assert world.head.epoch == epoch
+
+
+@pytest.mark.parametrize("way", ["error", "timeout", "killed"])
+def test_chat_is_told_what_the_workflow_says(tmp_path: Path, way: str) -> None:
+    world = World(tmp_path)
+    conductor = Conductor(world, tmp_path, "check_baseline", way)
+    done = conductor.run("rollout_pop", {"rollout": world.rollout, "dry_run": False})
+    shown = {"id": done.id, "status": done.status, "result": done.result}
+    cause = f"why it was taken back: check_baseline: {ENDS[way][2]}"
+    ended = f"rolled_back: every host is as it was; {cause}"
+    assert answer(ALIASES["carry_on"], shown) == f"```failed: {world.rollout}: {ended}```"
+
+
+@pytest.mark.parametrize("workflow", ["advance_soaking", "recover_orphans"])
+def test_a_workflow_over_rollouts_says_why_some_of_them_failed(
+    tmp_path: Path, workflow: str
+) -> None:
+    lost = {"output": None, "errors": [{"message": "a task is not there"}]}
+    ends = {
+        "one": ("failed", {"output": {"message": "compare_groups: no way"}, "errors": []}),
+        "two": ("succeeded", {"output": {"message": "fine"}}),
+        "three": ("failed", lost),
+        "four": ("failed", None),
+    }
+
+    class Items(Conductor):
+        def _run(self, execution: Execution) -> tuple[str, Any]:
+            if execution.action.ref in ("edgetune.rollout_status", "edgetune.find_orphans"):
+                return _ended({"ids": list(ends), "unreadable": []})
+            if execution.item is not None:
+                return ends[execution.parameters["rollout"]]
+            return super()._run(execution)
+
+    status, output = Items(changing(tmp_path), tmp_path).output(workflow)
+    assert (status, output["message"]) == ("failed", "compare_groups: no way; no answer")
+
+
+def test_a_rollback_that_is_carried_on_keeps_its_reason(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    world.mark("rolling_back", reason="the fans are loud")
+    _, output = Conductor(world, tmp_path).output(
+        "rollout_pop", rollout=world.rollout, dry_run=False
+    )
+    assert output["message"].endswith("; why it was taken back: the fans are loud")
+    assert world.head.history[-2].reason == "it was being taken back"
+
+
+def _soaking(folder: Path) -> World:
+    world = changing(folder)
+    world.roll_all({"first_batch": 0, "end_batch": 4})
+    world.mark("soaking")
+    return world

@@ -1,0 +1,475 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alerts of hosts are silenced while a rollout has them out of service, and no longer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.alerting import silences
+from edgetune.alerting.silences import keep_silences
+from edgetune.alertmanager import Alertmanager
+from edgetune.documents.batch import Silence, read_batch
+from edgetune.errors import FencedError
+from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.adopt_host import adopt_host
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.doctor_pop import doctor_pop
+from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
+from tests.support.alertmanagers import (
+    EITHER,
+    InMemory,
+    Silenced,
+    in_memory,
+    needs_alertmanager,
+    real,
+    say,
+)
+from tests.support.builders import inventory_document, write_yaml
+from tests.support.world import World, at_every_moment, changing, dies
+
+BOUND = 1000.0
+
+
+@pytest.fixture
+def alertmanager() -> Iterator[InMemory]:
+    with in_memory() as begun:
+        yield begun
+
+
+@pytest.fixture
+def world(tmp_path: Path, alertmanager: InMemory) -> World:
+    return _made(tmp_path, alertmanager)
+
+
+def _made(folder: Path, where: Silenced, **planned: Any) -> World:
+    """A rollout that is changing, with an Alertmanager."""
+    made = changing(folder, **planned)
+    settings = Alertmanager((where.url,), {"host": "{name}"}, BOUND)
+    made.context.config = replace(made.context.config, alertmanager=settings)
+    return made
+
+
+def _watch(world: World, alertmanager: Silenced) -> list[str]:
+    """Hosts that left and came back, each seen to be silenced as the load balancer was told."""
+    seen: list[str] = []
+
+    def look(moment: str) -> None:
+        when, subject, *rest = moment.split()
+        if rest and rest[0] in ("drain", "maint", "ready") and subject in world.balancer.state:
+            if rest != ["ready"] or when == "before":
+                assert subject in alertmanager.active(), moment
+            seen.append(f"{subject} {rest[0]}")
+
+    world.moments.at = look
+    return seen
+
+
+def _until(silence: dict[str, Any]) -> float:
+    return datetime.fromisoformat(silence["endsAt"].replace("Z", "+00:00")).timestamp()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begin", EITHER)
+def test_a_host_is_silenced_before_it_is_withdrawn_until_it_serves(
+    begin: Any, tmp_path: Path
+) -> None:
+    with begin() as alertmanager:
+        world = _made(tmp_path, alertmanager)
+        seen = _watch(world, alertmanager)
+        for batch in (0, 1, 2):
+            hosts = world.at(batch)
+            world.roll(batch, until=undrain_hosts)
+            assert alertmanager.active().keys() == set(hosts)
+            world.step(undrain_hosts, batch)
+            assert alertmanager.active() == {}
+            assert {f"{host} {state}" for host in hosts for state in ("drain", "ready")} <= {*seen}
+        world.moments.at = lambda moment: None
+        world.roll_back()
+        assert alertmanager.active() == {}
+        assert world.head.quarantined == {}
+
+
+def test_a_host_is_silenced_again_while_it_is_taken_back(
+    world: World, alertmanager: InMemory
+) -> None:
+    world.roll_all({"first_batch": 0, "end_batch": 2})
+    (host,) = world.at(0)
+    seen = _watch(world, alertmanager)
+    world.roll_back()
+    assert f"{host} drain" in seen
+    assert alertmanager.active() == {}
+
+
+def test_a_silence_says_for_which_host_and_rollout_it_is(
+    world: World, alertmanager: InMemory
+) -> None:
+    (host,) = world.at(0)
+    world.step(begin_drain, 0)
+    silence = alertmanager.active()[host]
+    says = f"{host}: edgetune has it out of service in rollout {world.rollout}"
+    assert (silence["createdBy"], silence["comment"]) == ("edgetune", says)
+    assert 0 < _until(silence) - time.time() <= BOUND
+
+
+@pytest.mark.parametrize("begin", [pytest.param(real, marks=needs_alertmanager)])
+def test_alerts_of_a_rebooting_host_reach_nobody(begin: Any, tmp_path: Path) -> None:
+    with begin() as alertmanager:
+        world = _made(tmp_path, alertmanager)
+        (host,) = world.at(0)
+        other = next(iter(world.at(2)))
+        for name in (host, other):
+            alertmanager.fire(alertname="HostDown", host=name)
+        world.roll(0, until=check_rebooted)
+        assert _soon_heard(alertmanager, [other])
+        world.roll(0)
+        assert _soon_heard(alertmanager, sorted([host, other]))
+
+
+def _soon_heard(alertmanager: Any, hosts: list[str]) -> bool:
+    end = time.monotonic() + 20
+    while alertmanager.heard() != hosts and time.monotonic() < end:
+        time.sleep(0.1)
+    return bool(alertmanager.heard() == hosts)
+
+
+def test_a_step_that_waits_renews_the_silence(world: World, alertmanager: InMemory) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=check_rebooted)
+    before = alertmanager.active()[host]
+    asked = len(alertmanager.asked)
+    world.hosts.unreachable.add(host)
+    world.step(check_rebooted, 0)
+    assert len(alertmanager.asked) == asked
+    _age(world, 0, 0.11 * BOUND)
+    alertmanager.ahead = 100.0
+    world.step(check_rebooted, 0)
+    after = alertmanager.active()[host]
+    assert (after["id"], len(alertmanager.kept)) == (before["id"], 1)
+    assert _until(after) - _until(before) > 99
+
+
+def _age(world: World, number: int, seconds: float) -> None:
+    """Alertmanager was asked that much longer ago."""
+    opened = as_owner(world.context, world.rollout)
+    work = opened.batch(number)
+    assert work.silence
+    work.silence = replace(work.silence, at=work.silence.at - seconds)
+    opened.save_batch(work)
+
+
+def test_a_clock_that_was_set_back_renews_at_once(world: World, alertmanager: InMemory) -> None:
+    world.roll(0, until=verify_hosts)
+    _age(world, 0, -3600)
+    asked = len(alertmanager.asked)
+    world.step(verify_hosts, 0)
+    assert len(alertmanager.asked) > asked
+
+
+def test_the_recovery_of_a_dead_workflow_renews_the_silence(
+    world: World, alertmanager: InMemory
+) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=verify_hosts)
+    alertmanager.kept.clear()
+    _age(world, 0, BOUND)
+    world.take_over()
+    world.mark("changing")
+    world.step(begin_drain, 0)
+    assert alertmanager.active().keys() == {host}
+    world.roll_all({"first_batch": 0, "end_batch": 1})
+    assert alertmanager.active() == {}
+
+
+def test_who_lost_the_claim_silences_nothing(world: World, alertmanager: InMemory) -> None:
+    world.take_over()
+    world.epoch -= 1
+    with pytest.raises(FencedError):
+        world.step(begin_drain, 0)
+    assert alertmanager.asked == []
+
+
+def test_a_skipped_host_is_silenced_no_longer(world: World, alertmanager: InMemory) -> None:
+    (host,) = world.at(0)
+    world.step(begin_drain, 0)
+    world.hosts.sessions = lambda name: 2
+    world.age(0)
+    assert world.step(check_drained, 0)["skipped"] == [host]
+    assert alertmanager.active() == {}
+
+
+def test_hosts_that_go_back_for_want_of_room_are_silenced_no_longer(
+    world: World, alertmanager: InMemory
+) -> None:
+    ours = list(world.at(2))
+    others = world.plan.batches[3].hosts[:2]
+
+    def drained_by_others(moment: str) -> None:
+        if moment == f"after {ours[-1]} drain":
+            assert alertmanager.active().keys() == set(ours)
+            world.balancer.state.update(dict.fromkeys(others, "drain"))
+
+    world.moments.at = drained_by_others
+    assert "went back" in world.step(begin_drain, 2)["message"]
+    assert alertmanager.active() == {}
+
+
+def test_hosts_that_are_put_back_unproven_are_silenced_no_longer(
+    world: World, alertmanager: InMemory
+) -> None:
+    (host,) = world.at(0)
+    world.balancer.heeds_marker = False
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
+    opened = as_owner(world.context, world.rollout)
+    work = opened.batch(0)
+    work.hosts[host].told_at -= 60
+    opened.save_batch(work)
+    assert world.step(check_drained, 0)["failed"] == [host]
+    assert world.balancer.state[host] == "ready"
+    assert alertmanager.active() == {}
+
+
+def test_alerts_of_a_quarantined_host_reach_people(world: World, alertmanager: InMemory) -> None:
+    world.roll_all({"first_batch": 0, "end_batch": 2})
+    (host,) = world.at(0)
+    world.hosts.errors[host, "restore"] = "Read-only file system"
+    world.roll_back()
+    assert world.head.quarantined.keys() == {host}
+    assert world.balancer.state[host] == "maint"
+    assert alertmanager.active() == {}
+
+
+def test_a_rollback_ends_the_silence_of_a_host_that_it_quarantines(
+    world: World, alertmanager: InMemory
+) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=verify_hosts)
+    assert alertmanager.active().keys() == {host}
+    world.take_over()
+    world.hosts.errors[host, "restore"] = "Read-only file system"
+    world.roll_back()
+    assert world.head.quarantined.keys() == {host}
+    assert alertmanager.active() == {}
+
+
+def test_a_quarantined_host_is_silenced_while_it_is_released(
+    world: World, alertmanager: InMemory
+) -> None:
+    test_alerts_of_a_quarantined_host_reach_people(world, alertmanager)
+    (host,) = world.at(0)
+    world.hosts.errors.clear()
+    world.take_over()
+    marked = world.mark("rolling_back", hosts=[host])
+    world.step(begin_drain, marked["first_batch"])
+    assert alertmanager.active().keys() == {host}
+    world.roll_all(marked)
+    assert world.head.quarantined == {}
+    assert alertmanager.active() == {}
+
+
+def test_a_machine_that_is_adopted_is_silenced_no_longer(
+    world: World, alertmanager: InMemory
+) -> None:
+    test_alerts_of_a_quarantined_host_reach_people(world, alertmanager)
+    (host,) = world.at(0)
+    world.hosts.tuned.discard(host)
+    seen = _watch(world, alertmanager)
+    assert adopt_host(world.context, world.rollout, host)["failed"] == []
+    assert f"{host} ready" in seen
+    assert alertmanager.active() == {}
+
+
+def test_hosts_that_are_not_drained_are_not_silenced(
+    tmp_path: Path, alertmanager: InMemory
+) -> None:
+    world = _made(tmp_path, alertmanager, disruption="live")
+    world.roll_all({"first_batch": 0, "end_batch": 1})
+    assert alertmanager.asked == []
+
+
+def test_without_the_option_nobody_is_asked(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    world.roll_all({"first_batch": 0, "end_batch": 1})
+    assert world.batch(0).silence is None
+
+
+def _fail(alertmanager: InMemory) -> None:
+    alertmanager.says = lambda request: say(request, 503, "no")
+
+
+def test_without_alertmanager_a_batch_is_rolled_and_it_is_told_once(
+    world: World, alertmanager: InMemory
+) -> None:
+    _fail(alertmanager)
+    world.roll_all({"first_batch": 0, "end_batch": 3})
+    assert all(world.batch(number).finished for number in range(3))
+    told = [own for own in world.head.history if "not silenced" in own.reason]
+    (entry,) = told
+    assert entry.by == "edgetune"
+    assert entry.reason.startswith(f"alerts of hosts are not silenced: {alertmanager.url}: 503 ")
+    # Once for each batch, as none lasted for a tenth of the bound.
+    assert len(alertmanager.asked) == 3
+
+
+def test_the_status_says_that_alerts_are_not_silenced(world: World, alertmanager: InMemory) -> None:
+    _fail(alertmanager)
+    world.step(begin_drain, 0)
+    text = rollout_status(world.context, world.rollout)["text"]
+    assert f"; alerts of hosts are not silenced: {alertmanager.url}: 503 " in text
+    alertmanager.says = None
+    _age(world, 0, BOUND)
+    world.step(check_drained, 0)
+    now = rollout_status(world.context, world.rollout)["text"].partition("now: ")[2]
+    assert "not silenced" not in now.partition("\n")[0]
+    assert alertmanager.active().keys() == set(world.at(0))
+
+
+def test_a_silence_that_could_not_be_ended_is_ended_by_the_check_of_health(
+    world: World, alertmanager: InMemory
+) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=undrain_hosts)
+    _fail(alertmanager)
+    world.step(undrain_hosts, 0)
+    alertmanager.says = None
+    assert alertmanager.active().keys() == {host}
+    _age(world, 0, 0.11 * BOUND)
+    world.step(check_health, 0)
+    assert alertmanager.active() == {}
+
+
+def test_a_matcher_that_fits_a_host_of_another_pop_silences_nobody(
+    tmp_path: Path, alertmanager: InMemory
+) -> None:
+    world = _made(tmp_path, alertmanager)
+    document = inventory_document()
+    twin = inventory_document()["pops"]["lab1"]
+    twin["load_balancer"]["backend"] = "others"
+    for host in twin["hosts"].values():
+        host["port"] = 2222
+    document["pops"]["lab2"] = twin
+    write_yaml(tmp_path / "inventory.yaml", document)
+    del world.context.inventory
+    (host,) = world.at(0)
+    world.step(begin_drain, 0)
+    assert alertmanager.asked == []
+    told = f"lab1/{host}, lab2/{host} have the same alertmanager.matchers"
+    kept = world.batch(0).silence
+    assert kept == Silence([host], kept.at if kept else 0.0, told)
+    matchers = {"host": "{name}", "pop": "{pop}"}
+    settings = replace(world.context.config.alertmanager, matchers=matchers)
+    world.context.config = replace(world.context.config, alertmanager=settings)
+    _age(world, 0, BOUND)
+    world.step(check_drained, 0)
+    assert alertmanager.active().keys() == {host}
+
+
+def test_the_doctor_says_whether_alerts_would_be_silenced(
+    world: World, alertmanager: InMemory
+) -> None:
+    assert _alerts(world) == []
+    assert alertmanager.kept == {}
+    _fail(alertmanager)
+    (found,) = _alerts(world)
+    says = f"alerts of drained hosts would not be silenced: {alertmanager.url}: 503 "
+    assert found["what"].startswith(says)
+
+
+def _alerts(world: World) -> list[Any]:
+    checks: Any = doctor_pop(world.context, "lab1")["checks"]
+    (own,) = [check for check in checks if check["check"] == "alerts"]
+    return list(own["findings"])
+
+
+def test_a_batch_that_an_earlier_version_recorded_is_read(world: World) -> None:
+    text = world.batch(0).document().replace('"silence": null', '"wait": null')
+    assert "silence" not in text
+    assert read_batch(world.rollout, 0, text).silence is None
+
+
+@pytest.fixture
+def worlds(monkeypatch: pytest.MonkeyPatch) -> list[World]:
+    """Whoever keeps silences for the newest of them may die just before that, and just after."""
+    made: list[World] = []
+
+    def keep(*given: Any) -> str:
+        with made[-1].moments.around("silences kept"):
+            return keep_silences(*given)
+
+    monkeypatch.setattr(silences, "keep_silences", keep)
+    return made
+
+
+def _change(world: World) -> None:
+    world.roll_all({**world.mark("changing"), "end_batch": 1})
+
+
+@pytest.mark.slow
+def test_wherever_the_owner_dies_hosts_are_silenced_until_the_batch_is_ended(
+    tmp_path: Path, alertmanager: InMemory, worlds: list[World]
+) -> None:
+    def make(name: str) -> World:
+        alertmanager.kept.clear()
+        worlds.append(_made(tmp_path / name, alertmanager))
+        return worlds[-1]
+
+    for moment, world in at_every_moment(make, _change):
+        assert world.batch(0).finished, moment
+        assert alertmanager.active() == {}, moment
+
+
+@pytest.mark.slow
+def test_what_a_stop_leaves_ends_by_itself_within_the_bound(
+    tmp_path: Path, alertmanager: InMemory, worlds: list[World]
+) -> None:
+    for moment in count(1, 2):
+        alertmanager.kept.clear()
+        world = _made(tmp_path / str(moment), alertmanager)
+        worlds.append(world)
+        if not dies(world, moment, lambda made: made.roll(0)):
+            assert moment > 40
+            return
+        for host, silence in alertmanager.active().items():
+            assert _until(silence) <= time.time() + BOUND, world.moments.seen[-1]
+            assert world.batch(0).silence.hosts == [host]  # type: ignore[union-attr]
+        out = {name for name, state in world.balancer.state.items() if state != "ready"}
+        assert out <= alertmanager.active().keys(), world.moments.seen[-1]
+
+
+@pytest.mark.slow
+def test_wherever_the_owner_dies_a_rollback_renews_its_silences_and_ends_them(
+    tmp_path: Path, alertmanager: InMemory, worlds: list[World]
+) -> None:
+    def make(name: str) -> World:
+        alertmanager.kept.clear()
+        worlds.append(_made(tmp_path / name, alertmanager))
+        return worlds[-1]
+
+    def take_back(world: World) -> None:
+        left = alertmanager.active()
+        # Whoever died had put it long ago.
+        alertmanager.ahead += 0.9 * BOUND
+        begun = world.mark("rolling_back")
+        _watch(world, alertmanager)
+        world.roll_all(begun)
+        assert world.mark("rolled_back")
+        renewed = {own["id"] for own in alertmanager.silences()}
+        assert {own["id"] for own in left.values()} == renewed or not left
+
+    for moment, world in at_every_moment(make, _change, take_back):
+        assert world.head.state == "rolled_back", moment
+        assert alertmanager.active() == {}, moment
+        alertmanager.ahead = 0.0

@@ -1,0 +1,797 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds of a PoP's congestion control, on a world of doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.connections import Database
+from edgetune.documents.congestion import ROUND, sets_congestion
+from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.freezes import DAYS, Freeze
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.resume_pop import resume_pop
+from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
+from edgetune.rounds.steps.push_configuration import push_configuration
+from edgetune.rounds.steps.resume_congestion import resume_congestion
+from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
+from edgetune.rounds.steps.select_prefixes import select_prefixes
+from edgetune.rounds.work import join, seized
+from tests.support.rounds_world import QUICK, RoundsWorld, names, treating
+from tests.support.world import Died
+
+EVERY = {"e000", "e001", "e002", "e003"}
+HOUR = 3600
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> RoundsWorld:
+    return treating(tmp_path)
+
+
+def held_out(world: RoundsWorld) -> set[str]:
+    return {prefix for prefix, own in world.chosen.items() if own["held_out"]}
+
+
+def assert_as_selected(world: RoundsWorld) -> None:
+    """Every host treats what was chosen and is not held out, and nothing else."""
+    wanted = sorted(set(world.chosen) - held_out(world))
+    assert {name: sorted(own) for name, own in world.hosts.treated().items()} == dict.fromkeys(
+        EVERY, wanted
+    )
+
+
+def test_prefixes_that_are_slow_all_the_time_are_treated_on_every_host(world: RoundsWorld) -> None:
+    assert set(world.chosen) == set(world.slow)
+    assert 5 <= len(held_out(world)) <= 12
+    assert_as_selected(world)
+    kept = world.kept
+    assert kept.configuration and kept.configuration.number == world.decided.number == 1
+    assert {name: own.number for name, own in kept.hosts.items()} == dict.fromkeys(EVERY, 1)
+    assert [row.new for row in kept.rows] == [0, 20, 0, 0]
+    assert kept.rows[-1].levels["delivery_rate"].treated
+
+
+def test_the_canary_is_told_first(world: RoundsWorld) -> None:
+    assert names(world.hosts.heard)[:4] == ["e002", "e000", "e001", "e003"]
+
+
+def more_slow(world: RoundsWorld) -> None:
+    """Five more prefixes are slow from now on, so that another configuration is wanted."""
+    for prefix in world.fast[:5]:
+        world.sockets.rates[prefix] = 9e3
+    for prefix in world.slow[15:]:
+        world.sockets.rates[prefix] = 2e6
+
+
+def test_what_the_canary_does_not_take_is_told_to_nobody(world: RoundsWorld) -> None:
+    before = world.hosts.treated()
+    world.hosts.refusing["e002"] = "/proc/sys/net/ipv4/tcp_available_congestion_control has no bbr"
+    more_slow(world)
+    world.hosts.heard.clear()
+    while not (told := world.round())["failed"]:
+        assert len(world.hosts.heard) < 99
+    assert told["failed"] == ["e002"] and "has no bbr" in told["error"]
+    assert "what stood there stays" in told["error"]
+    newest = world.decided.number
+    assert [name for name, number, _ in world.hosts.heard if number == newest] == ["e002"]
+    others = {name: own for name, own in world.hosts.treated().items() if name != "e002"}
+    assert others == {name: own for name, own in before.items() if name != "e002"}
+    # The others have theirs renewed all the same.
+    assert ("e000", 1, len(before["e000"])) in world.hosts.heard[-3:]
+    assert "has no bbr" in world.kept.problem
+    # Once it takes one, its number is one that no host has heard.
+    world.hosts.refusing.clear()
+    assert world.round()["number"] == newest + 1
+    assert_as_selected(world)
+
+
+@contextmanager
+def dying_once_hosts_are_told(world: RoundsWorld) -> Iterator[None]:
+    """The process of the one action in it is gone once the last host has answered."""
+    moments = world.moments
+    moments.seen.clear()
+    moments.at = lambda what: (
+        setattr(moments, "die_at", len(moments.seen) - 1)
+        if what == "after e003 congestion"
+        else None
+    )
+    with pytest.raises(Died):
+        yield
+    moments.die_at, moments.at = -1, lambda what: None
+
+
+class TestFewAtOnce:
+    """A round adds a few prefixes, and the next ones come once hosts have been told of these."""
+
+    NO_BBR = "tcp_available_congestion_control has no bbr"
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> RoundsWorld:
+        return RoundsWorld(tmp_path, thresholds={**QUICK, "new": 5})
+
+    def assert_catches_up(self, world: RoundsWorld) -> None:
+        """All that is slow is treated in the end, never more than a few more than before."""
+        told = treated(world)
+        for _ in range(8):
+            assert world.round()["failed"] == []
+            assert_as_selected(world)
+            assert len(treated(world) - told) <= 5
+            told = treated(world)
+        assert set(world.chosen) == set(world.slow) and world.kept.problem == ""
+
+    def test_what_the_first_canary_does_not_take_is_told_as_soon_as_it_does(
+        self, world: RoundsWorld
+    ) -> None:
+        world.hosts.refusing["e002"] = self.NO_BBR
+        world.round()
+        for _ in range(6):
+            # No later round hides the cause.
+            assert world.round()["failed"] == ["e002"]
+            assert self.NO_BBR in world.kept.problem
+        assert treated(world) == set() and len(world.chosen) == 5
+        world.hosts.refusing.clear()
+        self.assert_catches_up(world)
+
+    def test_what_the_canary_does_not_take_beside_what_stands_is_told_as_soon_as_it_does(
+        self, world: RoundsWorld
+    ) -> None:
+        world.rounds(2)
+        before = treated(world)
+        world.hosts.mute.add("e002")
+        assert [told["failed"] for told in world.rounds(4)] == [["e002"]] * 4
+        assert treated(world) == before != set()
+        world.hosts.mute.clear()
+        self.assert_catches_up(world)
+
+    @pytest.mark.parametrize("before", [1, 2], ids=["the first", "a later one"])
+    def test_what_was_told_before_the_action_died_is_told_again(
+        self, world: RoundsWorld, before: int
+    ) -> None:
+        world.rounds(before)
+        with dying_once_hosts_are_told(world):
+            world.round()
+        there = treated(world)
+        known = world.kept.configuration
+        assert there > {own.prefix for own in (known.prefixes if known else [])}
+        world.now += ROUND
+        world.round()
+        assert treated(world) == there
+        self.assert_catches_up(world)
+
+    def test_what_a_pause_kept_from_hosts_is_told_after_it(self, world: RoundsWorld) -> None:
+        world.round()
+        for _ in range(4):
+            world.now += ROUND
+            assert world.do(select_prefixes)["next"]
+            pause_pop(world.context, "lab1", "asked", requested_by="ana")
+            assert "waits: lab1 is paused" in world.do(push_configuration)["message"]
+            resume_pop(world.context, "lab1", "asked", requested_by="ana")
+        assert treated(world) == set()
+        self.assert_catches_up(world)
+
+    def test_more_than_may_be_new_are_told_by_and_by(self, world: RoundsWorld) -> None:
+        """As where a person makes ``new`` smaller while the canary is away."""
+        world.write_entry({"thresholds": QUICK, "canary": "e002"})
+        world.hosts.mute.add("e002")
+        world.rounds(3)
+        waiting = set(world.chosen) - held_out(world)
+        assert treated(world) == set() and len(waiting) > 10
+        world.hosts.mute.clear()
+        world.write_entry({"thresholds": {**QUICK, "new": 5}, "canary": "e002"})
+        many = []
+        for _ in range(3):
+            assert world.round()["failed"] == []
+            many.append(len(treated(world)))
+        assert many == [5, 10, len(waiting)]
+
+
+def treated(world: RoundsWorld) -> set[str]:
+    """What stands on all hosts alike."""
+    found = [{*own} for own in world.hosts.treated().values()] or [set()]
+    assert all(own == found[0] for own in found)
+    return found[0]
+
+
+def test_a_host_that_does_not_answer_fails_alone(world: RoundsWorld) -> None:
+    world.hosts.mute.add("e001")
+    told = world.round()
+    assert (told["missing"], told["failed"]) == (["e001"], [])
+    assert world.kept.hosts["e001"].error == "timed out"
+    assert world.kept.hosts["e001"].number == 1
+    world.hosts.mute.clear()
+    assert world.round()["missing"] == []
+    assert world.kept.hosts["e001"].error == ""
+
+
+def test_a_renewal_does_not_wait_for_the_canary(world: RoundsWorld) -> None:
+    world.hosts.mute.add("e002")
+    assert set(world.round()["done"]) == EVERY - {"e002"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"number": 7}, {"checksum": "sha256:0"}, {"kept": False}],
+    ids=["number", "checksum", "kept"],
+)
+def test_a_host_that_reads_back_something_else_has_not_confirmed(
+    world: RoundsWorld, answer: dict[str, Any]
+) -> None:
+    world.hosts.changes["e003"] = answer
+    assert world.round()["missing"] == ["e003"]
+
+
+def test_no_host_that_answers_well_is_a_failure(world: RoundsWorld) -> None:
+    world.hosts.mute.update(EVERY)
+    told = world.round()
+    assert set(told["failed"]) == EVERY and "no host answers well" in told["error"]
+
+
+def test_a_stop_is_read_before_anything(world: RoundsWorld) -> None:
+    world.hosts.heard.clear()
+    stop_all(world.context, "ana", "smoke")
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        world.round()
+    assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
+
+
+def test_a_stop_between_select_and_push_is_read(world: RoundsWorld) -> None:
+    world.hosts.heard.clear()
+    world.now += ROUND
+    assert world.do(select_prefixes)["next"] == "push_configuration"
+    stop_all(world.context, "ana", "smoke")
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        world.do(push_configuration)
+    assert world.hosts.heard == []
+
+
+def test_a_stop_after_the_canary_keeps_the_others_as_they_are(tmp_path: Path) -> None:
+    world = RoundsWorld(tmp_path)
+    world.moments.at = lambda what: (
+        stop_all(world.context, "ana") and None if what == "after e002 congestion" else None
+    )
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        world.rounds(4)
+    assert set(world.hosts.treated()) == {"e002"}
+
+
+def test_while_the_source_is_away_what_hosts_have_is_renewed_for_a_while(
+    world: RoundsWorld,
+) -> None:
+    world.sockets.away = "lab1: ClickHouse at http://ch: timed out"
+    told = world.round()
+    assert (told["number"], len(told["done"])) == (1, 4)
+    assert "timed out" in world.kept.problem
+    assert_as_selected(world)
+    for _ in range(6):
+        assert len(world.round(HOUR - 60)["done"]) == 4
+    world.hosts.heard.clear()
+    told = world.round(HOUR - 60)
+    assert "not renewed any more after 6h: hosts take configuration 1 back within 1h" in str(told)
+    assert world.hosts.heard == [] and told["failed"] == []
+
+
+def test_what_was_not_renewed_in_time_begins_anew(world: RoundsWorld) -> None:
+    world.hosts.standing_there.clear()
+    told = world.round(2 * HOUR)
+    assert "configuration 1 was not renewed in time" in world.decided.history[-1].what
+    assert told["done"] == [] and world.hosts.treated() == {}
+    # As many a round as at first, under another number, with the hold-out that there was.
+    before = held_out(world)
+    world.rounds(4)
+    assert world.kept.configuration and world.kept.configuration.number == 2
+    assert held_out(world) >= before
+    assert_as_selected(world)
+
+
+def test_half_a_round_changes_nothing(world: RoundsWorld) -> None:
+    before = world.kept.configuration
+    rates = world.sockets.rates
+    world.sockets.rates = dict([*rates.items()][:15])
+    told = world.round()
+    assert "it is not whole" in world.kept.problem and told["number"] == 1
+    assert world.kept.configuration == before
+    world.sockets.rates = rates
+    world.round()
+    assert world.kept.problem == ""
+
+
+def test_a_round_that_is_read_twice_counts_once(world: RoundsWorld) -> None:
+    before = world.kept.rows
+    told = world.round(later=1)
+    assert len(told["done"]) == 4 and world.kept.rows == before
+    assert len(world.sockets.read_rounds) == 4
+
+
+def test_missing_rounds_are_no_change(world: RoundsWorld) -> None:
+    world.round(3 * ROUND)
+    assert set(world.chosen) == set(world.slow)
+    assert_as_selected(world)
+
+
+def test_a_clock_that_is_set_back_is_told_and_changes_nothing(world: RoundsWorld) -> None:
+    world.sockets.behind = 3
+    told = world.round()
+    assert "which was read: a clock is wrong, or was" in world.kept.problem
+    assert told["number"] == 1 and len(told["done"]) == 4
+
+
+def test_a_network_that_is_excluded_from_now_on_leaves_at_once(world: RoundsWorld) -> None:
+    out = sorted(set(world.chosen) - held_out(world))[:2]
+    world.write_entry({"thresholds": QUICK, "canary": "e002", "exclude": out})
+    world.round()
+    assert not set(out) & set(world.chosen)
+    assert_as_selected(world)
+
+
+def test_a_configuration_that_loses_most_prefixes_at_once_is_refused(world: RoundsWorld) -> None:
+    own = {**QUICK, "new": 1}
+    world.write_entry(
+        {"thresholds": own, "canary": "e002", "exclude": ["203.0.0.0/17"], "most_leave": 0.01}
+    )
+    before = world.hosts.treated()
+    told = world.round()
+    assert "prefixes would leave at once" in world.kept.problem
+    assert told["number"] == 1 and world.hosts.treated() == before
+
+
+class TestEvidence:
+    """What a prefix shows counts from when hosts were told, for held-out ones alike."""
+
+    @staticmethod
+    def counted(world: RoundsWorld) -> dict[str, int]:
+        """In how many rounds each chosen prefix was followed."""
+        return {prefix: own["rounds"][0] for prefix, own in world.chosen.items()}
+
+    def test_what_no_host_was_told_of_shows_nothing(self, tmp_path: Path) -> None:
+        world = RoundsWorld(tmp_path, thresholds={**QUICK, "new": 15})
+        world.hosts.refusing["e002"] = "it has no bbr"
+        world.rounds(16)
+        assert {*self.counted(world).values()} == {0} and world.decided.looks == []
+        world.hosts.refusing.clear()
+        world.round()
+        first = {*world.chosen}
+        # The first round afterwards is the warm-up.
+        world.rounds(3)
+        counted = self.counted(world)
+        assert {counted[prefix] for prefix in first} == {2}
+        assert first & held_out(world) and first - held_out(world)
+        # Those that were chosen later count later.
+        assert {counted[prefix] for prefix in {*world.chosen} - first} == {1}
+
+    def test_what_a_host_skips_is_not_treated(self, world: RoundsWorld) -> None:
+        world.round()
+        before, (skipped, *_) = self.counted(world), sorted(set(world.chosen) - held_out(world))
+        for name in EVERY:
+            world.hosts.changes[name] = {"skipped": {skipped: "somebody else has a route to it"}}
+        world.round()
+        # This round showed it as it was before hosts said so.
+        at = self.counted(world)[skipped]
+        world.rounds(3)
+        after = self.counted(world)
+        assert after.pop(skipped) == at
+        assert all(many == before[prefix] + 4 for prefix, many in after.items())
+        world.hosts.mute.update(EVERY)
+        world.round()
+        assert world.kept.skipped.keys() == {skipped}, "that nobody answers says nothing"
+
+
+class TestHarm:
+    """What the treatment makes worse is taken back by itself."""
+
+    @pytest.fixture
+    def harmed(self, world: RoundsWorld) -> RoundsWorld:
+        for number, prefix in enumerate(sorted(set(world.chosen) - held_out(world))):
+            world.sockets.rates[prefix] = 3e3 * (1 + number / 100)
+        return world
+
+    def test_it_is_news_for_chat(self, harmed: RoundsWorld) -> None:
+        harmed.context.config = replace(harmed.context.config, chat_channel="edge")
+        told = []
+        for _ in range(12):
+            harmed.now += ROUND
+            told.append(harmed.do(select_prefixes))
+            harmed.do(push_configuration)
+        news = [own["message"] for own in told if own["channel"] == "edge"]
+        assert len(news) == 1 and "taken back: delivery_rate is 0." in news[0]
+
+    def test_it_is_taken_back_from_every_host(self, harmed: RoundsWorld) -> None:
+        last: Any = {}
+        for _ in range(12):
+            last = harmed.round()
+            if harmed.decided.state == "rolled_back":
+                break
+        assert harmed.decided.state == "rolled_back"
+        assert harmed.decided.by == "the comparison with held-out prefixes"
+        assert "delivery_rate is 0." in harmed.decided.reason
+        assert "nothing is treated on 4 of 4 hosts" in last["message"]
+        assert harmed.hosts.treated() == {} and harmed.decided.pending == []
+        # It stays so, and nobody is told anything more.
+        harmed.hosts.heard.clear()
+        told = harmed.round()
+        assert "rolled back by the comparison" in told["message"] and harmed.hosts.heard == []
+
+    def test_a_host_that_is_away_is_told_in_later_rounds(self, harmed: RoundsWorld) -> None:
+        harmed.hosts.mute.add("e001")
+        told = [harmed.round() for _ in range(12)][-1]
+        assert told["failed"] == ["e001"] == harmed.decided.pending
+        assert set(harmed.hosts.treated()) == {"e001"}
+        harmed.hosts.mute.clear()
+        assert harmed.round()["done"] == ["e001"]
+        assert harmed.hosts.treated() == {} and harmed.decided.pending == []
+
+    def test_a_pause_does_not_hold_it_up(self, harmed: RoundsWorld) -> None:
+        pause_pop(harmed.context, "lab1", "asked", requested_by="ana")
+        for _ in range(12):
+            harmed.round()
+        assert harmed.hosts.treated() == {}
+
+    @pytest.mark.slow
+    def test_more_retransmits_than_the_threshold_are_harm(self, world: RoundsWorld) -> None:
+        treated = sorted(set(world.chosen) - held_out(world))
+        for number, prefix in enumerate(treated):
+            world.sockets.again[prefix] = 0.015 * (1 + number / 100)
+        world.rounds(12)
+        # BBR sends more again by its design.
+        assert world.decided.state == "tuning" and world.decided.looks
+        for number, prefix in enumerate(treated):
+            world.sockets.again[prefix] = 0.4 * (1 + number / 100)
+        world.rounds(24)
+        assert world.decided.state == "rolled_back" and "retransmits" in world.decided.reason
+
+
+@pytest.mark.slow
+def test_windows_that_do_harm_are_taken_from_all_and_the_rest_goes_on(tmp_path: Path) -> None:
+    world = RoundsWorld(tmp_path)
+    # A path that carries next to nothing gets no larger window.
+    world.sockets.rates = {prefix: 200 * rate for prefix, rate in world.sockets.rates.items()}
+    world.rounds(4)
+    treated = sorted(set(world.chosen) - held_out(world))
+    larger = {prefix for prefix in treated if world.chosen[prefix]["has_window"]}
+    assert 3 <= len(larger) <= len(treated) - 3
+    assert windows(world) == larger
+    for number, prefix in enumerate(treated):
+        rate = 2e6 * (1 + number / 100)
+        world.sockets.rates[prefix] = rate * (0.5 if prefix in larger else 3)
+    world.rounds(14)
+    assert "delivery_rate is 0." in world.decided.windows_off
+    assert world.decided.state == "tuning" and windows(world) == set()
+    assert_as_selected(world)
+    # A person who begins anew begins with windows, too.
+    world.do(roll_back_congestion, requested_by="ana")
+    world.do(resume_congestion, requested_by="ana")
+    assert world.decided.windows_off == ""
+
+
+def windows(world: RoundsWorld) -> set[str]:
+    """Prefixes to which a host gives an initial window of their own."""
+    prefixes = world.hosts.standing_there["e000"]["prefixes"]
+    return {own["prefix"] for own in prefixes if own["initcwnd"]}
+
+
+@pytest.mark.slow
+def test_looks_are_as_far_apart_as_alpha_is_shared(world: RoundsWorld) -> None:
+    world.rounds(25)
+    rounds = [look.round for look in world.decided.looks]
+    assert len(rounds) == 2
+    assert all(later - earlier >= 12 for earlier, later in zip(rounds, rounds[1:]))
+
+
+class TestWaits:
+    """While a PoP is paused, frozen or held by a rollout, what hosts have is kept and renewed."""
+
+    def test_a_pause_lets_nothing_be_changed(self, world: RoundsWorld) -> None:
+        pause_pop(world.context, "lab1", "asked", requested_by="ana", reason="a guest")
+        more_slow(world)
+        world.hosts.heard.clear()
+        told = world.rounds(6)[-1]
+        assert {number for _, number, _ in world.hosts.heard} == {1}
+        assert len(told["done"]) == 4 and "lab1 is paused" in world.kept.waits
+        # What is not treated does not count as treated.
+        assert not set(world.chosen) - set(world.slow)
+        resume_pop(world.context, "lab1", "asked", requested_by="ana")
+        world.rounds(2)
+        assert set(world.chosen) & set(world.fast)
+        assert_as_selected(world)
+
+    def test_a_pause_before_the_first_configuration_tells_nobody(self, tmp_path: Path) -> None:
+        world = RoundsWorld(tmp_path)
+        pause_pop(world.context, "lab1", "asked", requested_by="ana")
+        world.rounds(5)
+        assert world.hosts.heard == [] and world.chosen == {}
+
+    def test_a_pause_between_select_and_push_is_read(self, tmp_path: Path) -> None:
+        world = RoundsWorld(tmp_path)
+        world.round()
+        world.now += ROUND
+        assert world.do(select_prefixes)["next"]
+        pause_pop(world.context, "lab1", "asked", requested_by="ana")
+        assert "waits: lab1 is paused" in world.do(push_configuration)["message"]
+        assert world.hosts.heard == []
+
+    def test_a_rollout_keeps_its_hosts(self, tmp_path: Path) -> None:
+        world = treating(tmp_path, hosts=8)
+        world.begin(tmp_path)
+        for state in ("baseline", "changing"):
+            world.mark(state)
+        world.roll(0, until=world.way(0)[2])
+        (taken,) = world.batch(0).hosts
+        world.hosts.heard.clear()
+        told = world.round()
+        assert set(names(world.hosts.heard)) == set(world.hosts.boot) - {taken}
+        assert told["number"] == 1 and "is held by rollout lab1-" in world.kept.waits
+
+
+class TestTwoWays:
+    """A rollout that sets the congestion control of a PoP itself, and rounds there."""
+
+    def test_such_a_plan_is_refused_while_the_pop_is_tuned(self, world: RoundsWorld) -> None:
+        plan = {"pop": "lab1", "tuning": "initial_cwnd", "without_packets": True}
+        says = "initial_cwnd sets how connections of lab1 begin.*roll_back_congestion pop=lab1 ends"
+        with pytest.raises(RefusedError, match=says):
+            plan_rollout(world.context, **plan)
+        world.do(roll_back_congestion, requested_by="ana")
+        with pytest.raises(RefusedError) as other:
+            plan_rollout(world.context, **plan)
+        assert "roll_back_congestion" not in str(other.value)
+
+    def test_nothing_is_read_or_told_beside_such_a_rollout(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = treating(tmp_path, hosts=8)
+        world.begin(tmp_path)
+        # What the plan of the world sets.
+        monkeypatch.setattr("edgetune.documents.congestion._SYSCTL", "sysctl:net.core.somaxconn")
+        world.hosts.heard.clear()
+        told = world.round()
+        assert "nothing is read or told: rollout lab1-" in told["message"]
+        assert "sets the congestion control of lab1 itself" in world.kept.waits
+        assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
+
+    def test_a_rollout_that_cannot_be_read_keeps_its_hosts(self, tmp_path: Path) -> None:
+        world = treating(tmp_path, hosts=8)
+        world.begin(tmp_path)
+        world.context.store.put(f"edgetune.plan.{world.plan.digest}", "{}")
+        world.hosts.heard.clear()
+        world.round()
+        assert world.hosts.heard == [] and "the stored plan is not" in world.kept.waits
+
+
+def test_what_sets_the_congestion_control_itself() -> None:
+    assert sets_congestion(["sysctl:net.ipv4.tcp_congestion_control"])
+    assert sets_congestion(["sysctl:net/ipv4/tcp_congestion_control"])
+    assert sets_congestion(["sysctl:net.core.somaxconn", "route.metric:inet.default"])
+    assert not sets_congestion(["sysctl:net.core.somaxconn", "nic.ring:eth0"])
+
+
+def test_two_rounds_at_once_are_one(world: RoundsWorld) -> None:
+    world.now += ROUND
+    assert world.do(select_prefixes)["next"]
+    assert "another round is under way" in world.do(select_prefixes)["message"]
+    assert len(world.do(push_configuration)["done"]) == 4
+    assert "no round is under way" in world.do(push_configuration)["message"]
+
+
+def test_a_round_whose_workflow_died_does_not_hold_up_the_next_but_one(world: RoundsWorld) -> None:
+    world.now += ROUND
+    assert world.do(select_prefixes)["next"]
+    assert len(world.round(ROUND + 1)["done"]) == 4
+
+
+class TestRollback:
+    """A person takes everything back."""
+
+    def test_every_host_is_told_and_stays_so(self, world: RoundsWorld) -> None:
+        told = world.do(roll_back_congestion, requested_by="ana", reason="calls from customers")
+        assert (set(told["done"]), told["failed"]) == (EVERY, [])
+        assert world.hosts.treated() == {}
+        world.hosts.heard.clear()
+        assert "rolled back by ana: calls from customers" in world.round()["message"]
+        assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
+        # Again, and each is visited again.
+        assert set(world.do(roll_back_congestion)["done"]) == EVERY
+        assert (world.decided.by, world.decided.reason) == ("ana", "calls from customers")
+
+    def test_a_host_that_does_not_confirm_is_named_and_told_by_the_next_round(
+        self, world: RoundsWorld
+    ) -> None:
+        world.hosts.mute.add("e003")
+        told = world.do(roll_back_congestion, requested_by="ana")
+        assert told["failed"] == ["e003"] and "e003: timed out" in told["error"]
+        world.hosts.mute.clear()
+        world.round()
+        assert world.hosts.treated() == {} and world.decided.pending == []
+
+    def test_a_host_on_which_something_is_left_has_not_confirmed(self, world: RoundsWorld) -> None:
+        world.hosts.changes["e001"] = {"prefixes": 2}
+        told = world.do(roll_back_congestion, requested_by="ana")
+        assert told["failed"] == ["e001"] and "2 prefixes are still treated" in told["error"]
+
+    def test_a_round_at_work_cannot_undo_it(self, world: RoundsWorld) -> None:
+        world.now += ROUND
+        assert world.do(select_prefixes)["next"]
+        with world.at_work():
+            late = join(world.context, "lab1")
+            assert late
+            roll_back_congestion(world.context, "lab1", requested_by="ana")
+            with pytest.raises(FencedError):
+                late.permit()
+            with pytest.raises(FencedError):
+                late.save()
+        assert world.decided.state == "rolled_back"
+        assert "no round is under way" in world.do(push_configuration)["message"]
+        assert world.hosts.treated() == {}
+
+    def test_while_everything_is_stopped_no_round_goes_on(self, world: RoundsWorld) -> None:
+        stop_all(world.context, "ana")
+        world.hosts.heard.clear()
+        with pytest.raises(RefusedError, match="by themselves they take it back within 1h"):
+            world.do(roll_back_congestion, requested_by="ana")
+        assert world.hosts.heard == [] and world.decided.state == "rolled_back"
+
+    def test_what_hosts_have_ends_within_the_longest_time_where_no_record_tells_of_it(
+        self, world: RoundsWorld
+    ) -> None:
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("DELETE FROM congestion")
+        stop_all(world.context, "ana")
+        with pytest.raises(RefusedError, match="by themselves they take it back within 1d$"):
+            world.do(roll_back_congestion, requested_by="ana")
+        assert world.hosts.treated()
+
+    def test_it_needs_no_entry(self, world: RoundsWorld) -> None:
+        world.write_entry(None)
+        assert set(world.do(roll_back_congestion, requested_by="ana")["done"]) == EVERY
+        assert world.hosts.treated() == {}
+
+    def test_a_pop_that_was_never_tuned_is_visited_all_the_same(self, tmp_path: Path) -> None:
+        world = RoundsWorld(tmp_path)
+        assert set(world.do(roll_back_congestion, requested_by="ana")["done"]) == EVERY
+
+    def test_a_person_lets_it_go_on(self, world: RoundsWorld) -> None:
+        before = held_out(world)
+        number = world.do(roll_back_congestion, requested_by="ana") and world.decided.number
+        with pytest.raises(InputError, match="requested_by"):
+            world.do(resume_congestion)
+        assert world.do(resume_congestion, requested_by="bea")["changed"]
+        assert not world.do(resume_congestion, requested_by="bea")["changed"]
+        told = world.round()
+        assert told["number"] > number
+        assert_as_selected(world)
+        assert held_out(world) == before
+
+
+def test_what_was_taken_back_is_not_renewed_by_the_next_who_goes_on(world: RoundsWorld) -> None:
+    """Who took it back died before the rounds knew of it, and the source is away since."""
+    with dying_once_hosts_are_told(world):
+        world.do(roll_back_congestion, requested_by="ana")
+    assert world.kept.configuration and world.hosts.treated() == {}
+    world.sockets.away = "lab1: ClickHouse at http://ch: timed out"
+    world.do(resume_congestion, requested_by="bea")
+    world.round()
+    assert world.hosts.treated() == {}
+
+
+class TestLost:
+    """A store that lost its part."""
+
+    def test_without_the_rounds_it_begins_anew(self, world: RoundsWorld) -> None:
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("DELETE FROM congestion")
+        world.rounds(4)
+        assert world.decided.number == 2
+        assert_as_selected(world)
+
+    def test_damaged_rounds_are_named_and_begun_anew(self, world: RoundsWorld) -> None:
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("UPDATE congestion SET value = '{}'")
+        world.round()
+        assert "begun anew: edgetune:congestion:lab1" in world.decided.history[-1].what
+
+    def test_without_the_decisions_the_hold_out_stays(self, world: RoundsWorld) -> None:
+        before = held_out(world)
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("DELETE FROM records WHERE key LIKE 'edgetune.congestion.%'")
+        world.salt = "another"
+        world.rounds(2)
+        assert held_out(world) == before and world.decided.salt == "salt"
+        assert_as_selected(world)
+
+    @pytest.mark.parametrize("lost", [("records",), ("congestion",), ("records", "congestion")])
+    def test_whatever_is_lost_everything_can_be_taken_back(
+        self, world: RoundsWorld, lost: tuple[str, ...]
+    ) -> None:
+        more_slow(world)
+        world.rounds(6)
+        assert world.decided.number > 2
+        with Database(world.config["coordination"]).transaction() as db:
+            for table in lost:
+                db.execute(f"DELETE FROM {table}")
+        told = world.do(roll_back_congestion, requested_by="ana")
+        assert (set(told["done"]), told["failed"], world.hosts.treated()) == (EVERY, [], {})
+
+    def test_what_was_taken_back_stays_so_without_the_decisions(self, world: RoundsWorld) -> None:
+        number = world.do(roll_back_congestion, requested_by="ana") and world.decided.number
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("DELETE FROM records")
+        world.hosts.heard.clear()
+        assert "rolled back: it was before its record was lost" in world.round()["message"]
+        assert world.hosts.heard == [] and world.decided.number == number
+
+    def test_damaged_decisions_stop_rounds(self, world: RoundsWorld) -> None:
+        world.context.store.put("edgetune.congestion.lab1", "{")
+        with pytest.raises(RefusedError, match=r"edgetune\.congestion\.lab1 is damaged"):
+            world.round()
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_anywhere_leaves_what_the_next_rounds_mend(tmp_path: Path) -> None:
+    number = 0
+    while True:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world = RoundsWorld(folder)
+        world.round()
+        world.moments.seen.clear()
+        world.moments.die_at = number
+        try:
+            world.round()
+        except Died:
+            # What is out on hosts was validated, and holds nothing that is held out.
+            assert not held_out_of(world) & {
+                prefix for own in world.hosts.treated().values() for prefix in own
+            }
+        else:
+            break
+        world.moments.die_at = -1
+        world.rounds(3)
+        assert_as_selected(world)
+        number += 1
+    assert number >= 8
+
+
+def held_out_of(world: RoundsWorld) -> set[str]:
+    return held_out(world) if world.kept.selection else set()
+
+
+def test_pops_with_an_entry_are_found(world: RoundsWorld) -> None:
+    assert find_tuned_pops(world.context)["pops"] == ["lab1"]
+    assert find_tuned_pops(world.context, "lab1")["pops"] == ["lab1"]
+    world.write_entry(None)
+    assert find_tuned_pops(world.context)["pops"] == []
+    with pytest.raises(InputError, match=r"pop: lab1 has no congestion: in the inventory"):
+        find_tuned_pops(world.context, "lab1")
+    with pytest.raises(InputError, match="lab2"):
+        find_tuned_pops(world.context, "lab2")
+
+
+def test_the_right_to_a_round_is_given_back_when_it_fails(world: RoundsWorld) -> None:
+    with world.at_work(), pytest.raises(ZeroDivisionError), seized(world.context, "lab1"):
+        raise ZeroDivisionError
+    assert len(world.round()["done"]) == 4
+
+
+def test_a_freeze_lets_nothing_be_changed(tmp_path: Path) -> None:
+    world = RoundsWorld(tmp_path)
+    freeze = Freeze("finals", DAYS, 0, 0, timezone.utc)
+    frozen = replace(world.context.config, freezes=(freeze,))
+    world.context.config = frozen
+    world.rounds(5)
+    assert world.hosts.heard == [] and world.chosen == {}
+    assert "lab1 is frozen by finals" in world.kept.waits
+
+
+def test_fewer_prefixes_than_are_chosen_may_stay(world: RoundsWorld) -> None:
+    world.write_entry({"thresholds": {**QUICK, "prefixes": 6}, "canary": "e002", "most_leave": 1})
+    world.round()
+    assert len(world.chosen) == 6
+    assert_as_selected(world)

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from edgetune import action
+from edgetune.action import run_step, safe
+from edgetune.config import Config, read_config
+from edgetune.errors import InputError
+from edgetune.files import load_yaml
+from edgetune.freezes import in_force
+from edgetune.options import options_of
+from tests.support import ROOT
+
+GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"inventory": None}, "configuration: inventory: is missing"),
+        ({"ssh_treads": 4}, "ssh_treads: is not known here (did you mean ssh_threads?)"),
+        ({"ssh_threads": "many"}, "ssh_threads: must be a number, not text"),
+        ({"records": "mongo"}, "records: 'mongo' does not match"),
+        ({"coordination": "redis://:secret@host"}, "coordination: holds a password"),
+        ({"coordination": "redis://host/0?password=secret"}, "coordination: "),
+        ({"ssh_user": "{{ st2kv.system.x }}"}, "ssh_user: holds a secret"),
+        ({"ssh_key_file": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "ssh_key_file: holds a secret"),
+        ({"claim_ttl": 1}, "claim_ttl: 1s is below 1m"),
+        ({"bmc_verify": "no"}, "bmc_verify: must be "),
+        ({"bmc_timeout": 0.5}, "bmc_timeout: 0.5s is below 1s"),
+        ({"bmc_threads": 300}, "bmc_threads: 300 is above 256"),
+        ({"reset_after": "15x"}, 'reset_after: "15x" is no duration; write 90s, 15m, 2h, 1d, or '),
+        ({"claim_ttl": "15m"}, "claim_ttl: must be longer than owner_timeout, 15m"),
+        ({"surge_factor": "2"}, "surge_factor: must be a number, not text"),
+        ({"detectable_effect": 11}, "detectable_effect: 11 is above 10"),
+        ({"reset_after": 0}, "reset_after: 0s is below 1s"),
+        ({"freezes": {"days": ["sat"]}}, "configuration: freezes: must be a list, not a mapping"),
+        ({"freezes": [{"days": ["Sat"]}]}, "configuration: freezes[0].days[0]: 'Sat' is none of "),
+        ({"freezes": [{"timezone": "Mars"}]}, "freezes[0].timezone: 'Mars' is no time zone"),
+        ({"freezes": [{"day": "sat"}]}, "freezes[0].day: is not known here (did you mean days?)"),
+        ({"freezes": [{}]}, "freezes: leave no minute of the week in which a rollout may begin"),
+        (
+            {"events": [{"name": "x", "from": "2026-02-01", "to": "2026-01-01"}]},
+            "is not after from",
+        ),
+        ({"events": [{"from": "2026-01-01", "to": "2026-01-01"}]}, "events[0].name: is missing"),
+        (
+            {"bmc_credentials_file": "{{ st2kv.system.bmc }}"},
+            "bmc_credentials_file: holds a secret",
+        ),
+    ],
+)
+def test_wrong_configuration_names_the_key(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_config({**GOOD, **change})
+    assert says in str(caught.value)
+    assert "secret@" not in str(caught.value)
+
+
+NUMBERS = [each.name for each in fields(Config) if each.type in ("int", "float")]
+TEXTS = [each.name for each in fields(Config) if each.type in ("str", "Path")]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e300, 10**400, -(10**9)])
+def test_a_number_that_nobody_means_names_its_key(key: str, number: float) -> None:
+    with pytest.raises(InputError, match=rf"^configuration: {key}: ") as caught:
+        read_config({**GOOD, key: number})
+    assert len(str(caught.value)) < 100
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_a_text_that_nobody_means_names_its_key(key: str) -> None:
+    for text in ("x" * 10_000_000, "a\0b", "a\x1b[2J", "\ud800"):
+        with pytest.raises(InputError, match=rf"^configuration: {key}: ") as caught:
+            read_config({**GOOD, key: text})
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 2300
+
+
+TIMES = [each.name for each in options_of(Config) if each.is_time]
+
+
+@pytest.mark.parametrize("key", TIMES)
+@pytest.mark.parametrize("given", ["25h30m", "91800", 91800, 91800.0])
+def test_a_time_is_given_as_people_write_it_or_in_seconds(key: str, given: Any) -> None:
+    long = {} if key == "claim_ttl" else {"claim_ttl": "30d"}
+    assert getattr(read_config({**GOOD, **long, key: given}), key) == 91800
+
+
+def test_freezes_are_windows_of_a_week_and_days_of_a_calendar() -> None:
+    config = read_config(
+        {
+            **GOOD,
+            "freezes": [{"name": "night", "start": "22:00", "end": "06:00"}],
+            "events": [{"name": "final", "from": "2026-07-19", "to": "2026-07-19"}],
+        }
+    )
+    assert [each.name for each in config.closed] == ["night", "final"]
+    assert in_force(config.closed, 1_784_462_400.0) == [("final", 1_784_505_600.0)]
+    assert read_config({**GOOD, "freezes": [], "events": None}).closed == ()
+
+
+def test_threads_are_whole() -> None:
+    for key in ("ssh_threads", "bmc_threads"):
+        with pytest.raises(InputError, match=f"configuration: {key}: must be a whole number"):
+            read_config({**GOOD, key: 4.5})
+
+
+def test_an_error_becomes_a_result_with_one_line() -> None:
+    ok, result = run_step(lambda context: {}, {"ssh_key_file": "/k"})
+    assert not ok
+    assert result == {"error": "configuration: inventory: is missing", "reason": "input"}
+
+
+DEFAULTS = {
+    name: own["default"]
+    for name, own in load_yaml(ROOT / "config.schema.yaml").items()
+    if "default" in own
+}
+
+
+@pytest.mark.parametrize("config", [{}, None, DEFAULTS], ids=["empty", "none", "defaults"])
+@pytest.mark.parametrize("periodic", [False, None, True])
+def test_without_any_configuration_a_person_is_told_and_a_timer_waits(
+    config: Any, periodic: bool | None
+) -> None:
+    def sample_hosts(context: Any) -> dict[str, Any]:
+        raise AssertionError("nothing is done")
+
+    ok, result = run_step(sample_hosts, config, periodic)
+    told = result["message" if periodic else "error"]
+    assert told.startswith("/opt/stackstorm/configs/edgetune.yaml: is not there, or not registered")
+    assert told.endswith("then run: st2ctl reload --register-configs")
+    assert ok is bool(periodic)
+    if periodic:
+        assert (result["samples"], result["missing"], result["drift"]) == (0, [], {})
+    else:
+        assert result["reason"] == "unconfigured"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"ssh_key_file": "/k"}, {"coordination": "redis://other/0"}, {"inventry": "/i"}],
+)
+def test_a_wrong_configuration_is_an_error_also_for_a_timer(given: dict[str, Any]) -> None:
+    ok, result = run_step(lambda context: {}, {**DEFAULTS, **given}, True)
+    assert (ok, result["reason"]) == (False, "input")
+    assert result["error"] == "configuration: inventory: is missing"
+
+
+def test_a_step_that_failed_on_hosts_is_a_failure() -> None:
+    ok, result = run_step(lambda context: {"failed": ["e001"], "message": "x"}, GOOD)
+    assert (ok, result["failed"]) == (False, ["e001"])
+
+
+def _first(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "one", "next": "_second", "failed": [], "done": 1, **answer}
+
+
+def _second(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "two", "next": "_third", "failed": [], "hosts": ["e001"]}
+
+
+def _third(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "three", "next": "", "failed": ["e002"], "error": "no", "done": 3}
+
+
+def test_steps_that_follow_at_once_are_taken_in_the_same_task() -> None:
+    ok, result = run_step(_first, GOOD, then=(_second, _third))
+    assert not ok
+    told = {"message": "one; two; three", "next": "", "failed": ["e002"], "done": 3}
+    assert result == {**told, "error": "_third: no"}
+
+
+def test_what_failed_without_ending_a_task_is_told_with_what_follows() -> None:
+    """A rollback quarantines a host and goes on with the others."""
+    _, result = run_step(_first, GOOD, then=(_second,), error="e003: no way")
+    assert (result["error"], result["message"]) == ("e003: no way", "one; two")
+
+
+@pytest.mark.parametrize("answer", [{"failed": ["e001"]}, {"next": "_fourth"}, {"next": ""}])
+def test_no_step_follows_one_that_failed_or_names_another(answer: dict[str, Any]) -> None:
+    ok, result = run_step(_first, GOOD, then=(_second, _third), **answer)
+    assert (result["message"], ok) == ("one", not answer.get("failed"))
+
+
+def test_a_task_that_took_long_leaves_what_follows_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(action, "AT_ONCE", -1.0)
+    _, result = run_step(_first, GOOD, then=(_second, _third))
+    assert (result["message"], result["next"]) == ("one", "_second")
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ({"message": "2 drained"}, "2 drained"),
+        ({"message": "x", "error": "e001: no", "failed": ["e001"]}, "e001: no"),
+        ({"message": "\u00b1 {{ 1 }}"}, "\\xb1 { { 1 }}"),
+    ],
+)
+def test_a_task_prints_what_it_did_for_those_that_follow_its_workflow(
+    answer: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_step(lambda context: answer, GOOD)
+    assert capsys.readouterr().out == f"{line}\n"
+
+
+def test_parameters_that_were_not_given_take_the_default() -> None:
+    ok, result = run_step(lambda context, pop="all": {"pop": pop}, GOOD, pop=None)
+    assert (ok, result) == (True, {"pop": "all"})
+
+
+def test_what_a_device_says_is_no_template() -> None:
+    said = {
+        "a{{b}}": [
+            "{{ 1 + 1 }}",
+            "{{{7*7}}",
+            "{{{{x",
+            "{{%",
+            {"x": "{% raw %}"},
+            "<% ctx() %>",
+            "{#",
+            3,
+        ]
+    }
+    text = str(safe(said))
+    assert not any(mark in text for mark in ("{{", "{%", "<%", "{#"))

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetune.documents.options import Options
+from edgetune.documents.plan import MOST_WAYS, Groups, Guard, assignments, read_plan
+from edgetune.documents.reading import digest_of
+from edgetune.errors import InputError, RefusedError
+from edgetune.metrics.catalogue import WORK
+from edgetune.plan import make_plan
+from edgetune.rendering import render
+from edgetune.report.text import plan_text
+from tests.support.builders import metrics_named, observed, plan, pop, proofs, tuning
+from tests.support.examples import examples
+
+
+@examples(60)
+@given(
+    hosts=st.integers(7, 60),
+    min_in_service=st.floats(0, 0.85),
+    seed=st.integers(1, 10**6),
+    batch_size=st.integers(0, 9),
+)
+def test_every_plan_keeps_its_promises(
+    hosts: int, min_in_service: float, seed: int, batch_size: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made = plan(Path(folder), hosts, min_in_service, seed=seed, batch_size=batch_size)
+    split = made.groups
+    assert sorted(split.test + split.control) == [f"e{i:03d}" for i in range(hosts)]
+    changed = [b for b in made.batches if b.batch_type == "change"] + made.promote_batches
+    assert sorted(h for batch in changed for h in batch.hosts) == sorted(split.test + split.control)
+    assert len(made.batches[0].hosts) == 1
+    largest = max(len(b.hosts) for b in made.every_batch)
+    assert hosts - largest >= made.must_serve
+    assert largest <= (batch_size or hosts)
+
+
+def test_control_hosts_reboot_in_matched_batches(tmp_path: Path) -> None:
+    ways = [(b.batch_type, len(b.hosts)) for b in plan(tmp_path).batches]
+    assert ways == [("change", 1), ("sham", 1), ("change", 3), ("sham", 3)]
+
+
+def test_the_same_seed_gives_the_same_plan_and_another_one_another(tmp_path: Path) -> None:
+    assert plan(tmp_path).digest == plan(tmp_path).digest
+    assert plan(tmp_path).digest != plan(tmp_path, seed=8).digest
+
+
+def test_a_plan_says_how_its_groups_are_drawn_again(tmp_path: Path) -> None:
+    assert plan(tmp_path).draws == 2
+
+
+def test_a_pop_too_small_to_split_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="too small to split: lab: 2 against 2 .* 6 ways"):
+        plan(tmp_path, hosts=4)
+
+
+def test_a_pop_too_small_for_its_min_in_service_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        RefusedError, match="too small to keep its min_in_service: 8 of its 8 hosts"
+    ):
+        plan(tmp_path, min_in_service=0.9)
+
+
+def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> None:
+    """The ways of splitting it are a number of more than 4,300 digits."""
+    small, what = pop(tmp_path), tuning()
+    names = [f"e{i:05d}" for i in range(14_300)]
+    large = replace(small, hosts=tuple(replace(small.hosts[0], name=name) for name in names))
+    rendered = dict.fromkeys(names, render(what, {}))
+    seen = dict.fromkeys(names, observed("all"))
+    made = make_plan(large, what, rendered, seen, Options(), proofs(large), {})
+    assert read_plan(json.dumps(made.document()), made.digest) == made
+    assert made.assignments == 10**18
+    assert "10^18 or more ways, smallest possible p = 0.0000" in plan_text(made)
+
+
+def test_fewer_ways_are_counted_to_the_last() -> None:
+    small = {"a": Groups(["1", "2"], ["3", "4"]), "b": Groups(["5"], ["6", "7"])}
+    assert assignments(small) == 6 * 3
+
+
+@pytest.mark.parametrize("seed", [2**63, -(2**63), 10**5000], ids=range(3))
+def test_a_seed_that_no_store_can_hold_is_refused(seed: int) -> None:
+    with pytest.raises(InputError, match="parameter: seed: .* is (below|above) "):
+        Options(seed=seed).checked()
+
+
+def test_nothing_to_do_is_said(tmp_path: Path) -> None:
+    context, what = pop(tmp_path), tuning()
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name, "noop") for host in context.hosts}
+    with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
+        make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
+
+
+def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
+    context, what = pop(tmp_path, 9), tuning()
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
+    seen["e004"] = observed("e004", "noop")
+    made = make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
+    assert made.unchanged == ["e004"]
+    assert "e004" not in made.groups.test + made.groups.control
+
+
+def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:
+    context, what = pop(tmp_path), tuning()
+    optional = replace(what, settings=(replace(what.settings[0], optional=True),))
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
+    seen["e003"] = observed("e003", "unsupported")
+    made = make_plan(
+        context, optional, rendered, seen, Options(seed=1, test_fraction=0.5), proofs(context), {}
+    )
+    assert made.unchanged == ["e003"]
+    another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
+    two = replace(optional, settings=(*optional.settings, another))
+    rows = {name: [*rows, replace(observed(name)[0], id=another.id)] for name, rows in seen.items()}
+    made = make_plan(context, two, rendered, rows, Options(seed=1), proofs(context), {})
+    reason = {"sysctl:net.core.somaxconn": "seen on e003"}
+    profile = made.profile_of("e003")
+    assert (profile.left_out, profile.hosts) == (reason, ["e003"])
+    assert [row.id for row in profile.before] == [another.id]
+    assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
+
+
+def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> None:
+    context, what = pop(tmp_path), tuning()
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
+    seen["e003"] = observed("e003", "unsupported")
+    with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
+        make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"test_fraction": 0}, "test_fraction"),
+        ({"soak": 100}, "soak"),
+        ({"interval": 0}, "interval"),
+    ],
+)
+def test_options_out_of_range_are_named(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError, match=f"parameter: {field}: "):
+        Options(**options).checked()
+
+
+def test_alike_hosts_share_one_profile(tmp_path: Path) -> None:
+    made = plan(tmp_path, hosts=50)
+    assert len(made.profiles) == 1
+    assert made.profile_of("e049").settings[0].value == "4096"
+
+
+def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
+    import json
+
+    made = plan(tmp_path)
+    document = made.document()
+    assert read_plan(json.dumps(document), made.digest) == made
+    with pytest.raises(RefusedError, match="is not the one with digest"):
+        read_plan(json.dumps({**document, "pop": "lab2"}), made.digest)
+    with pytest.raises(RefusedError, match="there is no plan sha256:0"):
+        read_plan(None, "sha256:0")
+
+
+def test_a_plan_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    today = plan(tmp_path, drop_sessions=True)
+    later = ("digest", "draws", "machines", "restarts")
+    body = {name: value for name, value in today.document().items() if name not in later}
+    names = {
+        "drop_sessions": "force",
+        "test_fraction": "fraction",
+        "alpha_benefit": "alpha_help",
+    }
+    body["options"] = {names.get(n, n): v for n, v in body["options"].items()}
+    del body["options"]["without_packets"]
+    for batch in [*body["batches"], *body["promote_batches"]]:
+        batch["what"] = batch.pop("batch_type")
+    # Up to 0.9 one list of resets was for all, and 0.6 counted ways without end.
+    body.update(resets=["GracefulRestart", "ForceRestart"], assignments=math.comb(200, 100))
+    digest = digest_of(body)
+    old = read_plan(json.dumps({**body, "digest": digest}), digest)
+    assert (old.digest, old.draws, old.machines, old.restarts) == (digest, 1, {}, {})
+    assert old.assignments == MOST_WAYS
+    assert old.options == today.options
+    assert old.batches == today.batches and old.profiles == today.profiles
+
+
+def test_the_text_shows_by_what_the_tuning_is_judged(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    assert "  guards      harm beyond health_failed +50%, packets -5%\n" in plan_text(made)
+    made = replace(made, guards=[replace(guard, optional=True) for guard in 4 * made.guards])
+    text = plan_text(made)
+    assert "health_failed +50% (optional)," in text
+    assert max(len(line) for line in text.splitlines() if "(optional)" in line) <= 78
+
+
+def test_the_text_shows_groups_changes_and_batches(tmp_path: Path) -> None:
+    text = plan_text(plan(tmp_path))
+    assert "sysctl:net.core.somaxconn: 8 -> 4096 (stored: 8)" in text
+    assert "70 ways, smallest possible p = 0.0143" in text
+    assert "reboot only control" in text
+
+
+def _without_health(folder: Path, **guard: Any) -> dict[str, Any]:
+    """A plan for a PoP without a health check."""
+    context, what = replace(pop(folder), health=""), tuning()
+    guards = tuple(replace(own, **guard) for own in what.guards)
+    known = metrics_named(what.intent.metric, *(own.metric for own in guards), WORK)
+    what = replace(what, guards=guards, metrics=known)
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
+    return make_plan(context, what, rendered, seen, Options(), proofs(context), {})
+
+
+def test_a_guard_that_no_host_can_measure_refuses_the_plan(tmp_path: Path) -> None:
+    says = "no host of lab1 can measure health_failed, which accept_queue is judged by: "
+    with pytest.raises(RefusedError) as caught:
+        _without_health(tmp_path)
+    assert str(caught.value) == f"{says}pops.lab1.health of the inventory is missing"
+    made = _without_health(tmp_path, optional=True)
+    assert made.guards[0] == Guard("health_failed", 0.5, optional=True)
+    assert _without_health(tmp_path, metric="retransmits").guards[0].optional is False
+
+
+def test_a_plan_says_that_packets_need_not_be_counted(tmp_path: Path) -> None:
+    said = "packets     need not be counted: traffic may move between the groups unseen"
+    assert said not in plan_text(plan(tmp_path))
+    made = plan(tmp_path, without_packets=True)
+    assert made.options.without_packets and said in plan_text(made)

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several HAProxies and backends of one PoP: each question is answered by the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import DrainError, InputError
+from edgetune.inventories.yaml import YamlInventory
+from edgetune.rollout.in_service import (
+    hosts_in_service,
+    needs_room,
+    put_back,
+    state_of,
+    was_admitted,
+    was_serving,
+)
+from edgetune.traffic import Server
+from edgetune.traffic.driver import BACKUP
+from edgetune.traffic.drivers.haproxy import Haproxy
+from edgetune.traffic.several import Part, Several
+from tests.support.builders import inventory_document, write_yaml
+from tests.support.load_balancers import SERVERS
+from tests.support.load_balancers.haproxy import TwoSimulated
+
+FIRST, SECOND = SERVERS[:2]
+
+
+@pytest.fixture
+def two() -> Iterator[TwoSimulated]:
+    started = TwoSimulated()
+    yield started
+    started.close()
+
+
+def _driver(two: TwoSimulated) -> Haproxy:
+    return Haproxy(" ".join(own.fields["address"] for own in two.both), "edges")
+
+
+def _places(two: TwoSimulated) -> tuple[str, str]:
+    first, second = (f"{own.fields['address']}/edges" for own in two.both)
+    return first, second
+
+
+def _pop(folder: Path, **entry: Any) -> Any:
+    document = inventory_document(hosts=len(SERVERS))
+    document["pops"]["lab1"]["load_balancer"] = {"driver": "haproxy", **entry}
+    return YamlInventory(write_yaml(folder / "inventory.yaml", document)).pop("lab1")
+
+
+def test_a_host_is_drained_when_all_have_withdrawn_it_and_none_has_a_session(
+    two: TwoSimulated,
+) -> None:
+    driver = _driver(two)
+    two.both[1]._balancer.load = 1.0
+    driver.withdraw(FIRST)
+    assert [own.sends_to(FIRST) for own in two.both] == [False, False]
+    shown = driver.servers()[FIRST]
+    assert (shown.withdrawn, shown.leaving, shown.sessions) == ("drain", False, 5)
+
+
+def test_one_that_forgot_is_seen_and_told_again(two: TwoSimulated, tmp_path: Path) -> None:
+    driver, (first, second) = _driver(two), _places(two)
+    driver.isolate(FIRST)
+    two.both[1]._balancer.servers[FIRST].state = "ready"
+    shown = driver.servers()[FIRST]
+    assert shown.withdrawn == f"maint at {first}, ready at {second}"
+    assert shown.leaving and shown.is_let_in and shown.gets_requests
+    pop = _pop(tmp_path, **two.fields)
+    assert FIRST not in hosts_in_service(pop, driver.servers())
+    assert FIRST in needs_room(pop, driver.servers())
+    driver.isolate(FIRST)
+    assert not driver.servers()[FIRST].is_let_in
+
+
+def test_each_gets_back_what_it_had(two: TwoSimulated) -> None:
+    driver = _driver(two)
+    states = [own._balancer.servers[FIRST] for own in two.both]
+    states[0].state = "drain"
+    before = state_of(driver.servers()[FIRST])
+    driver.isolate(FIRST)
+    assert [own.state for own in states] == ["maint", "maint"]
+    put_back(driver, FIRST, before)
+    assert [own.state for own in states] == ["drain", "ready"]
+    driver.restore(FIRST)
+    assert [own.state for own in states] == ["ready", "ready"]
+
+
+def test_what_one_had_is_given_back_where_the_other_has_left_the_inventory(
+    two: TwoSimulated,
+) -> None:
+    two.both[0]._balancer.servers[FIRST].state = "drain"
+    before = state_of(_driver(two).servers()[FIRST])
+    alone = Haproxy(two.both[1].fields["address"], "edges")
+    alone.isolate(FIRST)
+    with pytest.raises(DrainError, match="is no state of a server"):
+        alone.restore(FIRST, "drained")
+    put_back(alone, FIRST, before)
+    assert two.both[1].sends_to(FIRST)
+
+
+def test_one_that_is_away_leaves_no_server_drained_and_keeps_no_other_from_its_own(
+    two: TwoSimulated,
+) -> None:
+    driver, second = _driver(two), two.both[1].fields["address"]
+    driver.isolate(FIRST)
+    two.both[1].go_away()
+    with pytest.raises(DrainError, match=f"^{second}: HAProxy does not answer"):
+        driver.servers()
+    with pytest.raises(DrainError, match=f"^{second}: HAProxy does not answer"):
+        driver.restore(FIRST)
+    assert two.both[0].sends_to(FIRST), "it was not put back where it could be"
+
+
+def test_those_that_answer_go_on_without_the_one_that_is_away(two: TwoSimulated) -> None:
+    driver, second = _driver(two), two.both[1].fields["address"]
+    assert driver.answering() == (driver, "")
+    driver.isolate(FIRST)
+    two.both[1].go_away()
+    rest, away = driver.answering()
+    assert away.startswith(f"{second}: HAProxy does not answer")
+    assert rest.servers()[FIRST].withdrawn == "maint"
+    rest.restore(FIRST)
+    assert two.both[0].sends_to(FIRST)
+    two.both[0].go_away()
+    assert driver.answering() == (driver, "")
+
+
+def test_each_says_what_speaks_against_a_change(two: TwoSimulated) -> None:
+    driver, (first, second) = _driver(two), [own.fields["address"] for own in two.both]
+    two.both[0].deny_changes()
+    assert driver.refuses_changes().startswith(f"{first}: edges/e000: Permission denied")
+    two.both[1].go_away()
+    with pytest.raises(DrainError, match=f"^{second}: HAProxy does not answer.*; {first}: edges"):
+        driver.refuses_changes()
+
+
+def test_one_that_lacks_a_server_is_named(two: TwoSimulated, tmp_path: Path) -> None:
+    driver, (_, second) = _driver(two), _places(two)
+    driver.isolate(FIRST)
+    lost = two.both[1]._balancer.servers.pop(FIRST)
+    shown = driver.servers()[FIRST]
+    assert shown.lacking == second
+    assert (shown.is_serving, shown.leaving, shown.sessions) == (False, True, None)
+    with pytest.raises(DrainError, match=f"{second} has no server '{FIRST}'"):
+        driver.restore(FIRST)
+    assert two.both[0].sends_to(FIRST)
+    assert FIRST not in hosts_in_service(_pop(tmp_path, **two.fields), driver.servers())
+    two.both[1]._balancer.servers[FIRST] = lost
+
+
+def test_a_host_whose_check_fails_in_one_serves_in_none_and_still_needs_room(
+    two: TwoSimulated, tmp_path: Path
+) -> None:
+    for server in two.both[1]._balancer.servers.values():
+        server.up = False
+    pop, shown = _pop(tmp_path, **two.fields), _driver(two).servers()
+    assert hosts_in_service(pop, shown) == set()
+    assert needs_room(pop, shown) == set(SERVERS)
+    assert not shown[FIRST].fails_every_check
+    two.both[0]._balancer.servers[FIRST].up = False
+    assert _driver(two).servers()[FIRST].fails_every_check
+
+
+class Table:
+    """A part in memory."""
+
+    def __init__(self, *servers: Server) -> None:
+        self.shown = {server.name: server for server in servers}
+
+    def servers(self) -> Mapping[str, Server]:
+        return self.shown
+
+    def withdraw(self, server: str) -> None:
+        self.isolate(server)
+
+    def isolate(self, server: str) -> None:
+        self.restore(server, "maint")
+
+    def restore(self, server: str, withdrawn: str = "") -> None:
+        self.shown[server] = Server(server, withdrawn, True, 0, self.shown[server].address)
+
+    def refuses_changes(self) -> str:
+        return ""
+
+
+def _served(name: str, address: str = "192.0.2.1") -> Server:
+    return Server(name, "", True, 0, address)
+
+
+def test_a_backend_may_lack_hosts() -> None:
+    web, video = Table(_served("a"), _served("b")), Table(_served("b"))
+    both = Several([Part("lb/web", "web", web), Part("lb/video", "video", video)])
+    assert [name for name, own in both.servers().items() if own.is_serving] == ["a", "b"]
+    for name in ("a", "b"):
+        both.isolate(name)
+        assert both.servers()[name].withdrawn == "maint" and not both.servers()[name].leaving
+    assert set(video.shown) == {"b"}
+    with pytest.raises(DrainError, match="lb/web has no server 'c'; lb/video has no server 'c'"):
+        both.isolate("c")
+
+
+def test_a_host_that_one_of_two_sends_nothing_counts_for_none_and_still_needs_room() -> None:
+    first = replace(_served("a"), idle="weight 0", state="ready:0%")
+    second = replace(_served("a"), state="ready:100%", overridden_by="its agent check in web")
+    both = Several([Part("lb1/web", "web", Table(first)), Part("lb2/web", "web", Table(second))])
+    shown = both.servers()["a"]
+    assert (shown.is_serving, shown.gets_requests, shown.is_back) == (False, True, False)
+    assert (shown.withdrawn, shown.idle) == ("", "weight 0 at lb1/web")
+    assert shown.overridden_by == "its agent check in web at lb2/web"
+    before = state_of(shown)
+    assert before == "idle, ready:0% at lb1/web, ready:100% at lb2/web"
+    assert was_admitted(before) and not was_serving(before)
+
+
+def test_a_host_that_waits_as_a_backup_of_one_of_two_is_back() -> None:
+    first, second = replace(_served("a"), idle=BACKUP), _served("a")
+    both = Several([Part("lb1/web", "web", Table(first)), Part("lb2/web", "web", Table(second))])
+    assert both.servers()["a"].is_back and not both.servers()["a"].is_serving
+    second = replace(second, passing=False)
+    both = Several([Part("lb1/web", "web", Table(first)), Part("lb2/web", "web", Table(second))])
+    assert not both.servers()["a"].is_back
+
+
+@pytest.mark.parametrize(
+    ("before", "admitted", "serving"),
+    [
+        (None, False, False),
+        ("ready", True, True),
+        ("ready:50", True, True),
+        ("drain:100%", False, False),
+        ("idle, ready:0%", True, False),
+        ("drain at a/x, ready at b/x", True, False),
+        ("ready:100% at a/x, ready:7 at b/x", True, True),
+        ("idle, ready:0% at a/x, ready:100% at b/x", True, False),
+        ("idle, drain:100% at a/x, ready:100% at b/x", True, False),
+        ("already:5", False, False),
+    ],
+)
+def test_records_tell_whether_a_host_was_admitted_and_served(
+    before: str | None, admitted: bool, serving: bool
+) -> None:
+    assert (was_admitted(before), was_serving(before)) == (admitted, serving)
+
+
+def test_servers_of_one_name_and_several_addresses_have_none() -> None:
+    parts = [Part(f"lb{i}/web", "web", Table(_served("a", f"192.0.2.{i}"))) for i in (1, 2)]
+    shown = Several(parts).servers()["a"]
+    assert shown.address == ""
+    assert shown.addresses == {"lb1/web": "192.0.2.1", "lb2/web": "192.0.2.2"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"address": ["tcp://a:1", "tcp://A:1"]}, "address[1]: 'tcp://A:1' is address[0] once"),
+        ({"address": []}, "load_balancer.address: is empty"),
+        ({"address": ["tcp://a:1", 7]}, "address[1]: must be text"),
+        ({"address": ["tcp://a:1", "b:2"]}, "address[1]: 'b:2'"),
+        ({"address": "tcp://a:1 tcp://b:1"}, "load_balancer.address: 'tcp://a:1 tcp://b:1'"),
+        ({"backend": ["edges", "edges"]}, "backend[1]: 'edges' is backend[0] once more"),
+        ({"ca_file": "/ca.pem"}, "ca_file: is given, but no address begins with tls://"),
+        ({"server_name": "lb"}, "server_name: is given, but no address begins with tls://"),
+    ],
+)
+def test_what_an_inventory_says_wrong_is_named(
+    tmp_path: Path, entry: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        _pop(tmp_path, **{"address": "tcp://a:1", "backend": "edges", **entry})
+    assert problem in str(raised.value)
+
+
+def test_defaults_name_the_pop_within_a_list(tmp_path: Path) -> None:
+    document = inventory_document(hosts=2)
+    own = document["pops"]["lab1"].pop("load_balancer")
+    addresses = ["tcp://lb1.{pop}:9", "tcp://lb2.{pop}:9"]
+    document["defaults"] = {"load_balancer": {**own, "address": addresses}}
+    read = YamlInventory(write_yaml(tmp_path / "inventory.yaml", document)).pop("lab1")
+    assert read.load_balancer.fields["address"] == "tcp://lb1.lab1:9 tcp://lb2.lab1:9"
+
+
+def test_a_wrong_one_of_a_list_is_named_where_it_was_written(tmp_path: Path) -> None:
+    document = inventory_document(hosts=2)
+    own = document["pops"]["lab1"].pop("load_balancer")
+    document["defaults"] = {"load_balancer": {**own, "address": ["tcp://a:1", "b"]}}
+    with pytest.raises(InputError, match=r"defaults\.load_balancer\.address\[1\]: 'b'"):
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+
+
+def test_pops_that_share_one_of_several_share_its_servers(tmp_path: Path) -> None:
+    document = inventory_document(hosts=2)
+    lab1 = document["pops"]["lab1"]
+    own = {"driver": "haproxy", "address": ["tcp://a:1", "tls://b:1"], "backend": ["x", "y"]}
+    lab1["load_balancer"] = own
+    host = {**lab1["hosts"]["e000"], "address": "127.0.11.1"}
+    other = {**own, "address": "tls://B:1", "backend": "y", "ca_file": "/ca.pem"}
+    document["pops"]["lab2"] = {**lab1, "hosts": {"e000": host}, "load_balancer": other}
+    with pytest.raises(InputError, match="e000 is also the server of lab1/e000"):
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))

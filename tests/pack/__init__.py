@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metadata that StackStorm reads, and what an upgrade finds."""

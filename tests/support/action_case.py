@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of actions share: a world to act on, and what every action promises."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from st2tests.base import BaseActionTestCase
+
+from edgetune.action import Result
+from edgetune.files import load_yaml
+from edgetune.rollout.context import Context
+from tests.support import ROOT
+from tests.support.metadata.values import own_parameters, shape
+from tests.support.world import EmptyWorld, changing
+
+ACTIONS = ROOT / "actions"
+
+
+class EdgetuneActionTestCase(BaseActionTestCase):
+    """Set ``action_cls``, and ``__test__ = True``. ``world`` has a rollout that is changing."""
+
+    __test__ = False
+    world: EmptyWorld
+
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.world = self.make_world(Path(folder.name))
+        self._replace("fleet", self.world.hosts)
+        self._replace("bmcs", self.world.bmcs)
+        self._replace("load_balancer", lambda context, pop: self.world.balancer)
+        self.metadata = load_yaml(ACTIONS / f"{self.action_cls.__module__}.yaml")
+
+    def make_world(self, folder: Path) -> EmptyWorld:
+        """A rollout that is changing."""
+        return changing(folder)
+
+    def run_action(self, **parameters: Any) -> Result:
+        """Run it as StackStorm does: a parameter that was not given is None."""
+        missing = dict.fromkeys(own_parameters(self.metadata))
+        action = self.get_action_instance(self.world.config)
+        result: Result = action.run(**{**missing, **parameters})
+        return result
+
+    def assert_succeeds(self, **parameters: Any) -> dict[str, Any]:
+        """The result of an action that does all it can: everything its output schema names."""
+        ok, result = self.run_action(**parameters)
+        self.assertTrue(ok, result)
+        self.assert_fits(result)
+        self.assertEqual(set(result), set(self.metadata["output_schema"]["properties"]))
+        return result
+
+    def assert_fails(self, **parameters: Any) -> dict[str, Any]:
+        """The result of an action that did a part of its work; it fits the output schema, too."""
+        ok, result = self.run_action(**parameters)
+        self.assertFalse(ok, result)
+        self.assert_fits(result)
+        return result
+
+    def assert_refused(self, reason: str, says: str, **parameters: Any) -> None:
+        """One line that says why, and nothing was touched."""
+        asked, log = self.world.hosts.changing(), list(self.world.balancer.log)
+        ok, result = self.run_action(**parameters)
+        self.assertEqual((ok, result.get("reason")), (False, reason), result)
+        self.assertIn(says, result["error"])
+        self.assertNotIn("\n", result["error"])
+        self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), (asked, log))
+
+    def assert_wrong(self, field: str, **parameters: Any) -> None:
+        """One line that names the field, and nothing was touched."""
+        self.assert_refused("input", f"{field}: ", **parameters)
+
+    def assert_fits(self, result: dict[str, Any]) -> None:
+        self.assertEqual(shape(result, self.metadata["output_schema"]), [])
+        # `st2 run` prints all of it.
+        pages = [text for text in result.values() if isinstance(text, str) and "\n" in text]
+        self.assertEqual(pages[1:], [])
+
+    def test_a_wrong_configuration_is_named(self) -> None:
+        self.world.config["claim_ttl"] = "a day"
+        self.assert_wrong("claim_ttl")
+
+    def _replace(self, name: str, fake: Any) -> None:
+        patched = mock.patch.object(Context, name, fake)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+
+class BatchActionTestCase(EdgetuneActionTestCase):
+    """For actions that act on one batch of a rollout under the epoch of its claim."""
+
+    __test__ = False
+
+    def of_batch(self, number: int) -> dict[str, Any]:
+        return {"rollout": self.world.rollout, "epoch": self.world.epoch, "batch": number}
+
+    def test_an_unknown_batch_is_named(self) -> None:
+        self.assert_wrong("batch", **self.of_batch(99))
+
+    def test_an_unknown_rollout_is_named(self) -> None:
+        self.assert_wrong("rollout", **{**self.of_batch(0), "rollout": "nothing"})
+
+    def test_an_older_epoch_is_fenced_out(self) -> None:
+        older = {**self.of_batch(0), "epoch": self.world.epoch - 1}
+        self.assert_refused("fenced", "has lost its claim on lab1", **older)

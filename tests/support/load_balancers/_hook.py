@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands behind a hook in tests: servers in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.load_balancers import SERVERS
+
+OUT, OFF = "out", "off"
+"""Withdrawn, and isolated."""
+
+
+class Hooked:
+    """Servers, and a hook's answers to what it is told."""
+
+    def __init__(self) -> None:
+        self.withdrawn = dict.fromkeys(SERVERS, "")
+        self.sessions = dict.fromkeys(SERVERS, 0)
+        self.idle = dict.fromkeys(SERVERS, "")
+        self.denies = False
+
+    def document(self) -> dict[str, Any]:
+        """As edgetune reads it."""
+        servers = [
+            {"name": name, "withdrawn": word, "up": True, "sessions": self.sessions[name]}
+            for name, word in self.withdrawn.items()
+        ]
+        for server in servers:
+            server["idle"] = self.idle[server["name"]]
+        return {"servers": servers, "refuses": "read only" if self.denies else ""}
+
+    def do(self, do: str, server: str, word: str) -> str:
+        """Change a server, or say why not."""
+        if self.denies:
+            return "read only"
+        if word not in ("", OUT, OFF):
+            return f"there is no {word}"
+        self.withdrawn[server] = {"withdraw": OUT, "isolate": OFF, "restore": word}[do]
+        return ""

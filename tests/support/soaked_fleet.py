@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that measure all there is, and a soak on them of which a test changes the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.block import Block
+from edgetune.documents.look import Look, Moment
+from edgetune.documents.plan import Guard, Intent
+from edgetune.judge.look import take_look
+from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.metrics.catalogue import metrics_of
+from edgetune.metrics.series import read_window
+from edgetune.plan import SHARE_OF_WORK
+from tests.support.builders import plan, table_of
+from tests.support.stored import stored
+
+INTERVAL, LOOKS, SPAN = 10, 4, 600
+COUNTERS = (
+    *("rx_packets", "rx_dropped", "rx_missed", "listen_drops", "backlog_dropped"),
+    *("tcp_segments_out", "tcp_retransmits", "cpu_busy_ms", "cpu_total_ms"),
+)
+GROWTH = {"rx_packets": 10000, "tcp_segments_out": 8000, "cpu_total_ms": 20000, "cpu_busy_ms": 5000}
+GAUGES = ("health_p50_ms", "health_p95_ms", "health_p99_ms", "health_failed")
+
+Sample = dict[str, Any]
+Change = Callable[[Sample], None]
+
+
+class Fleet:
+    """Hosts that measure all there is, and a rollout on them; ``change`` alters their samples."""
+
+    def __init__(self, folder: Path, hosts: int = 24, **options: Any) -> None:
+        times = {"interval": INTERVAL, "baseline": SPAN, "soak": SPAN, "warmup": 0, **options}
+        intent, guards = Intent("no_harm", "retransmits", 0.2), [Guard("packet_drops", 0.2)]
+        planned = plan(folder, hosts=hosts, **times)
+        self.plan = replace(
+            planned, disruption="drain", intent=intent, guards=[*guards, SHARE_OF_WORK]
+        )
+        self.test, self.control = self.plan.groups.test, self.plan.groups.control
+        self.hosts = [*self.test, *self.control]
+
+    def intends(self, goal: str, metric: str, *guards: str, optional: bool = False) -> Fleet:
+        intent = Intent(goal, metric, 0.2 * (goal == "no_harm"))
+        made = [Guard(name, 0.2, optional) for name in guards]
+        self.plan = replace(self.plan, intent=intent, guards=[*made, SHARE_OF_WORK])
+        return self
+
+    def soaks(self, before: Iterable[Change] = (), after: Iterable[Change] = ()) -> list[Look]:
+        """The looks at a soak whose samples, and those of its baseline, were changed so."""
+        self.baseline = self._baseline(self._samples(0, 1, before))
+        self.blocks: list[Block] = []
+        taken: list[Look] = []
+        rows = self._samples(1000, 2, after)
+        for number in range(LOOKS):
+            self.blocks.append(self._block(rows, 1000 + SPAN / LOOKS * number))
+            moment = Moment(number + 1, LOOKS, (number + 1) / LOOKS)
+            last = taken[-1] if taken else None
+            taken.append(stored(self.look(moment, last)))
+        return taken
+
+    def look(self, moment: Moment, last: Look | None = None) -> Look:
+        return take_look(self.plan, self.plan.strata, self.baseline, self.blocks, moment, last)
+
+    def _samples(self, start: float, seed: int, changes: Iterable[Change]) -> list[Sample]:
+        dice = np.random.default_rng(seed)
+        steps = SPAN // INTERVAL + 1
+        rows = []
+        for host in self.hosts:
+            grown = {c: dice.poisson(GROWTH.get(c, 20), steps).cumsum().tolist() for c in COUNTERS}
+            for step in range(steps):
+                counters = {name: grown[name][step] for name in COUNTERS}
+                gauges = {**dict.fromkeys(GAUGES, dice.uniform(1, 1.2)), "health_failed": 0.0}
+                time = start + INTERVAL * step
+                row = {"host": host, "time": time, "uptime": time, "boot_id": "b"}
+                rows.append({**row, "counters": counters, "gauges": gauges})
+        for change in changes:
+            for row in rows:
+                change(row)
+        return rows
+
+    def _baseline(self, rows: list[Sample]) -> Baseline:
+        window = read_window(table_of(rows), self.hosts, 0, SPAN, INTERVAL, metrics_of(self.plan))
+        return stored(measure_baseline(window, self.plan.strata))
+
+    def _block(self, rows: list[Sample], start: float) -> Block:
+        exposures = self.baseline.exposures
+        end = start + SPAN / LOOKS
+        table, names = table_of(rows), metrics_of(self.plan)
+        window = read_window(table, self.hosts, start, end, INTERVAL, names, exposures)
+        return stored(measure_block(window, self.plan.strata, self.baseline))
+
+
+def lacks(names: Iterable[str], hosts: Iterable[str], since: float = 0) -> Change:
+    """Hosts do not tell these counters or gauges, from a time on."""
+    lost, where = {*names}, {*hosts}
+
+    def change(row: Sample) -> None:
+        if row["host"] in where and row["time"] >= since:
+            for kind in ("counters", "gauges"):
+                row[kind] = {n: v for n, v in row[kind].items() if n not in lost}
+
+    return change
+
+
+def times(name: str, factor: float, hosts: Iterable[str]) -> Change:
+    """A counter grows, or a gauge is, that many times as large."""
+    where = {*hosts}
+
+    def change(row: Sample) -> None:
+        kind = "counters" if name in COUNTERS else "gauges"
+        if row["host"] in where and name in row[kind]:
+            row[kind][name] *= factor
+
+    return change
+
+
+def kinds(look: Look) -> list[str]:
+    return [doubt.kind for doubt in look.doubts]
+
+
+def texts(look: Look, kind: str) -> str:
+    return "; ".join(doubt.text for doubt in look.doubts if doubt.kind == kind)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rollout with samples of its baseline and its soak, of which a test says how they differ."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Callable
+
+from edgetune.documents.reading import encoded
+from edgetune.documents.sample import Sample
+from edgetune.metrics.pop_samples import PopSamples
+from edgetune.metrics.table import SampleTable
+from edgetune.rollout.lease import as_owner
+from tests.support.builders import as_samples, samples, table_of
+from tests.support.world import World
+
+TIMES = {"interval": 10, "baseline": 600, "soak": 610, "warmup": 10, "looks": 4}
+USUAL = 3.0
+SEEDS = 12, 15
+
+
+class Soaking(World):
+    """A rollout whose samples are put into the store; hosts drop ``USUAL`` a second before."""
+
+    def __init__(self, folder: Path, seeds: tuple[int, int] = SEEDS, **planned: Any) -> None:
+        super().__init__(folder, **{**TIMES, **planned})
+        self.seeds = seeds
+        self.mark("baseline")
+        self.now = time.time()
+        self.keep("baseline", [self.now - 1400, self.now - 800])
+        self.count(dict.fromkeys(self.hosts_of("test", "control"), USUAL), self.now - 1400, 0)
+
+    def hosts_of(self, *names: str) -> list[str]:
+        return [h for name in names for s in self.plan.strata.values() for h in s.named[name]]
+
+    def keep(self, field: str, value: Any) -> None:
+        opened = as_owner(self.context, self.rollout)
+        setattr(opened.head, field, value)
+        opened.save()
+
+    def count(self, rates: dict[str, float], start: float, window: int) -> None:
+        taken = samples(rates, start, 600, f"boot {window}", seed=self.seeds[window])
+        self.context.samples.add("lab1", as_samples(taken))
+
+    def soak(self, test: float, began: float) -> None:
+        """The soak began that many seconds ago; test hosts drop ``test`` in it."""
+        for state in ("changing", "soaking"):
+            self.mark(state)
+        self.keep("soak", [self.now - began, self.now - began + 600])
+        control = dict.fromkeys(self.hosts_of("control"), USUAL)
+        rates = {**dict.fromkeys(self.hosts_of("test"), test), **control}
+        self.count(rates, self.now - began, 1)
+
+    def alter(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """From now on samples are read altered."""
+        self.context.samples = Altered(self.context.samples, change)
+
+    def looked(self) -> list[tuple[str, str]]:
+        """Verdict and decision of every look that is in the record."""
+        opened = as_owner(self.context, self.rollout)
+        taken = [opened.look(number) for number in range(opened.head.looks)]
+        return [(look.verdict, look.decision) for look in taken]
+
+
+class Altered:
+    """Stored samples that are read altered."""
+
+    def __init__(self, samples: PopSamples, alter: Callable[[dict[str, Any]], None]) -> None:
+        self._samples, self._alter = samples, alter
+
+    def add(self, pop: str, samples: Sequence[Sample], number: int = 0) -> None:
+        self._samples.add(pop, samples, number)
+
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
+        found = [encoded(sample) for sample in self._samples.window(pop, start, end).rows()]
+        for sample in found:
+            self._alter(sample)
+        return table_of(found)
