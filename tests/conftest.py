@@ -49,6 +49,8 @@ if sys.version_info < (3, 10):
     import numpy.testing  # noqa: F401
 
 leftovers.watch()
+left = leftovers.Leftovers()
+left.own_folder()
 guard = processes.Guard()
 guard.watch()
 
@@ -95,6 +97,34 @@ def pytest_runtest_call() -> Generator[None, object, object]:
     finally:
         if guard.refused:
             pytest.fail(guard.refused, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+    """A fixture of several tests may leave something open for them."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with left.of_wide_fixture():
+        return (yield)
+
+
+_before = pytest.StashKey[set[str]]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Note what is open before a test."""
+    item.stash[_before] = left.before()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail the test that leaves sockets, processes or temporary files, not the next one."""
+    done = yield
+    if leaves := left.after(item.stash[_before]):
+        pytest.fail(f"{item.nodeid} leaves {', '.join(leaves)}", pytrace=False)
+    return done
 
 
 @pytest.fixture

@@ -1,24 +1,90 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends what a process of the tests has started, however that process ends.
+"""What tests leave: named where a test ends, and ended where the process of the tests does.
 
-The end of a fixture is not enough: a worker whose pytest was interrupted ends itself with
+A socket, a process or a temporary file that a test leaves would fail the test after it, by a
+warning or by its number. So each test is compared with how it began, and fails by its own name.
+
+At the end of all a fixture is not enough: a worker whose pytest was interrupted ends itself with
 `os._exit`. So each process of pytest has a watcher, which kills whatever carries its mark in the
 environment once the process is gone. Without /proc nothing is found.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARK = "TESTED_BY"
 SECONDS = 30.0
+GRACE = 5.0  # seconds in which a server's thread or a process may still end
+
+
+class Leftovers:
+    """Compares what is there before and after a test; what wide fixtures opened does not count."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.gettempdir())
+        self._kept: set[str] = set()
+
+    def own_folder(self) -> None:
+        """From now on temporary files of this process, and of those that it starts, lie apart."""
+        # Pytest keeps folders of failed tests; they are to outlive this one.
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(self._folder))
+        self._folder = Path(tempfile.mkdtemp(prefix="tests-"))
+        tempfile.tempdir = os.environ["TMPDIR"] = str(self._folder)
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+
+    @contextmanager
+    def of_wide_fixture(self) -> Generator[None, None, None]:
+        """What the body opens may stay until its fixture ends."""
+        before = self._there()
+        try:
+            yield
+        finally:
+            self._kept |= self._there() - before
+
+    def before(self) -> set[str]:
+        """What may be there after a test that begins now."""
+        return self._there()
+
+    def after(self, before: set[str]) -> list[str]:
+        """What is there and was not before, though it had time to end; sorted."""
+        end = time.monotonic() + GRACE
+        while left := self._there() - before - self._kept:
+            gc.collect()
+            if time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        return sorted(left)
+
+    def _there(self) -> set[str]:
+        return {*_sockets(), *_children(), *map(str, self._folder.iterdir())}
+
+
+def _sockets() -> Iterator[str]:
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            target = str(descriptor.readlink())
+            if target.startswith("socket:"):
+                yield target
+
+
+def _children() -> Iterator[str]:
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            text = (task / "children").read_text(encoding="ascii")
+            yield from (f"process {pid}" for pid in text.split())
 
 
 def watch() -> None:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A test that leaves a socket, a process or a temporary file fails by its own name."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from tests.support import leftovers
+
+
+@contextmanager
+def a_socket() -> Iterator[object]:
+    with closing(socket.socket()) as own:
+        yield own
+
+
+@contextmanager
+def a_file() -> Iterator[object]:
+    path = Path(tempfile.mkstemp()[1])
+    yield path
+    path.unlink()
+
+
+@contextmanager
+def a_process() -> Iterator[object]:
+    with subprocess.Popen(["sleep", "60"]) as own:
+        yield own
+        own.kill()
+
+
+LEFT = [a_socket, a_file, pytest.param(a_process, marks=pytest.mark.processes)]
+
+
+@pytest.mark.parametrize("leave", LEFT)
+def test_it_is_seen_until_it_is_gone(leave: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "GRACE", 0.0)
+    left = leftovers.Leftovers()
+    before = left.before()
+    with leave():
+        assert len(left.after(before)) == 1
+    assert left.after(before) == []
+
+
+@pytest.mark.parametrize("leave", LEFT[:2])
+def test_it_may_stay_as_long_as_a_fixture_of_several_tests(
+    leave: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "GRACE", 0.0)
+    left = leftovers.Leftovers()
+    before = left.before()
+    own = leave()
+    with left.of_wide_fixture():
+        own.__enter__()
+    assert left.after(before) == []
+    own.__exit__(None, None, None)
