@@ -5,17 +5,23 @@ STAMP := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 CLIENT := $(VENV)/st2client
 SLOWEST := --durations=10 --durations-min=5
+# A report says which suite it is of, and which commit; docs/verified.md is written from reports.
+commit = $$(git describe --always --dirty=+ --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
+report = --junitxml=.reports/$(1).xml -o junit_suite_name="$(1), $$($(BIN)/python -V) at $(commit)"
 
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup client peers packages demo check test quiet test-machines mutants lint docs bench clean
+.PHONY: help machine setup client peers packages demo check test test-all quiet anywhere test-machines mutants \
+  lint docs bench clean
 
 help:
 	@echo "make setup    build $(VENV); a line for each step"
 	@echo "make packages name the system packages that the lab needs, and offer to install them"
 	@echo "make check    lint, and the tests that are quick: before each commit, two minutes"
-	@echo "make test     lint, and all tests, with the namespaced lab when root: twenty minutes"
+	@echo "make test     lint, and the tests of everything, with the namespaced lab when root: eight minutes"
+	@echo "make test-all  make test, and the long rollouts that it leaves out: 25 minutes"
+	@echo "make anywhere  the quick tests on other days, in other zones, languages, users, folders (ONLY=\"tokyo umask\")"
 	@echo "make test-machines  the tests that boot virtual machines, and how long each took: over two hours"
 	@echo "make lint     ruff, mypy, the import rule, generated pages"
 	@echo "make docs     write docs/reference and the YAML that code says"
@@ -24,9 +30,13 @@ help:
 	@echo "make bench    measure"
 	@echo "make clean    remove $(VENV) and what the local runner keeps"
 
+# One line for what nothing here can work with, before anything is begun.
+machine:
+	@./lab/setup.sh machine
+
 setup: $(STAMP)
 
-$(STAMP): requirements.txt requirements-tests.txt pyproject.toml
+$(STAMP): requirements.txt requirements-tests.txt pyproject.toml | machine
 	@./lab/setup.sh venv "$(PYTHON)" "$(VENV)"
 	@touch $(STAMP)
 
@@ -45,26 +55,34 @@ $(PEERS): $(STAMP) requirements-bench.txt
 packages:
 	@./lab/setup.sh packages
 
-demo: setup packages
+demo: machine setup packages
 	@$(BIN)/python -m lab.demo
 
-check: setup lint
+check: machine setup lint
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -q --hypothesis-profile=quick \
-	  -m "not (lab or machines or processes or slow or quiet)"
+	  -m "not (lab or machines or processes or slow or quiet or long)"
 
-test: setup client packages
+test: machine setup client packages
 	@$(MAKE) --no-print-directory -j 2 lint quiet
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
-	  -m "not (machines or quiet)"
-	@echo "tests that boot virtual machines: not run; make test-machines runs them"
+	  -m "not (machines or quiet or long)" $(call report,test)
+	@echo "long rollouts: not run; make test-all runs them. Virtual machines: make test-machines"
+
+test-all: test
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
+	  -m "long and not machines" $(call report,long)
+
+anywhere: machine setup
+	@$(BIN)/python -m tests.anywhere $(ONLY)
 
 # They wait, for the most part, and compile the tests for the workers that come after them.
 quiet: setup
-	@$(BIN)/python -m pytest -q -m quiet
+	@$(BIN)/python -m pytest -q -m quiet $(call report,quiet)
 
 test-machines: setup
 	@./lab/setup.sh packages machines
-	@$(BIN)/python -m pytest -v -rP --durations=0 --durations-min=5 -m machines tests/machine tests/bench/test_bench.py
+	@$(BIN)/python -m pytest -v -rP --durations=0 --durations-min=5 -m machines $(call report,machines) \
+	  tests/machine tests/bench/test_bench.py
 
 mutants: setup packages
 	@$(BIN)/python -m tests.mutants
