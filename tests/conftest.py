@@ -22,9 +22,10 @@ for place in (ROOT, ROOT / "actions", ROOT / "sensors", ROOT / "lib"):
     sys.path.insert(0, str(place))
 sys.path.append(str(ROOT / "lab" / "standins"))
 
-from edgetune.rollout import drain  # noqa: E402 - from the path of above
+from edgetune.clock import use  # noqa: E402 - from the path of above
+from edgetune.rollout import drain  # noqa: E402
 from tests.support import examples, leftovers, processes  # noqa: E402
-from tests.support.virtual_clock import VirtualClock  # noqa: E402
+from tests.support.virtual_clock import RunningClock, VirtualClock  # noqa: E402
 
 hypothesis.settings.register_profile("quick", max_examples=examples.FEW)
 
@@ -141,6 +142,14 @@ def zone() -> Iterator[Callable[[str], None]]:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
+def clock() -> Iterator[VirtualClock]:
     """Time passes by sleeps alone from here on, and these take none."""
-    return VirtualClock(monkeypatch)
+    with use(VirtualClock()) as own:
+        yield own
+
+
+@pytest.fixture
+def running_clock() -> Iterator[RunningClock]:
+    """Sleeps take no time, and what is waited for otherwise takes its own."""
+    with use(RunningClock()) as own:
+        yield own

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 from bench._table import BenchError
+from edgetune import clock
 from edgetune.congestion.sources import open_source
 from edgetune.documents.congestion import ROUND
 from edgetune.inventory import Host, LoadBalancer, Pop
@@ -56,6 +57,13 @@ class QueryCost:
     megabytes: float
 
 
+class _Later(clock.Clock):
+    """The round is over, and old enough to be read."""
+
+    def wall(self) -> float:
+        return _FIRST * ROUND + 400.0
+
+
 def query(rows: int) -> QueryCost:
     """What it takes to read a round of so many rows; BenchError without chdb."""
     try:
@@ -73,13 +81,11 @@ def query(rows: int) -> QueryCost:
         return engine.answer(asked)
 
     server = ClickHouse(Table([]), answer)
-    module = "edgetune.congestion.sources.clickhouse"
-    now = mock.patch(f"{module}.time.time", lambda: start + 400.0)
     # A busy machine is to be measured, too.
-    patient = mock.patch(f"{module}._DEADLINE", 900.0)
+    patient = mock.patch("edgetune.congestion.sources.clickhouse._DEADLINE", 900.0)
     connections: Any = None
     try:
-        with now, patient:
+        with clock.use(_Later()), patient:
             source = open_source("clickhouse", {"url": server.url}, connections)
             wall, cpu = time.perf_counter(), time.process_time()
             found = source.read(_pop(), _FIRST, 3)

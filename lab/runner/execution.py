@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from edgetune import clock
 from lab.runner.metadata import Action
 
 __all__ = ["FINISHED", "Execution", "Listener", "new_id"]
@@ -21,7 +21,7 @@ _MASK = "********"
 
 def new_id() -> str:
     """24 hexadecimal digits that sort by time, in the form of StackStorm's ids."""
-    return f"{int(time.time()):08x}{os.urandom(8).hex()}"
+    return f"{int(clock.wall()):08x}{os.urandom(8).hex()}"
 
 
 @dataclass(eq=False)
@@ -37,13 +37,13 @@ class Execution:
     id: str = field(default_factory=new_id)
     status: str = "requested"
     result: Any = None
-    started: float = field(default_factory=time.time)
+    started: float = field(default_factory=clock.wall)
     ended: float | None = None
     children: list[Execution] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
-        return (self.ended or time.time()) - self.started
+        return (self.ended or clock.wall()) - self.started
 
     @property
     def payload(self) -> Any:
@@ -60,7 +60,7 @@ class Execution:
             above = above.parent
 
     def finish(self, status: str, result: Any) -> None:
-        self.status, self.result, self.ended = status, result, time.time()
+        self.status, self.result, self.ended = status, result, clock.wall()
 
     def document(self) -> dict[str, Any]:
         """The execution and those it started, in order of their start; secrets are masked."""

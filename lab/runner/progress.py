@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Optional
 
+from edgetune import clock
 from edgetune.durations import roughly
 from edgetune.errors import EdgetuneError
 from lab.runner.display import message_of
@@ -34,7 +35,7 @@ class Progress(Listener):
     def __init__(self, screen: Screen, open_story: OpenStory) -> None:
         self._screen = screen
         self._open_story = open_story
-        self._began = time.time()
+        self._began = clock.wall()
         self._running: list[Execution] = []
         self._shown: dict[str, set[Row]] = {}
         self._lock = threading.Lock()
@@ -53,7 +54,7 @@ class Progress(Listener):
             self._running.remove(execution)
             self._meet(execution)
         if _stands_alone(execution):
-            row = Row(time.time(), str(execution.task), message_of(execution))
+            row = Row(clock.wall(), str(execution.task), message_of(execution))
             self._screen.line(row_text(row))
 
     def close(self) -> None:
@@ -104,7 +105,7 @@ class Progress(Listener):
         with self._lock:
             running = self._running[-1:]
         names = [f"{each.task or each.action.ref.partition('.')[2]}" for each in running]
-        passed = roughly(round(time.time() - running[0].started)) if running else ""
+        passed = roughly(round(clock.wall() - running[0].started)) if running else ""
         return f"  [{passed}] {names[0]}" if names else ""
 
     def _meet(self, execution: Execution) -> None:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.look import Look
@@ -50,7 +50,7 @@ class Story:
     def __init__(self, record: Record) -> None:
         self._record = record
         self.head: Head = record.head
-        self._present = Present(record, time.time())
+        self._present = Present(record, clock.wall())
         self._batches = self._present.batches
 
     @property
@@ -79,9 +79,9 @@ class Story:
         """How long it lasts already, and about how long all of it takes; of a way back, its own."""
         head = self.head
         if head.state == State.ROLLING_BACK:
-            begun = phases(head.history, time.time())[-1].start
-            return roughly(round(max(0.0, time.time() - begun)))
-        passed = roughly(round(max(0.0, time.time() - head.created)))
+            begun = phases(head.history, clock.wall())[-1].start
+            return roughly(round(max(0.0, clock.wall() - begun)))
+        passed = roughly(round(max(0.0, clock.wall() - head.created)))
         return f"{passed} of about {roughly(self._record.plan.seconds)}"
 
     @property

@@ -10,6 +10,7 @@ from contextlib import suppress
 from inspect import signature
 from typing import Any
 
+from edgetune import clock
 from edgetune.errors import EdgetuneError
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.rollout_status import rollout_status
@@ -37,7 +38,7 @@ class Watch:
             known, problem, asked = self._ask(self._columns), "", _clock()
             while True:
                 self._show(problem + known)
-                time.sleep(EVERY)
+                clock.sleep(EVERY)
                 try:
                     known, problem, asked = self._ask(self._columns), "", _clock()
                 except EdgetuneError as error:
@@ -89,4 +90,4 @@ def status_teller(
 
 
 def _clock() -> str:
-    return time.strftime("%H:%M:%S")
+    return time.strftime("%H:%M:%S", time.localtime(clock.wall()))

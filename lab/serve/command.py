@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
+from edgetune import clock
 from lab.runner.engine import Engine
 from lab.runner.inbox import Inbox
 from lab.runner.metadata import Pack
@@ -80,7 +81,7 @@ def serve(
 
 
 def _now() -> datetime:
-    return datetime.now(timezone.utc)
+    return datetime.fromtimestamp(clock.wall(), timezone.utc)
 
 
 @contextlib.contextmanager

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field
+
+from edgetune import clock
 
 BACKEND = "edges"
 DRAIN_SECONDS = 0.5  # how long requests under way last
@@ -37,7 +38,7 @@ class Server:
     ip: str
     up: bool = False
     state: str = "ready"
-    changed: float = field(default_factory=time.monotonic)
+    changed: float = field(default_factory=clock.monotonic)
 
     @property
     def in_service(self) -> bool:
@@ -98,7 +99,7 @@ class Balancer:
             return "'set server <srv> state' expects 'ready', 'drain' and 'maint'.\n"
         server = self.servers[name]
         if server.state != state:
-            server.state, server.changed = state, time.monotonic()
+            server.state, server.changed = state, clock.monotonic()
         return ""
 
     def _states(self) -> str:
@@ -110,7 +111,7 @@ class Balancer:
                 ip=server.ip,
                 op=2 if server.up and server.state != "maint" else 0,
                 admin=ADMIN_STATES[server.state],
-                age=int(time.monotonic() - server.changed),
+                age=int(clock.monotonic() - server.changed),
                 check="15 3 4" if server.up else "8 2 0",
             )
             rows.append(row + "\n")
@@ -125,7 +126,7 @@ class Balancer:
                     name=server.name,
                     sessions=self._sessions(server),
                     status=server.status,
-                    age=int(time.monotonic() - server.changed),
+                    age=int(clock.monotonic() - server.changed),
                     id=number,
                     type=2,
                     check="L7OK" if server.up else "L4CON",
@@ -140,5 +141,5 @@ class Balancer:
         """Those under way when it was drained end; a host that went down has lost all."""
         if not server.up or not self.load:
             return 0
-        ended = not server.in_service and time.monotonic() - server.changed > DRAIN_SECONDS
+        ended = not server.in_service and clock.monotonic() - server.changed > DRAIN_SECONDS
         return 0 if ended else 1 + int(4 * self.load)

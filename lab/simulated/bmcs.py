@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any, Callable
 
+from edgetune import clock
 from lab.bmc import Machine, Server, Service, serve
 from lab.pop.files import BMC_USER, write_bmc_secrets
 from lab.pop.layout import PERSONALITIES, Layout
@@ -19,8 +21,8 @@ class Bmcs:
         self._hosts = hosts
         self._layout = layout
         self._systems = {
-            name: Machine(name, PERSONALITIES[index % len(PERSONALITIES)], driven=True)
-            for index, name in enumerate(hosts)
+            name: Machine(name, maker, clock=clock.monotonic, driven=True)
+            for name, maker in zip(hosts, cycle(PERSONALITIES))
         }
         self._server: Server | None = None
         self._urls: dict[str, str] = {}

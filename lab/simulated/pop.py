@@ -7,7 +7,6 @@ import asyncio
 import json
 import random
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import asyncssh
 
+from edgetune import clock
 from lab.pop.files import write_campaign, write_configuration
 from lab.pop.layout import Layout, shared
 
@@ -133,10 +133,10 @@ class PoP:
 
     async def run(self) -> None:
         """For ever: let traffic flow, and boot what asked for it."""
-        last = time.monotonic()
+        last = clock.monotonic()
         while True:
             await asyncio.sleep(TICK)
-            now = time.monotonic()
+            now = clock.monotonic()
             self._flow(now - last)
             last = now
             for machine in self.machines:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Callable
 
+from edgetune import clock
 from edgetune.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
 from edgetune.fields import Fields
 from edgetune.files import load_yaml
@@ -84,11 +84,11 @@ def _steps(
     The fields are those of the first step, with what the last one told of them. ``error`` is what
     each told, also of a host that is quarantined while the others go on.
     """
-    began = time.monotonic()
+    began = clock.monotonic()
     result = times.take(steps[0], context, given)
     messages = [str(result.get("message", ""))]
     following = {step.__name__: step for step in steps[1:]}
-    while following and not result["failed"] and time.monotonic() - began <= AT_ONCE:
+    while following and not result["failed"] and clock.monotonic() - began <= AT_ONCE:
         step = following.pop(str(result["next"]), None)
         if step is None:
             break

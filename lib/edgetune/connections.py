@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from edgetune import clock
 from edgetune.config import Config
 from edgetune.errors import StoreError
 from edgetune.net.connection import Connection, Tls, reach, reach_path
@@ -91,7 +91,7 @@ def _bounded(kind: Any, is_secured: bool) -> Any:
 
     class Bounded(kind):  # type: ignore[misc]
         def _connect(self) -> _Socket:
-            ends = time.monotonic() + REDIS_TIMEOUT
+            ends = clock.monotonic() + REDIS_TIMEOUT
             if hasattr(self, "path"):
                 return _Socket(Connection(reach_path(self.path, ends), ends))
             plain = Connection(reach(self.host, self.port, ends), ends)
@@ -103,7 +103,7 @@ def _bounded(kind: Any, is_secured: bool) -> Any:
 
         def send_packed_command(self, *given: Any, **more: Any) -> None:
             if self._sock is not None:
-                self._sock.grant(time.monotonic() + REDIS_TIMEOUT, MOST_OF_REDIS)
+                self._sock.grant(clock.monotonic() + REDIS_TIMEOUT, MOST_OF_REDIS)
             super().send_packed_command(*given, **more)
 
     return Bounded

@@ -12,7 +12,7 @@ class PushConfigurationTestCase(CongestionActionTestCase):
     action_cls = PushConfiguration
 
     def test_a_round_that_is_under_way_is_told(self) -> None:
-        self.world.now += 300
+        self.world.clock.wait(300)
         select_prefixes(self.world.context, "lab1")
         result = self.assert_succeeds(pop="lab1")
         self.assertEqual(result["done"], ["e002", "e000", "e001", "e003"])

@@ -13,7 +13,7 @@ class SelectPrefixesTestCase(CongestionActionTestCase):
     action_cls = SelectPrefixes
 
     def test_what_was_selected_is_told_to_hosts_in_the_same_task(self) -> None:
-        self.world.now += 300
+        self.world.clock.wait(300)
         result = self.assert_succeeds(pop="lab1")
         self.assertEqual(result["done"], ["e002", "e000", "e001", "e003"])
         self.assertEqual((result["next"], result["number"], result["failed"]), ("", 1, []))
@@ -22,7 +22,7 @@ class SelectPrefixesTestCase(CongestionActionTestCase):
         )
 
     def test_a_source_that_is_away_is_told_and_no_failure(self) -> None:
-        self.world.now += 300
+        self.world.clock.wait(300)
         self.world.sockets.away = "lab1: ClickHouse at http://ch: {{ 7 * 7 }} <% 1 %>"
         result = self.assert_succeeds(pop="lab1")
         self.assertIn("ClickHouse at http://ch: { { 7", result["message"])

@@ -99,7 +99,7 @@ class Chaos:
         try:
             with self.at_work(), suppress(EdgetuneError):
                 if step is None:
-                    world.now += later
+                    world.clock.wait(later)
                     # The keepers of hosts wait for nobody.
                     world.hosts.expire(world.now)
                     world.round(0)

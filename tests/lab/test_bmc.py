@@ -15,8 +15,9 @@ import requests
 from lab.bmc import Machine, Service
 from lab.bmc.certificates import Certificates
 from lab.bmc.personality import PERSONALITIES, load
-from tests.support.lab_bmc import HOME, PASSWORD, SESSIONS, USER, Bmc, Clock, message_ids, running
+from tests.support.lab_bmc import HOME, PASSWORD, SESSIONS, USER, Bmc, message_ids, running
 from tests.support.lab_bmc import certificates as make
+from tests.support.virtual_clock import VirtualClock
 
 LINKS = ("@odata.id", "href", "Uri", "extref", "@Redfish.ActionInfo")
 each_vendor = pytest.mark.parametrize("personality", PERSONALITIES)
@@ -115,8 +116,8 @@ def test_the_boot_tells_how_it_went(files: Certificates, personality: str) -> No
 
 
 def test_a_job_of_dell_goes_from_scheduled_to_completed(files: Certificates) -> None:
-    clock = Clock()
-    with running(files, "dell", post_seconds=180.0, clock=clock) as bmc:
+    clock = VirtualClock(look=0.0)
+    with running(files, "dell", post_seconds=180.0, clock=clock.monotonic) as bmc:
         answer = bmc.patch(bmc.home)
         assert answer.status_code == 202
         task = answer.headers["Location"]
@@ -129,7 +130,7 @@ def test_a_job_of_dell_goes_from_scheduled_to_completed(files: Certificates) -> 
         assert states() == (202, "Starting", "Scheduled")
         bmc.reset()
         assert states() == (202, "Running", "Running")
-        clock.now += 180
+        clock.wait(180)
         assert states() == (200, "Completed", "Completed")
 
 
@@ -295,7 +296,7 @@ def test_an_ilo4_has_a_power_button(files: Certificates) -> None:
 
 @each_vendor
 def test_post_takes_its_time_and_takes_no_settings(files: Certificates, personality: str) -> None:
-    clock = Clock()
+    clock = VirtualClock(look=0.0)
 
     def progress() -> str:
         system = bmc.get("system")
@@ -309,22 +310,22 @@ def test_post_takes_its_time_and_takes_no_settings(files: Certificates, personal
         "lenovo": (503, "ExtendedError.1.1.ServiceTemporarilyUnavailable"),
         "ami": (503, "Base.1.0.ServiceInUnknownState"),
     }
-    with running(files, personality, post_seconds=300.0, clock=clock) as bmc:
+    with running(files, personality, post_seconds=300.0, clock=clock.monotonic) as bmc:
         bmc.patch(bmc.home)
         running_os = progress()
         bmc.reset()
-        clock.now += 299
+        clock.wait(299)
         assert progress() != running_os
         answer = bmc.patch(bmc.home)
         assert (answer.status_code, *message_ids(answer)) == refusal[personality]
         assert bmc.machine.snoop_mode == "early"
-        clock.now += 1
+        clock.wait(1)
         assert progress() == running_os
         assert bmc.machine.snoop_mode == "home"
 
 
 def test_switched_off_in_post_a_job_waits_for_the_next_boot(files: Certificates) -> None:
-    with running(files, "dell", post_seconds=300.0, clock=Clock()) as bmc:
+    with running(files, "dell", post_seconds=300.0, clock=VirtualClock(look=0.0).monotonic) as bmc:
         bmc.patch(bmc.home)
         bmc.reset()
         bmc.machine.power(False)
@@ -382,13 +383,13 @@ def test_a_wrong_password_is_refused_and_counted(dell: Bmc) -> None:
 
 
 def test_a_session_ends_when_deleted_and_when_forgotten(files: Certificates) -> None:
-    clock = Clock()
-    with running(files, "ami", clock=clock) as bmc:
-        clock.now += 299
+    clock = VirtualClock(look=0.0)
+    with running(files, "ami", clock=clock.monotonic) as bmc:
+        clock.wait(299)
         assert bmc.ask("GET", "system").ok
-        clock.now += 299
+        clock.wait(299)
         assert bmc.ask("GET", "system").ok
-        clock.now += 301
+        clock.wait(301)
         assert bmc.ask("GET", "system").status_code == 401
         bmc.log_in()
         session = SESSIONS + "/" + bmc.machine.sessions.ids()[0]

@@ -18,7 +18,8 @@ from lab.bmc.certificates import Certificates
 from lab.bmc.personality import PERSONALITIES
 from lab.bmc.server import IDLE_SECONDS
 from tests.support import ROOT
-from tests.support.lab_bmc import Bmc, Clock, certificates, message_ids, running
+from tests.support.lab_bmc import Bmc, certificates, message_ids, running
+from tests.support.virtual_clock import VirtualClock
 
 each_vendor = pytest.mark.parametrize("personality", PERSONALITIES)
 PATIENCE = 0.3  # s, of a client in these tests
@@ -237,13 +238,13 @@ def test_a_deaf_bmc_takes_connections_and_says_nothing(bmc: Bmc) -> None:
 def test_a_machine_that_stays_down_never_gets_through_post(
     files: Certificates, driven: bool
 ) -> None:
-    clock = Clock()
-    with running(files, "dell", clock=clock, driven=driven) as bmc:
+    clock = VirtualClock(look=0.0)
+    with running(files, "dell", clock=clock.monotonic, driven=driven) as bmc:
         bmc.machine.faults.add("stays_down")
         bmc.patch(bmc.home)
         bmc.reset()
         bmc.machine.begin_post()
-        clock.now += 1200
+        clock.wait(1200)
         if driven:
             assert not bmc.machine.end_post()
             (entry,) = bmc.get("entries")["Members"]

@@ -15,16 +15,16 @@ import yaml
 from edgetune.errors import InputError, StoreError
 from edgetune.rollout.steps.pause_pop import pause_pop
 from lab import cli
-from lab.runner import watch
 from lab.runner.screen import Screen, fold
 from lab.runner.watch import Watch, status_teller
 from tests.lab.test_progress import Terminal as Tty
 from tests.support import ROOT
 from tests.support.terminal import Terminal
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
 
-def told(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *texts: str | Exception) -> None:
+def told(clock: VirtualClock, stream: io.StringIO, *texts: str | Exception) -> None:
     """Watch these texts, one after the other, and then Ctrl-C."""
     left = iter(texts)
 
@@ -36,39 +36,37 @@ def told(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *texts: str | Exc
 
     sleeps = iter([None] * (len(texts) - 1))
 
-    def sleep(seconds: float) -> None:
+    def then() -> None:
         try:
             next(sleeps)
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    monkeypatch.setattr(watch.time, "sleep", sleep)
+    clock.then = then
     Watch(Screen(stream), ask).run()
 
 
 class TestElsewhere:
     def test_only_what_changed_is_printed(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, clock: VirtualClock, capsys: pytest.CaptureFixture[str]
     ) -> None:
         row = "lab1  accept_queue  changing for {}: batch {} of 6, 3 hosts out"
         texts = [row.format("5s", 1), row.format("8s", 1), row.format("1m2s", 2)]
-        told(monkeypatch, io.StringIO(), *texts)
+        told(clock, io.StringIO(), *texts)
         lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
         assert lines == [texts[0], texts[2]]
 
     def test_a_store_that_is_away_takes_nothing_from_what_is_known(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, clock: VirtualClock, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        told(monkeypatch, io.StringIO(), "a", StoreError("Redis: away"), "a")
+        told(clock, io.StringIO(), "a", StoreError("Redis: away"), "a")
         lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
         assert [line[:16] for line in lines] == ["a", "Not known since "]
         assert lines[1].endswith(": Redis: away")
 
-    def test_a_first_question_that_is_wrong_is_an_error(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_first_question_that_is_wrong_is_an_error(self, clock: VirtualClock) -> None:
         with pytest.raises(InputError):
-            told(monkeypatch, io.StringIO(), InputError("parameter", "rollout", "no"))
+            told(clock, io.StringIO(), InputError("parameter", "rollout", "no"))
 
 
 class TestOnATerminal:
@@ -112,10 +110,10 @@ class TestOnATerminal:
         assert fold(f"  {command}", 40) == f"  {command}"
 
     def test_ctrl_c_leaves_the_cursor_below(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, clock: VirtualClock, capsys: pytest.CaptureFixture[str]
     ) -> None:
         stream = Tty()
-        told(monkeypatch, stream, "a", "b")
+        told(clock, stream, "a", "b")
         assert stream.getvalue().endswith("Ctrl-C ends this\n")
         assert capsys.readouterr().out == "\n"
 

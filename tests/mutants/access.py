@@ -136,13 +136,13 @@ ACCESS = mutations_of(
     (
         "each host finds out anew that its jump host is dead",
         "jumps.py",
-        "            if time.monotonic() >= until:\n",
+        "            if clock.monotonic() >= until:\n",
         "            if True:\n",
     ),
     (
         "a jump host that was away is never asked again",
         "jumps.py",
-        "            if time.monotonic() >= until:\n",
+        "            if clock.monotonic() >= until:\n",
         "            if not text:\n",
     ),
     (

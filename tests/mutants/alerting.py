@@ -19,7 +19,7 @@ ALERTING = (
             "a silence is bounded by a clock that is not Alertmanager's",
             "conversation.py",
             '        return parsedate_to_datetime(date or "").timestamp()\n',
-            "        return time.time()\n",
+            "        return clock.wall()\n",
         ),
         (
             "a silence of a person is ended",
@@ -66,8 +66,8 @@ ALERTING = (
         (
             "one member of a cluster takes all the time",
             "silences.py",
-            "share = (end - time.monotonic()) / left",
-            "share = end - time.monotonic()",
+            "share = (end - clock.monotonic()) / left",
+            "share = end - clock.monotonic()",
         ),
         (
             "the first member of a cluster is asked alone",

@@ -164,8 +164,8 @@ STEPS = mutations_of(
     (
         "a machine that was turned on again has its time anew each time",
         "restart.py",
-        "            host.at = host.at if ON in host.resets else steady_clock.now()\n",
-        "            host.at = steady_clock.now()\n",
+        "            host.at = host.at if ON in host.resets else clock.now()\n",
+        "            host.at = clock.now()\n",
     ),
     (
         "a BMC that refuses our login is asked in the next way",

@@ -216,8 +216,8 @@ CONGESTION = (
         (
             "hosts tell of a round that is over",
             "sources/hosts.py",
-            "if number != self.newest(time.time()):",
-            "if number > self.newest(time.time()):",
+            "if number != self.newest(clock.wall()):",
+            "if number > self.newest(clock.wall()):",
         ),
         (
             "all hosts are told what the first one refused",
@@ -722,19 +722,19 @@ CONGESTION = (
         (
             "what hosts have is renewed for ever without a round",
             "round.py",
-            "if time.time() - rounds.good <= terms.renew_blind:",
+            "if clock.wall() - rounds.good <= terms.renew_blind:",
             "if True:",
         ),
         (
             "what hosts have is dropped as soon as the source is away",
             "round.py",
-            "if time.time() - rounds.good <= terms.renew_blind:",
+            "if clock.wall() - rounds.good <= terms.renew_blind:",
             "if False:",
         ),
         (
             "what hosts took back themselves comes back all at once",
             "round.py",
-            "if own is None or time.time() - rounds.confirmed <= own.ttl:",
+            "if own is None or clock.wall() - rounds.confirmed <= own.ttl:",
             "if True:",
         ),
         (

@@ -43,7 +43,7 @@ DOCUMENTS = mutations_of(
     (
         "each step imports HTTP and TLS",
         "rollout/silencing.py",
-        "from edgetune import PACK\n",
-        "import http.client\nfrom edgetune import PACK\n",
+        "from edgetune import PACK, clock\n",
+        "import http.client\nfrom edgetune import PACK, clock\n",
     ),
 )

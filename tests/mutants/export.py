@@ -182,7 +182,7 @@ EXPORT = (
         (
             "a clock that is set is time that a step took",
             "rollout/step_times.py",
-            " - steady_clock.shift_since(since)",
+            " - clock.shift_since(since)",
             "",
         ),
         (

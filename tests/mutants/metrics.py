@@ -249,8 +249,8 @@ METRICS = (
         (
             "hosts of one PoP have the time of another one",
             "sources/hosts.py",
-            "began.setdefault(hosts[host].name, time.time())",
-            "began.update(dict.fromkeys({*began, hosts[host].name}, time.time()))",
+            "began.setdefault(hosts[host].name, clock.wall())",
+            "began.update(dict.fromkeys({*began, hosts[host].name}, clock.wall()))",
         ),
         (
             "a host that does not answer has an empty sample",

@@ -95,13 +95,13 @@ NET = mutations_of(
     (
         "each byte of Redis gives time for the next",
         "connections.py",
-        "            ends = time.monotonic() + REDIS_TIMEOUT\n",
+        "            ends = clock.monotonic() + REDIS_TIMEOUT\n",
         "            return super()._connect()\n",
     ),
     (
         "a question to Redis has as long as those before it have left",
         "connections.py",
-        "                self._sock.grant(time.monotonic() + REDIS_TIMEOUT, MOST_OF_REDIS)\n",
+        "                self._sock.grant(clock.monotonic() + REDIS_TIMEOUT, MOST_OF_REDIS)\n",
         "                pass\n",
     ),
     (

@@ -121,7 +121,7 @@ PROMETHEUS = (
         (
             "a server that hangs is asked for each of its PoPs",
             "pop_samples.py",
-            "        if time.monotonic() > ends:\n",
+            "        if clock.monotonic() > ends:\n",
             "        if False:\n",
         ),
     ),

@@ -148,7 +148,7 @@ REMINDED = (
         (
             "people are told that it waits at each step",
             "advance.py",
-            "        if time.time() - max(told, default=0.0) >= DAY:\n",
+            "        if clock.wall() - max(told, default=0.0) >= DAY:\n",
             "        if True:\n",
         ),
         (
@@ -260,7 +260,7 @@ PACE = (
         (
             "a sample of ours passes for one of the rule",
             "steps/sample_hosts.py",
-            "    return last is not None and 0 <= time.time() - last.time < interval\n",
+            "    return last is not None and 0 <= clock.wall() - last.time < interval\n",
             "    return True\n",
         ),
         (

@@ -307,8 +307,8 @@ HOOKS = mutations_of(
     (
         "a failed hook is waited for until its time is up",
         "hook.py",
-        "            if problem or time.monotonic() + POLL > deadline:\n",
-        "            if time.monotonic() + POLL > deadline:\n",
+        "            if problem or clock.monotonic() + POLL > deadline:\n",
+        "            if clock.monotonic() + POLL > deadline:\n",
     ),
     (
         "what a hanging program started changes a server later",

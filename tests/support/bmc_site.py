@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgetune import clock
 from edgetune.bmc import client
 from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.credentials import Login
@@ -59,17 +58,22 @@ def give_changes_up_soon(patch: pytest.MonkeyPatch) -> None:
 
     def hurried(own: Any, method: str, path: str, until: float, *more: Any) -> Any:
         if method != "GET" and "/Sessions" not in path:
-            until = min(until, time.monotonic() + 1.0)
+            until = min(until, clock.monotonic() + 1.0)
         return ask(own, method, path, until, *more)
 
     patch.setattr(client._Connection, "ask", hurried)
 
 
+class _Hasty(clock.Clock):
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds / 10)
+
+
 @pytest.fixture
-def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def brief_pauses() -> Iterator[None]:
     """A client waits a tenth of each pause for a BMC that is busy or was given a change."""
-    hasty = partial(client.Client, sleep=lambda seconds: time.sleep(seconds / 10))
-    monkeypatch.setattr("edgetune.bmc.bmcs.Client", hasty)
+    with clock.use(_Hasty()):
+        yield
 
 
 class Site:

@@ -17,14 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
+from edgetune import clock
 from edgetune.congestion.sources import open_source
 from edgetune.errors import SourceError
 from edgetune.inventory import Pop
 from lab.clickhouse import Asked, Chdb, ClickHouse, Engine, Failed, Table
 from tests.support import ROOT
 from tests.support.clickhouse_recorded import pop_of
+from tests.support.virtual_clock import RunningClock
 
 if TYPE_CHECKING:
     from edgetune.congestion.rows import PrefixRows
@@ -166,7 +167,7 @@ def read(
     server = ClickHouse(Table([]), engine)
     try:
         own = {"url": server.url, **entry}
-        with mock.patch("edgetune.congestion.sources.clickhouse.time.time", lambda: START + 360.0):
+        with clock.use(RunningClock(START + 360.0)):
             return open_source("clickhouse", own, NO_CONNECTIONS).read(pop(folder), number, least)
     finally:
         server.close()

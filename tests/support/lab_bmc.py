@@ -23,16 +23,6 @@ HOME = {
 }
 
 
-class Clock:
-    """Goes on only when told."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Bmc:
     """A machine, its URL, and a client that is logged in and follows no redirects."""
 

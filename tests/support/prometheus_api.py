@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable
 from urllib.parse import parse_qs
 
+from edgetune import clock
+
 Labels = Mapping[str, str]
 _SELECTOR = re.compile(r"\{(.*)\}\[(\d+)s\]", re.DOTALL)
 _STEPS = re.compile(
@@ -71,7 +73,7 @@ class Api:
                 reply = api.answer(asked)
                 self.send_response_only(reply.status)
                 if "Date" not in reply.headers:
-                    self.send_header("Date", self.date_time_string())
+                    self.send_header("Date", self.date_time_string(clock.wall()))
                 told = len(reply.body) if reply.length is None else reply.length
                 for name, value in {**reply.headers, "Content-Length": str(told)}.items():
                     self.send_header(name, value)

@@ -6,22 +6,23 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import requests
 
+from edgetune.clock import use
 from edgetune.errors import SourceError
 from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
 from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.sources.prometheus import Prometheus
 from tests.support import ROOT
 from tests.support.prometheus_api import Api, Reply, api
+from tests.support.virtual_clock import RunningClock
 
 FOLDER = ROOT / "tests/fixtures/prometheus"
 HOSTS = tuple(Host(f"e00{n}", f"10.0.0.{n}", 22, "", "", f"e00{n}") for n in range(2))
@@ -46,18 +47,9 @@ def source() -> Prometheus:
     return Prometheus(SimpleNamespace(catalogue=METRICS))  # type: ignore[arg-type]
 
 
-@contextmanager
-def at_time(now: float) -> Iterator[None]:
+def at_time(now: float) -> AbstractContextManager[RunningClock]:
     """What the source takes for the present."""
-    clock = SimpleNamespace(time=lambda: now, monotonic=time.monotonic)
-    with ExitStack() as stack:
-        for module in (
-            "metrics.sources.prometheus",
-            "metrics.prometheus_window",
-            "prometheus.client",
-        ):
-            stack.enter_context(mock.patch(f"edgetune.{module}.time", clock))
-        yield
+    return use(RunningClock(now))
 
 
 class Recorder:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from edgetune import clock
 from edgetune.congestion.rows import MEASURES, PrefixRows, make_rows
 from edgetune.documents.congestion import ROUND
 from edgetune.documents.rounds import Decisions, Rounds
@@ -26,6 +26,7 @@ from edgetune.rounds.steps.select_prefixes import select_prefixes
 from edgetune.rounds.work import read_known
 from edgetune.vocabulary.prefixes import number_of
 from tests.support.builders import inventory_document, write_yaml
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import CHANGING_VERBS, EmptyWorld, Hosts
 
 FIRST = 5_880_000
@@ -86,7 +87,7 @@ class CongestionHosts(Hosts):
             self.standing_there.pop(name, None)
             if own["prefixes"]:
                 self.standing_there[name] = own
-                self.ends[name] = time.time() + own["ttl"]
+                self.ends[name] = clock.wall() + own["ttl"]
         if name in self.late:
             return HostResult(name, error="its answer did not come in time", reason="unreachable")
         kept = self.standing_there.get(name, {})
@@ -168,7 +169,7 @@ class RoundsWorld(EmptyWorld):
             **{own: 1e4 * (1 + i / 100) for i, own in enumerate(self.slow)},
             **dict.fromkeys(self.fast, 1e6),
         }
-        self.now = FIRST * ROUND + 100.0
+        self.clock = VirtualClock(FIRST * ROUND + 100.0, look=0.0)
 
     def write_entry(self, entry: Mapping[str, Any] | None) -> None:
         """Have the inventory say this of the PoP."""
@@ -178,17 +179,21 @@ class RoundsWorld(EmptyWorld):
         write_yaml(self.folder / "inventory.yaml", document)
         self.context.__dict__.pop("inventory", None)
 
+    @property
+    def now(self) -> float:
+        return self.clock.wall()
+
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """The clock is that of the world, and the source, too."""
         opened = mock.patch.object(round_module, "open_source", lambda *given: self.sockets)
         salt = mock.patch.object(work.secrets, "token_hex", lambda size: self.salt)
-        with opened, salt, mock.patch.object(time, "time", lambda: self.now):
+        with opened, salt, clock.use(self.clock):
             yield
 
     def round(self, later: float = ROUND) -> RoundResult:
         """One run of the workflow, so many seconds after the one before."""
-        self.now += later
+        self.clock.wait(later)
         with self.at_work():
             told = select_prefixes(self.context, "lab1")
             if told["next"]:

@@ -2,12 +2,12 @@
 """A host on which everything is wrong that `diagnose` finds, and the same one in health.
 
 Its files and the output of its programs are as Linux 6.1, ethtool 6.1 and iproute2 6.1 have them;
-a `Clock` takes the place of the agent's, and what is counted grows while that sleeps.
+a `VirtualClock` takes the place of the agent's, and what is counted grows while that sleeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,11 @@ from edgetune.hosts.agent.findings import snapshot
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed
 from tests.support.agent_root import AgentRoot
+from tests.support.virtual_clock import VirtualClock
 
 CPUS = 8
 NIC = "sys/class/net/eth0"
 PAGES = "Node {}, zone   Normal {}\n"
-
-
-class Clock:
-    """Time that passes only in ``sleep``; then ``then`` happens."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.then: Callable[[], None] = lambda: None
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.then()
 
 
 class DiagnosedHost(AgentRoot):
@@ -42,7 +28,7 @@ class DiagnosedHost(AgentRoot):
 
     def __init__(self, path: Path, patch: Any) -> None:
         super().__init__(path)
-        self.clock = Clock()
+        self.clock = VirtualClock(look=0.0)
         self.says: dict[str, str] = {}
         patch.setattr(snapshot, "time", self.clock)
         patch.setattr(Host, "program", lambda host, name: self._program(name))

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable
 
+from edgetune import clock
 from edgetune.documents.reading import encoded
 from edgetune.documents.sample import Sample
 from edgetune.metrics.pop_samples import PopSamples
@@ -28,7 +28,7 @@ class Soaking(World):
         super().__init__(folder, **{**TIMES, **planned})
         self.seeds = seeds
         self.mark("baseline")
-        self.now = time.time()
+        self.now = clock.wall()
         self.keep("baseline", [self.now - 1400, self.now - 800])
         self.count(dict.fromkeys(self.hosts_of("test", "control"), USUAL), self.now - 1400, 0)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +11,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable
 
+from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Head, Quarantine
 from edgetune.documents.plan import Plan
@@ -329,7 +329,7 @@ class Hosts:
         known["system"] = self.systems.get(name, "linux")
         if name in self.kernels:
             known["kernel"] = self.kernels[name]
-        return {**known, "addresses": own, "time": time.time() + self.ahead[name]}
+        return {**known, "addresses": own, "time": clock.wall() + self.ahead[name]}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         ready = request["ready"]

@@ -60,7 +60,7 @@ class Conductor(Engine):
 @pytest.fixture
 def conductor(tmp_path: Path) -> Any:
     world = treating(tmp_path)
-    world.now += 300
+    world.clock.wait(300)
     world.hosts.heard.clear()
     with world.at_work():
         yield Conductor(world, tmp_path)

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from edgetune import clock
 from edgetune.alertmanager import Alertmanager
 from edgetune.errors import EdgetuneError
 from edgetune.net.connection import Tls
@@ -27,7 +27,7 @@ class DeclinedError(AlertmanagerError):
 
 
 class Conversation:
-    """Requests over one connection, until ``deadline`` (of ``time.monotonic``).
+    """Requests over one connection, until ``deadline`` (of ``clock.monotonic``).
 
     InputError if the file of a secret cannot be used.
     """
@@ -79,4 +79,4 @@ def _clock(date: str | None) -> float:
     try:
         return parsedate_to_datetime(date or "").timestamp()
     except (TypeError, ValueError):
-        return time.time()
+        return clock.wall()

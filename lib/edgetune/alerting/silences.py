@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from urllib.parse import quote
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.alerting.conversation import Conversation, DeclinedError
 from edgetune.alertmanager import Alertmanager
 from edgetune.dataclass import dataclass
@@ -45,12 +44,12 @@ def keep_silences(settings: Alertmanager, rollout: str, wanted: Sequence[Wanted]
     of the cluster are asked in turn, each for its share of the time that is left.
     """
     problems = []
-    end = time.monotonic() + PATIENCE
+    end = clock.monotonic() + PATIENCE
     for left in range(len(settings.url), 0, -1):
-        share = (end - time.monotonic()) / left
+        share = (end - clock.monotonic()) / left
         try:
             url = settings.url[-left]
-            with Conversation(settings, url, time.monotonic() + share) as member:
+            with Conversation(settings, url, clock.monotonic() + share) as member:
                 _keep(member, settings.bound, rollout, wanted)
             return ""
         except EdgetuneError as error:

@@ -13,7 +13,6 @@ import base64
 import json
 import math
 import ssl
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
@@ -22,6 +21,7 @@ from types import TracebackType
 from typing import Callable, TypeVar
 from urllib.parse import urljoin, urlsplit
 
+from edgetune import clock
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.payload import MAX_TEXT, BmcError, at, errors_of, link_at, messages_of, said
 from edgetune.config import Config
@@ -153,11 +153,10 @@ class Client:
         login: Login,
         context: ssl.SSLContext,
         timeout: float,
-        sleep: Callable[[float], None] = time.sleep,
         permit: Callable[[], None] = lambda: None,
         turn: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._address, self._login, self._context, self._sleep = address, login, context, sleep
+        self._address, self._login, self._context = address, login, context
         self._permit, self._turn = permit, turn
         try:
             parts = urlsplit(address)
@@ -166,7 +165,7 @@ class Client:
         except ValueError as error:
             raise BmcError("refused", f"is no address: {error}") from None
         self._timeout = timeout
-        self._end = time.monotonic() + timeout * (1 - _FAREWELL)
+        self._end = clock.monotonic() + timeout * (1 - _FAREWELL)
         self._headers: dict[str, str] = {}
         # Links by their tokens.
         self._sessions: dict[str, str] = {}
@@ -194,7 +193,7 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end = max(time.monotonic(), self._end) + self._timeout * _FAREWELL
+        self._end = max(clock.monotonic(), self._end) + self._timeout * _FAREWELL
         try:
             # Each in its own name: after a restart a BMC may have given an old link to somebody.
             for token, session in self._sessions.items():
@@ -280,7 +279,7 @@ class Client:
 
     def let_settle(self) -> None:
         """Wait until it is worth a look what became of a change whose answer was lost."""
-        self._sleep(max(0.0, min(_SETTLE, self._left() / 4)))
+        clock.sleep(max(0.0, min(_SETTLE, self._left() / 4)))
 
     def without_secrets(self, text: str) -> str:
         """The same text; what the BMC was logged in to with, and may repeat, is struck out."""
@@ -345,9 +344,9 @@ class Client:
                 raise Lost(f"no answer to {method} {said(link)}: {_what(error)}") from None
 
     def _log_in_by_turn(self) -> None:
-        began = time.monotonic()
+        began = clock.monotonic()
         with self._turn():
-            self._end += time.monotonic() - began
+            self._end += clock.monotonic() - began
             self._log_in()
 
     def _logged_in(self, ask: Callable[[], _Answered]) -> _Answered:
@@ -406,20 +405,20 @@ class Client:
         wait = max(pause or 0.0, at_least)
         if pause is None or not is_over_soon or self._left() < wait:
             raise problem
-        self._sleep(wait)
+        clock.sleep(wait)
 
     def _follow(self, link: str, lane: int) -> tuple[Answer, bytes]:
         for _ in range(_REDIRECTS):
             path = self._path(link)
             if lane not in self._connections:
                 self._connections[lane] = self._new_connection(_LANE_PATIENCE if lane else math.inf)
-            begun = time.monotonic()
+            begun = clock.monotonic()
             try:
                 answer, body = self._exchange(self._connections[lane], "GET", path)
             except BaseException:
                 self._connections.pop(lane).close()
                 raise
-            self._took = time.monotonic() - begun
+            self._took = clock.monotonic() - begun
             if not 300 <= answer.status < 400 or "location" not in answer.headers:
                 return answer, body
             try:
@@ -443,7 +442,7 @@ class Client:
         if body is not None or method == "POST":
             data = json.dumps(body or {}).encode()
             headers["Content-Type"] = "application/json"
-        until = time.monotonic() + connection.patience
+        until = clock.monotonic() + connection.patience
         try:
             answer = connection.ask(method, path, until, data, headers)
         except GarbledError as error:
@@ -519,7 +518,7 @@ class Client:
         return made
 
     def _left(self) -> float:
-        return self._end - time.monotonic()
+        return self._end - clock.monotonic()
 
     def _hang_up(self) -> None:
         while self._connections:

@@ -8,11 +8,11 @@ rollout that is found by its plan and has an owner again soon, like any orphan.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.campaign.definition import Ring
 from edgetune.campaign.gates import (
     approval_of,
@@ -91,9 +91,9 @@ def step_campaign(
     messages: dict[str, str] = {}
     errors = [] if campaign else unreadable
     names = [campaign] if campaign else running
-    until = time.monotonic() + _LONGEST
+    until = clock.monotonic() + _LONGEST
     for ahead, name in zip(range(len(names), 0, -1), names):
-        now = time.monotonic()
+        now = clock.monotonic()
         share = now + (until - now) / ahead
         try:
             messages[name] = _Step(context, owner, requested_by, begun, news, share).of(name)
@@ -187,7 +187,7 @@ class _Step:
         room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
         # Those that were refused last time come last, so that they keep no other from its turn.
         for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
-            if room > 0 and time.monotonic() < self._until:
+            if room > 0 and clock.monotonic() < self._until:
                 room -= self._begin(work, ring, name, definition)
         refused = [
             f"{name}: {ring.pops[name].refused}" for name in ahead if ring.pops[name].refused
@@ -199,7 +199,7 @@ class _Step:
     def _wait(self, record: Record, what: str, more: str = "") -> str:
         """Tell people that nothing goes on, and again each day for which that lasts."""
         told = [entry.at for entry in record.history if entry.what.startswith(what)]
-        if time.time() - max(told, default=0.0) >= DAY:
+        if clock.wall() - max(told, default=0.0) >= DAY:
             record.note(self._requested_by, what + more, self._owner)
         return what + more
 
@@ -244,7 +244,7 @@ class _Step:
         """Write down that a ring begins. Until its first rollout does, an approval can expire."""
         if not ring.begun:
             ring.approve(approval_of(self._context, record, ring, definition.gates))
-            ring.begun = time.time()
+            ring.begun = clock.wall()
             approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
             record.note(self._requested_by, f"ring {ring.name} begins{approved}", self._owner)
 
@@ -265,7 +265,7 @@ class _Step:
         ring.verdict, why = encoded(verdict), verdict.reason
         if verdict.decision is not Decision.PROMOTE and not ring.accepted:
             return self._hold(record, f"ring {ring.name}: {why}")
-        ring.closed = time.time()
+        ring.closed = clock.wall()
         accepted = f" (accepted by {ring.accepted})" if ring.accepted else ""
         record.note(self._requested_by, f"ring {ring.name} is closed{accepted}: {why}", self._owner)
         return self._complete(record) if record.present is None else record.history[-1].what
@@ -281,7 +281,7 @@ class _Step:
 
 def reminds(record: Record) -> bool:
     """Whether people are to hear again of a campaign that is held."""
-    return record.state == "held" and time.time() - record.history[-1].at >= DAY
+    return record.state == "held" and clock.wall() - record.history[-1].at >= DAY
 
 
 def _what(error: Exception) -> str:

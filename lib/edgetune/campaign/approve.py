@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import TypedDict
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.campaign.gates import unchanged
 from edgetune.campaign.record import ENDED, Record, RingStep, readable_records
 from edgetune.errors import InputError, RefusedError
 from edgetune.people import person
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.rollout.approval import Approval, compared_names, refuse_own, save_approval
 from edgetune.rollout.context import Context
 from edgetune.rollout.record import load_plan
@@ -48,7 +47,7 @@ def approve(
     if not person(requested_by):
         raise InputError("parameter", "requested_by", f"{requested_by!r} names nobody")
     of, holds, asked_by, compared = _subject(context, digest, requested_by)
-    now = time.time()
+    now = clock.wall()
     told = f" ({compared})" if compared else ""
     approval = Approval(digest, of, requested_by, now, now + holds, reason)
     save_approval(context, approval)
@@ -59,7 +58,7 @@ def approve(
         "asked_by": asked_by,
         "compared": compared,
         "expires": approval.expires,
-        "message": f"{of} is approved by {requested_by} until {clock(approval.expires)}{told}",
+        "message": f"{of} is approved by {requested_by} until {utc(approval.expires)}{told}",
     }
 
 

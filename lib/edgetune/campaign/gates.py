@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
+from edgetune import clock
 from edgetune.campaign.definition import Campaign, Gates, find_campaign
 from edgetune.campaign.record import Record, RingStep, RingVerdict
 from edgetune.documents.head import Approved, Head
 from edgetune.documents.words import Decision, State
 from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
 from edgetune.freezes import ends_by_name
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.rollout.approval import valid_approval
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
@@ -64,8 +64,8 @@ def _what_is(head: Head | None, rollout: str) -> str:
 
 def closed_gates(context: Context, record: Record, ring: RingStep, gates: Gates) -> list[str]:
     """Why nothing of a ring may begin now; each is a sentence without its full stop."""
-    ends = ends_by_name((*context.config.closed, *gates.closed), time.time())
-    waits = [f"frozen by {name} until {clock(end)}" for name, end in ends.items()]
+    ends = ends_by_name((*context.config.closed, *gates.closed), clock.wall())
+    waits = [f"frozen by {name} until {utc(end)}" for name, end in ends.items()]
     # An approval is of the ring's beginning, and has to hold then.
     if not ring.begun:
         try:

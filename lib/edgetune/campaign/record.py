@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, field
 
-from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune import CAMPAIGN_SCHEMA, PACK, clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.head import Approved
 from edgetune.documents.look import Effect
@@ -130,7 +130,7 @@ class Record:
 
     def note(self, by: str, what: str, execution: str = "") -> None:
         """Write down who did what, in which execution."""
-        self.history.append(Entry(time.time(), what, by, execution))
+        self.history.append(Entry(clock.wall(), what, by, execution))
 
     def become(self, state: str, by: str, why: str, execution: str = "") -> None:
         """Change the state, and write down why."""
@@ -194,7 +194,7 @@ def taken_if_free(context: Context, campaign: str) -> Iterator[Writer]:
 
 def new_id(name: str) -> str:
     """An id that nobody had before."""
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(clock.wall()))
     return f"{name}-{stamp}-{secrets.token_hex(2)}"
 
 

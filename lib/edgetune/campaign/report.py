@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.campaign.gates import find_rollouts
 from edgetune.campaign.record import Record, read_record
 from edgetune.campaign.status import waits_of
@@ -56,7 +56,7 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
         waits=waits_of(context, record, heads),
         missing=missing,
         files=_files(folder),
-        made=time.time(),
+        made=clock.wall(),
     )
     path = folder / page_of_campaign(record.id)
     write_page(context, path, campaign_page(material))

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.campaign.definition import Campaign, Ring, find_campaign, pops_by_ring
 from edgetune.campaign.record import (
     ENDED,
@@ -143,7 +143,7 @@ def _begin(
         digest=definition.digest,
         tuning_digest=tuning_digest,
         by=requested_by,
-        created=time.time(),
+        created=clock.wall(),
         channel=channel or context.config.chat_channel,
     )
     for name, pops in rings.items():

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, field
 
-from edgetune import PACK, RECORD_SCHEMA, steady_clock
+from edgetune import PACK, RECORD_SCHEMA, clock
+from edgetune.clock import Reading, shifted
 from edgetune.dataclass import dataclass
 from edgetune.documents.reading import check_is, decoded
 from edgetune.documents.schema import read_versioned
 from edgetune.documents.settings import Standing
 from edgetune.sanitize import shortened
-from edgetune.steady_clock import Reading, shifted
 
 UNTOUCHED_STEPS = ("planned", "skipped")
 SETTLED_STEPS = ("done", "skipped", "quarantined")
@@ -66,7 +66,7 @@ class HostStep:
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
         told = None if error is None else shortened(error)
-        self.step, self.at, self.error = step, steady_clock.now(), told
+        self.step, self.at, self.error = step, clock.now(), told
         self.awaited, self.let_in = "", 0
 
     def shift(self, seconds: float) -> None:
@@ -142,7 +142,7 @@ class Batch:
 
     def document(self) -> str:
         """As it is stored, with the time."""
-        self.clock = steady_clock.reading()
+        self.clock = clock.reading()
         return json.dumps({"schema": RECORD_SCHEMA, **asdict(self)})
 
 
@@ -155,7 +155,7 @@ def read_batch(rollout: str, number: int, text: str) -> Batch:
     """A stored batch, its moments by the present wall clock; DamagedError if it is none."""
     key = batch_key(rollout, number)
     batch = decoded(key, Batch, read_versioned(key, text))
-    shift = steady_clock.shift_since(batch.clock)
+    shift = clock.shift_since(batch.clock)
     for host in batch.hosts.values():
         host.shift(shift)
     mine = (batch.rollout, batch.number) == (rollout, number)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import asdict, field
 from itertools import groupby
 
-from edgetune import PACK, RECORD_SCHEMA, steady_clock
+from edgetune import PACK, RECORD_SCHEMA, clock
+from edgetune.clock import Reading, shifted
 from edgetune.dataclass import dataclass
 from edgetune.documents.look import Conclusion
 from edgetune.documents.reading import check_is, decoded
@@ -21,7 +21,6 @@ from edgetune.errors import DamagedError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.inventory import NAME
 from edgetune.sanitize import shortened
-from edgetune.steady_clock import Reading, shifted
 
 FORWARD = {
     "claimed": ("baseline", "rolling_back"),
@@ -174,7 +173,7 @@ class Head:
     def note(self, by: str, reason: str) -> None:
         """Write down who did or decided what."""
         told = shortened(reason, _LONGEST_REASON)
-        self.history.append(Entry(time.time(), self.state, shortened(by), told))
+        self.history.append(Entry(clock.wall(), self.state, shortened(by), told))
 
     @property
     def last_by(self) -> str:
@@ -183,7 +182,7 @@ class Head:
 
     def document(self) -> str:
         """As it is stored, with the time."""
-        self.clock = steady_clock.reading()
+        self.clock = clock.reading()
         return json.dumps({"schema": RECORD_SCHEMA, **asdict(self)})
 
 
@@ -224,8 +223,8 @@ def _taken_over(head: Head) -> float:
     No step of a batch writes the head again. So in another boot the moment stays where it is:
     a shift that is worked out anew at each read would move it along with the present.
     """
-    here = head.clock is not None and steady_clock.is_of_this_boot(head.clock)
-    return shifted(head.taken_over, steady_clock.shift_since(head.clock) if here else 0.0)
+    here = head.clock is not None and clock.is_of_this_boot(head.clock)
+    return shifted(head.taken_over, clock.shift_since(head.clock) if here else 0.0)
 
 
 def _check_shown(key: str, head: Head) -> None:

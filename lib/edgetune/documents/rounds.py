@@ -8,10 +8,9 @@ edgetune:congestion:POP     beside the claims: what the rounds showed, and what 
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import field
 
-from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune import CAMPAIGN_SCHEMA, PACK, clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.congestion import Configuration, PrefixEffect
 from edgetune.documents.reading import Number, check_is, decoded, encoded, read_document
@@ -100,11 +99,11 @@ class Decisions:
 
     def note(self, what: str, by: str = "") -> None:
         """Write down what happened; the oldest entries are forgotten."""
-        self.history = [*self.history, Entry(time.time(), what, by)][-MOST_ENTRIES:]
+        self.history = [*self.history, Entry(clock.wall(), what, by)][-MOST_ENTRIES:]
 
     def become(self, state: str, reason: str, by: str) -> None:
         """Change the state, and write down why."""
-        self.state, self.since, self.reason, self.by = state, time.time(), reason, by
+        self.state, self.since, self.reason, self.by = state, clock.wall(), reason, by
         self.note(f"{state.replace('_', ' ')}: {reason}" if reason else state, by)
 
     def looked(self, look: LookTaken) -> None:

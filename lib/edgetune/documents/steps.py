@@ -10,10 +10,10 @@ import json
 from dataclasses import asdict, field
 
 from edgetune import PACK, RECORD_SCHEMA
+from edgetune.clock import Reading
 from edgetune.dataclass import dataclass
 from edgetune.documents.reading import check_is, decoded
 from edgetune.documents.schema import read_versioned
-from edgetune.steady_clock import Reading
 
 STEPS = (
     "check_baseline",

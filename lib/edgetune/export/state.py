@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import re
-import time
 from contextlib import suppress
 
-from edgetune import __version__
+from edgetune import __version__, clock
 from edgetune.campaign.record import readable_records
 from edgetune.errors import DamagedError
 from edgetune.export.histories import count_rollout
@@ -28,7 +27,7 @@ from edgetune.rollout.unreadable import keeping_their_pop
 
 def read_state(context: Context) -> Values:
     """All values; StoreError if a store is away. Writes nothing, and asks no host."""
-    began, values = time.monotonic(), Values()
+    began, values = clock.monotonic(), Values()
     heads, unreadable = read_heads(context)
     seen = Seen(
         context, heads, keeping_their_pop(context, unreadable), [], stopped_by(context), False
@@ -42,7 +41,7 @@ def read_state(context: Context) -> Values:
     tell_rounds(values, seen_rounds(context))
     values.put("edgetune_build_info", 1, __version__)
     values.put("edgetune_export_timestamp_seconds", seen.now)
-    values.put("edgetune_export_duration_seconds", time.monotonic() - began)
+    values.put("edgetune_export_duration_seconds", clock.monotonic() - began)
     return values
 
 

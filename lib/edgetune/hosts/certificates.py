@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_identity,
 )
 
+from edgetune import clock
+
 SUFFIX = "-cert-v01@openssh.com"
 """Of the types of certificates; before it stands the type of the key."""
 
@@ -107,7 +109,7 @@ def _refuse_sha1(found: SSHCertificate, blob: bytes) -> None:
 
 
 def _check_time(found: SSHCertificate) -> None:
-    now = time.time()
+    now = clock.wall()
     if now < found.valid_after:
         raise ValueError(f"is not valid before {_day(found.valid_after)}")
     if now >= found.valid_before:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import paramiko
 
+from edgetune import clock
 from edgetune.dataclass import dataclass
 from edgetune.errors import HostError
 from edgetune.hosts.known_hosts import HostKeys, KnownHosts
@@ -81,14 +81,14 @@ class BoundedConnection:
         self.close()
 
     def grant(self, deadline: float, most: int) -> None:
-        """Let it go on until ``deadline`` (of ``time.monotonic``), with so many bytes more."""
+        """Let it go on until ``deadline`` (of ``clock.monotonic``), with so many bytes more."""
         self._deadline = deadline
         self._left += most
 
     @property
     def seconds_left(self) -> float:
         """Until the deadline; 0 from then on."""
-        return max(0.0, self._deadline - time.monotonic())
+        return max(0.0, self._deadline - clock.monotonic())
 
     def settimeout(self, seconds: float | None) -> None:
         """As a socket does."""
@@ -118,7 +118,7 @@ class BoundedConnection:
         if self.over is None:
             if self._left <= 0:
                 self.over = HostError("the host sends more than any answer has")
-            elif time.monotonic() >= self._deadline:
+            elif clock.monotonic() >= self._deadline:
                 self.over = TimeoutError("the conversation did not end in time")
         return self.over is not None
 

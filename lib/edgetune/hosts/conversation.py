@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import paramiko
 
+from edgetune import clock
 from edgetune.errors import HostError
 from edgetune.hosts.connection import BESIDE, BoundedConnection, Login, Server, log_in, reach
 from edgetune.inventory import Host
@@ -51,7 +51,7 @@ def converse(login: Login, host: Host, data: bytes, seconds: float, most: int) -
             channel = transport.open_session(timeout=login.timeout)
             channel.event = _Reply(connection)
             channel.exec_command(login.command)
-            connection.grant(time.monotonic() + seconds, most + BESIDE)
+            connection.grant(clock.monotonic() + seconds, most + BESIDE)
             # The connection ends at its deadline, and with it every wait; this is a second bolt.
             channel.settimeout(seconds + _END)
             _send_all(channel, data)
@@ -71,7 +71,7 @@ def greet(login: Login, host: Host) -> None:
 
 
 def _connect(login: Login, host: Host) -> BoundedConnection:
-    deadline = time.monotonic() + login.timeout
+    deadline = clock.monotonic() + login.timeout
     if not host.jump:
         return reach(host.address, host.port, deadline)
     return BoundedConnection(login.jumps.open(login, host, deadline), deadline, BESIDE)

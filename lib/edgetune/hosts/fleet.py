@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +13,7 @@ from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Callable
 
-from edgetune import AGENT_PROTOCOL
+from edgetune import AGENT_PROTOCOL, clock
 from edgetune.config import Config
 from edgetune.errors import HostError, InputError
 from edgetune.hosts.agent import bundle
@@ -82,16 +81,16 @@ class Fleet:
         """The same, in lists of those hosts that answered within a second of each other."""
         if not hosts:
             return
-        end = time.monotonic() + patience
+        end = clock.monotonic() + patience
         told: SimpleQueue[Future[tuple[Host, HostResult]]] = SimpleQueue()
 
         def ask_until(ask: Ask, host: Host) -> tuple[Host, HostResult]:
             again = False
             while True:
                 result = ask(Question(host, verb, dict(request(host)), timeout, again))
-                if result.reason != "unreachable" or time.monotonic() + _AGAIN > end:
+                if result.reason != "unreachable" or clock.monotonic() + _AGAIN > end:
                     return host, result
-                time.sleep(_AGAIN)
+                clock.sleep(_AGAIN)
                 again = True
 
         with (
@@ -172,8 +171,8 @@ def _together(
 ) -> list[Future[tuple[Host, HostResult]]]:
     """The next one, and what comes within ``_TOGETHER`` s of it, up to one that raised."""
     part = [told.get()]
-    end = time.monotonic() + _TOGETHER
+    end = clock.monotonic() + _TOGETHER
     with suppress(Empty):
         while len(part) < most and part[-1].exception() is None:
-            part.append(told.get(timeout=max(0.0, end - time.monotonic())))
+            part.append(told.get(timeout=max(0.0, end - clock.monotonic())))
     return part

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 import sys
 import threading
-import time
 from typing import Any
 
 import paramiko
 from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_EOF
 
+from edgetune import clock
 from edgetune.hosts.connection import Login, Server, log_in, reach
 from edgetune.inventory import Host, jump_parts
 
@@ -73,7 +73,7 @@ class Jumps:
             way = self._ways.setdefault(host.jump, _Way(host.jump))
         transport = way.transport(login)
         try:
-            left = max(0.0, deadline - time.monotonic())
+            left = max(0.0, deadline - clock.monotonic())
             place = (host.address, host.port)
             return transport.open_channel("direct-tcpip", place, ("127.0.0.1", 0), timeout=left)
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -102,19 +102,19 @@ class _Way:
             if found is not None and found.is_active():
                 return found
             text, until = self._failed
-            if time.monotonic() >= until:
+            if clock.monotonic() >= until:
                 try:
                     return self._connect(login)
                 except Exception as error:  # noqa: BLE001 - paramiko raises whatever it likes
                     text = str(error) or type(error).__name__
-                    self._failed = (text, time.monotonic() + _FAILED)
+                    self._failed = (text, clock.monotonic() + _FAILED)
             raise ConnectionError(f"its jump host {self._name}: {text}")
 
     def _connect(self, login: Login) -> paramiko.Transport:
         self.close()
         user, address, port = jump_parts(self._name)
         server = Server(user or login.user, address, port, login.known_hosts.keys_of(address, port))
-        connection = reach(address, port, time.monotonic() + login.timeout)
+        connection = reach(address, port, clock.monotonic() + login.timeout)
         self._client = paramiko.SSHClient()
         try:
             transport = log_in(self._client, connection, login, server, _Transport)

@@ -7,12 +7,12 @@ alone, and must not be asked by two threads at once.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import paramiko
 from paramiko.agent import AgentKey
 
+from edgetune import clock
 from edgetune.net.connection import Connection, reach_path
 
 _REQUEST_IDENTITIES, _IDENTITIES = 11, 12
@@ -41,7 +41,7 @@ class Agent:
     def _send_message(self, message: object) -> tuple[int, paramiko.Message]:
         """Type and content of the answer; paramiko's keys of agents ask so for a signature."""
         asked = message if isinstance(message, bytes) else bytes(message.asbytes())  # type: ignore[attr-defined]
-        ends = time.monotonic() + self._seconds
+        ends = clock.monotonic() + self._seconds
         with Connection(reach_path(str(self._path), ends), ends) as connection:
             connection.sendall(len(asked).to_bytes(4, "big") + asked)
             size = int.from_bytes(_received(connection, 4), "big")

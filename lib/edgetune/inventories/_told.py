@@ -7,11 +7,11 @@ as ``{server: custom_fields.lb_server}``: names of mappings inside each other, w
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any
 
+from edgetune import clock
 from edgetune.errors import InputError
 from edgetune.fields import Fields
 from edgetune.net.json_service import JsonService
@@ -103,7 +103,7 @@ class HostFields:
 
 def service_of(url: str, where: str, login: Authorization, ca_file: str) -> JsonService:
     """A service that tells of hosts; its errors name ``where``."""
-    ends = time.monotonic() + DEADLINE
+    ends = clock.monotonic() + DEADLINE
     return JsonService(url, login, ca_file, ends, lambda told: InputError(where, None, told))
 
 

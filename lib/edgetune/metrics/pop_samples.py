@@ -7,7 +7,6 @@ Each source of a PoP has a series of its own. That of its second source is in th
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable
 
+from edgetune import clock
 from edgetune.documents.sample import Sample
 from edgetune.errors import EdgetuneError
 from edgetune.inventory import Inventory, Pop
@@ -108,7 +108,7 @@ class PopSamples:
                 servers.setdefault(url, deque()).append((pop, view, source))
         remembered = {pop for queue in servers.values() for pop, *_ in queue}
         found, lost = self.newest([pop for pop in pops if pop not in remembered]), dict[str, str]()
-        ends = time.monotonic() + SOON
+        ends = clock.monotonic() + SOON
         # The first thread of each server comes before the second one of any.
         turns = [own for number in range(_AT_ONCE) for own in servers.values() if number < len(own)]
         with ThreadPoolExecutor(_MOST_THREADS) as threads:
@@ -161,7 +161,7 @@ def _ask(queue: _Queue, ends: float, found: dict[str, float], lost: dict[str, st
             pop, view, source = queue.popleft()
         except IndexError:  # another thread took the last one
             return
-        if time.monotonic() > ends:
+        if clock.monotonic() > ends:
             lost[pop] = f"{pop}: its metric source was busy with other PoPs, and was not asked"
             continue
         try:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Union
 
+from edgetune import clock
 from edgetune.documents.sample import Readings
 from edgetune.errors import SourceError
 from edgetune.inventory import Host
@@ -83,7 +83,7 @@ class PrometheusWindow:
     def table(self, start: float, end: float) -> SampleTable:
         """All scrapes with ``start`` <= time <= ``end``; SourceError where they contradict, or were
         scraped by another clock."""
-        table, now = SampleTable(), time.time()
+        table, now = SampleTable(), clock.wall()
         with Client(self._access, self.where) as client:
             self._newest_at(client, now)
             for group in self._groups:

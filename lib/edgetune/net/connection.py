@@ -11,10 +11,11 @@ import io
 import math
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edgetune import clock
 
 if TYPE_CHECKING:
     import ssl
@@ -41,7 +42,7 @@ class CutError(OSError):
 
 
 class Connection:
-    """A connection until ``deadline`` (of ``time.monotonic``).
+    """A connection until ``deadline`` (of ``clock.monotonic``).
 
     All methods raise OSError: LateError at the deadline, TooLongError beyond the bytes of `grant`.
     """
@@ -136,7 +137,7 @@ class Tls(NamedTuple):
 
 def left(deadline: float) -> float:
     """Seconds until then; LateError where that is over."""
-    found = deadline - time.monotonic()
+    found = deadline - clock.monotonic()
     if found <= 0:
         raise LateError
     return found

@@ -13,7 +13,6 @@ import json
 import math
 import re
 import threading
-import time
 import zlib
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from edgetune import clock
 from edgetune.errors import EdgetuneError
 from edgetune.files import load_json
 from edgetune.net.connection import PART, Connection, Received, Tls, reach
@@ -145,11 +145,11 @@ class Service:
     ) -> Answer:
         """The answer to a question about a path below the URL, before ``deadline``.
 
-        It is of ``time.monotonic`` and holds for everything. UnreachedError, LongAnswerError, or
+        It is of ``clock.monotonic`` and holds for everything. UnreachedError, LongAnswerError, or
         another NetError: then the question may have arrived.
         """
         # An action may leave a thread behind that writes what nobody waits for.
-        if not self._asking.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        if not self._asking.acquire(timeout=max(0.0, deadline - clock.monotonic())):
             raise UnreachedError("does not answer: another question was not over in time")
         try:
             return self._asked(deadline, method, path, body, {**self._headers, **headers})
@@ -183,7 +183,7 @@ class Service:
 
     def _connected(self, context: ssl.SSLContext | None, deadline: float) -> Connection:
         host, port = self._place.hostname or "", self._place.port or self._usual_port
-        deadline = min(deadline, time.monotonic() + self._patience)
+        deadline = min(deadline, clock.monotonic() + self._patience)
         plain = Connection(reach(host, port, deadline), deadline)
         if context is None:
             return plain

@@ -16,7 +16,7 @@ _MOST_TOLD = 200
 
 
 class JsonService:
-    """One service at ``url``, asked until ``deadline`` of ``time.monotonic``.
+    """One service at ``url``, asked until ``deadline`` of ``clock.monotonic``.
 
     Answers have to be whole, in JSON, and of status 200. Errors are made by ``wrong`` of a text.
     """

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import math
-import time
 from email.utils import parsedate_to_datetime
 
+from edgetune import clock
 from edgetune.errors import SilentError, SourceError
 from edgetune.net.http import Answer, LongAnswerError, NetError, Service, query_of
 from edgetune.prometheus.access import Access
@@ -67,7 +67,7 @@ class Client:
 
     def _asked(self, what: str, **parameters: str) -> list[Series]:
         timeout = f"{self._deadline - 2:.0f}s"
-        sent = time.time()
+        sent = clock.wall()
         answer = self._posted(what, query_of({**_WHOLE, **parameters, "timeout": timeout})[1:])
         if answer.status != 200:
             raise self._refused(answer)
@@ -78,7 +78,7 @@ class Client:
             raise self._wrong(str(error)) from None
 
     def _posted(self, what: str, form: str) -> Answer:
-        ends = time.monotonic() + self._deadline
+        ends = clock.monotonic() + self._deadline
         try:
             return self._service.ask("POST", f"/{what}", ends, form.encode(), _FORM)
         except LongAnswerError as error:
@@ -98,7 +98,7 @@ class Client:
             told = parsedate_to_datetime(date).timestamp()
         except (TypeError, ValueError):
             return
-        ahead = max(0.0, told - time.time()) or min(0.0, told + 1 - sent)
+        ahead = max(0.0, told - clock.wall()) or min(0.0, told + 1 - sent)
         if abs(ahead) > MOST_SKEW:
             how = "ahead of" if ahead > 0 else "behind"
             raise self._wrong(f"its clock is {abs(ahead):.0f} s {how} the action runner's")

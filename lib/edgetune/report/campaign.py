@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edgetune.durations import duration
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 
 if TYPE_CHECKING:
     from edgetune.campaign.definition import Campaign, Ring
@@ -64,7 +64,7 @@ def campaign_text(record: Record, states: Mapping[str, str], waits: Sequence[str
     for entry in record.history:
         who = f" ({entry.by})" if entry.by else ""
         execution = f" [{entry.execution}]" if entry.execution else ""
-        lines.append(f"  {clock(entry.at)}  {entry.what}{who}{execution}")
+        lines.append(f"  {utc(entry.at)}  {entry.what}{who}{execution}")
     return "\n".join(lines)
 
 

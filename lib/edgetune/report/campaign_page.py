@@ -16,7 +16,7 @@ from edgetune.report.headline import headline
 from edgetune.report.next_steps import Next
 from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.sanitize import command
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _stands(ring: RingStep, record: Record) -> str:
 
 def _approval(ring: RingStep) -> str:
     if ring.approved_by:
-        when = f" {clock(ring.approved_at)}" if ring.approved_at else ""
+        when = f" {utc(ring.approved_at)}" if ring.approved_at else ""
         why = f": {ring.approved_because}" if ring.approved_because else ""
         return f"Approved{when} by {ring.approved_by}{why}."
     return "Nobody had to approve it." if ring.begun else ""

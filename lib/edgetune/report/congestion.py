@@ -21,7 +21,7 @@ from edgetune.documents.rounds import (
 from edgetune.durations import roughly
 from edgetune.report.axes import number
 from edgetune.report.effects import bounds, share
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.sanitize import command, one_line
 
 WIDTH = 79
@@ -115,7 +115,7 @@ def state_text(material: CongestionMaterial) -> str:
     if decisions.state == ROLLED_BACK:
         left = f", not yet on {len(decisions.pending)} hosts" if decisions.pending else ""
         by = f" by {decisions.by}" if decisions.by else ""
-        return f"rolled back {clock(decisions.since)}{by}: {decisions.reason}{left}"
+        return f"rolled back {utc(decisions.since)}{by}: {decisions.reason}{left}"
     if own is None or not own.prefixes:
         return "tuning, nothing is treated yet"
     there = f"{len(material.with_it)} of {len(material.hosts)} hosts"
@@ -197,7 +197,7 @@ def effect_tables(
     look = material.look
     if look is None:
         return
-    when = clock(look.at)
+    when = utc(look.at)
     yield f"Treated prefixes against held-out ones, look of {when}", look.effects
     if any(own.ratio is not None for own in look.windows):
         yield "Treated prefixes with an initial window against those without", look.windows

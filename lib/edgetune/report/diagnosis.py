@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from edgetune.documents.diagnosis import Diagnosis, Found, Helpful
 from edgetune.durations import duration
 from edgetune.report.host_names import hosts_text
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.sanitize import command, one_line
 
 WIDTH = 100
@@ -27,7 +27,7 @@ def diagnosis_text(result: Diagnosis) -> str:
     of = f"of the {duration(result.seconds)} between two looks"
     rates = of if result.live else "averages since the boot"
     parts = [
-        f"Diagnosis of {result.pop}, {clock(result.time)}: {answered} of {asked} hosts "
+        f"Diagnosis of {result.pop}, {utc(result.time)}: {answered} of {asked} hosts "
         f"answered. Rates are {rates}."
     ]
     for severity, title in TITLES.items():

@@ -37,10 +37,10 @@ from edgetune.report.phases import phases, runs
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
 from edgetune.report.service import Out, out_text, requests_text, times_out
 from edgetune.report.text import (
-    clock,
     evidence_text,
     prospect_text,
     service_text,
+    utc,
     value_text,
 )
 from edgetune.report.timeseries import compared, timeseries_of
@@ -276,7 +276,7 @@ def _templates() -> jinja2.Environment:
         better=lambda metric: {"lower": "less", "higher": "more"}[metric.better],
         bounds=bounds,
         capitalise=lambda text: text[:1].upper() + text[1:],
-        clock=clock,
+        utc=utc,
         duration=duration,
         evidence=evidence_text,
         service=service_text,

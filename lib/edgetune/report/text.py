@@ -221,7 +221,7 @@ def verdict_text(look: Look, plan: Plan) -> str:
 def wait_text(wait: Wait) -> str:
     """What a batch waits for, in one line."""
     until = f"; until {wait.until}" if wait.until else ""
-    return one_line(f"waits since {clock(wait.since)}: {wait.why}{until}")
+    return one_line(f"waits since {utc(wait.since)}: {wait.why}{until}")
 
 
 def rollout_text(head: Head, wait: str = "") -> str:
@@ -234,7 +234,7 @@ def rollout_text(head: Head, wait: str = "") -> str:
     lines += [f"  {wait}"] if wait else []
     for entry in head.history:
         who = f" ({entry.by})" if entry.by else ""
-        lines.append(f"  {clock(entry.at)}  {entry.state:<12} {entry.reason}{who}")
+        lines.append(f"  {utc(entry.at)}  {entry.state:<12} {entry.reason}{who}")
     if head.state == "soaking" and head.verdict:
         lines.append(f"  {head.verdict.verdict.value} so far: {head.verdict.reason}")
     for step in for_a_person(head):
@@ -309,7 +309,7 @@ def _event(event: Mapping[str, object]) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
-def clock(seconds: float) -> str:
+def utc(seconds: float) -> str:
     """A point in time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 
@@ -320,12 +320,12 @@ def handed_over_text(head: Head) -> str:
         return f"rollout {head.id} is being handed over: nothing is to be taken back"
     if head.state != "handed_over":
         return ""
-    when = clock(head.history[-1].at)
+    when = utc(head.history[-1].at)
     return f"rollout {head.id} was handed over at {when}: nothing is to be taken back"
 
 
 def _evidence(why: Quarantine) -> str:
-    facts = [f"since {clock(why.since)}"] if why.since else ["since an earlier version"]
+    facts = [f"since {utc(why.since)}"] if why.since else ["since an earlier version"]
     if why.step is not None:
         facts.append(f"at the step {why.step} (batch={why.batch})")
     if why.boot_id:

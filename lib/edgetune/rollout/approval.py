@@ -7,10 +7,9 @@ What changes has another digest, and so no approval.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, replace
 
-from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune import CAMPAIGN_SCHEMA, PACK, clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.head import Approved
 from edgetune.documents.reading import check_is, decoded, read_document
@@ -75,7 +74,7 @@ def valid_approval(
     if found is None:
         approves = command("approve", digest=digest)
         raise RefusedError(f"{what} waits for an approval: {approves}")
-    if found.expires <= time.time():
+    if found.expires <= clock.wall():
         approves = command("approve", digest=digest)
         raise RefusedError(f"the approval of {what} by {found.by} has expired: {approves}")
     _refuse_used(context, found, what)

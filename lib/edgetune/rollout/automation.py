@@ -8,10 +8,9 @@ StackStorm to ask; it says itself what it serves.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.stackstorm import Rule
 from edgetune.durations import roughly
@@ -71,7 +70,7 @@ def _guard_off(context: Context) -> list[str]:
         last = context.heartbeats.last(GUARD)
     except EdgetuneError as error:
         return [f"Whether the sensor RolloutGuard looks is not known: {error}."]
-    why = _quiet(last, time.time())
+    why = _quiet(last, clock.wall())
     return [f"The sensor RolloutGuard {why}, so illness is not noticed."] if why else []
 
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edgetune import clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.baseline import Baseline, Prospect
 from edgetune.errors import RefusedError
@@ -58,7 +58,7 @@ def _samples(opened: Record) -> SampleTable:
 
 def _span(opened: Record) -> tuple[float, float]:
     start, end = opened.head.baseline or (0.0, 0.0)
-    end = min(end, time.time())
+    end = min(end, clock.wall())
     if not start < end:
         raise RefusedError(f"rollout {opened.head.id} has no baseline")
     return start, end

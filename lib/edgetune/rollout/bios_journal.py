@@ -9,11 +9,10 @@ attributes as they were, for the day on which somebody needs more than what we c
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, field
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError
@@ -47,7 +46,7 @@ class Entry:
     snapshot: dict[str, object]
     changes: dict[str, Change]
     job: str = ""
-    at: float = field(default_factory=lambda: time.time())
+    at: float = field(default_factory=clock.wall)
 
     @property
     def to(self) -> Values:

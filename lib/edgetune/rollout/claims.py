@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from edgetune import clock
 from edgetune.config import Config
 from edgetune.connections import SCHEME, Database, open_redis, redis_errors
 from edgetune.dataclass import dataclass
@@ -141,7 +141,7 @@ class SqliteClaims:
 
     def _bound(self, db: Any) -> float:
         """The time; no claim lasts longer from then on because the clock was set back."""
-        now = time.time()
+        now = clock.wall()
         ends = (now + self._longest, now + self._longest)
         # What is no number is greater than any, and no end that could be brought nearer.
         too_far = "typeof(expires) = 'real' AND expires > ?"
@@ -165,7 +165,7 @@ class SqliteClaims:
 
     @staticmethod
     def _write(db: Any, pop: str, claim: Claim, ttl: float) -> None:
-        row = (pop, _encode(claim), time.time() + ttl)
+        row = (pop, _encode(claim), clock.wall() + ttl)
         db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", row)
 
 

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.durations import duration
 from edgetune.errors import DrainError, ServerError
 from edgetune.inventory import Host
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.rollout.in_service import leaving, was_admitted
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_drain, retry_after
@@ -49,7 +48,7 @@ def drain_report(opened: Record, work: Batch, message: str) -> DrainResult:
     draining = [name for name in work.at("draining") if not work.hosts[name].error]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     since = min((work.hosts[name].at for name in draining), default=0.0)
-    waited = steady_clock.now() - since
+    waited = clock.now() - since
     return {
         "hosts": list(work.hosts),
         "waiting": len(draining),
@@ -129,18 +128,18 @@ def _taken_out_again(
     One that is let in again meanwhile is isolated again, and has to stay out for a while.
     """
     patience, names = opened.context.config.health_deadline, [host.name for host in hosts]
-    began, let_in, out_since = time.monotonic(), dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
+    began, let_in, out_since = clock.monotonic(), dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
     refused: dict[str, str] = {}
     while names:
         for name, why in _isolate_again(opened, work, driver, hosts).items():
-            let_in[name], out_since[name], refused[name] = let_in[name] + 1, time.monotonic(), why
+            let_in[name], out_since[name], refused[name] = let_in[name] + 1, clock.monotonic(), why
         busy = {*_carry(opened, names), *leaving(opened.pop, driver.servers())}
-        now = time.monotonic()
+        now = clock.monotonic()
         back = [name for name in names if now - out_since[name] < min(_STAYS, patience / 2)]
         stuck = [name for name in names if name in busy or name in back]
         if not stuck or now - began > patience:
             return {n: refused[n] or _why_in(let_in[n], patience) for n in stuck}
-        time.sleep(POLL)
+        clock.sleep(POLL)
     return {}
 
 
@@ -174,23 +173,23 @@ def fails_one_host(work: Batch) -> type[DrainError]:
 def let_in_text(host: HostStep) -> str:
     """That the load balancer lets a host in again that is being drained."""
     times = "once" if host.let_in == 1 else f"{host.let_in} times"
-    return f"was let in again by the load balancer ({times} since {clock(host.at)}{_BY_WHOM})"
+    return f"was let in again by the load balancer ({times} since {utc(host.at)}{_BY_WHOM})"
 
 
 def _told(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> Mapping[str, Server]:
     """The servers; DrainError where one of these hosts tells nothing for ``health_deadline``."""
-    deadline = time.monotonic() + opened.context.config.health_deadline
+    deadline = clock.monotonic() + opened.context.config.health_deadline
     while True:
         servers = known_servers(opened, driver, names)
         known = {host.name: servers[host.server].unknown for host in opened.hosts(names)}
         unknown = {name: why for name, why in known.items() if why}
         if not unknown or work.batch_type == "restore":
             return servers
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise DrainError("; ".join(f"{name}: {why}" for name, why in unknown.items()))
-        time.sleep(POLL)
+        clock.sleep(POLL)
         opened.lease.permit()
 
 

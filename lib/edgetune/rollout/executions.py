@@ -8,11 +8,10 @@ workflow is lost when its workflow engine was killed between two actions: nothin
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.stackstorm import PartOfWorkflow, RunningExecution
 from edgetune.errors import StoreError
@@ -88,7 +87,7 @@ class Executions:
             if part.status not in _COMPLETED or not part.end_timestamp:
                 return False
             last = max(last, _seconds(part.end_timestamp))
-        return time.time() - last > idle
+        return clock.wall() - last > idle
 
     def cancel(self, workflow: Execution) -> None:
         """Let StackStorm cancel a workflow."""
@@ -136,7 +135,7 @@ def _seconds(timestamp: str) -> float:
 
 
 def _is_dead(execution: Execution, heartbeats: Heartbeats) -> bool:
-    now = time.time()
+    now = clock.wall()
     if now - execution.started <= SILENT:
         return False
     last = heartbeats.last(execution.id)

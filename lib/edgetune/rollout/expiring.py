@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timezone
@@ -12,12 +11,13 @@ from typing import Callable, NamedTuple
 
 from cryptography import x509
 
+from edgetune import clock
 from edgetune.durations import roughly
 from edgetune.errors import EdgetuneError
 from edgetune.files import read_file
 from edgetune.hosts.ssh_files import load_user_certificate
 from edgetune.inventory import Pop
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.rollout.context import Context
 from edgetune.rollout.preflight import Finding
 
@@ -58,12 +58,12 @@ def certificates(context: Context, pop: Pop) -> list[Certificate]:
 
 def check_certificates(found: Iterable[Certificate], within: float) -> Iterator[Finding]:
     """Those that end within so many seconds."""
-    now = time.time()
+    now = clock.wall()
     for own in found:
         left = own.ends - now
         if left > within:
             continue
-        when = f"in {roughly(left)}, at {clock(own.ends)}" if left > 0 else f"at {clock(own.ends)}"
+        when = f"in {roughly(left)}, at {utc(own.ends)}" if left > 0 else f"at {utc(own.ends)}"
         what = f"{own.what} {'expires' if left > 0 else 'has expired'} {when}"
         yield Finding(what, "renew it", refuses=False)
 

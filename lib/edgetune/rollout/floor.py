@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
+from edgetune import clock
 from edgetune.documents.batch import SETTLED_STEPS, Batch
 from edgetune.errors import RefusedError
 from edgetune.rollout.drain import POLL, known_servers
@@ -31,19 +31,19 @@ def wait_for_room(
     opened: Rollout, driver: DrainDriver, names: Sequence[str], patient: bool
 ) -> Mapping[str, Server]:
     """The servers, once enough others serve; hosts that serve nothing need no room."""
-    deadline = time.monotonic() + (opened.context.config.health_deadline if patient else 0)
+    deadline = clock.monotonic() + (opened.context.config.health_deadline if patient else 0)
     while True:
         servers = known_servers(opened, driver, names)
         serving = hosts_in_service(opened.pop, servers)
         left = len(serving - set(names))
         if left >= opened.pop.must_serve or not needs_room(opened.pop, servers) & set(names):
             return servers
-        if time.monotonic() >= deadline:
+        if clock.monotonic() >= deadline:
             raise RefusedError(
                 f"{opened.pop.name}: draining {', '.join(names)} would leave {left} hosts in "
                 f"service, {opened.pop.must_serve} must stay"
             )
-        time.sleep(POLL)
+        clock.sleep(POLL)
         opened.lease.permit()
 
 

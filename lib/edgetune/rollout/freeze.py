@@ -7,15 +7,15 @@ a campaign has those of its ring in its record, too.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
+from edgetune import clock
 from edgetune.documents.head import Head
 from edgetune.documents.plan import Plan
 from edgetune.errors import RefusedError
 from edgetune.freezes import Event, Freeze, ends_by_name, open_from, read_written
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.rollout.context import Context
 
 Closed = Sequence[Union[Freeze, Event]]
@@ -37,9 +37,9 @@ def refuse_if_frozen(context: Context, pop: str, own: Sequence[Mapping[str, Any]
 
 def frozen_text(pop: str, closed: Closed) -> str:
     """Which of these are in force on a PoP now, and when they end; nothing if none is."""
-    now = time.time()
+    now = clock.wall()
     ends = ends_by_name(closed, now)
-    told = "; ".join(f"{pop} is frozen by {name} until {clock(end)}" for name, end in ends.items())
+    told = "; ".join(f"{pop} is frozen by {name} until {utc(end)}" for name, end in ends.items())
     return f"{told}{_further(closed, now, max(ends.values()))}" if told else ""
 
 
@@ -48,7 +48,7 @@ def _further(closed: Closed, now: float, end: float) -> str:
     opens = open_from(closed, now)
     if opens is None:
         return ", and further ones follow without end"
-    return f", and further ones follow until {clock(opens)}" if opens > end else ""
+    return f", and further ones follow until {utc(opens)}" if opens > end else ""
 
 
 def freezes_ahead(closed: Closed, plan: Plan, now: float) -> list[str]:
@@ -64,7 +64,7 @@ def freezes_ahead(closed: Closed, plan: Plan, now: float) -> list[str]:
         if opens > moment:
             phase = "promotion" if index >= len(plan.batches) else "changes"
             names = ", ".join(ends_by_name(closed, moment))
-            span = f"from {clock(moment)} until {clock(opens)}"
+            span = f"from {utc(moment)} until {utc(opens)}"
             told.append(f"begun now, its {phase} would wait {span}: frozen by {names}")
         moment = opens
     return told

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, NamedTuple, Protocol
 
+from edgetune import clock
 from edgetune.config import Config
 from edgetune.connections import SCHEME, Database, open_redis, redis_errors
 from edgetune.documents.reading import check_is, read_document
@@ -59,7 +59,7 @@ def heartbeat_of(execution: str, heartbeats: Callable[[], Heartbeats]) -> Iterat
     def give() -> None:
         while not ended.wait(EVERY):
             with suppress(EdgetuneError):
-                heartbeats().beat(execution, Heartbeat(time.time()))
+                heartbeats().beat(execution, Heartbeat(clock.wall()))
 
     thread = threading.Thread(target=give, daemon=True)
     thread.start()

@@ -7,10 +7,10 @@ take what is kept. So a source that is away, or that lost hosts, stops plans and
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import fields, replace
 
+from edgetune import clock
 from edgetune.documents.inventory import (
     KEY,
     KeptInventory,
@@ -62,7 +62,7 @@ def pop_for_plan(context: Context, name: str) -> Pop:
 def inventory_for_plans(context: Context, kept: KeptInventory | None) -> Inventory:
     """The inventory as its source tells it, or what is kept where that is new enough."""
     if source_of(context.config).is_kept and kept is not None:
-        age = time.time() - kept.read
+        age = clock.wall() - kept.read
         if 0 <= age < context.config.inventory_max_age:
             return StoredInventory(context.store, kept)
     found = open_inventory(context.config)
@@ -164,7 +164,7 @@ def _keep(
         return
     # Last: what it names is there.
     where = f"{context.config.inventory_source} {context.config.inventory}"
-    context.store.put(KEY, written(KeptInventory(where, time.time(), pops)))
+    context.store.put(KEY, written(KeptInventory(where, clock.wall(), pops)))
 
 
 def _planned(context: Context, plan: str) -> Pop | None:

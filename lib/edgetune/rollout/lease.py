@@ -8,10 +8,9 @@ epoch, and hosts refuse what comes with a smaller one.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 
-from edgetune import RECORD_SCHEMA, steady_clock
+from edgetune import RECORD_SCHEMA, clock
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch, batch_key
 from edgetune.documents.head import Head, head_key, read_head
@@ -55,7 +54,7 @@ class Lease:
         that owner may still be running.
         """
         context, head = self.record.context, self.record.head
-        grace = head.taken_over + context.config.claim_grace - steady_clock.now()
+        grace = head.taken_over + context.config.claim_grace - clock.now()
         context.claims.release(head.pop, self.claim, max(0.0, grace))
 
     def permit(self) -> None:
@@ -64,11 +63,11 @@ class Lease:
         FencedError if somebody else owns the rollout by now, RefusedError while everything is
         stopped; the claim is renewed.
         """
-        if time.monotonic() - self._permitted_at < _PERMIT_HOLDS:
+        if clock.monotonic() - self._permitted_at < _PERMIT_HOLDS:
             return
         self.renew()
         refuse_if_stopped(self.record.context)
-        self._permitted_at = time.monotonic()
+        self._permitted_at = clock.monotonic()
 
 
 class Rollout(Record):

@@ -13,7 +13,6 @@ import hmac
 import json
 import os
 import socket
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple, Protocol
 
 import edgetune
+from edgetune import clock
 from edgetune.config import Config
 from edgetune.connections import SCHEME, open_redis, redis_errors
 from edgetune.documents.reading import check_is, read_document
@@ -119,7 +119,7 @@ class RedisNodes:
 
 
 def _is_fresh(node: Node) -> bool:
-    return node.time > time.time() - FRESH
+    return node.time > clock.wall() - FRESH
 
 
 def _node(name: str, text: Any) -> Node:
@@ -149,7 +149,7 @@ def this_node(config: Config) -> Node:
     for name in ("tunings", "metrics", "campaigns"):
         for folder in getattr(config, name):
             holds[f"{name} {folder}"] = _of_folder(folder, lambda file: file.suffix == ".yaml")
-    return Node(socket.gethostname(), time.time(), holds)
+    return Node(socket.gethostname(), clock.wall(), holds)
 
 
 def differences(nodes: Iterable[Node]) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _differ(what: str, nodes: Iterable[Node]) -> Iterator[str]:
 
 def _shown(node: Node) -> str:
     """Its name; with when it said so, if that was not just now."""
-    ago = time.time() - node.time
+    ago = clock.wall() - node.time
     return node.name if ago < _JUST_NOW else f"{node.name} ({roughly(ago)} ago)"
 
 

@@ -9,12 +9,11 @@ are out are finished and given back, looks go on, and no rollback is ever held u
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TypedDict
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED
 from edgetune.documents.reading import decoded, read_document
@@ -46,7 +45,7 @@ class Pause:
 
     def lifted(self, by: str) -> Pause:
         """What stands in its place from now on."""
-        return replace(self, paused=False, at=time.time(), by=by, reason="")
+        return replace(self, paused=False, at=clock.wall(), by=by, reason="")
 
     @property
     def text(self) -> str:

@@ -8,8 +8,7 @@ up.
 
 from __future__ import annotations
 
-import time
-
+from edgetune import clock
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause import PLANNED, Pause, pause_for, save_pause
 from edgetune.rollout.record import Record
@@ -21,7 +20,7 @@ def pause_as_planned(opened: Record, batch: int) -> None:
     if _is_asked_for(opened, batch) and _own(opened) is None:
         plan, head = opened.plan, opened.head
         reason = f"after {batch} of {len(plan.every_batch)} batches, as the plan says"
-        pause = Pause(True, time.time(), head.by, reason, head.id)
+        pause = Pause(True, clock.wall(), head.by, reason, head.id)
         save_pause(opened.context, head.pop, PLANNED, pause)
 
 

@@ -6,11 +6,11 @@ A dry run refuses for what they find, ``doctor`` lists it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Callable
 
+from edgetune import clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED
 from edgetune.documents.plan import Proof
@@ -63,9 +63,9 @@ class Subject:
     @cached_property
     def facts(self) -> Mapping[str, HostResult]:
         """What every host answers to ``facts``."""
-        started = time.time()
+        started = clock.wall()
         answers = self.context.fleet.ask(self.hosts, "facts", lambda host: {})
-        self._asked = (started, time.time())
+        self._asked = (started, clock.wall())
         return answers
 
     @property
@@ -217,7 +217,7 @@ def sick_twice(subject: Subject) -> Mapping[str, str]:
     sick = sick_services(subject.context, subject.pop, answering)
     if not sick:
         return {}
-    time.sleep(_AGAIN)
+    clock.sleep(_AGAIN)
     again = [host for host in answering if host.name in sick]
     return sick_services(subject.context, subject.pop, again)
 

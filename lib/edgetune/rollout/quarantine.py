@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Quarantine
 from edgetune.errors import DrainError, ServerError
@@ -140,7 +140,7 @@ def _take_out(
     for name in ready:
         host = work.hosts[name]
         before = host.lb_before or state_of(servers[opened.pop.host(name).server])
-        host.lb_before, host.out_at = before, host.out_at or steady_clock.now()
+        host.lb_before, host.out_at = before, host.out_at or clock.now()
     opened.save_batch(work)
     # Those that get no requests anyway need no room.
     serving = needs_room(opened.pop, servers)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.durations import duration
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
@@ -121,7 +121,7 @@ def _write_down(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequen
         passing |= set(work.passing)
     work.passing = sorted(passing)
     for name in names:
-        work.hosts[name].told_at = steady_clock.now()
+        work.hosts[name].told_at = clock.now()
     opened.save_batch(work)
 
 
@@ -154,7 +154,7 @@ def _contradiction(
             f"{', '.join(fell)} fails, which passed before"
         )
     late = opened.context.config.health_deadline
-    if any(steady_clock.now() - work.hosts[name].told_at > late for name in unproven):
+    if any(clock.now() - work.hosts[name].told_at > late for name in unproven):
         return (
             "was told over SSH to say not ready, and its check by the load balancer did not fail "
             f"within {duration(late)}: another machine is behind it, or the check does not look "

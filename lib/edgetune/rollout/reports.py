@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 
+from edgetune import clock
 from edgetune.config import Config
 from edgetune.errors import InputError
 from edgetune.files import write_file
@@ -35,7 +35,7 @@ def write_page(context: Context, path: Path, html: str) -> None:
     heads, unreadable = read_heads(context)
     missing = [f"The record of {each.id} cannot be read: {each.why}." for each in unreadable]
     files = {each.name for each in path.parent.iterdir()}
-    index = index_page(heads, missing, files, time.time())
+    index = index_page(heads, missing, files, clock.wall())
     _write(path.parent / INDEX, index.encode("utf-8"))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Callable
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.bmc.ladder import ON, SHUTDOWN
 from edgetune.bmc.payload import BmcError
 from edgetune.documents.batch import Batch, HostStep
@@ -56,7 +56,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
         answer = opened.context.fleet.ask([host], "facts", lambda each: {}, TIMEOUT)[host.name]
         if answer.failed or is_back(work, answer):
             raise BmcError("busy", "the host is on its way by now")
-        waited = steady_clock.now() - told_at[host.name]
+        waited = clock.now() - told_at[host.name]
         return {
             "os_answers": True,
             "disbelieve_post": waited > _POST_BELIEVED * _patience(opened),
@@ -75,7 +75,7 @@ def rescue(opened: Rollout, work: Batch, silent: Mapping[str, HostResult]) -> li
     had: a host without a network heeds the gentle way. A BMC that is away is waited for as long.
     """
     deadline = opened.context.config.reboot_deadline
-    waited = {name: steady_clock.now() - _told_at(opened, work, name) for name in silent}
+    waited = {name: clock.now() - _told_at(opened, work, name) for name in silent}
     hopeful = {
         name: way
         for name, answer in silent.items()
@@ -127,7 +127,7 @@ def _send(
 
     for name, way in ways.items():
         work.hosts[name].resets.append(way)
-        work.hosts[name].at = steady_clock.now()
+        work.hosts[name].at = clock.now()
     opened.save_batch(work)
     try:
         answers = ask_bmcs(opened, list(ways), "reset", full_request)
@@ -174,7 +174,7 @@ def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
             host.refused[ON] = str(answer.error)
         elif answer.reason not in _LATER:
             turned.append(name)
-            host.at = host.at if ON in host.resets else steady_clock.now()
+            host.at = host.at if ON in host.resets else clock.now()
             host.resets.append(ON)
     return turned
 
@@ -184,7 +184,7 @@ def _was_shut_down(opened: Record, host: HostStep) -> bool:
     ways = [reset for reset in host.resets if reset != ON]
     if ways[-1:] != [SHUTDOWN] or ON in host.refused:
         return False
-    waited = steady_clock.now() - host.at
+    waited = clock.now() - host.at
     tried = host.resets.count(ON)
     return not tried or (tried < _MOST_ON and waited > _patience(opened))
 
@@ -213,7 +213,7 @@ def _known(opened: Record, name: str) -> dict[str, str]:
 def _heard_us(opened: Record, host: HostStep) -> bool:
     """Whether it was told by us, long enough ago, to reboot itself."""
     told = host.step == "rebooting" and host.at > opened.head.taken_over
-    return told and steady_clock.now() - host.at > _patience(opened)
+    return told and clock.now() - host.at > _patience(opened)
 
 
 def _patience(opened: Record) -> float:

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from edgetune import steady_clock
-from edgetune.report.text import clock
+from edgetune import clock
+from edgetune.report.text import utc
 from edgetune.rollout.record import Record
 from edgetune.vocabulary.kinds import KINDS
 
@@ -66,12 +66,12 @@ def expect_revert(opened: Record, work: Batch, names: Sequence[str], begun_in: f
     """Note when hosts have reverted at the latest whose wait begins in ``begun_in`` s at most."""
     window = confirm_window(opened, len(work.hosts))
     for name in names:
-        work.hosts[name].reverts_at = steady_clock.now() + begun_in + window + _way_back(opened)
+        work.hosts[name].reverts_at = clock.now() + begun_in + window + _way_back(opened)
 
 
 def may_still_revert(opened: Record, host: HostStep) -> bool:
     """Whether a host that cannot be reached may yet come back by taking its change back."""
-    config, now = opened.context.config, steady_clock.now()
+    config, now = opened.context.config, clock.now()
     longest = config.health_deadline + apply_timeout(opened) + config.reboot_deadline
     longest += _way_back(opened)
     longest += confirm_window(opened, len(opened.pop.hosts))
@@ -89,11 +89,11 @@ def waits_for_revert(opened: Record, work: Batch, answer: HostResult) -> bool:
 
 def revert_text(host: HostStep) -> str:
     """Until when a rollback waits for a host that does not answer."""
-    return f"does not answer, and may take its change back by itself until {clock(host.reverts_at)}"
+    return f"does not answer, and may take its change back by itself until {utc(host.reverts_at)}"
 
 
 def waiting_text(work: Batch, names: Sequence[str]) -> str:
     """For whom a rollback waits, and until when."""
-    until = {name: clock(work.hosts[name].reverts_at) for name in names}
+    until = {name: utc(work.hosts[name].reverts_at) for name in names}
     each = ", ".join(f"{name} (until {when})" for name, when in until.items())
     return f"waiting for hosts to take their change back by themselves: {each}"

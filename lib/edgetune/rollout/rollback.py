@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
+from edgetune import clock
 from edgetune.bmc.ladder import SHUTDOWN
 from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, HostStep
 from edgetune.errors import RefusedError, SourceError
@@ -132,7 +132,7 @@ def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[s
 def _sickest_first(opened: Record, names: Sequence[str]) -> list[str]:
     if not opened.head.baseline or len(names) < 2:
         return list(names)
-    samples, pop, now = opened.context.samples, opened.head.pop, time.time()
+    samples, pop, now = opened.context.samples, opened.head.pop, clock.wall()
     try:
         usual = usual_health(opened)
         recent = samples.window(pop, now - _RECENT * opened.plan.options.interval, now)

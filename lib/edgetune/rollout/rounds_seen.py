@@ -7,9 +7,9 @@ What the rounds showed is megabytes of each PoP. A status, the guard and an expo
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 
+from edgetune import clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.rounds import (
     BY_COMPARISON,
@@ -120,7 +120,7 @@ def seen_rounds(context: Context, pop: str = "") -> list[SeenRounds]:
     key = decisions_key(pop)
     texts = context.store.list(decisions_key(""))
     names = {each.removeprefix(decisions_key("")): text for each, text in texts.items()}
-    now = time.time()
+    now = clock.wall()
     return [
         _seen(context, name, text, now)
         for name, text in sorted(names.items())

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED
 from edgetune.documents.options import LEAST_SAMPLES
@@ -93,15 +93,15 @@ def sample_pops(context: Context, pops: Sequence[str]) -> Found:
 def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTable:
     """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
     as ``interval``. None where a source that keeps them is away: that stops no rollback."""
-    samples, pop, now = opened.context.samples, opened.pop, time.time()
+    samples, pop, now = opened.context.samples, opened.pop, clock.wall()
     try:
         if not samples.window(pop.name, now - interval, now):
             sample_pop(opened.context, pop)
         if not samples.window(pop.name, now - seconds, now):
             # A rate needs two.
-            time.sleep(_APART)
+            clock.sleep(_APART)
             sample_pop(opened.context, pop)
-        return samples.window(pop.name, now - seconds, time.time())
+        return samples.window(pop.name, now - seconds, clock.wall())
     except SourceError:
         return SampleTable()
 

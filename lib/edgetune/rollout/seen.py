@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import field
 
+from edgetune import clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.head import ENDED, Head
 from edgetune.rollout.context import Context
@@ -27,7 +27,7 @@ class Seen:
     unknown: list[str]
     stopped: str
     filtered: bool
-    now: float = field(default_factory=lambda: time.time())
+    now: float = field(default_factory=clock.wall)
 
     @property
     def open(self) -> list[Head]:

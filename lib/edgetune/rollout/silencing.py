@@ -7,10 +7,9 @@ before Alertmanager is asked, so that what a stopped step left is renewed or end
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.documents.batch import SETTLED_STEPS, Batch, Silence
 from edgetune.inventory import Host, Pop
 from edgetune.report.text import listed
@@ -49,7 +48,7 @@ def keep_silenced(opened: Rollout, work: Batch) -> None:
         work.silence = Silence(hosts, 0.0, before.problem)
         opened.save_batch(work)
     problem = _ask(opened, hosts, out)
-    work.silence = Silence(hosts if problem else out, time.time(), problem)
+    work.silence = Silence(hosts if problem else out, clock.wall(), problem)
     opened.save_batch(work)
     if problem and not any(entry.reason.startswith(_FAILED) for entry in opened.head.history):
         opened.head.note(PACK, f"{_FAILED}{problem}")
@@ -71,7 +70,7 @@ def _out_of_service(work: Batch) -> list[str]:
 
 
 def _is_due(opened: Record, before: Silence, out: Sequence[str]) -> bool:
-    age = time.time() - before.at
+    age = clock.wall() - before.at
     # A clock that was set back makes it negative.
     is_recent = 0 <= age < _RENEWED * opened.context.config.alertmanager.bound
     return not is_recent or (list(out) != before.hosts and not before.problem)

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from edgetune import clock
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Look, Moment
@@ -50,7 +50,7 @@ class Soak:
 
     def due(self, now: bool) -> list[float]:
         """The ends of the looks that are due, with ``now`` of one that is not."""
-        at, until = time.time(), self._until
+        at, until = clock.wall(), self._until
         ends = [end for end in self._schedule if until + _SAME_TIME < end <= at]
         if not now or at >= self._over:
             return ends
@@ -70,7 +70,8 @@ class Soak:
     def until_next(self) -> str:
         """When the next look is due, in words."""
         ahead = [end for end in self._schedule if end > self._until + _SAME_TIME]
-        left, taken = ahead[0] - time.time(), self._opened.head.looks - self._opened.head.first_look
+        taken = self._opened.head.looks - self._opened.head.first_look
+        left = ahead[0] - clock.wall()
         number = f"{taken + 1} of {taken + len(ahead)}"
         return f"the next look, {number}, is in {duration(round(max(left, 0.0)))}"
 
@@ -94,7 +95,7 @@ class Soak:
         spends no alpha of its own.
         """
         for end in self.due(now=False):
-            if end > time.time() - self._interval(end) or self.has_decided:
+            if end > clock.wall() - self._interval(end) or self.has_decided:
                 break
             self._take(end)
         return self.looks[-1] if self.has_decided else None
@@ -125,7 +126,7 @@ class Soak:
             found = self._judge(moment, end)
         except (InputError, SourceError) as error:
             found = no_look(moment, str(error))
-        look = replace(found, until=end, at=time.time())
+        look = replace(found, until=end, at=clock.wall())
         self.looks.append(look)
         return look
 

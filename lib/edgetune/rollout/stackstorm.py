@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from edgetune import clock
 from edgetune.documents.reading import taken
 from edgetune.errors import NoAnswerError, StoreError
 from edgetune.net.http import Answer, NetError, Service, UnreachedError, query_of
@@ -57,7 +57,7 @@ class StackStorm:
         for pause in (*PAUSES, None):
             may_repeat = method == "GET"
             try:
-                ends = time.monotonic() + TIMEOUT
+                ends = clock.monotonic() + TIMEOUT
                 answer = self._service.tell(method, path, ends, document)
                 if answer.status in none:
                     return None
@@ -69,7 +69,7 @@ class StackStorm:
                 may_repeat |= isinstance(error, UnreachedError)
             if pause is None or not may_repeat:
                 raise NoAnswerError(f"{where}: {problem}")
-            time.sleep(pause)
+            clock.sleep(pause)
         raise AssertionError("the last pause is None")
 
     def close(self) -> None:

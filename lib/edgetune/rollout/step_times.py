@@ -7,13 +7,13 @@ The document is apart from those on which a rollout rests: no step reads it, and
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Callable
 
-from edgetune import steady_clock
+from edgetune import clock
+from edgetune.clock import Reading
 from edgetune.dataclass import dataclass
 from edgetune.documents.steps import REASONS, STEPS, StepsTaken, StepTaken, read_steps, steps_key
 from edgetune.errors import DamagedError, EdgetuneError, FencedError, StoreError
@@ -21,7 +21,6 @@ from edgetune.inventory import NAME
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import has_record
 from edgetune.rollout.store import value_of
-from edgetune.steady_clock import Reading
 
 PATIENCE = 5.0
 """Seconds that a task gives the store at its end; what is not written then is not counted."""
@@ -63,7 +62,7 @@ class StepTimes:
         given: Mapping[str, object],
     ) -> Mapping[str, object]:
         """Take a step, and see how long it takes and how it ends."""
-        began = steady_clock.reading()
+        began = clock.reading()
         try:
             result = step(context, **given)
         except (StoreError, FencedError):
@@ -82,7 +81,7 @@ class StepTimes:
             return
         waits = name != "drain_hosts" and bool(result.get("waiting")) and not failed
         begins = "" if waits or failed else _AWAITS.get(str(result.get("next", "")), "")
-        self.taken.append(_Taken(name, began, steady_clock.reading(), failed, waits, begins))
+        self.taken.append(_Taken(name, began, clock.reading(), failed, waits, begins))
 
     def add_to(self, kept: StepsTaken) -> None:
         """Count them on top of those before."""
@@ -118,7 +117,7 @@ def counted(context: Context, given: Mapping[str, object]) -> Iterator[StepTimes
 
 
 def _write(context: Context, rollout: str, epoch: int, times: StepTimes) -> None:
-    began = time.monotonic()
+    began = clock.monotonic()
     with suppress(EdgetuneError):
         kept = steps_of(context, rollout)
         # A person may give an id that is none, and the step then fails.
@@ -130,7 +129,7 @@ def _write(context: Context, rollout: str, epoch: int, times: StepTimes) -> None
             # What another owner awaited ended at nobody knows when.
             kept.epoch, kept.awaited = epoch, {}
         times.add_to(kept)
-        if time.monotonic() - began < PATIENCE:
+        if clock.monotonic() - began < PATIENCE:
             context.store.put(steps_key(rollout), kept.document())
 
 
@@ -155,4 +154,4 @@ def _did_nothing(name: str, result: Mapping[str, object]) -> bool:
 
 def _passed(since: Reading, until: Reading) -> float:
     """Seconds, whatever was done to the wall clock meanwhile."""
-    return max(0.0, until.wall - since.wall - steady_clock.shift_since(since))
+    return max(0.0, until.wall - since.wall - clock.shift_since(since))

@@ -8,13 +8,12 @@ own ``get_value`` answers None for both, so its API is asked instead.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.config import Config
 from edgetune.connections import SCHEME, Database
 from edgetune.documents.stackstorm import KeyValue, User
@@ -187,7 +186,7 @@ class St2Store:
             except NoAnswerError:
                 if pause is None:
                     raise
-                time.sleep(pause)
+                clock.sleep(pause)
                 if not self._is_to_be_written(key, value, before):
                     break
             else:

@@ -8,9 +8,9 @@ and never changed.
 from __future__ import annotations
 
 import hashlib
-import time
 from dataclasses import replace
 
+from edgetune import clock
 from edgetune.congestion.appliers import APPLIERS
 from edgetune.congestion.configuration import (
     Limits,
@@ -74,11 +74,11 @@ class Round:
         """What nobody renewed in time is gone from the hosts; it does not come back at once."""
         rounds = self.work.rounds
         own = rounds.configuration
-        if own is None or time.time() - rounds.confirmed <= own.ttl:
+        if own is None or clock.wall() - rounds.confirmed <= own.ttl:
             return
         selection = self.work.selection(self.entry.thresholds)
         # A clock was ahead where the history ends in the future: then no round would count.
-        ahead = selection.history.newest > time.time() // ROUND
+        ahead = selection.history.newest > clock.wall() // ROUND
         rounds.selection = "" if ahead else replace(selection, chosen=()).text()
         rounds.configuration, rounds.wanted, rounds.good = None, None, 0.0
         what = f"configuration {own.number} was not renewed in time: hosts took it back themselves"
@@ -90,7 +90,7 @@ class Round:
         entry, rounds = self.entry, self.work.rounds
         try:
             source = open_source(entry.source, entry.source_fields, self.work.context)
-            number = source.newest(time.time())
+            number = source.newest(clock.wall())
             if number == before.history.newest:
                 self.told.append(f"round {number} was read before")
                 return before
@@ -145,7 +145,7 @@ class Round:
         seed = _seed(decisions.salt, newest)
         effects = compare(selection.chosen, thresholds, seed)
         windows = compare_windows(selection.chosen, thresholds, seed)
-        decisions.looked(LookTaken(newest, time.time(), effects, windows))
+        decisions.looked(LookTaken(newest, clock.wall(), effects, windows))
         worse, told = harm(effects, thresholds), len(self.told)
         if worse:
             decisions.become(ROLLED_BACK, worse, BY_COMPARISON)
@@ -171,7 +171,7 @@ class Round:
         made = None if rounds.problem else self._made(selection, before)
         if made is None:
             return self._renewed_blind(before)
-        rounds.good = time.time()
+        rounds.good = clock.wall()
         if self.waits:
             return before
         if not made.prefixes and not rounds.is_treating:
@@ -206,7 +206,7 @@ class Round:
         rounds, terms = self.work.rounds, self.entry.terms
         if before is None or not before.prefixes:
             return None
-        if time.time() - rounds.good <= terms.renew_blind:
+        if clock.wall() - rounds.good <= terms.renew_blind:
             return before
         self.told.append(
             f"not renewed any more after {duration(terms.renew_blind)}: hosts take "

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from edgetune import clock
 from edgetune.congestion.push import Pushed, push, renew
 from edgetune.documents.congestion import Configuration
 from edgetune.documents.rounds import HostHas
@@ -28,7 +28,7 @@ def change(work: Work, pop: Pop, wanted: Configuration, but: Collection[str]) ->
     fleet, epoch = work.context.fleet, work.claim.epoch
     told = push(fleet, hosts, wanted, epoch, work.permit)
     if told.done:
-        work.rounds.configuration, work.rounds.since = wanted, time.time()
+        work.rounds.configuration, work.rounds.since = wanted, clock.wall()
         work.rounds.skipped = {**told.skipped}
     _note(work, wanted, told)
     before = work.rounds.configuration
@@ -62,7 +62,7 @@ def take_back(work: Work, pop: Pop, hosts: Sequence[Host]) -> Pushed:
     work.save()
     told = push(work.context.fleet, hosts, none, work.claim.epoch, work.permit)
     for name in told.done:
-        rounds.hosts[name] = HostHas(at=time.time())
+        rounds.hosts[name] = HostHas(at=clock.wall())
     for name, error in told.errors.items():
         own = rounds.hosts.get(name, HostHas())
         rounds.hosts[name] = replace(own, error=shortened(error, _MOST_ERROR))
@@ -83,7 +83,7 @@ def in_order(pop: Pop) -> list[Host]:
 
 
 def _note(work: Work, told: Configuration, result: Pushed, keep_errors: bool = False) -> None:
-    rounds, now = work.rounds, time.time()
+    rounds, now = work.rounds, clock.wall()
     for name in result.done:
         error = rounds.hosts[name].error if keep_errors and name in rounds.hosts else ""
         rounds.hosts[name] = HostHas(told.number, told.checksum, now, error)

@@ -8,12 +8,12 @@ from whoever has it: hosts refuse the epoch of a round that was at work.
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edgetune import clock
 from edgetune.documents.congestion import ROUND, Thresholds
 from edgetune.documents.rounds import (
     ROLLED_BACK,
@@ -50,7 +50,7 @@ class Work:
         self._store = open_rounds(context.config)
         if known is not None and known.epoch > claim.epoch:
             raise FencedError(f"{pop}: epoch {known.epoch} was at work after {claim.epoch}")
-        self.decisions = known or Decisions(pop, secrets.token_hex(16), since=time.time())
+        self.decisions = known or Decisions(pop, secrets.token_hex(16), since=clock.wall())
         if note:
             self.decisions.note(note)
         self.rounds = self._rounds()
@@ -87,7 +87,7 @@ class Work:
 
     def save(self) -> None:
         """Write down what is new, as the holder of the claim only; the decisions first."""
-        known, newest = self.decisions.newest, self.rounds.outcome(time.time())
+        known, newest = self.decisions.newest, self.rounds.outcome(clock.wall())
         # Not for the time alone: each write of the record is dispatched to StackStorm's rules.
         if self.decisions.epoch != self.claim.epoch or replace(newest, at=known.at) != known:
             self.decisions.newest = newest
@@ -162,7 +162,7 @@ def _take(context: Context, pop: str, mends: bool = False) -> Work:
         note = f"begun anew: {error}"
     # At least as large as the number of the round: so hosts take it although both stores have
     # lost their count.
-    above = max(epoch_of(text or ""), int(time.time() // ROUND) - 1)
+    above = max(epoch_of(text or ""), int(clock.wall() // ROUND) - 1)
     name = claim_of(pop)
     claim = context.claims.take(name, name, HOLDS, above=above)
     return Work(context, claim, pop, known, note)

@@ -19,7 +19,7 @@ def ask(address: str, command: str, deadline: float, tls: Tls | None = None) -> 
     """All that comes until the other side closes, asked at ``tcp://HOST:PORT``, at
     ``tls://HOST:PORT`` or at ``unix:///PATH``.
 
-    ``deadline`` is in seconds of ``time.monotonic``. Raises OSError where nobody answers, not in
+    ``deadline`` is in seconds of ``clock.monotonic``. Raises OSError where nobody answers, not in
     time, or with more than LIMIT; and where a certificate is not believed.
     """
     is_secured = address.startswith("tls:")

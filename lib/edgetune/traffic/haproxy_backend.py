@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Callable, TypeVar
 
+from edgetune import clock
 from edgetune.errors import DrainError
 from edgetune.net.connection import Tls
 from edgetune.traffic.conversation import ask
@@ -134,7 +134,7 @@ def _shows(server: Server | None, change: str, unanswered: bool) -> bool:
 
 
 def _deadline() -> float:
-    return time.monotonic() + TIMEOUT
+    return clock.monotonic() + TIMEOUT
 
 
 def _explained(refusal: str) -> str:

@@ -14,11 +14,11 @@ whether it was done.
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from edgetune import clock
 from edgetune.errors import DrainError, InputError
 from edgetune.fields import Fields
 from edgetune.traffic.driver import DrainDriver, Server
@@ -81,12 +81,12 @@ class HookDriver(DrainDriver):
             how = now.withdrawn if now else "not there"
             if now and (bool(how) if wanted is None else how == wanted):
                 return
-            if problem or time.monotonic() + POLL > deadline:
+            if problem or clock.monotonic() + POLL > deadline:
                 asked = wanted or (_READY if wanted == "" else "withdrawn")
                 raise DrainError(
                     f"{self._where}: {server} is {how or _READY}, not {asked}{problem}"
                 )
-            time.sleep(POLL)
+            clock.sleep(POLL)
 
     def _told(self, deadline: float) -> tuple[dict[str, Server], str]:
         """Servers by name, and why changes would be refused."""
@@ -146,4 +146,4 @@ def _word(fields: Fields) -> str:
 
 
 def _deadline() -> float:
-    return time.monotonic() + TIMEOUT
+    return clock.monotonic() + TIMEOUT

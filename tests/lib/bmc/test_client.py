@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from edgetune import clock
 from edgetune.bmc import client as module
 from edgetune.bmc.client import Answer, Client, Lost, Outdated, trust
 from edgetune.bmc.credentials import Login
@@ -40,9 +40,10 @@ from tests.support.bmc_server import (
     hang,
     reply,
 )
+from tests.support.virtual_clock import RunningClock
 
 # Each starts servers of TLS.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("running_clock")]
 
 SESSION = f"{SESSIONS}/1"
 TOKEN = "9f8e7d6c5b4a39281706"
@@ -84,12 +85,12 @@ def talk(bmc: ScriptedBmc, timeout: float = 60, port: int = 0, **config: Any) ->
     ca = {"bmc_ca_file": str(bmc.certificates.authority)}
     context = trust(read_config({**needed, **ca, **config}))
     address = f"https://127.0.0.1:{port}" if port else bmc.address
-    return Client(address, LOGIN, context, timeout, sleep=lambda seconds: None)
+    return Client(address, LOGIN, context, timeout)
 
 
 def run_short(client: Client) -> None:
     """Of time, now that it is logged in: what is to come is all that it can be too short for."""
-    client._end = time.monotonic() + 2
+    client._end = clock.monotonic() + 2
 
 
 def reason_of(
@@ -197,16 +198,12 @@ class TestSession:
         assert bmc.count("POST", SESSIONS) == 1
 
     def test_its_turn_is_awaited_outside_of_the_time(
-        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+        self, bmc: ScriptedBmc, running_clock: RunningClock
     ) -> None:
-        passed = [0.0]
-        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0])
-        monkeypatch.setattr(module, "time", clock)
-
         @contextmanager
         def turn() -> Iterator[None]:
             assert bmc.arrived == [("GET", "/redfish/v1/")]
-            passed[0] += 1000
+            running_clock.wait(1000)
             yield
             assert bmc.arrived[1:] == [("POST", SESSIONS)]
 
@@ -337,15 +334,12 @@ class TestGet:
         ("after", "waits"), [("7", 7), ("86400", 10), ("soon", 0.25), ("-1", 0.25)]
     )
     def test_waits_as_it_is_told_within_bounds(
-        self, bmc: ScriptedBmc, after: str, waits: float
+        self, bmc: ScriptedBmc, running_clock: RunningClock, after: str, waits: float
     ) -> None:
         bmc.on("GET", "/thing", reply(503, Retry_After=after), reply(200, {}))
-        waited: list[float] = []
-        client = talk(bmc, timeout=60)
-        client._sleep = waited.append
-        with client:
+        with talk(bmc, timeout=60) as client:
             client.get("/thing")
-        assert waited == [waits]
+        assert running_clock.passed == waits
 
     @pytest.mark.parametrize(
         ("body", "reason"),
@@ -647,19 +641,17 @@ class TestChange:
         with contextlib.suppress(BmcError), talk(bmc) as client:
             client.get("/thing")
 
-    def test_is_given_time_to_be_done_unanswered(self, bmc: ScriptedBmc) -> None:
-        waited: list[float] = []
-        client = talk(bmc, timeout=60)
-        client._sleep = waited.append
-        with client:
-            client.let_settle()
-            client._end = time.monotonic() + 1
-            client.let_settle()
-            client._end = 0
-            client.let_settle()
-        assert waited[0] == 2
-        assert 0 <= waited[1] <= 0.25
-        assert waited[2] == 0
+    def test_is_given_time_to_be_done_unanswered(
+        self, bmc: ScriptedBmc, running_clock: RunningClock
+    ) -> None:
+        passed: list[float] = []
+        with talk(bmc, timeout=60) as client:
+            for left in (60.0, 1.0, -1.0):
+                client._end = clock.monotonic() + left
+                client.let_settle()
+                passed.append(running_clock.passed)
+        assert passed[0] == 2
+        assert 2 <= passed[1] == passed[2] <= 2.25
 
     def test_on_what_is_no_longer_so(self, bmc: ScriptedBmc) -> None:
         bmc.on("PATCH", "/thing", reply(412))

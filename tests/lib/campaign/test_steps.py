@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Callable
 from unittest import mock
 
 import pytest
 
+from edgetune import clock
 from edgetune.campaign import advance, gates
 from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.approve import approve
@@ -29,7 +28,7 @@ from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.catalogue import metrics_of
 from edgetune.metrics.series import read_window
-from edgetune.rollout import approval, claims, freeze
+from edgetune.rollout import approval
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.record import read_rollout
@@ -73,11 +72,6 @@ def canary_done(folder: Path, **more: Any) -> CampaignWorld:
     assert world.advance() == ["ams1"]
     world.bring("ams1", "complete")
     return world
-
-
-def now_is(monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
-    for module in (gates, approval, freeze):
-        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
 
 
 def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> None:
@@ -168,10 +162,10 @@ def test_as_many_pops_at_once_as_the_gate_permits(tmp_path: Path, says: Any) -> 
     ],
 )
 def test_a_closed_gate_keeps_a_ring_from_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: Any, at: str, says_why: str
+    tmp_path: Path, clock: VirtualClock, closed: Any, at: str, says_why: str
 ) -> None:
     world = begun(tmp_path, gates=closed)
-    now_is(monkeypatch, datetime.fromisoformat(at).timestamp())
+    clock.set_to(datetime.fromisoformat(at).timestamp())
     said = step_campaign(world.context, world.id)
     assert (said["start"], world.begun()) == ([], [])
     assert says_why in said["message"]
@@ -181,7 +175,7 @@ def test_a_closed_gate_keeps_a_ring_from_beginning(
     assert any(says_why in why for why in campaign_status(world.context)["campaigns"][0]["waits"])
     assert world.context.store.get(world.key) == before, "people are told once a day"
     if "approval" not in closed:
-        now_is(monkeypatch, datetime.fromisoformat(at).timestamp() + 86400)
+        clock.wait(86400)
         assert world.advance() == ["ams1"]
 
 
@@ -623,22 +617,20 @@ def two_campaigns(folder: Path) -> CampaignWorld:
 
 
 def test_campaigns_share_the_time_of_an_action(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long planning lasts: step_campaign has 600 s, and all campaigns have a turn."""
     world = two_campaigns(tmp_path)
-    clock = [0.0]
+    began = clock.passed
 
     def slow(*given: Any, **more: Any) -> Any:
-        clock[0] += 200
+        clock.wait(200)
         return plan_rollout(*given, **more)
 
     monkeypatch.setattr(advance, "plan_rollout", slow)
-    fake = SimpleNamespace(time=time.time, monotonic=lambda: clock[0])
-    monkeypatch.setattr(advance, "time", fake)
     step_campaign(world.context)
     assert world.begun() == ["ams1", "lax1"]
-    assert clock[0] == 400
+    assert 400 <= clock.passed - began < 401
     step_campaign(world.context)
     assert world.begun() == ["ams1", "ams2", "lax1"]
 
@@ -728,7 +720,7 @@ def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
 
 
 def test_the_order_of_those_who_soak_does_not_rest_on_when_each_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
     """A machine that stands still while claims are read makes none of them look older."""
     world = two_campaigns(tmp_path)
@@ -738,8 +730,7 @@ def test_the_order_of_those_who_soak_does_not_rest_on_when_each_is_read(
             world.mark(head.id, state)
     ids = rollout_status(world.context, state="soaking")["ids"]
     assert len(ids) > 1
-    late = count(time.time(), 20.0)
-    monkeypatch.setattr(claims, "time", SimpleNamespace(time=lambda: next(late)))
+    clock.look = 20.0
     for _ in range(3):
         assert rollout_status(world.context, state="soaking")["ids"] == ids
 
@@ -758,7 +749,7 @@ def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
     assert digest in campaign_status(world.context)["text"]
     done = approve(world.context, digest, requested_by="ben")
     assert done["of"] == f"ring canary of {world.id}"
-    assert 3500 < done["expires"] - time.time() <= 3600
+    assert 3500 < done["expires"] - clock.wall() <= 3600
     assert world.advance() == ["ams1"]
     assert world.record.rings[0].approved_by == "ben"
     with pytest.raises(RefusedError, match="needs no approval: it is under way"):
@@ -794,7 +785,7 @@ def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
     with pytest.raises(RefusedError, match="by somebody else than who asks: ana asked for it"):
         approve(world.context, digest, requested_by=by)
     # Nor does it count if it came into the store by another way.
-    made = approval.Approval(digest, "ring", by, time.time(), time.time() + 60)
+    made = approval.Approval(digest, "ring", by, clock.wall(), clock.wall() + 60)
     approval.save_approval(world.context, made)
     assert world.advance() == []
     with pytest.raises(InputError, match="requested_by: is missing"):
@@ -852,17 +843,17 @@ def test_where_nobody_approves_who_began_a_campaign_may_overrule(tmp_path: Path,
     assert world.record.rings[0].accepted == "ana"
 
 
-def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_approval_expires(tmp_path: Path, clock: VirtualClock) -> None:
     world, digest = waiting(tmp_path)
     approve(world.context, digest, requested_by="ben")
-    now_is(monkeypatch, time.time() + 3601)
+    clock.wait(3601)
     assert world.advance() == []
     said = step_campaign(world.context, world.id)["message"]
     assert f"the approval of ring canary of {world.id} by ben has expired" in said
 
 
 def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
     """A ring of which every PoP is refused has not begun, however long that lasts."""
     world, digest = waiting(tmp_path)
@@ -875,7 +866,7 @@ def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
     world.mark(theirs["rollout"], "rolling_back")
     world.mark(theirs["rollout"], "rolled_back")
     world.forget("ams1")
-    now_is(monkeypatch, time.time() + 3601)
+    clock.wait(3601)
     assert world.advance() == []
     assert "has expired" in step_campaign(world.context, world.id)["message"]
 

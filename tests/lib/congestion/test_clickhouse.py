@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from edgetune import clock
 from edgetune.congestion.rows import MEASURES, PrefixRows
 from edgetune.congestion.source import span_of
 from edgetune.congestion.sources import open_source
@@ -35,6 +36,7 @@ from tests.support.congestion_sockets import (
     recorded,
     told_by,
 )
+from tests.support.virtual_clock import RunningClock
 
 
 def as_told(rows: PrefixRows) -> dict[str, dict[str, float]]:
@@ -189,7 +191,7 @@ def test_a_pop_without_ports_is_no_pop_with_all_ports(tmp_path: Path) -> None:
     try:
         source = open_source("clickhouse", {"url": server.url}, NO_CONNECTIONS)
         none: Pop = replace(pop(tmp_path), ports=())
-        at = mock.patch("edgetune.congestion.sources.clickhouse.time.time", lambda: START + 360.0)
+        at = clock.use(RunningClock(START + 360.0))
         with at, pytest.raises(InputError, match=r"pops\.lab1\.ports: is empty"):
             source.read(none, FIRST, 1)
     finally:

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune import clock
 from edgetune.congestion.sources import SOURCES, open_source, source_class
 from edgetune.congestion.sources.hosts import _merged
 from edgetune.documents.host import SocketColumns, SocketsAnswer
@@ -30,6 +30,7 @@ from tests.support.agent_answers import RESULTS
 from tests.support.agent_root import AgentRoot, NearRoot
 from tests.support.clickhouse_recorded import pop_of
 from tests.support.examples import examples
+from tests.support.virtual_clock import VirtualClock
 
 # Of ss 6.1.0 on Linux 6.18, between two namespaces; the third has an application that pauses.
 SS = """\
@@ -251,7 +252,7 @@ BAD = HostResult("e001", error="e001: no route", reason="unreachable")
 def test_hosts_are_asked_for_their_ports_and_told_of_the_present_round(tmp_path: Path) -> None:
     fleet = Told({"e000": GOOD, "e001": GOOD, "e002": BAD})
     own = source(fleet)
-    with mock.patch("edgetune.congestion.sources.hosts.time.time", lambda: 3000.0):
+    with clock.use(VirtualClock(3000.0)):
         rows = own.read(site(tmp_path), 10, 1)
         assert (rows.round, [*rows.measures["sockets"]]) == (10, [2, 2])
         assert fleet.asked[0] == (
@@ -268,7 +269,7 @@ def test_hosts_are_asked_for_their_ports_and_told_of_the_present_round(tmp_path:
 def test_a_round_that_most_hosts_told_nothing_of_is_none(tmp_path: Path) -> None:
     own = source(Told({"e000": GOOD, "e001": BAD, "e002": replace(BAD, host="e002")}))
     with (
-        mock.patch("edgetune.congestion.sources.hosts.time.time", lambda: 3000.0),
+        clock.use(VirtualClock(3000.0)),
         pytest.raises(SourceError, match=r"2 of 3 hosts told nothing \(e001, e002\)"),
     ):
         own.read(site(tmp_path), 10, 1)

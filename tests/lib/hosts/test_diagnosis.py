@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from edgetune.report.host_names import hosts_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld
 
 HOSTS = [f"e{i:03d}" for i in range(8)]
@@ -147,8 +147,8 @@ def test_what_works_against_tunings_is_none_that_helps(world: EmptyWorld, contex
     assert diagnose_hosts(context, "lab1")["tunings"] == []
 
 
-def test_the_text(world: EmptyWorld, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.time", itertools.repeat(1795243200.0).__next__)
+def test_the_text(world: EmptyWorld, context: Context, clock: VirtualClock) -> None:
+    clock.set_to(1795243200.0)
     for index, host in enumerate(HOSTS[:5]):
         world.hosts.found[host] = [
             found("ring_overflow", 100.0 * index + 7, "nic_ring", what="eth0 drops"),

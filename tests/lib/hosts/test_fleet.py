@@ -25,6 +25,7 @@ from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from tests.support.agent_answers import RESULTS
+from tests.support.virtual_clock import RunningClock
 
 Answer = Callable[[dict[str, Any]], bytes]
 
@@ -270,28 +271,8 @@ def test_a_dead_host_costs_one_timeout_not_the_batch(server: Server) -> None:
     assert taken < 7 * 8
 
 
-class Clock:
-    """Of the module under test: only its own sleeping takes time."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    own = Clock()
-    monkeypatch.setattr(fleet, "time", own)
-    return own
-
-
 def test_with_patience_a_host_that_cannot_be_reached_is_asked_again(
-    server: Server, clock: Clock
+    server: Server, running_clock: RunningClock
 ) -> None:
     with socket.create_server(("127.0.0.3", 0)) as taken:
         gone = Host("gone", "127.0.0.3", taken.getsockname()[1], "", "", "gone")
@@ -302,12 +283,12 @@ def test_with_patience_a_host_that_cannot_be_reached_is_asked_again(
         return {}
 
     result = server.fleet().ask([gone, _host(server)], "facts", request, patience=2.5)
-    assert clock.now == 2
+    assert running_clock.passed == 2
     assert result["gone"].reason == "unreachable"
     assert (asked.count("gone"), asked.count("e000")) == (3, 1)
 
 
-@pytest.mark.usefixtures("clock")
+@pytest.mark.usefixtures("running_clock")
 def test_with_patience_a_host_that_comes_back_in_time_answers(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,7 +313,7 @@ def test_patience_asks_nobody_again_who_answered_an_error(server: Server) -> Non
         assert (result["e000"].reason, len(server.requests)) == (reason, 1)
 
 
-@pytest.mark.usefixtures("clock")
+@pytest.mark.usefixtures("running_clock")
 def test_without_permission_a_host_is_not_asked_again(server: Server) -> None:
     with socket.create_server(("127.0.0.3", 0)) as taken:
         gone = Host("gone", "127.0.0.3", taken.getsockname()[1], "", "", "gone")

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -27,29 +26,12 @@ from edgetune.inventory import Host
 from edgetune.sanitize import LONGEST_LINE
 from tests.support.agent_answers import RESULTS
 from tests.support.evil_ssh import EvilServer
+from tests.support.virtual_clock import RunningClock
 
 HOUR = 3600.0
 # A test fails instead of waiting for ever.
 HANGS = 120
 Begin = Callable[..., EvilServer]
-
-
-class Clock:
-    """As ``time``, but for the hours that a test lets pass."""
-
-    def __init__(self) -> None:
-        self.passed = 0.0
-
-    def monotonic(self) -> float:
-        return time.monotonic() + self.passed
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    own = Clock()
-    for module in (connection, conversation):
-        monkeypatch.setattr(module, "time", own)
-    return own
 
 
 @pytest.fixture
@@ -91,10 +73,12 @@ def asked(server: EvilServer, folder: Path, meanwhile: Callable[[], None]) -> Ho
     return found[0]
 
 
-def answered_after_an_hour(server: EvilServer, folder: Path, clock: Clock) -> HostResult:
+def answered_after_an_hour(
+    server: EvilServer, folder: Path, running_clock: RunningClock
+) -> HostResult:
     def wait() -> None:
         assert server.reached.wait(HANGS)
-        clock.passed = HOUR
+        running_clock.wait(HOUR)
 
     return asked(server, folder, wait)
 
@@ -128,17 +112,17 @@ def drip_keys(server: EvilServer, connection: socket.socket) -> None:
     "raw", [say_nothing, drip_banner, drip_lines, say_only_who_it_is, drip_keys]
 )
 def test_a_connection_that_becomes_no_ssh_ends_in_time(
-    raw: Any, begin: Begin, tmp_path: Path, clock: Clock
+    raw: Any, begin: Begin, tmp_path: Path, running_clock: RunningClock
 ) -> None:
-    result = answered_after_an_hour(begin(raw=raw), tmp_path, clock)
+    result = answered_after_an_hour(begin(raw=raw), tmp_path, running_clock)
     assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
 
 @pytest.mark.parametrize("moment", ["auth", "channel", "exec"])
 def test_a_host_that_never_answers_a_request_of_ssh_is_given_up(
-    moment: str, begin: Begin, tmp_path: Path, clock: Clock
+    moment: str, begin: Begin, tmp_path: Path, running_clock: RunningClock
 ) -> None:
-    result = answered_after_an_hour(begin(at=moment), tmp_path, clock)
+    result = answered_after_an_hour(begin(at=moment), tmp_path, running_clock)
     assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
 
@@ -197,15 +181,17 @@ def begin_keys_anew(server: EvilServer, channel: paramiko.Channel) -> None:
     [drip_output, drip_errors, answer_and_stay, begin_keys_anew],
 )
 def test_an_answer_that_never_ends_is_given_up(
-    act: Any, begin: Begin, tmp_path: Path, clock: Clock
+    act: Any, begin: Begin, tmp_path: Path, running_clock: RunningClock
 ) -> None:
-    result = answered_after_an_hour(begin(act=act), tmp_path, clock)
+    result = answered_after_an_hour(begin(act=act), tmp_path, running_clock)
     assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
 
-def test_errors_without_an_end_are_given_up(begin: Begin, tmp_path: Path, clock: Clock) -> None:
+def test_errors_without_an_end_are_given_up(
+    begin: Begin, tmp_path: Path, running_clock: RunningClock
+) -> None:
     """By the bytes that came or by the deadline, whichever is first."""
-    result = answered_after_an_hour(begin(act=fill_errors), tmp_path, clock)
+    result = answered_after_an_hour(begin(act=fill_errors), tmp_path, running_clock)
     assert (result.reason, "did not end in time" in str(result.error)) in (
         ("unreachable", True),
         ("garbage", False),
@@ -222,7 +208,7 @@ def test_an_output_that_ends_without_a_status_was_cut_off(
 
 
 def test_a_request_that_is_read_in_crumbs_is_given_up(
-    tmp_path: Path, clock: Clock, begin: Begin
+    tmp_path: Path, running_clock: RunningClock, begin: Begin
 ) -> None:
     def read_crumbs(server: EvilServer, channel: paramiko.Channel) -> None:
         for _ in server.forever():
@@ -230,11 +216,13 @@ def test_a_request_that_is_read_in_crumbs_is_given_up(
 
     server = begin(act=read_crumbs)
     server.window = 16
-    result = answered_after_an_hour(server, tmp_path, clock)
+    result = answered_after_an_hour(server, tmp_path, running_clock)
     assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
 
-def test_a_packet_that_drips_is_given_up(begin: Begin, tmp_path: Path, clock: Clock) -> None:
+def test_a_packet_that_drips_is_given_up(
+    begin: Begin, tmp_path: Path, running_clock: RunningClock
+) -> None:
     """No byte of it arrives at a channel before it is whole."""
 
     def drip(server: EvilServer, channel: paramiko.Channel) -> None:
@@ -252,7 +240,7 @@ def test_a_packet_that_drips_is_given_up(begin: Begin, tmp_path: Path, clock: Cl
         server.transport.packetizer._Packetizer__socket = Dripping()  # type: ignore[attr-defined]
         channel.sendall(os.urandom(8192))
 
-    result = answered_after_an_hour(begin(act=drip), tmp_path, clock)
+    result = answered_after_an_hour(begin(act=drip), tmp_path, running_clock)
     assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
 
@@ -313,8 +301,10 @@ def test_what_is_no_ssh_is_said_of_its_host_alone(
     assert caplog.records == []
 
 
-def test_a_reply_that_was_closed_before_it_was_awaited_is_no_wait(clock: Clock) -> None:
-    now = clock.monotonic()
+def test_a_reply_that_was_closed_before_it_was_awaited_is_no_wait(
+    running_clock: RunningClock,
+) -> None:
+    now = running_clock.monotonic()
     own = connection.BoundedConnection(socket.socket(), now, 1)
     with own, pytest.raises(TimeoutError, match="did not start the command"):
         conversation._Reply(own).wait()

@@ -15,13 +15,13 @@ from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune import connections
+from edgetune.clock import use, wall
 from edgetune.errors import InputError, SourceError
 from edgetune.fields import Fields
 from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
@@ -38,11 +38,19 @@ from edgetune.prometheus.wanted import read_wanted
 from lab.bmc.certificates import make_certificates
 from tests.support import ROOT
 from tests.support.prometheus_api import Api, Database, Reply, api, matrix
+from tests.support.virtual_clock import RunningClock
 
-NOW = float(int(time.time()))
+NOW = 1_764_000_000.0
 STEP = 15
 _HOST = re.compile(r"0\\+\.0\\+\.(\d):9100")
 PACKETS, BOOTED = "node_network_receive_packets_total", "node_boot_time_seconds"
+
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[RunningClock]:
+    """It is NOW."""
+    with use(RunningClock(NOW + 1)) as own:
+        yield own
 
 
 @pytest.fixture
@@ -72,10 +80,7 @@ def window(asked: Pop, seconds: float = 600.0) -> SampleTable:
 
 
 def errors(asked: Pop) -> dict[str, str]:
-    # What was scraped when this file was read is news until its last test.
-    clock = SimpleNamespace(time=lambda: NOW + 1)
-    with mock.patch("edgetune.metrics.sources.prometheus.time", clock):
-        told = [*source().sample(dict.fromkeys(asked.hosts, asked), 0)]
+    told = [*source().sample(dict.fromkeys(asked.hosts, asked), 0)]
     return {host.name: own.error for part in told for host, own in part.items() if own.error}
 
 
@@ -183,14 +188,13 @@ def test_hosts_that_a_template_does_not_tell_apart_are_named(server: Api) -> Non
 # What it is asked, and what is made of the answer.
 
 
-def test_the_last_scrape_of_a_pop_is_one_question(server: Api) -> None:
+def test_the_last_scrape_of_a_pop_is_one_question(server: Api, clock: RunningClock) -> None:
     database = filled()
     server.answer = database.answer
-    with mock.patch("edgetune.metrics.sources.prometheus.time") as clock:
-        clock.time.return_value = NOW + 7
-        assert source().newest(pop(server.url)) == NOW
-        clock.time.return_value = NOW + 301
-        assert source().newest(pop(server.url)) is None
+    clock.wait(6)
+    assert source().newest(pop(server.url)) == NOW
+    clock.wait(294)
+    assert source().newest(pop(server.url)) is None
     assert len(server.asked) == 2
 
 
@@ -629,10 +633,7 @@ def known(folder: Path, pops: Mapping[str, Pop]) -> tuple[dict[str, float], dict
     inventory = SimpleNamespace(pop_names=lambda: [*pops], pop=pops.__getitem__)
     stored = SqliteSamples(connections.Database(f"sqlite:///{folder}/state.sqlite"), 100.0)
     samples = PopSamples(stored, lambda: inventory, lambda name: source())  # type: ignore[arg-type, return-value]
-    # What was scraped when this file was read is news until its last test.
-    clock = SimpleNamespace(time=lambda: NOW + 1)
-    with mock.patch("edgetune.metrics.sources.prometheus.time", clock):
-        return samples.newest_known([*pops])
+    return samples.newest_known([*pops])
 
 
 def test_a_server_that_hangs_keeps_no_pop_of_another_one_waiting(
@@ -681,13 +682,11 @@ def test_a_sweep_waits_once_for_a_server_that_hangs(
         near = replace(pop(server.url), name="near")
         hosts_of = {replace(host, rack=each.name): each for each in far for host in each.hosts}
         asked = {**hosts_of, **dict.fromkeys(near.hosts, near)}
-        clock = SimpleNamespace(time=lambda: NOW + 1)
-        with mock.patch("edgetune.metrics.sources.prometheus.time", clock):
-            began = time.monotonic()
-            parts = source().sample(asked, 0)
-            first = next(parts)
-            took_first = time.monotonic() - began
-            told = {host: own for part in parts for host, own in part.items()}
+        began = time.monotonic()
+        parts = source().sample(asked, 0)
+        first = next(parts)
+        took_first = time.monotonic() - began
+        told = {host: own for part in parts for host, own in part.items()}
         took = time.monotonic() - began
         ended.set()
     assert {*first} == {*near.hosts} and not any(own.error for own in first.values())
@@ -747,11 +746,11 @@ def test_a_part_with_too_many_samples_is_asked_for_in_shorter_times(server: Api)
     [(-60, r"its clock is (59|60|61) s behind the action"), (60, r"its clock is (59|60) s ahead")],
 )
 def test_a_clock_that_differs_is_told_and_refused(server: Api, ahead: int, says: str) -> None:
-    own = formatdate(time.time() + ahead, usegmt=True)
+    own = formatdate(wall() + ahead, usegmt=True)
     server.answer = lambda asked: Reply(matrix([]).body, headers={"Date": own})
     with pytest.raises(SourceError, match=says):
         window(pop(server.url))
-    near = formatdate(time.time() + ahead / 20, usegmt=True)
+    near = formatdate(wall() + ahead / 20, usegmt=True)
     server.answer = lambda asked: Reply(matrix([]).body, headers={"Date": near})
     assert len(window(pop(server.url))) == 0
 
@@ -761,10 +760,10 @@ def test_a_clock_that_scrapes_ahead_of_ours_is_told_and_refused(server: Api) -> 
     database = filled()
     server.answer = database.answer
     own = {"instance": "10.0.0.0:9100", "job": "other"}
-    database.add(BOOTED, [(time.time() + 4, NOW - 1000)], **own)
+    database.add(BOOTED, [(wall() + 4, NOW - 1000)], **own)
     assert source().newest(pop(server.url)) is not None
     database.series.pop()
-    database.add(BOOTED, [(time.time() + 30, NOW - 1000)], **own)
+    database.add(BOOTED, [(wall() + 30, NOW - 1000)], **own)
     says = r"prometheus of lab1 at .*: clocks differ by (29|30) s or more: a host was scraped in"
     with pytest.raises(SourceError, match=says):
         source().newest(pop(server.url))

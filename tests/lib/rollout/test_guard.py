@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from edgetune import RECORD_SCHEMA
+from edgetune.clock import wall
 from edgetune.errors import StoreError
 from edgetune.rollout import guard, soak
-from edgetune.rollout.guard import Guard, turns
+from edgetune.rollout.guard import Guard
 from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
 from edgetune.rollout.guard.watched import Soaks, Watched
@@ -74,7 +73,7 @@ def sample(
 ) -> None:
     """Samples so many seconds old of hosts that each receive ``rate`` packets a second; one that
     is ``silent`` has none that is younger."""
-    now = now or time.time()
+    now = now or wall()
     for age in ages:
         rows = [
             {
@@ -104,7 +103,7 @@ class TestDegraded:
     def sick(self, world: World) -> str:
         world.roll(0)
         check(world, 0)
-        now = time.time()
+        now = wall()
         keep(world, baseline=[now - 1000, now - 900])
         sample(world, [950])
         (host,) = world.plan.batches[0].hosts
@@ -116,7 +115,7 @@ class TestDegraded:
         for batch in (0, 2):
             world.roll(batch)
             check(world, batch)
-        now = time.time()
+        now = wall()
         keep(world, baseline=[now - 1000, now - 900])
         sample(world, [950])
         return list(world.plan.groups.test)
@@ -143,7 +142,7 @@ class TestDegraded:
         world = changing(tmp_path, interval=600, baseline=1200, soak=7200)
         world.roll(0)
         check(world, 0)
-        keep(world, baseline=[time.time() - 9000, time.time() - 6000])
+        keep(world, baseline=[wall() - 9000, wall() - 6000])
         sample(world, [8000])
         (sick,) = world.plan.batches[0].hosts
         sample(world, [600, 0], sick=[sick])
@@ -157,7 +156,7 @@ class TestDegraded:
     def test_a_sensor_whose_clock_is_ahead_is_not_blind(
         self, world: World, sick: str, ahead: float, finds: str
     ) -> None:
-        keep(world, created=time.time() - 9000)
+        keep(world, created=wall() - 9000)
         sample(world, [ahead + 60, ahead], sick=[sick])
         assert [name for name, _ in Guard(refuse).look(world.context)] == [finds]
 
@@ -173,7 +172,7 @@ class TestDegraded:
         """Half of the PoP: what is usual there now is no measure."""
         slow = dict.fromkeys(tested, 300.0)
         rows = [
-            reading(host, time.time(), health_p50_ms=slow.get(host, 3.0))
+            reading(host, wall(), health_p50_ms=slow.get(host, 3.0))
             for host in world.balancer.state
         ]
         world.context.samples.add("lab1", rows)
@@ -199,13 +198,13 @@ class TestDegraded:
         self, world: World, sick: str, state: str
     ) -> None:
         """A rollout can be held for days."""
-        keep(world, state=state, soak=[time.time(), time.time() + 100])
+        keep(world, state=state, soak=[wall(), wall() + 100])
         sample(world, [11, 1], sick=[sick])
         assert [payload["kind"] for payload in found(world, "health_degraded")] == ["limits"]
 
     def test_what_was_sampled_while_it_was_out_is_no_harm(self, world: World) -> None:
         """It serves again, and ``check_health`` is about to look at it."""
-        now = time.time()
+        now = wall()
         keep(world, baseline=[now - 1000, now - 900])
         (host,) = world.plan.batches[0].hosts
         sample(world, [950])
@@ -217,7 +216,7 @@ class TestDegraded:
         assert found(world) == []
 
     def test_a_host_that_was_long_in_its_reboot_is_no_harm(self, world: World) -> None:
-        now = time.time()
+        now = wall()
         keep(world, baseline=[now - 1000, now - 900])
         (host,) = world.plan.batches[0].hosts
         sample(world, [950])
@@ -271,24 +270,19 @@ class TestDegraded:
         assert found(world) == []
 
 
-class Clock:
-    """A time that a test sets, for the guard and for looks; later samples are not there yet."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = time.time()
-        for module in (guard, soak, turns):
-            monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.now))
-
-    def hide_later(self, world: EmptyWorld) -> None:
-        every = world.context.samples.window
-        world.context.samples.window = (  # type: ignore[method-assign]
-            lambda pop, start, end: every(pop, start, min(end, self.now))
-        )
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def clock(clock: VirtualClock) -> VirtualClock:
+    """It stands between what a test says."""
+    clock.look = 0.0
+    return clock
+
+
+def hide_later(world: EmptyWorld) -> None:
+    """Samples of the future are not there yet."""
+    every = world.context.samples.window
+    world.context.samples.window = (  # type: ignore[method-assign]
+        lambda pop, start, end: every(pop, start, min(end, wall()))
+    )
 
 
 class TestComparison:
@@ -344,16 +338,16 @@ class TestComparison:
         assert compare_groups(world.context, world.rollout)["decision"] == "roll_back"
 
     def test_it_is_found_as_soon_as_a_look_has_its_samples(
-        self, tmp_path: Path, clock: Clock
+        self, tmp_path: Path, clock: VirtualClock
     ) -> None:
         """Before, another judgement of the same look could come out another way."""
         world = Soaking(tmp_path, alpha_harm=0.2)
         check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=30, began=0)
-        clock.hide_later(world)
+        hide_later(world)
         first = world.head.soak[0] + 150
         for at, dispatched in ((first - 1, 0), (first + 9, 0), (first + 10, 1), (first + 40, 1)):
-            clock.now = at
+            clock.set_to(at)
             assert len(found(world, "health_degraded")) == dispatched
 
 
@@ -362,7 +356,7 @@ POLLS = (155, 165, 311, 459, 470, 611)
 
 
 @pytest.mark.slow
-def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> None:
+def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: VirtualClock) -> None:
     """Where nothing was changed, however often it looks and whoever takes the looks, it finds
     harm in the very rollouts in which the planned looks find it, and at the same look."""
     alone, shared, planned = [], [], []
@@ -372,7 +366,7 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> N
         world = Soaking(folder, (100 + number, 200 + number), alpha_harm=ALPHA)
         check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=USUAL, began=0)
-        clock.hide_later(world)
+        hide_later(world)
         start = world.head.soak[0]
         soaks: Soaks = {}
         alone.append({polled(world, clock, start + after, soaks) for after in POLLS} - {""})
@@ -388,16 +382,16 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> N
     assert 0 < harmed / ROLLOUTS <= ALPHA + 2 * (ALPHA * (1 - ALPHA) / ROLLOUTS) ** 0.5
 
 
-def polled(world: Soaking, clock: Clock, at: float, soaks: Soaks) -> str:
+def polled(world: Soaking, clock: VirtualClock, at: float, soaks: Soaks) -> str:
     """The evidence that the guard has at a time, or nothing."""
-    clock.now = at
+    clock.set_to(at)
     finding = worse_group(Watched(world.context, world.head, at, soaks, {}, ""))
     return finding.payload["evidence"] if finding else ""
 
 
-def taken(world: Soaking, clock: Clock, at: float) -> set[str]:
+def taken(world: Soaking, clock: VirtualClock, at: float) -> set[str]:
     """What the looks that are due at a time decide, as ``compare_groups`` takes them."""
-    clock.now = at
+    clock.set_to(at)
     own = soak.Soak(as_owner(world.context, world.rollout))
     for end in own.due(now=False):
         if not own.has_decided:
@@ -448,7 +442,7 @@ class TestSurge:
     def test_it_is_over_after_three_minutes_without(
         self, world: World, ages: Sequence[float], high: Sequence[float], over: bool
     ) -> None:
-        keep(world, usual_load=500.0, created=time.time())
+        keep(world, usual_load=500.0, created=wall())
         pause_pop(world.context, "lab1", "surge")
         sample(world, [*high], rate=10.0)
         sample(world, ages)
@@ -514,33 +508,37 @@ class TestLostHost:
         sample(world, FEW, silent={"e003": 1000})
         assert [payload["hosts"] for payload in found(world)] == [["e003"]]
 
-    def test_who_resumes_knows_of_it(self, world: World, clock: Clock) -> None:
+    def test_who_resumes_knows_of_it(self, world: World, clock: VirtualClock) -> None:
         one = Guard(refuse)
-        sample(world, FEW, silent={"e003": 35}, now=clock.now)
+        sample(world, FEW, silent={"e003": 35}, now=clock.wall())
         assert len(found(world, by=one)) == 1
         pause_pop(world.context, "lab1", "lost_host")
         assert found(world, by=one) == []
         resume_pop(world.context, "lab1")
         assert found(world, by=one) == []
-        clock.now += 100
-        sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.now)
+        clock.wait(100)
+        sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.wall())
         assert [payload["hosts"] for payload in found(world, by=one)] == [["e004"]]
 
-    def test_a_resume_before_this_rollout_says_nothing(self, world: World, clock: Clock) -> None:
+    def test_a_resume_before_this_rollout_says_nothing(
+        self, world: World, clock: VirtualClock
+    ) -> None:
         """Its last sample may be older than what is read."""
         pause_pop(world.context, "lab1", "lost_host")
         resume_pop(world.context, "lab1")
-        keep(world, created=time.time())
-        sample(world, FEW, silent={"e003": 1000}, now=clock.now)
+        keep(world, created=wall())
+        sample(world, FEW, silent={"e003": 1000}, now=clock.wall())
         assert [payload["hosts"] for payload in found(world)] == [["e003"]]
 
-    def test_another_one_is_told_while_the_pop_is_paused(self, world: World, clock: Clock) -> None:
+    def test_another_one_is_told_while_the_pop_is_paused(
+        self, world: World, clock: VirtualClock
+    ) -> None:
         one = Guard(refuse)
         pause_pop(world.context, "lab1", "lost_host")
-        sample(world, FEW, silent={"e003": 35}, now=clock.now)
+        sample(world, FEW, silent={"e003": 35}, now=clock.wall())
         assert [p["first"] for _ in range(2) for p in found(world, by=one)] == [True]
-        clock.now += 100
-        sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.now)
+        clock.wait(100)
+        sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.wall())
         told = [(p["hosts"], p["first"]) for _ in range(2) for p in found(world, by=one)]
         assert told == [(["e003", "e004"], True)]
 
@@ -561,7 +559,7 @@ class TestStalled:
     def test_one_that_is_retired_under_a_later_one(self, world: World) -> None:
         """A complete rollout that came later hides nothing of it."""
         sample(world, [0])
-        later = replace(world.head, id="later", created=time.time(), state="complete")
+        later = replace(world.head, id="later", created=wall(), state="complete")
         document = {"schema": RECORD_SCHEMA, **asdict(later)}
         world.context.store.put("edgetune.rollout.later", json.dumps(document))
         world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
@@ -581,22 +579,21 @@ class TestStalled:
         compare_groups(world.context, world.rollout)
         assert found(world, "rollout_stalled") == []
 
-    def test_a_decision_that_nobody_acts_on(self, tmp_path: Path, clock: Clock) -> None:
+    def test_a_decision_that_nobody_acts_on(self, tmp_path: Path, clock: VirtualClock) -> None:
         world = Soaking(tmp_path)
         check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=0.9, began=700)
         assert compare_groups(world.context, world.rollout)["decision"] == "promote"
-        clock.now += 905
+        clock.wait(905)
         assert found(world, "rollout_stalled") == []
-        clock.now += 30
+        clock.wait(30)
         assert len(found(world, "rollout_stalled")) == 1
 
     @pytest.mark.parametrize("waits", ["held", "paused", "room"])
     def test_of_what_waits_people_are_reminded_after_an_hour_and_once_a_day(
-        self, world: World, monkeypatch: pytest.MonkeyPatch, waits: str
+        self, world: World, clock: VirtualClock, waits: str
     ) -> None:
         """A person may have overlooked what was told once."""
-        clock = VirtualClock(monkeypatch)
         if waits == "held":
             for state in ("soaking", "held"):
                 world.mark(state)
@@ -629,10 +626,9 @@ class TestStalled:
 
     @pytest.mark.parametrize("state", ["soaking", "rolling_back"])
     def test_what_a_pause_does_not_hold_up_does_not_wait(
-        self, world: World, monkeypatch: pytest.MonkeyPatch, state: str
+        self, world: World, clock: VirtualClock, state: str
     ) -> None:
         """Its batches are done, or go back."""
-        clock = VirtualClock(monkeypatch)
         world.roll(0)
         world.mark(state)
         pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
@@ -640,11 +636,11 @@ class TestStalled:
         as_owner(world.context, world.rollout).lease.renew()
         assert [p for p in found(world, "rollout_stalled") if p["id"].endswith("-waits")] == []
 
-    def test_people_are_told_once_an_hour(self, world: World, clock: Clock) -> None:
+    def test_people_are_told_once_an_hour(self, world: World, clock: VirtualClock) -> None:
         world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
         one = Guard(refuse)
         for later, told in ((0, 1), (30, 0), (3500, 0), (100, 1), (30, 0)):
-            clock.now += later
+            clock.wait(later)
             assert len(found(world, "rollout_stalled", by=one)) == told
         assert len(found(world, "rollout_stalled")) == 1
 
@@ -663,12 +659,12 @@ class TestSeveral:
         assert others.gave_up == others.asked
 
     def test_what_another_told_is_told_to_nobody_again(
-        self, world: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
         shared = Alone()
         monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: shared)
-        clock.now += 5000
+        clock.wait(5000)
         assert len(found(world, "rollout_stalled")) == 1
         assert found(world, "rollout_stalled") == []
 
@@ -685,11 +681,11 @@ class TestSeveral:
         assert others.gave_up == others.asked
 
     def test_what_a_guard_found_and_could_not_tell_is_told_by_the_next(
-        self, world: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         others = Others(my_turn=True)
         monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
-        clock.now += 5000
+        clock.wait(5000)
         look = Guard(refuse).look(world.context)
         untold = next(look)
         look.close()
@@ -726,7 +722,7 @@ class Others(Alone):
 class TestStale:
     @pytest.mark.parametrize(("age", "stale"), [(290, False), (310, True), (5000, True)])
     def test_a_pop_that_nobody_samples(self, world: World, age: float, stale: bool) -> None:
-        keep(world, created=time.time() - 9000)
+        keep(world, created=wall() - 9000)
         sample(world, [age])
         payloads = found(world)
         assert bool(payloads) == stale
@@ -738,7 +734,7 @@ class TestStale:
 
     def test_one_that_has_ended(self, world: World) -> None:
         world.roll_back()
-        keep(world, created=time.time() - 9000)
+        keep(world, created=wall() - 9000)
         assert found(world) == []
 
 

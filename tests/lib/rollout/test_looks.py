@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Callable
 
 import pytest
 
+from edgetune import clock
 from edgetune.documents.baseline import Prospect
 from edgetune.documents.look import Look
 from edgetune.documents.words import Decision, Verdict
@@ -29,6 +29,7 @@ from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.show_verdict import show_verdict
 from tests.support.builders import as_samples, samples
 from tests.support.soaking import SEEDS, TIMES, USUAL, Altered, Soaking
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World
 
 
@@ -46,14 +47,14 @@ def test_the_baseline_says_what_could_be_seen(world: Soaking) -> None:
 
 
 def test_a_host_that_fails_for_a_moment_ends_no_baseline(
-    world: Soaking, monkeypatch: pytest.MonkeyPatch
+    world: Soaking, clock: VirtualClock
 ) -> None:
     host = world.hosts_of("test")[0]
     world.balancer.up[host] = False
-    monkeypatch.setattr(time, "sleep", lambda seconds: world.balancer.up.update({host: True}))
+    clock.then = lambda: world.balancer.up.update({host: True})
     assert check_baseline(world.context, world.rollout, world.epoch)["effect"] > 0
     world.balancer.up[host] = False
-    monkeypatch.undo()
+    clock.then = lambda: None
     with pytest.raises(RefusedError, match=f"without: exclude={host}"):
         check_baseline(world.context, world.rollout, world.epoch)
 
@@ -92,7 +93,7 @@ def test_a_baseline_in_which_nothing_happened_is_refused(tmp_path: Path) -> None
     with pytest.raises(RefusedError, match="no host has more than 0 of the 2 samples"):
         check_baseline(world.context, world.rollout, world.epoch)
     quiet = Soaking.__new__(Soaking)
-    quiet.__dict__.update(world.__dict__, now=time.time(), seeds=SEEDS)
+    quiet.__dict__.update(world.__dict__, now=clock.wall(), seeds=SEEDS)
     quiet.keep("baseline", [quiet.now - 1400, quiet.now - 800])
     quiet.count(dict.fromkeys(quiet.hosts_of("test", "control"), 0), quiet.now - 1400, 0)
     with pytest.raises(RefusedError, match="no effect on listen_drops could be seen"):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.traffic import Server
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
 
@@ -96,30 +96,29 @@ def test_a_server_that_vanishes_between_two_looks_fails_the_step(tmp_path: Path)
         world.step(drain_hosts, 0)
 
 
-def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(world: World) -> None:
+def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(
+    world: World, clock: VirtualClock
+) -> None:
     """The last look of the deadline shows it down, and no look before or after."""
     world.roll(2)
     (host,) = world.at(0)
     began = world.mark("rolling_back")
     world.roll(began["first_batch"], until=undrain_hosts)
     other = next(name for name in world.at(began["first_batch"]) if name != host)
-    clock, looks = [0.0], 0
+    looks = 0
     whole = world.balancer.servers
 
     def servers() -> Mapping[str, Server]:
         nonlocal looks
         looks += 1
-        clock[0] += 0.45
+        clock.wait(0.45)
         # One host keeps the step looking until its deadline, then the other has a bad moment.
         world.balancer.up[other] = looks > 3
         world.balancer.up[host] = looks != 3
         return whole()
 
     world.balancer.servers = servers  # type: ignore[method-assign]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "monotonic", lambda: clock[0])
-        patch.setattr(time, "sleep", lambda seconds: None)
-        done = world.step(undrain_hosts, began["first_batch"])
+    done = world.step(undrain_hosts, began["first_batch"])
     assert host in done["done"]
     assert world.head.quarantined == {}
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.clock import wall
 from edgetune.documents.options import Options
 from edgetune.documents.reading import encoded
 from edgetune.durations import duration
@@ -31,6 +31,7 @@ from edgetune.rollout.steps.sample_running import sample_running
 from tests.support import ROOT
 from tests.support.builders import as_samples, samples, table_of
 from tests.support.soaking import Soaking
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World
 
 
@@ -39,19 +40,11 @@ def one_sample_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 0)
 
 
-class Clock:
-    """In place of ``time``: it goes on only while somebody sleeps."""
-
-    def __init__(self, begun: float) -> None:
-        self.begun = self.now = begun
-
-    def time(self) -> float:
-        return self.now
-
-    monotonic = time
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+@pytest.fixture
+def clock(clock: VirtualClock) -> VirtualClock:
+    """It goes on only while somebody sleeps."""
+    clock.look = 0.0
+    return clock
 
 
 def began(tmp_path: Path, ago: float, wait: bool = True, **planned: Any) -> World:
@@ -83,15 +76,14 @@ def test_an_interval_that_cannot_be_kept_is_told_before_the_baseline(tmp_path: P
     ],
 )
 def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
-    tmp_path: Path, monkeypatch: Any, apart: float, soak: int, told: str
+    tmp_path: Path, clock: VirtualClock, apart: float, soak: int, told: str
 ) -> None:
     world = began(tmp_path, 0, interval=10, baseline=60, warmup=5, soak=soak)
     world.mark("baseline")
-    now = time.time()
-    for ago in range(5, 0, -1):
-        monkeypatch.setattr(time, "time", lambda at=now - ago * apart: at)
+    for _ in range(5):
         sample_hosts(world.context, "lab1")
-    monkeypatch.setattr(time, "time", lambda: now)
+        clock.wait(apart)
+    now = clock.wall()
     opened = as_owner(world.context, world.rollout)
     opened.head.baseline = [now - 61, now]
     opened.save()
@@ -134,17 +126,18 @@ def test_both_things_are_told_of_an_interval(tmp_path: Path) -> None:
     assert "interval=2s cannot always be kept" in told and "is that of the baseline alone" in told
 
 
-def test_what_a_task_costs_is_not_added_to_the_interval(tmp_path: Path, monkeypatch: Any) -> None:
+def test_what_a_task_costs_is_not_added_to_the_interval(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
     world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
     opened = as_owner(world.context, world.rollout)
-    now = opened.head.created
-    monkeypatch.setattr(time, "time", lambda: now)
+    clock.set_to(opened.head.created)
     moments = []
     for lag in (2.5, 0.5, 4.0, 3.0, 9.0):
-        now += lag
-        moments.append(now - opened.head.created)
-        now += _next_sample(opened, False)
+        clock.wait(lag)
+        moments.append(clock.wall() - opened.head.created)
+        clock.wait(_next_sample(opened, False))
     assert [int(moment // 10) for moment in moments] == [0, 1, 2, 3, 4]
 
 
@@ -155,9 +148,9 @@ def test_a_baseline_is_over_with_the_sample_that_ends_it(tmp_path: Path) -> None
     early = sample_hosts(world.context, **given)
     assert (early["due"], early["retry_after"] <= 10) == (False, True)
     opened = as_owner(world.context, world.rollout)
-    opened.head.baseline[1] = time.time() + 1.5
+    opened.head.baseline[1] = wall() + 1.5
     assert _next_sample(opened, False) <= 2
-    opened.head.baseline[1] = time.time()
+    opened.head.baseline[1] = wall()
     opened.save()
     assert sample_hosts(world.context, **given)["due"]
 
@@ -180,27 +173,28 @@ def test_who_stays_with_a_soak_keeps_its_claim(tmp_path: Path, monkeypatch: Any)
     assert kept == [world.rollout]
 
 
-def test_samples_that_follow_soon_are_taken_by_one_task(tmp_path: Path, monkeypatch: Any) -> None:
+def test_samples_that_follow_soon_are_taken_by_one_task(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 15)
     world = World(tmp_path, interval=5, baseline=600)
     world.mark("baseline")
-    clock = Clock(begun=read_rollout(world.context, world.rollout).head.created + 2)
-    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.time", clock)
-    monkeypatch.setattr("edgetune.metrics.sources.hosts.time", clock)
+    begun = read_rollout(world.context, world.rollout).head.created + 2
+    clock.set_to(begun)
     told = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
-    times = {*world.context.samples.window("lab1", clock.begun, clock.now).time}
+    times = {*world.context.samples.window("lab1", begun, clock.wall()).time}
     # At once, and then on the grid: 3 s later, 8, 13, and no more in a while.
-    assert sorted(round(at - clock.begun, 3) for at in times) == [0, 3, 8, 13]
+    assert sorted(round(at - begun, 3) for at in times) == [0, 3, 8, 13]
     assert (told["due"], told["retry_after"]) == (False, 5)
 
 
-def test_a_task_that_samples_ends_with_its_claim(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_task_that_samples_ends_with_its_claim(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 60)
     world = World(tmp_path, interval=1, baseline=600)
     world.mark("baseline")
-    monkeypatch.setattr(
-        time, "sleep", lambda seconds: world.context.claims.take("lab1", "another", 60)
-    )
+    clock.then = lambda: world.context.claims.take("lab1", "another", 60)
     with pytest.raises(FencedError):
         sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
 
@@ -216,7 +210,7 @@ def test_what_the_rule_samples_is_not_sampled_again(tmp_path: Path) -> None:
     assert later["message"] == "the rule sample_running sampled it in this interval already"
     assert later["retry_after"] == world.context.config.owner_timeout // 3
     opened = as_owner(world.context, world.rollout)
-    opened.head.baseline[1] = time.time() + 20
+    opened.head.baseline[1] = wall() + 20
     opened.save()
     soon = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
     assert soon["retry_after"] <= 20
@@ -229,7 +223,7 @@ def test_a_sample_of_ours_does_not_stand_for_one_of_the_rule(
     world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
     world.mark("baseline")
     if ago is not None:
-        world.context.heartbeats.beat("sample_running:lab1", Heartbeat(time.time() - ago))
+        world.context.heartbeats.beat("sample_running:lab1", Heartbeat(wall() - ago))
     given = {"rollout": world.rollout, "epoch": world.epoch}
     told = [sample_hosts(world.context, **given) for _ in range(2)]
     assert [(each["samples"], each["retry_after"] <= SAMPLED_EVERY) for each in told] == [
@@ -237,13 +231,13 @@ def test_a_sample_of_ours_does_not_stand_for_one_of_the_rule(
     ] * 2
 
 
-def test_a_task_tells_of_every_sample_that_it_took(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_task_tells_of_every_sample_that_it_took(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 15)
     world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
-    clock = Clock(begun=read_rollout(world.context, world.rollout).head.created)
-    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.time", clock)
-    monkeypatch.setattr("edgetune.metrics.sources.hosts.time", clock)
+    clock.set_to(read_rollout(world.context, world.rollout).head.created)
     sampled, found = sample_pops, [["e002"], []]
 
     def without(context: Context, pops: Sequence[str]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edgetune import errors, steady_clock
+from edgetune import errors
 from edgetune.action import run_step
 from edgetune.documents.reading import LARGEST
 from edgetune.documents.steps import REASONS, STEPS, StepTaken, read_steps, steps_key
@@ -20,8 +20,8 @@ from edgetune.errors import DamagedError, EdgetuneError
 from edgetune.rollout import step_times
 from edgetune.rollout.step_times import steps_of
 from edgetune.rollout.store import SqliteStore
-from edgetune.steady_clock import Reading
 from tests.support import ROOT
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World
 
 DONE = {"failed": [], "error": "", "message": "", "next": "", "retry_after": 0}
@@ -32,36 +32,23 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-class Clock:
-    """It stands still unless it is told to go on."""
-
-    def __init__(self) -> None:
-        self.now, self.set_by = 1000.0, 0.0
-
-    def pass_by(self, seconds: float) -> None:
-        self.now += seconds
-
-    def reading(self) -> Reading:
-        return Reading("boot", self.now, self.now + self.set_by)
-
-
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    own = Clock()
-    monkeypatch.setattr(steady_clock, "_boot", "boot")
-    monkeypatch.setattr(steady_clock, "reading", own.reading)
-    return own
+def clock(clock: VirtualClock) -> VirtualClock:
+    """It stands still unless it is told to go on."""
+    clock.look = 0.0
+    clock.begin_process()
+    return clock
 
 
 def step(
-    name: str, *told: Mapping[str, Any], clock: Clock | None = None, takes: float = 0.0
+    name: str, *told: Mapping[str, Any], clock: VirtualClock | None = None, takes: float = 0.0
 ) -> Any:
     """A step of that name; it tells one after the other, and raises what is an error."""
     answers: Iterator[Any] = iter(told or ({},))
 
     def own(context: object, **given: object) -> Mapping[str, Any]:
         if clock:
-            clock.pass_by(takes)
+            clock.wait(takes)
         answer = next(answers)
         if isinstance(answer, BaseException):
             raise answer
@@ -81,7 +68,7 @@ def counted(world: World) -> dict[str, StepTaken]:
     return steps_of(world.context, world.rollout).steps
 
 
-def test_a_task_counts_each_step_that_it_takes(world: World, clock: Clock) -> None:
+def test_a_task_counts_each_step_that_it_takes(world: World, clock: VirtualClock) -> None:
     apply = step("apply_tuning", {"next": "verify_hosts"}, clock=clock, takes=3.0)
     verify = step("verify_hosts", {"next": "undrain_hosts"}, clock=clock, takes=0.5)
     assert take(world, apply, verify)[0]
@@ -121,60 +108,63 @@ def test_the_steps_are_actions() -> None:
 
 class TestWaits:
     def test_a_drain_lasts_from_its_beginning_until_nobody_is_awaited(
-        self, world: World, clock: Clock
+        self, world: World, clock: VirtualClock
     ) -> None:
         take(world, step("drain_hosts", {"waiting": 2, "next": "check_drained"}))
-        clock.pass_by(20)
+        clock.wait(20)
         check = step("check_drained", {"waiting": 1, "next": "check_drained"}, {"waiting": 0})
         take(world, check)
         assert set(counted(world)) == {"drain_hosts"}
-        clock.pass_by(10)
+        clock.wait(10)
         take(world, check)
         assert counted(world)["check_drained"] == StepTaken(1, 30.0)
 
-    def test_a_reboot_lasts_until_the_last_host_is_back(self, world: World, clock: Clock) -> None:
+    def test_a_reboot_lasts_until_the_last_host_is_back(
+        self, world: World, clock: VirtualClock
+    ) -> None:
         for _ in range(2):
             take(world, step("reboot_hosts", {"next": "check_rebooted", "retry_after": 60}))
-            clock.pass_by(60)
+            clock.wait(60)
             take(world, step("check_rebooted", {"waiting": 1, "next": "verify_hosts"}))
-            clock.pass_by(15)
+            clock.wait(15)
             take(world, step("check_rebooted", {"waiting": 0, "next": "verify_hosts"}))
         assert counted(world)["check_rebooted"] == StepTaken(2, 150.0)
 
     def test_hosts_that_a_rollback_finds_on_the_way_are_awaited(
-        self, world: World, clock: Clock
+        self, world: World, clock: VirtualClock
     ) -> None:
         take(world, step("drain_hosts", {"next": "wait_for_hosts"}))
-        clock.pass_by(40)
+        clock.wait(40)
         take(world, step("check_rebooted", {"waiting": 1, "next": "wait_for_hosts"}))
-        clock.pass_by(5)
+        clock.wait(5)
         take(world, step("check_rebooted", {"failed": ["e000"], "error": "gone"}))
         assert counted(world)["check_rebooted"] == StepTaken(1, 45.0, {"failed": 1})
 
     def test_a_wall_clock_that_is_set_makes_no_wait_longer(
-        self, world: World, clock: Clock
+        self, world: World, clock: VirtualClock
     ) -> None:
         for set_by in (3600.0, -7200.0):
             take(world, step("reboot_hosts", {"next": "check_rebooted"}))
-            clock.pass_by(60)
-            clock.set_by += set_by
+            clock.wait(60)
+            clock.set(set_by)
+            clock.begin_process()
             take(world, step("check_rebooted"))
         assert counted(world)["check_rebooted"] == StepTaken(2, 120.0)
 
     @pytest.mark.parametrize("following", ["drain_hosts", "restore_live"])
     def test_a_batch_that_may_not_begin_yet_drains_nothing(
-        self, world: World, clock: Clock, following: str
+        self, world: World, clock: VirtualClock, following: str
     ) -> None:
         take(world, step("drain_hosts", {"waiting": 4, "next": following, "retry_after": 3600}))
-        clock.pass_by(36000)
+        clock.wait(36000)
         take(world, step("drain_hosts", {"next": "apply_tuning"}, clock=clock, takes=2.0))
         assert counted(world) == {"drain_hosts": StepTaken(1, 2.0)}
 
     def test_what_another_owner_awaited_is_not_awaited_since_then(
-        self, world: World, clock: Clock
+        self, world: World, clock: VirtualClock
     ) -> None:
         take(world, step("reboot_hosts", {"next": "check_rebooted"}))
-        clock.pass_by(3600)
+        clock.wait(3600)
         take(world, step("check_rebooted", clock=clock, takes=1.0), epoch=2)
         assert counted(world)["check_rebooted"] == StepTaken(1, 1.0)
 

@@ -43,6 +43,7 @@ from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import WITNESS, SensorStore, SqliteStore, St2Store, open_store
 from edgetune.rounds.kept import KeptRounds, RedisRounds, SqliteRounds
 from tests.support.builders import reading
+from tests.support.virtual_clock import VirtualClock
 
 FIELDS = ("host", "boot_id", "time", "uptime", "counters", "gauges")
 
@@ -836,14 +837,14 @@ def test_a_write_is_given_up_when_nothing_is_answered(api: St2Store) -> None:
 
 @pytest.mark.parametrize("theirs", ["theirs", None])
 def test_what_somebody_else_wrote_meanwhile_is_not_written_over(
-    api: St2Store, theirs: str | None, monkeypatch: pytest.MonkeyPatch
+    api: St2Store, theirs: str | None, clock: VirtualClock
 ) -> None:
     api.put("x", "old")
 
-    def meanwhile(seconds: float) -> None:
+    def meanwhile() -> None:
         _Keys.keys = {"x": theirs} if theirs else {}
 
-    monkeypatch.setattr(stores.time, "sleep", meanwhile)
+    clock.then = meanwhile
     _Keys.unheard = ["lost"]
     with pytest.raises(StoreError, match="x was written by somebody else meanwhile"):
         api.put("x", "new")

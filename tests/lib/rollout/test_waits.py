@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgetune import clock
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.report_rollout import _waits
 from edgetune.rollout.steps.rollout_status import rollout_status
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
 _LINE = re.compile(r"  waits since (\S+ \S+Z): (.*)")
@@ -70,12 +71,12 @@ def test_a_rollback_without_room_says_so_until_there_is_some(world: World) -> No
 
 
 def test_a_rollback_in_a_surge_tells_its_latest_load_and_since_when_it_waits(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1_000_000_000.0)
+    clock.set_to(1_000_000_000.0)
     surge(world, monkeypatch, 2.4)
     assert drained(world)["waiting"] == 1
-    monkeypatch.setattr(time, "time", lambda: 1_000_000_060.0)
+    clock.set_to(1_000_000_060.0)
     surge(world, monkeypatch, 3.1)
     drained(world)
     said = f"lab1 carries 3.1 times its usual load; nothing is drained now; {_CALM}"
@@ -83,12 +84,12 @@ def test_a_rollback_in_a_surge_tells_its_latest_load_and_since_when_it_waits(
 
 
 def test_another_cause_has_a_beginning_of_its_own(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1_000_000_000.0)
+    clock.set_to(1_000_000_000.0)
     surge(world, monkeypatch, 2.4)
     drained(world)
-    monkeypatch.setattr(time, "time", lambda: 1_000_000_060.0)
+    clock.set_to(1_000_000_060.0)
     surge(world, monkeypatch, 1.0)
     (host,) = world.at(world.head.first_restore)
     for name in world.balancer.state:
@@ -106,7 +107,7 @@ def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path)
     said = "lab1 is paused (asked, by ana: a final); no further batch begins"
     assert told(world)[0][1] == f"{said}; until st2 run edgetune.resume_pop pop=lab1 lets it go on"
     opened = as_owner(world.context, world.rollout)
-    opened.head.freezes = [{"name": "final", "start": 0.0, "end": time.time() + 3600}]
+    opened.head.freezes = [{"name": "final", "start": 0.0, "end": clock.wall() + 3600}]
     opened.save()
     world.step(drain_hosts, 0)
     assert re.fullmatch(

@@ -117,7 +117,7 @@ def test_a_pop_of_which_no_prefix_counts_calls_a_person(tmp_path: Path) -> None:
 
 
 def test_nothing_is_treated_once_its_time_is_up(world: RoundsWorld) -> None:
-    world.now += 2 * HOUR
+    world.clock.wait(2 * HOUR)
     assert "nothing is treated; last round 2h ago" in status(world)
     told = exported(world)
     assert told['edgetune_congestion_prefixes{group="treated",pop="lab1"}'] == 0
@@ -144,7 +144,7 @@ def test_rounds_that_lead_to_nothing_call_a_person(world: RoundsWorld) -> None:
 
 
 def test_rounds_that_nobody_takes_call_a_person(world: RoundsWorld) -> None:
-    world.now += 2 * HOUR
+    world.clock.wait(2 * HOUR)
     assert "no good round for 2h" in found(world)[0]["reason"]
 
 
@@ -159,7 +159,7 @@ class TestTakenBack:
     def test_a_host_that_did_not_confirm_is_told_once_an_hour(self, left: RoundsWorld) -> None:
         assert "NOT TAKEN BACK on e003; rolled back " in status(left)
         assert found(left) == []
-        left.now += 301
+        left.clock.wait(301)
         guard = Guard(_refuse)
         (payload,) = found(left, guard)
         assert payload["first"] and "not taken back on 1 hosts (e003); " in payload["reason"]
@@ -176,17 +176,17 @@ class TestTakenBack:
 
     def test_it_is_told_while_everything_is_stopped(self, left: RoundsWorld) -> None:
         stop_all(left.context, "ana")
-        left.now += 301
+        left.clock.wait(301)
         assert len(found(left)) == 1
 
     def test_who_is_at_work_on_it_is_left_alone(self, left: RoundsWorld) -> None:
-        left.now += 301
+        left.clock.wait(301)
         left.context.claims.take(claim_of("lab1"), "somebody", 60)
         assert found(left) == []
 
     def test_it_outlives_the_entry(self, left: RoundsWorld) -> None:
         left.write_entry(None)
-        left.now += 301
+        left.clock.wait(301)
         assert len(found(left)) == 1
         assert exported(left) == {'edgetune_congestion_hosts_not_taken_back{pop="lab1"}': 1}
 
@@ -207,7 +207,7 @@ class TestTakenBack:
 
 def test_a_pop_that_left_the_inventory_calls_nobody(world: RoundsWorld) -> None:
     world.write_entry(None)
-    world.now += 2 * HOUR
+    world.clock.wait(2 * HOUR)
     assert "not in the inventory any more" in status(world)
     assert found(world) == []
 

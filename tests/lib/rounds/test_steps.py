@@ -163,7 +163,7 @@ class TestFewAtOnce:
         there = treated(world)
         known = world.kept.configuration
         assert there > {own.prefix for own in (known.prefixes if known else [])}
-        world.now += ROUND
+        world.clock.wait(ROUND)
         world.round()
         assert treated(world) == there
         self.assert_catches_up(world)
@@ -171,7 +171,7 @@ class TestFewAtOnce:
     def test_what_a_pause_kept_from_hosts_is_told_after_it(self, world: RoundsWorld) -> None:
         world.round()
         for _ in range(4):
-            world.now += ROUND
+            world.clock.wait(ROUND)
             assert world.do(select_prefixes)["next"]
             pause_pop(world.context, "lab1", "asked", requested_by="ana")
             assert "waits: lab1 is paused" in world.do(push_configuration)["message"]
@@ -246,7 +246,7 @@ def test_a_stop_is_read_before_anything(world: RoundsWorld) -> None:
 
 def test_a_stop_between_select_and_push_is_read(world: RoundsWorld) -> None:
     world.hosts.heard.clear()
-    world.now += ROUND
+    world.clock.wait(ROUND)
     assert world.do(select_prefixes)["next"] == "push_configuration"
     stop_all(world.context, "ana", "smoke")
     with pytest.raises(RefusedError, match="everything is stopped"):
@@ -398,7 +398,7 @@ class TestHarm:
         harmed.context.config = replace(harmed.context.config, chat_channel="edge")
         told = []
         for _ in range(12):
-            harmed.now += ROUND
+            harmed.clock.wait(ROUND)
             told.append(harmed.do(select_prefixes))
             harmed.do(push_configuration)
         news = [own["message"] for own in told if own["channel"] == "edge"]
@@ -512,7 +512,7 @@ class TestWaits:
     def test_a_pause_between_select_and_push_is_read(self, tmp_path: Path) -> None:
         world = RoundsWorld(tmp_path)
         world.round()
-        world.now += ROUND
+        world.clock.wait(ROUND)
         assert world.do(select_prefixes)["next"]
         pause_pop(world.context, "lab1", "asked", requested_by="ana")
         assert "waits: lab1 is paused" in world.do(push_configuration)["message"]
@@ -574,7 +574,7 @@ def test_what_sets_the_congestion_control_itself() -> None:
 
 
 def test_two_rounds_at_once_are_one(world: RoundsWorld) -> None:
-    world.now += ROUND
+    world.clock.wait(ROUND)
     assert world.do(select_prefixes)["next"]
     assert "another round is under way" in world.do(select_prefixes)["message"]
     assert len(world.do(push_configuration)["done"]) == 4
@@ -582,7 +582,7 @@ def test_two_rounds_at_once_are_one(world: RoundsWorld) -> None:
 
 
 def test_a_round_whose_workflow_died_does_not_hold_up_the_next_but_one(world: RoundsWorld) -> None:
-    world.now += ROUND
+    world.clock.wait(ROUND)
     assert world.do(select_prefixes)["next"]
     assert len(world.round(ROUND + 1)["done"]) == 4
 
@@ -617,7 +617,7 @@ class TestRollback:
         assert told["failed"] == ["e001"] and "2 prefixes are still treated" in told["error"]
 
     def test_a_round_at_work_cannot_undo_it(self, world: RoundsWorld) -> None:
-        world.now += ROUND
+        world.clock.wait(ROUND)
         assert world.do(select_prefixes)["next"]
         with world.at_work():
             late = join(world.context, "lab1")

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from edgetune import clock
 from edgetune.congestion.source import Connections, SocketSource, ports_of, refuse_part, span_of
 from edgetune.documents.congestion import ROUND
 from edgetune.fields import Field
@@ -131,7 +131,7 @@ class ClickHouseSockets(SocketSource):
     def read(self, pop: Pop, number: int, least: int) -> PrefixRows:
         from edgetune.congestion.rows import MEASURES, make_rows
 
-        now, ends = time.time(), time.monotonic() + _DEADLINE
+        now, ends = clock.wall(), clock.monotonic() + _DEADLINE
         server = self._server(pop)
         where = server.where
         hosts = by_value(pop.hosts, self._fields["host_value"], where)
@@ -166,7 +166,7 @@ class ClickHouseSockets(SocketSource):
             f" max({_TIME}) AS newest {_WITHIN} AND {is_one_of([*parameters_of([*hosts])])}"
             " GROUP BY named"
         )
-        now, told = time.time(), set()
+        now, told = clock.wall(), set()
         for row in server.query(sql, parameters, ["named", "oldest", "newest"], ends):
             if row[0] not in hosts or type(row[1]) is not int or type(row[2]) is not int:
                 raise server.wrong(f"a row was not asked for: {row}")

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from edgetune import clock
 from edgetune.congestion.source import Connections, SocketSource, ports_of, refuse_part
 from edgetune.documents.congestion import ROUND
 from edgetune.errors import SourceError
@@ -45,7 +45,7 @@ class HostSockets(SocketSource):
         from edgetune.documents.host import SocketsAnswer
 
         where = f"{pop.name}: its hosts"
-        if number != self.newest(time.time()):
+        if number != self.newest(clock.wall()):
             raise SourceError(f"{where}: tell of the present round alone, and not of {number}")
         # The clients' ports that are looked at are the same on all hosts, and others next time.
         asked = {"ports": [*ports_of(pop)], "most": self._most, "cpu": _CPU, "seed": number}

@@ -58,7 +58,7 @@ class Server:
     def query(
         self, sql: str, parameters: Mapping[str, str], columns: Sequence[str], deadline: float
     ) -> list[list[Any]]:
-        """The rows of a SELECT with these columns; ``deadline`` is of ``time.monotonic``.
+        """The rows of a SELECT with these columns; ``deadline`` is of ``clock.monotonic``.
 
         Parameters stand in the SQL as ``{NAME:TYPE}``, and never in its text. SourceError where the
         answer is not whole, SilentError where none came in time, InputError for a file of ours

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from edgetune import clock
 from edgetune.dataclass import dataclass
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.clickhouse.hosts import by_value, is_one_of, parameters_of
@@ -75,7 +75,7 @@ class TableFields:
 class SiteTable:
     """The table that ``metrics`` of a PoP names, and in it the ``columns`` of readings.
 
-    No query goes on beyond ``ends``, of ``time.monotonic``. Every call raises SourceError, or
+    No query goes on beyond ``ends``, of ``clock.monotonic``. Every call raises SourceError, or
     InputError for what is wrong on our side.
     """
 
@@ -163,7 +163,7 @@ class SiteTable:
     def _query(
         self, sql: str, parameters: Mapping[str, str], columns: Sequence[str]
     ) -> list[list[Any]]:
-        ends = min(self._ends, time.monotonic() + DEADLINE)
+        ends = min(self._ends, clock.monotonic() + DEADLINE)
         return self.server.query(sql, parameters, columns, ends)
 
     def _select(self, readings: Sequence[str], fields: Sequence[str]) -> str:

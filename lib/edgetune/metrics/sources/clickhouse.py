@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from edgetune import clock
 from edgetune.addresses import canonical_url
 from edgetune.errors import SilentError, SourceError
 from edgetune.fields import Field, Fields
@@ -119,14 +119,14 @@ class ClickHouse(RememberingSource):
                 yield each.result()
 
     def window(self, pop: Pop, start: float, end: float) -> SampleTable:
-        now = time.time()
+        now = clock.wall()
         table, reader = self._opened(pop, now)
         return _until(end, table, reader, table.read(pop.hosts, start, _ahead(end, now)))
 
     def thinned(
         self, pop: Pop, start: float, end: float, step: float, before: float
     ) -> SampleTable:
-        now = time.time()
+        now = clock.wall()
         table, reader = self._opened(pop, now)
         moments = [start + step * n for n in range(math.floor((end - start) / step) + 1)]
         ahead = _ahead(moments[-1], now)
@@ -136,8 +136,8 @@ class ClickHouse(RememberingSource):
     def newest(self, pop: Pop) -> float | None:
         from edgetune.metrics.clickhouse.table import SiteTable
 
-        now = time.time()
-        ends = time.monotonic() + SOON
+        now = clock.wall()
+        ends = clock.monotonic() + SOON
         return SiteTable(pop, {}, ends).newest(pop.hosts, now - RECENT, now)
 
     def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
@@ -158,8 +158,8 @@ class ClickHouse(RememberingSource):
     def _newest(self, pop: Pop, hosts: Sequence[Host]) -> dict[Host, Sampled]:
         from edgetune.metrics.clickhouse.table import DEADLINE
 
-        now, newest = time.time(), dict[str, "Sample"]()
-        table, reader = self._opened(pop, now, time.monotonic() + DEADLINE)
+        now, newest = clock.wall(), dict[str, "Sample"]()
+        table, reader = self._opened(pop, now, clock.monotonic() + DEADLINE)
         for part in table.read(hosts, now - OLDEST, now + _FUTURE):
             newest.update({own.host: own for own in reader.samples(part)})
         old = f"no row of the last {OLDEST:.0f} s in {table.name}"

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from edgetune import clock
 from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Connections, MetricSource, Sampled
@@ -45,7 +45,7 @@ class Hosts(MetricSource):
         began: dict[str, float] = {}
 
         def request(host: Host) -> dict[str, object]:
-            began.setdefault(hosts[host].name, time.time())
+            began.setdefault(hosts[host].name, clock.wall())
             return sample_request(hosts[host], health_requests)
 
         for part in self._connections.fleet.ask_in_parts([*hosts], "sample", request):

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, ClassVar
 
+from edgetune import clock
 from edgetune.errors import SilentError, SourceError
 from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
@@ -101,21 +101,21 @@ class Prometheus(RememberingSource):
                 yield each.result()
 
     def window(self, pop: Pop, start: float, end: float) -> SampleTable:
-        return self._asked(pop, pop.hosts).table(start, min(end, time.time()))
+        return self._asked(pop, pop.hosts).table(start, min(end, clock.wall()))
 
     def thinned(
         self, pop: Pop, start: float, end: float, step: float, before: float
     ) -> SampleTable:
-        return self._asked(pop, pop.hosts).thinned(start, min(end, time.time()), step)
+        return self._asked(pop, pop.hosts).thinned(start, min(end, clock.wall()), step)
 
     def newest(self, pop: Pop) -> float | None:
-        return self._asked(pop, pop.hosts).last_scrape(time.time())
+        return self._asked(pop, pop.hosts).last_scrape(clock.wall())
 
     def _newest(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> Mapping[Host, Sampled]:
         """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
         from edgetune.documents.sample import Sample
 
-        now, url = time.time(), str(pop.metrics.fields["url"])
+        now, url = clock.wall(), str(pop.metrics.fields["url"])
         try:
             asked = self._asked(pop, hosts)
             if url in silent:

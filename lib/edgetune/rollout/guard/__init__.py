@@ -11,12 +11,12 @@ is stopped.
 from __future__ import annotations
 
 import socket
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Callable, NamedTuple
 
+from edgetune import clock
 from edgetune.documents.head import ENDED
 from edgetune.errors import EdgetuneError, StoreError
 from edgetune.rollout.context import Context
@@ -88,7 +88,7 @@ class Guard:
         finally:
             # Without its heartbeat people are told that it does not look, which is as good.
             with suppress(EdgetuneError):
-                context.heartbeats.beat(GUARD, Heartbeat(time.time(), one_line(self._problem)))
+                context.heartbeats.beat(GUARD, Heartbeat(clock.wall(), one_line(self._problem)))
             if not is_whole:
                 # On another node a guard may see what this one does not.
                 self.stop()
@@ -99,7 +99,7 @@ class Guard:
             self._turns.give_up(self._name)
 
     def _look(self, context: Context, turns: Turns) -> Iterator[Found]:
-        now, stopped, pauses = time.time(), stopped_by(context), all_pauses(context)
+        now, stopped, pauses = clock.wall(), stopped_by(context), all_pauses(context)
         yield from self._rounds(context, turns)
         # What is under way comes after what has ended, be it older: one that is retired, say.
         readable, unreadable = read_heads(context)

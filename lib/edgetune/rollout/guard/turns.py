@@ -6,9 +6,9 @@ StackStorm runs a sensor in each of its sensor containers, unless they are parti
 
 from __future__ import annotations
 
-import time
 from typing import Any, Protocol
 
+from edgetune import clock
 from edgetune.config import Config
 from edgetune.connections import SCHEME, open_redis, redis_errors
 
@@ -52,13 +52,13 @@ class Alone:
 
     def was_told(self, what: str) -> bool:
         """Whether it told that within the hour."""
-        now = time.time()
+        now = clock.wall()
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
         return what in self._told
 
     def tell(self, what: str) -> None:
         """Keep it for an hour from when it was first told."""
-        self._told.setdefault(what, time.time())
+        self._told.setdefault(what, clock.wall())
 
     def give_up(self, guard: str) -> None:
         """There is nobody to give it to."""

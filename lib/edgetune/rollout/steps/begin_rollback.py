@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.head import CHANGES_HOSTS, Head
 from edgetune.documents.words import Decision
 from edgetune.errors import AWAY, InputError, RefusedError
@@ -71,7 +71,7 @@ def roll_back(
     why = _with_hosts_under_way(opened, reason or _what_failed(opened) or "asked for")
     enter_state(opened, "rolling_back", owner, requested_by, why)
     if before in CHANGES_HOSTS:
-        head.taken_over = steady_clock.now()
+        head.taken_over = clock.now()
     if before != "rolling_back":
         head.only = list(hosts)
     # Decided from here on, even if the load balancer is away and nothing can be planned yet.

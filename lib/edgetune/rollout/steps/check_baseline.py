@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.documents.baseline import Prospect
 from edgetune.documents.look import Conclusion
 from edgetune.documents.options import LEAST_SAMPLES
@@ -53,7 +53,7 @@ def check_baseline(context: Context, rollout: str, epoch: int) -> BaselineResult
     if opened.head.state != "baseline":
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; its baseline is over")
     # The sweep at its end belongs to it, too.
-    opened.head.baseline[1] = time.time()
+    opened.head.baseline[1] = clock.wall()
     try:
         baseline, power = measure(opened)
     except InputError as error:
@@ -106,7 +106,7 @@ def _failing(opened: Record) -> str:
     once = {finding.host for finding in _unfit(opened)}
     if not once:
         return ""
-    time.sleep(_LOOK_AGAIN)
+    clock.sleep(_LOOK_AGAIN)
     found = [finding for finding in _unfit(opened) if finding.host in once]
     if not found:
         return ""

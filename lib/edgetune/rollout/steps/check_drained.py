@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.errors import ServerError
 from edgetune.rollout.context import Context
@@ -138,7 +138,7 @@ def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
     host = work.hosts[name]
     host.awaited = why
     patient = work.batch_type == "restore" and may_still_revert(opened, host)
-    if not patient and steady_clock.now() - host.at > opened.context.config.health_deadline:
+    if not patient and clock.now() - host.at > opened.context.config.health_deadline:
         fail_host(opened, work, name, why)
     return False
 
@@ -192,7 +192,7 @@ def _goes_on(opened: Rollout, work: Batch, name: str, why: str, driver: DrainDri
 
 
 def _is_overdue(opened: Record, host: HostStep) -> bool:
-    return steady_clock.now() - host.at > opened.context.config.drain_deadline
+    return clock.now() - host.at > opened.context.config.drain_deadline
 
 
 def _give_up(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.durations import duration
 from edgetune.hosts.result import HostResult
@@ -37,10 +37,10 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
         if name in back and not bios[name].failed:
             host.resets, host.refused = [], {}
             if host.step == "rebooting":
-                host.boot_took = steady_clock.now() - host.at
+                host.boot_took = clock.now() - host.at
             host.go("rebooted" if host.step == "rebooting" else "drained")
         elif name in back:
-            host.back_at, host.awaited = host.back_at or steady_clock.now(), str(bios[name].error)
+            host.back_at, host.awaited = host.back_at or clock.now(), str(bios[name].error)
             wrong = _overdue(opened, host.at) or _is_final(opened, host, bios[name])
             if wrong and fail_host(opened, work, name, str(bios[name].error)):
                 failed.append(name)
@@ -67,7 +67,7 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
     opened.save_batch(work)
     waiting = [name for name in work.at("rebooting", "coming_back") if name not in failed]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
-    waited = steady_clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
+    waited = clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
     return {
         "waiting": len(waiting),
         "failed": failed,
@@ -89,7 +89,7 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
 
 def _is_final(opened: Record, host: HostStep, bios: HostResult) -> bool:
     """Whether waiting makes no BIOS better; what is not there may not have been read yet."""
-    had_time = steady_clock.now() - host.back_at > opened.context.config.health_deadline
+    had_time = clock.now() - host.back_at > opened.context.config.health_deadline
     return bios.reason == "failed" or (bios.reason == "absent" and had_time)
 
 
@@ -118,7 +118,7 @@ def _evidence(told: HostResult) -> str:
 
 
 def _overdue(opened: Record, since: float) -> bool:
-    return steady_clock.now() - since > opened.context.config.reboot_deadline
+    return clock.now() - since > opened.context.config.reboot_deadline
 
 
 def _late(opened: Record, unreachable: bool) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.documents.head import ENDED, Approved, Head
 from edgetune.durations import duration
 from edgetune.errors import EdgetuneError, FencedError
@@ -84,7 +85,7 @@ def begin_rollout(
     refuse_if_frozen(context, pop.name, freezes)
     refuse_if_paused(context, pop.name)
     refuse_unfinished(context, pop.name)
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(clock.wall()))
     name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"
     above = largest_epoch(context, pop.name)
     # Short, until the record says whose it is.
@@ -99,7 +100,7 @@ def begin_rollout(
         plan=plan,
         state="claimed",
         epoch=claim.epoch,
-        created=time.time(),
+        created=clock.wall(),
         owner=owner,
         by=requested_by,
         wait=wait,

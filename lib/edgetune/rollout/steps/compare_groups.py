@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TypedDict, Union
 
+from edgetune import clock
 from edgetune.documents.head import PROMOTED
 from edgetune.documents.look import Look
 from edgetune.documents.reading import encoded
@@ -85,7 +85,7 @@ def _has_samples_after(opened: Record, end: float) -> bool:
     A sweep of somebody else may still be under way.
     """
     try:
-        samples = opened.context.samples.window(opened.head.pop, end, time.time())
+        samples = opened.context.samples.window(opened.head.pop, end, clock.wall())
     except SourceError:
         return False
     return {*opened.plan.groups.hosts} <= {*samples.hosts}

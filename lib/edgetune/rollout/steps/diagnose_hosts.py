@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.documents.diagnosis import (
     Diagnosis,
     DiagnosisAnswer,
@@ -81,7 +81,7 @@ def diagnose_hosts(
     findings = list(_grouped(told))
     found = Diagnosis(
         pop=pop,
-        time=time.time(),
+        time=clock.wall(),
         live=seconds > 0,
         seconds=seconds,
         asked=len(chosen),

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.documents.inventory import PopChange
 from edgetune.documents.reading import encoded
 from edgetune.durations import duration
@@ -35,7 +35,7 @@ def diff_inventory(context: Context, pop: str = "") -> InventoryResult:
     if kept is None:
         return told(context, found, changes, "nothing was kept yet")
     differing = counted(changes) or "nothing differs"
-    age = duration(round(time.time() - kept.read))
+    age = duration(round(clock.wall() - kept.read))
     return told(context, found, changes, f"{differing} from what was kept {age} ago")
 
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.dataclass import dataclass
 from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError
@@ -41,13 +40,13 @@ def drain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Drain
     A drain that takes longer is for ``check_drained`` to await.
     """
     # From here: what has taken long to begin leaves the rest to a task with a timeout of its own.
-    deadline = time.monotonic() + AT_ONCE
+    deadline = clock.monotonic() + AT_ONCE
     told = begin_drain(context, rollout, epoch, batch)
-    while told["next"] == "check_drained" and time.monotonic() < deadline:
+    while told["next"] == "check_drained" and clock.monotonic() < deadline:
         told = check_drained(context, rollout, epoch, batch)
         if told["failed"]:
             break
-        time.sleep(POLL)
+        clock.sleep(POLL)
     return told
 
 
@@ -112,7 +111,7 @@ def _drain(
         host = work.hosts[name]
         if name not in unknown:
             host.lb_before = host.lb_before or state_of(known[name])
-        host.out_at = host.out_at or steady_clock.now()
+        host.out_at = host.out_at or clock.now()
     opened.move(work, names, "draining")
     keep_silenced(opened, work)
     for each in opened.hosts(names):
@@ -168,12 +167,12 @@ def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> DrainResu
     """Have it called again, and write down what it waits for."""
     before = work.wait
     same = before is not None and before.until == held.until
-    since = before.since if before and same else time.time()
+    since = before.since if before and same else clock.wall()
     wait = Wait(since, shortened(held.why), held.until, held.paused)
     if wait != before:
         work.wait = wait
         opened.save_batch(work)
-    waited = time.time() - since
+    waited = clock.wall() - since
     return {
         "hosts": list(work.hosts),
         "waiting": waiting,
@@ -212,7 +211,7 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> dict[st
 
     DrainError if it knows none of the PoP's hosts: that says something of the load balancer.
     """
-    deadline = time.monotonic() + opened.context.config.health_deadline
+    deadline = clock.monotonic() + opened.context.config.health_deadline
     lost = dict.fromkeys(names, "")
     while True:
         servers = driver.servers()
@@ -220,9 +219,9 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> dict[st
             raise DrainError(f"{opened.pop.name}: the load balancer knows none of its hosts")
         whys = {host.name: why_lost(servers.get(host.server)) for host in opened.hosts([*lost])}
         lost = {name: why for name, why in whys.items() if why}
-        if not lost or time.monotonic() > deadline:
+        if not lost or clock.monotonic() > deadline:
             return lost
-        time.sleep(POLL)
+        clock.sleep(POLL)
         opened.lease.permit()
 
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import time
-
+from edgetune import clock
 from edgetune.errors import InputError
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause import (
@@ -31,7 +30,7 @@ def pause_pop(
         return pause_answer(
             context, name, False, f"{name} is paused already ({causes_text(standing)})"
         )
-    save_pause(context, name, cause, Pause(True, time.time(), requested_by, reason))
+    save_pause(context, name, cause, Pause(True, clock.wall(), requested_by, reason))
     why = causes_text({cause: Pause(True, 0, requested_by, reason)})
     return pause_answer(
         context, name, True, f"{name} is paused ({why}); no further batch begins there"

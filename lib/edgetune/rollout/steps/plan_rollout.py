@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import secrets
-import time
 from dataclasses import fields, replace
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.documents.options import Options
 from edgetune.documents.plan import Plan
 from edgetune.durations import duration
@@ -95,12 +95,12 @@ def _inventory(context: Context) -> str:
     kept = kept_inventory(context.store) if source_of(context.config).is_kept else None
     if kept is None:
         return ""
-    return f"{kept.where}, read {duration(round(time.time() - kept.read))} ago"
+    return f"{kept.where}, read {duration(round(clock.wall() - kept.read))} ago"
 
 
 def _freezes(context: Context, plan: Plan) -> list[Finding]:
     """Those that its rollout would run into."""
-    ahead = freezes_ahead(context.config.closed, plan, time.time())
+    ahead = freezes_ahead(context.config.closed, plan, clock.wall())
     return [Finding(text, "begin it at another time", refuses=False) for text in ahead]
 
 

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TypedDict
 
-from edgetune import CAMPAIGN_SCHEMA
+from edgetune import CAMPAIGN_SCHEMA, clock
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import read_heads
@@ -47,7 +46,7 @@ def release_record(
         "schema": CAMPAIGN_SCHEMA,
         "digest": found.digest,
         "by": requested_by,
-        "at": time.time(),
+        "at": clock.wall(),
         "reason": reason,
     }
     context.store.put(release_key(rollout), json.dumps(document))

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from edgetune import clock
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
 from edgetune.documents.look import Look
@@ -16,7 +16,7 @@ from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.metrics.table import SampleTable
 from edgetune.report.files import page_of
 from edgetune.report.phases import phases
-from edgetune.report.text import clock, wait_text
+from edgetune.report.text import utc, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.context import Context
 from edgetune.rollout.freeze import why_frozen
@@ -75,7 +75,7 @@ def report_rollout(context: Context, rollout: str) -> ReportResult:
 def _material(opened: Record) -> Material:
     from edgetune.report.page import Material
 
-    now, head = time.time(), opened.head
+    now, head = clock.wall(), opened.head
     missing: list[str] = []
     baseline, pauses = opened.baseline(), pauses_of(opened.context, head.pop)
     if head.baseline and baseline is None and head.state != "baseline":
@@ -166,7 +166,7 @@ def _window(
         missing.append("No samples of that time are left; the pictures show what the record holds.")
         return None
     if begun > start + 2 * slot:
-        missing.append(f"The samples that are left begin at {clock(begun)}.")
+        missing.append(f"The samples that are left begin at {utc(begun)}.")
     return window
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.host import WayBack
 from edgetune.hosts.result import HostResult
@@ -60,7 +60,7 @@ def restore_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Res
     report = write_answers(opened, work, final, "changed")
     if waiting:
         report["message"] = waiting_text(work, waiting)
-    waited = steady_clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
+    waited = clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
     return {
         **report,
         "waiting": len(waiting),

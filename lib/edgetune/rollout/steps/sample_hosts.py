@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-import time
 
+from edgetune import clock
 from edgetune.errors import FencedError
 from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.context import Context
@@ -51,15 +51,15 @@ def sample_hosts(
     if not rollout:
         found = sample_pops(context, [pop] if pop else pops_under_way(context))
         return {**found.told(), "due": False, "retry_after": 0}
-    end = time.monotonic() + _A_WHILE
+    end = clock.monotonic() + _A_WHILE
     opened = _of_owner(context, rollout, epoch)
     by_rule = _was_sampled_by_rule(opened)
     found = Found() if by_rule else sample_pops(context, [opened.head.pop])
     while not (due := _is_due(opened)):
         left = _next_sample(opened, by_rule)
-        if time.monotonic() + left > end:
+        if clock.monotonic() + left > end:
             break
-        time.sleep(left)
+        clock.sleep(left)
         opened = _of_owner(context, rollout, epoch)
         found.add(sample_pops(context, [opened.head.pop]))
     told = found.told() if found.answered or found.errors else _BY_RULE
@@ -80,14 +80,14 @@ def _was_sampled_by_rule(opened: Record) -> bool:
     if interval < SAMPLED_EVERY:
         return False
     last = opened.context.heartbeats.last(sampled_by_rule(opened.head.pop))
-    return last is not None and 0 <= time.time() - last.time < interval
+    return last is not None and 0 <= clock.wall() - last.time < interval
 
 
 def _is_due(opened: Rollout) -> bool:
     """Whether something is to be done with the samples; of a soak this is who stays with it."""
     head = opened.head
     if head.state == "baseline":
-        return time.time() >= head.baseline[1]
+        return clock.wall() >= head.baseline[1]
     if head.state != "soaking":
         return True
     try:
@@ -104,7 +104,7 @@ def _next_sample(opened: Rollout, by_rule: bool) -> float:
     The moment that is waited for has one of its own. Where the rule samples it is waited for, so
     often that the owner is seen to live: a task for each sample of a day would be 1,440.
     """
-    head, now = opened.head, time.time()
+    head, now = opened.head, clock.wall()
     interval: float = opened.plan.options.interval
     left = interval - (now - head.created) % interval
     if by_rule:

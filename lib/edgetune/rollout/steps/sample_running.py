@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import time
-
+from edgetune import clock
 from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import Heartbeat
 from edgetune.rollout.sampling import SampleResult, pops_under_way, sample_pops, sampled_by_rule
@@ -12,7 +11,7 @@ from edgetune.rollout.sampling import SampleResult, pops_under_way, sample_pops,
 
 def sample_running(context: Context) -> SampleResult:
     """Take one sample of every host of every PoP with a rollout under way, and say so by PoP."""
-    began, pops = time.time(), pops_under_way(context)
+    began, pops = clock.wall(), pops_under_way(context)
     found = sample_pops(context, pops)
     for pop in pops:
         context.heartbeats.beat(sampled_by_rule(pop), Heartbeat(began))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.bmc import BiosPlan, BiosSet
 from edgetune.documents.reading import encoded
@@ -46,7 +46,7 @@ def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingR
     names = keep_out(opened, work, names)
     for name in names:
         host = work.hosts[name]
-        host.bios, host.bios_at = "asked", host.bios_at or steady_clock.now()
+        host.bios, host.bios_at = "asked", host.bios_at or clock.now()
     opened.save_batch(work)
     answers = _WAYS[work.batch_type](opened, work, names)
     failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
@@ -55,7 +55,7 @@ def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingR
     waiting = [name for name in stay if work.hosts[name].bios != "set"]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     why = "; ".join(f"{name}: {answers[name].error}" for name in waiting)
-    waited = steady_clock.now() - min((work.hosts[name].bios_at for name in waiting), default=0.0)
+    waited = clock.now() - min((work.hosts[name].bios_at for name in waiting), default=0.0)
     return {
         "waiting": len(waiting),
         "next": "set_bios" if waiting else after_bios(work),
@@ -178,7 +178,7 @@ def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
         return False
     # Whoever takes it over has that time again.
     since = max(host.bios_at, opened.head.taken_over)
-    overdue = steady_clock.now() - since > opened.context.config.reboot_deadline
+    overdue = clock.now() - since > opened.context.config.reboot_deadline
     if answer.reason in LATER and not overdue:
         return False
     return fail_host(opened, work, name, f"BIOS: {answer.error}")

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.documents.head import ENDED, FORWARD, Head
 from edgetune.documents.options import LEAST_SAMPLES
 from edgetune.documents.words import Decision
@@ -66,7 +66,7 @@ def set_rollout_state(
     if state in ENDED:
         opened.lease.release()
     first, end = unfinished_batches(opened)
-    until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [time.time()]
+    until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [clock.wall()]
     return {
         "rollout": rollout,
         "state": state,
@@ -90,7 +90,7 @@ def _refuse_unproven(head: Head, state: str) -> None:
 
 
 def _begin_state(opened: Rollout, before: str) -> None:
-    head, options, now = opened.head, opened.plan.options, time.time()
+    head, options, now = opened.head, opened.plan.options, clock.wall()
     if head.state == "baseline":
         start = head.baseline[0] if head.baseline else now
         head.baseline = [start, max(start + options.baseline, now + 2 * options.interval)]
@@ -149,7 +149,7 @@ def _pace(opened: Record) -> str:
     head, options = opened.head, opened.plan.options
     if head.state != "claimed":
         return ""
-    interval, apart = options.interval, time.time() - head.history[-1].at
+    interval, apart = options.interval, clock.wall() - head.history[-1].at
     told = ""
     if apart > interval:
         why = f"from one task to the next {duration(round(apart, 1))} pass here"

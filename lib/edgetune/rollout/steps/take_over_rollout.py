@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
 from edgetune.rollout.chat_thread import thread_of
 from edgetune.rollout.context import Context
@@ -94,7 +94,7 @@ def take_over(
     head.wait = head.wait or wait
     head.channel = head.channel or thread_of(context, channel, owner)
     if head.state in CHANGES_HOSTS:
-        head.taken_over = steady_clock.now()
+        head.taken_over = clock.now()
     head.note(requested_by, f"taken over, epoch {claim.epoch}")
     taken.save()
     return head

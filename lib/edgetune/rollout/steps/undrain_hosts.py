@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
+from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.errors import DrainError, ServerError
 from edgetune.report.text import listed
@@ -114,11 +114,11 @@ def _not_back(
     served = [name for name in names if was_serving(work.hosts[name].lb_before)]
     expected = {opened.pop.host(name).server: name for name in served}
     patience = opened.context.config.health_deadline
-    began, sure = time.monotonic(), min(patience, _SURE)
+    began, sure = clock.monotonic(), min(patience, _SURE)
     since: dict[str, float] = {}
     while True:
         servers = driver.servers()
-        now = time.monotonic()
+        now = clock.monotonic()
         missing = {
             name: why for own, name in expected.items() if (why := _why_out(servers.get(own)))
         }
@@ -126,5 +126,5 @@ def _not_back(
         seen_long = all(now - start >= sure for start in since.values())
         if not missing or now - began > patience + (0 if seen_long else 2 * sure):
             return missing
-        time.sleep(POLL)
+        clock.sleep(POLL)
         opened.lease.permit()

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.host import ProvenSettings, SeenSettings, VerifiedSettings
 from edgetune.documents.settings import Standing, standings
@@ -72,15 +72,15 @@ def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str,
 
     A BMC that is busy, or whose answer is lost, is asked again for ``health_deadline``.
     """
-    deadline = time.monotonic() + opened.context.config.health_deadline
+    deadline = clock.monotonic() + opened.context.config.health_deadline
     wrong: dict[str, HostResult] = {}
     while names:
         answers = settled(opened, work, names)
         wrong.update((name, answer) for name, answer in answers.items() if answer.failed)
         names = [name for name, answer in answers.items() if answer.reason == "busy"]
-        if not names or time.monotonic() > deadline:
+        if not names or clock.monotonic() > deadline:
             break
-        time.sleep(POLL)
+        clock.sleep(POLL)
         opened.lease.permit()
         wrong = {name: answer for name, answer in wrong.items() if name not in names}
     return wrong
@@ -224,12 +224,12 @@ def _not_as(before: Mapping[str, Standing | None], answer: HostResult) -> HostRe
 
 def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     """Ask the service on each host until it answers; failures are those that never did."""
-    deadline = time.monotonic() + opened.context.config.health_deadline
+    deadline = clock.monotonic() + opened.context.config.health_deadline
     while True:
         sick = sick_services(opened.context, opened.pop, opened.hosts(names))
-        if not sick or time.monotonic() > deadline:
+        if not sick or clock.monotonic() > deadline:
             return {
                 name: HostResult(name, error=why, reason="failed") for name, why in sick.items()
             }
-        time.sleep(POLL)
+        clock.sleep(POLL)
         opened.lease.permit()

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TypedDict
 
+from edgetune import clock
 from edgetune.documents.congestion import Chosen
 from edgetune.documents.rounds import Decisions, Rounds
 from edgetune.errors import DamagedError
@@ -87,7 +87,7 @@ def _material(context: Context, name: str) -> CongestionMaterial:
         missing.append(f"{error}.")
     hosts = [host.name for host in pop.hosts]
     entry = pop.congestion is not None
-    now = time.time()
+    now = clock.wall()
     return CongestionMaterial(name, entry, hosts, decisions, rounds, chosen, missing, now)
 
 

@@ -7,8 +7,8 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 
+from edgetune import clock
 from edgetune.errors import DrainError
 from edgetune.fields import Field
 from edgetune.files import load_json
@@ -57,7 +57,7 @@ class Command(HookDriver):
         except OSError as error:
             raise DrainError(f"{self._where}: cannot be run: {error.strerror}") from None
         try:
-            told, problem = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
+            told, problem = process.communicate(timeout=max(0.0, deadline - clock.monotonic()))
         except BaseException as error:
             # What it started would go on, and change a server later.
             with contextlib.suppress(ProcessLookupError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import copy
 import itertools
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from edgetune import clock
 from edgetune.addresses import canonical_url
 from edgetune.fields import Field
 from edgetune.net.connection import Tls
@@ -149,7 +149,7 @@ class Haproxy(DrainDriver):
         for address in self._addresses:
             if address.startswith("tls://"):
                 with suppress(OSError):
-                    deadline = time.monotonic() + _SHOWN_WITHIN
+                    deadline = clock.monotonic() + _SHOWN_WITHIN
                     found[address] = shown_certificate(address, deadline, self._tls)
         return found
 

@@ -8,12 +8,10 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from edgetune import steady_clock
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.rollout import lease
 from edgetune.rollout.bios_journal import load_journal
@@ -33,6 +31,7 @@ from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.support import ROOT
 from tests.support.bmcs import COD, EARLY, HOME, SNOOP
 from tests.support.builders import as_samples, inventory_document, write_yaml
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import BiosWorld
 
 FIRST, SHAM, SECOND = 0, 1, 2
@@ -313,20 +312,20 @@ def test_a_bmc_that_is_busy_is_asked_again(world: BiosWorld, batch: int) -> None
 
 
 def test_a_bmc_that_stays_busy_fails_the_batch_in_the_end(
-    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     world.enter()
     host = _host(world, FIRST)
     world.bmcs.faults[host] = {"unreachable"}
     world.roll(FIRST, until=set_bios)
     assert world.step(set_bios, FIRST)["waiting"] == 1
-    _later(monkeypatch, 60)
+    clock.wait(60)
     # Whoever takes over has its time again.
     opened = as_owner(world.context, world.rollout)
-    opened.head.taken_over = steady_clock.now()
+    opened.head.taken_over = clock.wall()
     opened.save()
     assert world.step(set_bios, FIRST)["waiting"] == 1
-    _later(monkeypatch, 120)
+    clock.wait(60)
     result = world.step(set_bios, FIRST)
     assert (result["waiting"], result["failed"]) == (0, [host])
     assert result["error"] == f"{host}: BIOS: timed out"
@@ -397,16 +396,13 @@ def test_a_boot_that_is_read_late_is_waited_for(world: BiosWorld) -> None:
 
 @pytest.mark.parametrize("fault", ["unreachable", "busy"])
 def test_one_answer_that_is_lost_after_the_boot_fails_no_host(
-    world: BiosWorld, monkeypatch: pytest.MonkeyPatch, fault: str
+    world: BiosWorld, clock: VirtualClock, fault: str
 ) -> None:
     world.enter()
     host = _host(world, FIRST)
     world.roll(FIRST, until=verify_hosts)
     world.bmcs.faults[host] = {fault}
-    clock = SimpleNamespace(
-        monotonic=time.monotonic, sleep=lambda seconds: world.bmcs.faults[host].clear()
-    )
-    monkeypatch.setattr("edgetune.rollout.steps.verify_hosts.time", clock)
+    clock.then = world.bmcs.faults[host].clear
     assert world.step(verify_hosts, FIRST)["failed"] == []
     assert world.at(FIRST) == {host: "verified"}
 
@@ -531,11 +527,6 @@ def _retire(world: BiosWorld, rollout: str) -> None:
     world.rollout = rollout
     world.take_over()
     assert world.roll_back()["quarantined"] == {}
-
-
-def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    booted = time.clock_gettime
-    monkeypatch.setattr(steady_clock, "uptime", lambda: booted(time.CLOCK_BOOTTIME) + seconds)
 
 
 def test_a_machine_that_was_replaced_is_refused_and_can_be_adopted(world: BiosWorld) -> None:
@@ -707,19 +698,16 @@ def _surge(world: BiosWorld) -> None:
 
 
 def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
-    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     world.enter()
     world.roll(SECOND, until=set_bios)
     first, *others = world.at(SECOND)
-    now = [1000.0]
-    fake = SimpleNamespace(time=time.time, monotonic=lambda: now[0])
-    monkeypatch.setattr(lease, "time", fake)
 
     def stop(moment: str) -> None:
         if moment == f"after {first} BIOS set":
             stop_all(world.context)
-            now[0] += 1.1
+            clock.wait(1.1)
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="everything is stopped"):

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgetune import steady_clock
+from edgetune import clock
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.facts import Facts, Load
 from edgetune.rollout.lease import as_owner, idle_time
@@ -29,44 +28,20 @@ DEADLINE = 600.0
 FIRST = 0
 
 
-class Controller(VirtualClock):
-    """The machine that takes the steps, whose clocks a test controls."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(monkeypatch)
-        self._patch, self._set, true = monkeypatch, 0.0, time.time
-        monkeypatch.setattr(time, "time", lambda: true() + self._set)
-
-    def set_clock(self, seconds: float) -> None:
-        """The clock is set while a step is running."""
-        self._set += seconds
-
-    def begin_step(self, boot: str = "") -> None:
-        """What runs next is another process, with ``boot`` one of another boot or machine."""
-        self._patch.setattr(steady_clock, "_boot_began", time.time() - steady_clock.uptime())
-        if boot:
-            self._patch.setattr(steady_clock, "_boot", boot)
-
-
-@pytest.fixture
-def controller(monkeypatch: pytest.MonkeyPatch) -> Controller:
-    return Controller(monkeypatch)
-
-
 @pytest.fixture(params=["same step", "next step", "another boot"])
-def between(request: pytest.FixtureRequest, controller: Controller) -> Any:
+def between(request: pytest.FixtureRequest, clock: VirtualClock) -> Any:
     """Sets the clock, and says where the rollout goes on afterwards."""
 
     def set_clock(seconds: float) -> None:
-        controller.set_clock(seconds)
+        clock.set(seconds)
         if request.param != "same step":
-            controller.begin_step("another" if request.param == "another boot" else "")
+            clock.begin_process("another" if request.param == "another boot" else "")
 
     return set_clock
 
 
 @pytest.fixture
-def world(tmp_path: Path, controller: Controller) -> Iterator[BiosWorld]:
+def world(tmp_path: Path, clock: VirtualClock) -> Iterator[BiosWorld]:
     """A rollout of a BIOS setting that is about to change its first host."""
     deadlines = dict.fromkeys(("drain_deadline", "reboot_deadline", "health_deadline"), DEADLINE)
     made = BiosWorld(tmp_path, reset_after=DEADLINE / 2, **deadlines)
@@ -82,20 +57,20 @@ def _step(world: EmptyWorld, function: Any) -> tuple[int, list[str]]:
 
 @SET
 def test_sessions_have_the_whole_drain_deadline(
-    world: BiosWorld, controller: Controller, between: Any, seconds: float
+    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
 ) -> None:
     (host,) = world.at(FIRST)
     world.balancer.sessions[host] = 3
     world.step(begin_drain, FIRST)
     between(seconds)
     assert (_step(world, check_drained), world.at(FIRST)) == ((1, []), {host: "draining"})
-    controller.wait(DEADLINE + 1)
+    clock.wait(DEADLINE + 1)
     assert (_step(world, check_drained), world.at(FIRST)) == ((0, []), {host: "skipped"})
 
 
 @SET
 def test_a_check_has_the_whole_health_deadline_to_fail(
-    world: BiosWorld, controller: Controller, between: Any, seconds: float
+    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
 ) -> None:
     (host,) = world.at(FIRST)
     world.balancer.heeds_marker = False
@@ -103,13 +78,13 @@ def test_a_check_has_the_whole_health_deadline_to_fail(
     assert _step(world, check_drained) == (1, [])
     between(seconds)
     assert _step(world, check_drained) == (1, [])
-    controller.wait(DEADLINE + 1)
+    clock.wait(DEADLINE + 1)
     assert _step(world, check_drained) == (0, [host])
 
 
 @SET
 def test_a_host_is_neither_reset_nor_given_up_before_its_time(
-    world: BiosWorld, controller: Controller, between: Any, seconds: float
+    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
 ) -> None:
     (host,) = world.at(FIRST)
     world.hosts.heeds[host] = set()
@@ -119,16 +94,16 @@ def test_a_host_is_neither_reset_nor_given_up_before_its_time(
     assert _step(world, check_rebooted) == (1, [])
     assert world.bmcs.told("reset") == []
     for asked in (["GracefulRestart"], ["GracefulRestart", "ForceRestart"]):
-        controller.wait(DEADLINE / 2 + 1)
+        clock.wait(DEADLINE / 2 + 1)
         assert _step(world, check_rebooted) == (1, [])
         assert world.bmcs.sent_to(host, "reset") == asked
-    controller.wait(DEADLINE + 1)
+    clock.wait(DEADLINE + 1)
     assert _step(world, check_rebooted) == (0, [host])
 
 
 @SET
 def test_a_silent_host_has_the_whole_reboot_deadline(
-    world: BiosWorld, controller: Controller, between: Any, seconds: float
+    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
 ) -> None:
     (host,) = world.at(FIRST)
     world.roll(FIRST, until=reboot_hosts)
@@ -136,13 +111,13 @@ def test_a_silent_host_has_the_whole_reboot_deadline(
     world.hosts.unreachable.add(host)
     between(seconds)
     assert _step(world, check_rebooted) == (1, [])
-    controller.wait(DEADLINE + 1)
+    clock.wait(DEADLINE + 1)
     assert _step(world, check_rebooted) == (0, [host])
 
 
 @SET
 def test_a_bmc_has_the_whole_reboot_deadline_to_answer(
-    world: BiosWorld, controller: Controller, between: Any, seconds: float
+    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
 ) -> None:
     (host,) = world.at(FIRST)
     world.bmcs.faults[host] = {"unreachable"}
@@ -150,14 +125,14 @@ def test_a_bmc_has_the_whole_reboot_deadline_to_answer(
     assert _step(world, set_bios) == (1, [])
     between(seconds)
     assert _step(world, set_bios) == (1, [])
-    controller.wait(DEADLINE + 1)
+    clock.wait(DEADLINE + 1)
     assert _step(world, set_bios) == (0, [host])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("skew", [0.0, 30.0, -30.0, 90.0, -90.0, HOURS, -HOURS])
 def test_steps_that_take_turns_on_two_machines_reach_a_deadline_in_its_time(
-    world: BiosWorld, controller: Controller, skew: float
+    world: BiosWorld, clock: VirtualClock, skew: float
 ) -> None:
     """Their clocks differ, and a step runs every 5 s on the other one."""
     (host,) = world.at(FIRST)
@@ -167,9 +142,9 @@ def test_steps_that_take_turns_on_two_machines_reach_a_deadline_in_its_time(
     waiting = 1
     while waiting and polls < 3 * DEADLINE / 5:
         polls += 1
-        controller.set_clock(skew if polls % 2 else -skew)
-        controller.begin_step(f"machine-{polls % 2}")
-        controller.wait(5)
+        clock.set(skew if polls % 2 else -skew)
+        clock.begin_process(f"machine-{polls % 2}")
+        clock.wait(5)
         waiting = _step(world, check_drained)[0]
     assert (waiting, world.at(FIRST)) == (0, {host: "skipped"})
     # Once, and not once a turn, the difference of believed clocks counts.
@@ -177,7 +152,7 @@ def test_steps_that_take_turns_on_two_machines_reach_a_deadline_in_its_time(
 
 
 def test_a_record_of_an_earlier_version_waits_from_now(
-    world: BiosWorld, controller: Controller
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     """It holds no reading of the clocks, and its times lie in the future by now."""
     (host,) = world.at(FIRST)
@@ -187,26 +162,26 @@ def test_a_record_of_an_earlier_version_waits_from_now(
     document = json.loads(world.context.store.get(key) or "")
     del document["clock"]
     world.context.store.put(key, json.dumps(document))
-    controller.set_clock(-HOURS)
-    controller.begin_step()
+    clock.set(-HOURS)
+    clock.begin_process()
     assert _step(world, check_drained) == (1, [])
-    controller.wait(DEADLINE + 1)
-    controller.begin_step()
+    clock.wait(DEADLINE + 1)
+    clock.begin_process()
     assert _step(world, check_drained) == (0, [])
     assert world.at(FIRST) == {host: "skipped"}
 
 
-def test_what_is_settled_keeps_its_times(world: BiosWorld, controller: Controller) -> None:
+def test_what_is_settled_keeps_its_times(world: BiosWorld, clock: VirtualClock) -> None:
     (host,) = world.at(FIRST)
     world.roll(FIRST)
     done = world.batch(FIRST).hosts[host]
-    controller.wait(30 * 24 * 3600)
-    controller.begin_step("another")
+    clock.wait(30 * 24 * 3600)
+    clock.begin_process("another")
     assert (done.step, world.batch(FIRST).hosts[host].at) == ("done", done.at)
 
 
 def test_a_taken_over_bmc_is_given_up_after_another_boot_of_its_runner(
-    world: BiosWorld, controller: Controller
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     """Nobody writes the head again while a batch is under way."""
     (host,) = world.at(FIRST)
@@ -214,35 +189,35 @@ def test_a_taken_over_bmc_is_given_up_after_another_boot_of_its_runner(
     world.roll(FIRST, until=set_bios)
     world.take_over()
     assert _step(world, set_bios) == (1, [])
-    controller.wait(30)
-    controller.begin_step("another")
+    clock.wait(30)
+    clock.begin_process("another")
     assert _step(world, set_bios) == (1, [])
-    controller.wait(DEADLINE + 1)
+    clock.wait(DEADLINE + 1)
     assert _step(world, set_bios) == (0, [host])
 
 
 def test_a_host_is_reset_after_another_boot_of_the_runner_that_took_over(
-    world: BiosWorld, controller: Controller
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     (host,) = world.at(FIRST)
     world.hosts.heeds[host] = set()
     world.roll(FIRST, until=reboot_hosts)
-    controller.wait(2 * DEADLINE)
+    clock.wait(2 * DEADLINE)
     world.take_over()
-    controller.wait(2 * DEADLINE)
-    controller.begin_step("another")
+    clock.wait(2 * DEADLINE)
+    clock.begin_process("another")
     world.step(reboot_hosts, FIRST)
-    controller.wait(DEADLINE / 2 + 1)
+    clock.wait(DEADLINE / 2 + 1)
     assert _step(world, check_rebooted) == (1, [])
     assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
 
 
 @pytest.mark.parametrize("boot", ["", "another"], ids=["same boot", "another boot"])
-def test_the_grace_of_a_pop_ends(tmp_path: Path, controller: Controller, boot: str) -> None:
+def test_the_grace_of_a_pop_ends(tmp_path: Path, clock: VirtualClock, boot: str) -> None:
     world = changing(tmp_path)
     world.mark("rolling_back")
-    controller.wait(world.context.config.claim_grace + 1)
-    controller.begin_step(boot)
+    clock.wait(world.context.config.claim_grace + 1)
+    clock.begin_process(boot)
     world.mark("rolled_back")
     assert world.context.claims.holder("lab1") is None
 
@@ -252,14 +227,14 @@ def test_the_grace_of_a_pop_ends(tmp_path: Path, controller: Controller, boot: s
     [(HOURS, []), (-HOURS, []), (HOURS, [""]), (-HOURS, [""]), (-HOURS, ["another"])],
 )
 def test_a_pop_is_kept_for_the_whole_grace(
-    tmp_path: Path, controller: Controller, seconds: float, boots: list[str]
+    tmp_path: Path, clock: VirtualClock, seconds: float, boots: list[str]
 ) -> None:
     """In another boot a clock that was set forward cannot be told from time that passed."""
     world = changing(tmp_path)
     world.mark("rolling_back")
-    controller.set_clock(seconds)
+    clock.set(seconds)
     for boot in boots:
-        controller.begin_step(boot)
+        clock.begin_process(boot)
     world.mark("rolled_back")
     left = world.context.claims.expiries(["lab1"])["lab1"]
     assert 300 < left <= world.context.config.claim_grace
@@ -269,36 +244,36 @@ def test_a_moment_in_the_future_keeps_a_pop_no_longer_than_its_grace(tmp_path: P
     world = changing(tmp_path)
     world.mark("rolling_back")
     opened = as_owner(world.context, world.rollout)
-    opened.head.taken_over = time.time() + 7200
+    opened.head.taken_over = clock.wall() + 7200
     opened.save()
     world.mark("rolled_back")
     left = world.context.claims.expiries(["lab1"])["lab1"]
     assert 0 < left <= world.context.config.claim_grace
 
 
-def test_a_baseline_never_ends_before_it_began(tmp_path: Path, controller: Controller) -> None:
+def test_a_baseline_never_ends_before_it_began(tmp_path: Path, clock: VirtualClock) -> None:
     world = World(tmp_path)
     world.mark("baseline")
     opened = as_owner(world.context, world.rollout)
     nothing = Facts({}, {}, {}, {}, {}, Load(None, None))
     opened.save_baseline(Baseline(0.0, 1.0, 1.0, [], {}, nothing, load=1.0))
-    controller.set_clock(-HOURS)
-    controller.begin_step()
+    clock.set(-HOURS)
+    clock.begin_process()
     world.mark("changing")
     assert world.head.baseline[0] <= world.head.baseline[1]
     assert world.head.state == "changing"
 
 
 def test_a_claim_lasts_no_longer_because_the_clock_was_set_back(
-    world: BiosWorld, controller: Controller
+    world: BiosWorld, clock: VirtualClock
 ) -> None:
     claims, ttl = world.context.claims, world.context.config.claim_ttl
-    controller.set_clock(-HOURS)
+    clock.set(-HOURS)
     assert 0 <= idle_time(world.context, "lab1") < ttl / 2
-    controller.wait(ttl / 2)
+    clock.wait(ttl / 2)
     held = claims.holder("lab1")
     assert held is not None
     assert held.rollout == world.rollout
     assert ttl / 2 <= idle_time(world.context, "lab1") < ttl
-    controller.wait(ttl / 2)
+    clock.wait(ttl / 2)
     assert (claims.holder("lab1"), claims.expiries(["lab1"])["lab1"]) == (None, 0)

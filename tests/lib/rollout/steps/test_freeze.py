@@ -14,7 +14,7 @@ from edgetune.campaign.definition import load_campaign
 from edgetune.campaign.status import campaign_status
 from edgetune.errors import RefusedError
 from edgetune.freezes import DAYS, Event, read_written
-from edgetune.report.text import clock
+from edgetune.report.text import utc
 from edgetune.rollout.freeze import freezes_ahead
 from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.steps.apply_tuning import apply_tuning
@@ -145,7 +145,7 @@ def test_no_rollout_begins(tmp_path: Path) -> None:
 def test_those_that_follow_without_a_gap_are_told_as_one_wait(tmp_path: Path) -> None:
     world = changing(tmp_path)
     closes(world, (-60, 3600), (3600, 7200))
-    end = clock(world.context.config.events[1].end)
+    end = utc(world.context.config.events[1].end)
     told = world.step(drain_hosts, 0)["message"]
     assert told.endswith(f"Z, and further ones follow until {end}; no further batch begins")
     assert told.count("frozen by") == 1

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.documents.inventory import KEY, pop_key
 from edgetune.errors import DamagedError, InputError, RefusedError
 from edgetune.inventory import Pop
@@ -23,6 +22,7 @@ from edgetune.rollout.steps.plan_rollout import PlanResult, plan_rollout
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.inventories.netbox import Netbox
 from tests.support.prometheus_api import api
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld
 
 
@@ -157,8 +157,7 @@ class TestPlans:
         self, served: Site, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         served.world.config["inventory_max_age"] = 60
-        with monkeypatch.context() as patched:
-            patched.setattr(time, "time", lambda now=time.time: now() + 3600)
+        with clock.use(VirtualClock(clock.wall() + 3600)):
             served.plan()
         served.lose("e007")
         served.plan()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from edgetune import steady_clock
 from edgetune.documents.plan import Plan
 from edgetune.report.text import plan_text
 from edgetune.rollout.lease import as_owner
@@ -22,6 +21,7 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.support.builders import tuning
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld
 
 OLD = {"package": "linux-image-6.1.0-39-amd64", "version": "6.1.148-1"}
@@ -204,7 +204,7 @@ def test_a_plan_says_who_ends_a_hang_that_no_watchdog_sees(
 class Hang:
     """A host that was told to boot the new kernel, and from which nobody heard since."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **planned: Any) -> None:
+    def __init__(self, folder: Path, clock: VirtualClock, **planned: Any) -> None:
         made = KernelWorld(folder, bmcs=True, reboot_deadline=DEADLINE)
         made.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
         self.world = changing(made, folder, **planned)
@@ -212,13 +212,11 @@ class Hang:
         self.world.bmcs.said["boot_progress"] = "OSRunning"
         self.world.roll(0, until=check_rebooted)
         self.world.hosts.unreachable.add(self.name)
-        self._ahead = 0.0
-        real = steady_clock.uptime
-        monkeypatch.setattr(steady_clock, "uptime", lambda: real() + self._ahead)
+        self._clock = clock
 
     def look(self, later: float = DEADLINE + 5) -> tuple[int, list[str]]:
         """What is found that many seconds later."""
-        self._ahead += later
+        self._clock.wait(later)
         result = self.world.step(check_rebooted, 0)
         return result["waiting"], result["failed"]
 
@@ -228,10 +226,8 @@ class Hang:
         return self.world.bmcs.sent_to(self.name, "reset")
 
 
-def test_a_kernel_that_hangs_is_reset_by_the_bmc(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+def test_a_kernel_that_hangs_is_reset_by_the_bmc(tmp_path: Path, clock: VirtualClock) -> None:
+    hang = Hang(tmp_path, clock, force_restart=True)
     assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
     assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart"])
     assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), ["GracefulRestart"])
@@ -242,9 +238,9 @@ def test_a_kernel_that_hangs_is_reset_by_the_bmc(
 
 
 def test_a_kernel_that_hangs_has_its_time_anew_when_the_rollout_is_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
-    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+    hang = Hang(tmp_path, clock, force_restart=True)
     assert hang.look(DEADLINE - 5) == (1, [])
     hang.world.take_over()
     assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
@@ -252,10 +248,10 @@ def test_a_kernel_that_hangs_has_its_time_anew_when_the_rollout_is_taken_over(
 
 
 def test_a_boot_in_which_no_agent_runs_is_reset_by_the_bmc(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SSH answers, and there is no Python."""
-    hang = Hang(tmp_path, monkeypatch)
+    hang = Hang(tmp_path, clock)
     hang.world.hosts.unreachable.clear()
     monkeypatch.setattr(hang.world.hosts, "lies", lambda name, reply: "python3: not found")
     assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
@@ -265,27 +261,23 @@ def test_a_boot_in_which_no_agent_runs_is_reset_by_the_bmc(
     assert (hang.look(5), hang.world.at(0)) == ((0, []), {hang.name: "rebooted"})
 
 
-def test_one_that_no_reset_brings_back_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+def test_one_that_no_reset_brings_back_is_given_up(tmp_path: Path, clock: VirtualClock) -> None:
+    hang = Hang(tmp_path, clock, force_restart=True)
     assert [hang.look() for _ in range(3)] == [(1, []), (1, []), (0, [hang.name])]
     error = hang.world.batch(0).hosts[hang.name].error or ""
     assert "though its BMC was asked for GracefulRestart, then ForceRestart" in error
 
 
 def test_a_hang_is_not_forced_where_the_plan_does_not_show_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
-    hang = Hang(tmp_path, monkeypatch)
+    hang = Hang(tmp_path, clock)
     assert [hang.look() for _ in range(2)] == [(1, []), (0, [hang.name])]
     assert hang.sent == ["GracefulRestart"]
 
 
-def test_a_machine_that_may_be_in_post_is_not_forced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+def test_a_machine_that_may_be_in_post_is_not_forced(tmp_path: Path, clock: VirtualClock) -> None:
+    hang = Hang(tmp_path, clock, force_restart=True)
     hang.world.bmcs.said["boot_progress"] = ""
     assert [hang.look() for _ in range(2)] == [(1, []), (0, [hang.name])]
     assert hang.sent == ["GracefulRestart"]
@@ -294,9 +286,9 @@ def test_a_machine_that_may_be_in_post_is_not_forced(
 
 
 def test_a_bmc_that_is_away_is_waited_for_as_long_as_for_a_boot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock
 ) -> None:
-    hang = Hang(tmp_path, monkeypatch, force_restart=True)
+    hang = Hang(tmp_path, clock, force_restart=True)
     hang.world.bmcs.faults[hang.name] = {"unreachable"}
     assert (hang.look(), hang.sent) == ((1, []), [])
     hang.world.bmcs.faults[hang.name] = set()

@@ -6,10 +6,8 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Callable
 
 import pytest
@@ -19,7 +17,6 @@ from edgetune.documents.options import Options
 from edgetune.errors import DrainError, EdgetuneError, RefusedError, StoreError
 from edgetune.metrics.samples import Limit
 from edgetune.report.findings import WIDTH
-from edgetune.rollout import preflight
 from edgetune.rollout.planning import make_for
 from edgetune.rollout.retention import most_bytes, refuse_short_retention
 from edgetune.rollout.steps.doctor_pop import doctor_pop
@@ -29,6 +26,7 @@ from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.traffic import Server
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld, World, changing
 
 URL = "http://127.0.0.1:80/health"
@@ -70,10 +68,10 @@ def test_a_host_that_is_left_out_is_not_asked(world: EmptyWorld) -> None:
 
 
 def test_a_health_check_that_fails_for_a_moment_is_asked_again(
-    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+    world: EmptyWorld, clock: VirtualClock
 ) -> None:
     world.hosts.health = {"e003": "gives no answer within 2 s"}
-    monkeypatch.setattr(preflight.time, "sleep", lambda seconds: world.hosts.health.clear())
+    clock.then = world.hosts.health.clear
     assert _plan(world)["plan"]
     assert world.hosts.told("sample").count("e003") == 2
     assert world.hosts.told("sample").count("e002") == 1
@@ -125,17 +123,16 @@ def test_a_clock_of_ours_that_most_hosts_contradict_refuses(world: EmptyWorld) -
 
 @pytest.mark.parametrize(("ahead", "is_wrong"), [(-5, False), (65, False), (80, True), (-20, True)])
 def test_a_clock_is_wrong_only_outside_of_question_and_answer(
-    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch, ahead: float, is_wrong: bool
+    world: EmptyWorld, clock: VirtualClock, ahead: float, is_wrong: bool
 ) -> None:
     """Hosts are asked in turn: the last of many may answer a minute after the first question."""
-    now = time.time()
-    ours = iter([now, now + 60])
-    monkeypatch.setattr(preflight, "time", SimpleNamespace(time=lambda: next(ours)))
-    facts = world.hosts._facts
-    world.hosts._facts = lambda name, request: {  # type: ignore[method-assign]
-        **facts(name, request),
-        "time": now + (ahead if name == "e005" else 0),
-    }
+    facts, now = world.hosts._facts, clock.wall()
+
+    def in_turn(name: str, request: Any) -> dict[str, Any]:
+        clock.wait(60 / len(world.balancer.state))
+        return {**facts(name, request), "time": now + (ahead if name == "e005" else 0)}
+
+    world.hosts._facts = in_turn  # type: ignore[method-assign]
     assert ("e005: its clock is" in _plan(world)["text"]) is is_wrong
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from edgetune.connections import Database
 from edgetune.errors import FencedError, RefusedError, StoreError
-from edgetune.rollout import lease
 from edgetune.rollout.kill_switch import RESUMED_KEY, STOP_KEY, refuse_if_stopped, stopped_by
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
@@ -25,21 +23,13 @@ from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return changing(tmp_path)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The clock by which a look at the switch holds for a while."""
-    now = [1000.0]
-    fake = SimpleNamespace(time=lease.time.time, monotonic=lambda: now[0])
-    monkeypatch.setattr(lease, "time", fake)
-    return now
 
 
 STEPS = (
@@ -66,14 +56,14 @@ def test_every_step_is_stopped_and_goes_on_afterwards(world: World) -> None:
     assert set(world.at(2).values()) == {"done"}
 
 
-def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: list[float]) -> None:
+def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: VirtualClock) -> None:
     world.roll(2, until=apply_tuning)
     first = next(iter(world.at(2)))
 
     def stop(moment: str) -> None:
         if moment == f"after {first} apply":
             stop_all(world.context)
-            clock[0] += 1.1
+            clock.wait(1.1)
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="everything is stopped"):
@@ -86,18 +76,18 @@ def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: list[f
     assert set(world.at(2).values()) == {"done"}
 
 
-def replaced_after(world: World, moment: str, clock: list[float]) -> None:
+def replaced_after(world: World, moment: str, clock: VirtualClock) -> None:
     """Let another owner take the rollout over at a moment."""
 
     def take_over(now: str) -> None:
         if now == moment:
             world.context.claims.take("lab1", world.rollout, 120, after=world.epoch)
-            clock[0] += 1.1
+            clock.wait(1.1)
 
     world.moments.at = take_over
 
 
-def test_an_owner_that_was_replaced_asks_no_further_host(world: World, clock: list[float]) -> None:
+def test_an_owner_that_was_replaced_asks_no_further_host(world: World, clock: VirtualClock) -> None:
     world.roll(2, until=apply_tuning)
     first = next(iter(world.at(2)))
     replaced_after(world, f"after {first} apply", clock)
@@ -107,7 +97,7 @@ def test_an_owner_that_was_replaced_asks_no_further_host(world: World, clock: li
 
 
 def test_an_owner_that_was_replaced_drains_no_further_server(
-    world: World, clock: list[float]
+    world: World, clock: VirtualClock
 ) -> None:
     first = next(iter(world.at(2)))
     replaced_after(world, f"after {first} drain", clock)
@@ -117,14 +107,14 @@ def test_an_owner_that_was_replaced_drains_no_further_server(
 
 
 def test_servers_that_were_not_drained_yet_are_not_drained(
-    world: World, clock: list[float]
+    world: World, clock: VirtualClock
 ) -> None:
     first = next(iter(world.at(2)))
 
     def stop(moment: str) -> None:
         if moment == f"after {first} drain":
             stop_all(world.context)
-            clock[0] += 1.1
+            clock.wait(1.1)
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="everything is stopped"):
@@ -135,7 +125,7 @@ def test_servers_that_were_not_drained_yet_are_not_drained(
     assert set(world.balancer.state.values()) == {"ready"}
 
 
-def test_one_look_at_the_switch_holds_for_a_second(world: World, clock: list[float]) -> None:
+def test_one_look_at_the_switch_holds_for_a_second(world: World, clock: VirtualClock) -> None:
     world.roll(2, until=apply_tuning)
     looks: list[str] = []
     real = world.context.store.list
