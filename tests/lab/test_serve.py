@@ -16,11 +16,10 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 
-import lab
 from edgetune.action import safe
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.lease import as_owner
@@ -38,8 +37,11 @@ from lab.serve.server import Server
 from lab.serve.timers import CRON_TIMER, INTERVAL_TIMER, timer
 from tests.support import ROOT
 from tests.support.builders import as_samples, reading
+from tests.support.cases import cases
+from tests.support.waiting import is_running, wait_for_end, wait_until
 from tests.support.world import World
 
+CASES = Path(__file__).parent / "cases"
 ACTIONS = ROOT / "tests" / "fixtures" / "runner_pack"
 
 TRIGGER = """
@@ -97,12 +99,21 @@ def write(file: Path, text: str) -> None:
     file.write_text(textwrap.dedent(text), encoding="utf-8")
 
 
-def add_rule(root: Path, name: str, trigger: Any, **given: Any) -> None:
-    """A rule that echoes, unless told otherwise; JSON is YAML."""
-    echo = {"ref": "core.echo", "parameters": {"message": name}}
-    rule = {"name": name, "enabled": True, "trigger": trigger, "action": echo, **given}
-    plain = {key: item for key, item in rule.items() if item is not None}
-    write(root / "rules" / f"{name}.yaml", json.dumps(plain))
+class Site:
+    """A pack, and the home of a server of it."""
+
+    def __init__(self, root: Path, home: Path) -> None:
+        self.root, self.home = root, home
+
+    def rule(self, name: str, trigger: Any, **given: Any) -> None:
+        """A rule that echoes, unless told otherwise; JSON is YAML."""
+        echo = {"ref": "core.echo", "parameters": {"message": name}}
+        rule = {"name": name, "enabled": True, "trigger": trigger, "action": echo, **given}
+        plain = {key: item for key, item in rule.items() if item is not None}
+        write(self.root / "rules" / f"{name}.yaml", json.dumps(plain))
+
+    def serve(self, *always: str, **more: Any) -> Served:
+        return Served(self.root, self.home, *always, **more)
 
 
 class Served:
@@ -156,78 +167,38 @@ def home(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+@pytest.fixture
+def site(root: Path, home: Path) -> Site:
+    return Site(root, home)
+
+
 class TestCriteria:
-    @pytest.mark.parametrize(
-        ("operator", "pattern", "fits", "does_not"),
-        [
-            ("eq", 3, 3, "3"),
-            ("equals", "a", "a", None),
-            ("nequals", "a", "b", "a"),
-            ("neq", "a", None, "a"),
-            ("iequals", "AMS", "ams", "fra"),
-            ("ieq", "AMS", "ams", "fra"),
-            ("contains", "b", "abc", "ac"),
-            ("contains", "e1", ["e1", "e2"], ["e10"]),
-            ("icontains", "B", "abc", "ac"),
-            ("ncontains", "b", "ac", "abc"),
-            ("incontains", "B", "ac", "abc"),
-            ("startswith", "ab", "abc", "bab"),
-            ("istartswith", "AB", "abc", "bab"),
-            ("endswith", "bc", "abc", "bca"),
-            ("iendswith", "BC", "abc", "bca"),
-            ("lt", 3, 2, 3),
-            ("lessthan", 3, 2.9, 4),
-            ("gt", 3, 4, 3),
-            ("greaterthan", 3, 3.1, 2),
-            ("matchwildcard", "ams*", "ams1", "lams1"),
-            ("matchregex", "a.c", "a\nc", "xa\nc"),
-            ("regex", "b+$", "abb", "bba"),
-            ("iregex", "B", "abc", "ac"),
-            ("exists", True, "", None),
-            ("nexists", True, None, ""),
-            ("in", ["failed", "timeout"], "failed", "succeeded"),
-            ("inside", "abc", "b", "d"),
-            ("nin", ["failed"], "succeeded", "failed"),
-            ("ninside", ["failed"], None, "failed"),
-        ],
-    )
-    def test_operators(self, operator: str, pattern: Any, fits: Any, does_not: Any) -> None:
-        asked = criterion("trigger.x.y#2", {"type": operator, "pattern": pattern})
-        assert asked.matches({"x": {"y": fits}})
-        assert not asked.matches({"x": {"y": does_not}})
+    @pytest.mark.parametrize("case", cases(CASES / "criteria.yaml"))
+    def test_operators(self, case: dict[str, Any], request: pytest.FixtureRequest) -> None:
+        operator = request.node.callspec.id.split()[0]
+        asked = criterion("trigger.x.y#2", {"type": operator, "pattern": case["pattern"]})
+        assert asked.matches({"x": {"y": case["fits"]}})
+        assert not asked.matches({"x": {"y": case["misfits"]}})
 
-    def test_what_is_missing_is_none(self) -> None:
-        asked = criterion("trigger.x.y", {"type": "nexists", "pattern": True})
-        assert asked.matches({"x": "text"})
+    def test_what_is_missing_is_none_and_what_cannot_be_compared_is_named(self) -> None:
+        missing = criterion("trigger.x.y", {"type": "nexists", "pattern": True})
+        assert missing.matches({"x": "text"})
+        compared = criterion("trigger.x", {"type": "gt", "pattern": 3})
+        with pytest.raises(ValueError, match=r"criteria\.trigger\.x: '>' not supported"):
+            compared.matches({})
 
-    def test_nothing_is_asked_of_an_empty_payload(self, root: Path) -> None:
+    def test_nothing_is_asked_of_an_empty_payload(self, site: Site) -> None:
         """As on StackStorm, where even `nexists` does not hold then."""
-        missing = {"trigger.id": {"type": "nexists", "pattern": True}}
-        add_rule(root, "asks", ENDED, criteria=missing)
-        add_rule(root, "takes", ENDED)
-        rules = RuleBook(Pack(root)).rules
+        site.rule("asks", ENDED, criteria={"trigger.id": {"type": "nexists", "pattern": True}})
+        site.rule("takes", ENDED)
+        rules = RuleBook(Pack(site.root)).rules
         assert not rules["asks"].matches({})
         assert rules["asks"].matches({"status": "failed"})
         assert rules["takes"].matches({})
 
-    def test_what_cannot_be_compared_is_named(self) -> None:
-        asked = criterion("trigger.x", {"type": "gt", "pattern": 3})
-        with pytest.raises(ValueError, match=r"criteria\.trigger\.x: '>' not supported"):
-            asked.matches({})
-
 
 def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
-
-
-def next_times(start: str, count: int = 1, **cron: Any) -> list[str]:
-    moment, found = utc(start), []
-    for _ in range(count):
-        following = timer(CRON_TIMER, cron, moment).next_after(moment)
-        assert following is not None
-        moment = following
-        found.append(f"{moment:%Y-%m-%d %H:%M:%S}")
-    return found
 
 
 class TestTimers:
@@ -236,108 +207,39 @@ class TestTimers:
         assert minutes.next_after(utc("2026-03-01 00:00:07")) == utc("2026-03-01 00:05:07")
         assert minutes.next_after(utc("2026-03-01 00:31:00")) == utc("2026-03-01 00:35:07")
 
-    @pytest.mark.parametrize(
-        ("cron", "expected"),
-        [
-            ({"minute": "*/20"}, ["2026-03-04 10:20:00", "2026-03-04 10:40:00"]),
-            ({"hour": 3}, ["2026-03-05 03:00:00", "2026-03-06 03:00:00"]),
-            ({"hour": "8-18/5", "minute": 30}, ["2026-03-04 13:30:00", "2026-03-04 18:30:00"]),
-            ({"second": "59,1"}, ["2026-03-04 10:10:59", "2026-03-04 10:11:01"]),
-            ({"minute": "50/5"}, ["2026-03-04 10:50:00", "2026-03-04 10:55:00"]),
-            ({"day_of_week": "mon-fri"}, ["2026-03-05 00:00:00", "2026-03-06 00:00:00"]),
-            ({"day_of_week": 0, "hour": 9}, ["2026-03-09 09:00:00", "2026-03-16 09:00:00"]),
-            ({"day": 31}, ["2026-03-31 00:00:00", "2026-05-31 00:00:00"]),
-            ({"month": "Feb", "day": 29}, ["2028-02-29 00:00:00", "2032-02-29 00:00:00"]),
-            ({"week": 53}, ["2026-12-28 00:00:00", "2026-12-29 00:00:00"]),
-            ({"year": 2027}, ["2027-01-01 00:00:00"]),
-            ({}, ["2026-03-04 10:10:11", "2026-03-04 10:10:12"]),
-        ],
-    )
-    def test_cron(self, cron: dict[str, Any], expected: list[str]) -> None:
-        given = {**cron, "timezone": "UTC"}
-        assert next_times("2026-03-04 10:10:10.500", len(expected), **given) == expected
-
-    def test_a_time_that_does_not_exist_is_left_out(self) -> None:
-        found = next_times("2026-03-28", 2, timezone="Europe/Berlin", hour=2, minute=30)
-        assert found == ["2026-03-28 01:30:00", "2026-03-30 00:30:00"]
-
-    def test_a_time_that_exists_twice_fires_twice(self) -> None:
-        found = next_times("2026-10-25", 3, timezone="Europe/Berlin", hour=2, minute=30)
-        assert found == ["2026-10-25 00:30:00", "2026-10-25 01:30:00", "2026-10-26 01:30:00"]
-
-    def test_a_day_without_midnight(self) -> None:
-        found = next_times("2026-03-28 12:00", 2, timezone="Asia/Beirut", hour=1)
-        assert found == ["2026-03-28 22:00:00", "2026-03-29 22:00:00"]
+    @pytest.mark.parametrize("case", cases(CASES / "cron.yaml"))
+    def test_cron(self, case: dict[str, Any]) -> None:
+        given = {"timezone": "UTC", **case}
+        times, moment = given.pop("times"), utc(given.pop("after", "2026-03-04 10:10:10.500"))
+        for expected in times:
+            following = timer(CRON_TIMER, given, moment).next_after(moment)
+            assert following == utc(expected)
+            moment = following
 
     def test_what_never_comes_is_none(self) -> None:
         never = timer(CRON_TIMER, {"month": 2, "day": 30}, utc("2026-03-01"))
         assert never.next_after(utc("2026-03-01")) is None
 
 
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
-        ({"trigger": {"type": "probe.unwel"}}, 'has no "probe.unwel", did you mean "probe.unwell"'),
-        ({"trigger": {"type": "core.st2.webhook"}}, 'trigger: the local runner has no "core.st2.'),
-        ({"trigger": {**UNWELL, "parameters": {"a": 1}}}, "probe.unwell has none"),
-        ({"trigger": {"type": INTERVAL_TIMER}}, "unit: must be one of weeks, days"),
-        (
-            {"trigger": {"type": INTERVAL_TIMER, "parameters": {"unit": "days", "delta": 0}}},
-            "delta: must be a whole number, at least 1",
-        ),
-        (
-            {
-                "trigger": {
-                    "type": INTERVAL_TIMER,
-                    "parameters": {**EVERY_MINUTE["parameters"], "x": 1},
-                }
-            },
-            "x: is no parameter of core.st2.IntervalTimer",
-        ),
-        ({"trigger": {"type": CRON_TIMER, "parameters": {"hours": 1}}}, "hours: is no parameter"),
-        ({"trigger": {"type": CRON_TIMER, "parameters": {"hour": 24}}}, '"24" is not within 0 to'),
-        ({"trigger": {"type": CRON_TIMER, "parameters": {"day": "last"}}}, '"last" is not under'),
-        ({"trigger": {"type": CRON_TIMER, "parameters": {"day": "2nd fri"}}}, '"2nd fri" is not'),
-        (
-            {"trigger": {"type": CRON_TIMER, "parameters": {"timezone": "Mars/Base"}}},
-            'timezone: there is no zone "Mars/Base"',
-        ),
-        (
-            {"criteria": {"trigger.id": {"type": "equal", "pattern": 1}}},
-            'criteria.trigger.id.type: the local runner has no operator "equal", did you mean',
-        ),
-        ({"criteria": {"trigger.id": {"type": "search", "pattern": 1}}}, 'operator "search"'),
-        ({"criteria": {"trigger.id": {"type": "exists"}}}, "criteria.trigger.id.pattern: must be"),
-        (
-            {"criteria": {"trigger.id": {"type": "eq", "pattern": "{{ trigger.x }}"}}},
-            "criteria.trigger.id.pattern: must be a value, and no template",
-        ),
-        ({"criteria": {"id": {"type": "eq", "pattern": 1}}}, "criteria.id: must be trigger.NAME"),
-        ({"action": {"ref": "probe.ecko"}}, 'unknown action "probe.ecko", did you mean'),
-        ({"action": {"ref": "core.echo"}}, "action.parameters.message: is missing"),
-        (
-            {"action": {"ref": "core.noop", "parameters": {"a": 1}}},
-            "action.parameters.a: is no parameter of core.noop",
-        ),
-        ({"trigger": None}, "trigger is missing"),
-    ],
-)
+@pytest.mark.parametrize("case", cases(CASES / "bad_rules.yaml"))
 def test_a_rule_that_cannot_be_served_is_named_at_the_start(
-    root: Path, rule: dict[str, Any], message: str
+    site: Site, case: dict[str, Any]
 ) -> None:
-    add_rule(root, "bad", **{"trigger": UNWELL, "enabled": False, **rule})
+    given = {"trigger": UNWELL, "enabled": False, **case}
+    says = given.pop("says")
+    site.rule("bad", **given)
     with pytest.raises(MetadataError) as refused:
-        RuleBook(Pack(root))
-    assert str(refused.value).startswith(f"{root}/rules/bad.yaml: ")
-    assert message in str(refused.value)
+        RuleBook(Pack(site.root))
+    assert str(refused.value).startswith(f"{site.root}/rules/bad.yaml: ")
+    assert says in str(refused.value)
 
 
 class TestServer:
-    def test_rules_of_one_timer_share_its_trigger(self, root: Path, home: Path) -> None:
-        add_rule(root, "one", EVERY_MINUTE)
-        add_rule(root, "two", EVERY_MINUTE)
-        add_rule(root, "off", EVERY_MINUTE, enabled=False)
-        served = Served(root, home)
+    def test_rules_of_one_timer_share_its_trigger(self, site: Site) -> None:
+        site.rule("one", EVERY_MINUTE)
+        site.rule("two", EVERY_MINUTE)
+        site.rule("off", EVERY_MINUTE, enabled=False)
+        served = site.serve()
         assert served.tick(59.9) == []
         lines = served.tick(0.1)
         assert lines[0] == "trigger core.st2.IntervalTimer unit seconds, delta 60"
@@ -348,11 +250,11 @@ class TestServer:
         assert sum(line.startswith("execution core.echo succeeded") for line in lines) == 2
         assert served.tick(59) == []
 
-    def test_only_the_timers_of_named_rules_hurry(self, root: Path, home: Path) -> None:
-        add_rule(root, "one", EVERY_MINUTE)
-        add_rule(root, "two", EVERY_MINUTE)
-        add_rule(root, "night", {"type": CRON_TIMER, "parameters": {"hour": 3}}, enabled=False)
-        served = Served(root, home, "two", "night", every=5)
+    def test_only_the_timers_of_named_rules_hurry(self, site: Site) -> None:
+        site.rule("one", EVERY_MINUTE)
+        site.rule("two", EVERY_MINUTE)
+        site.rule("night", {"type": CRON_TIMER, "parameters": {"hour": 3}}, enabled=False)
+        served = site.serve("two", "night", every=5)
         assert served.tick(4.9) == []
         for _ in range(2):
             lines = [line for line in served.tick(5) if line.startswith("rule")]
@@ -360,10 +262,10 @@ class TestServer:
         lines = served.tick(45.1)
         assert "rule one -> core.echo" in lines
 
-    def test_who_hurries_waits_for_the_last_execution(self, root: Path, home: Path) -> None:
-        add_rule(root, "two", EVERY_MINUTE)
+    def test_who_hurries_waits_for_the_last_execution(self, site: Site) -> None:
+        site.rule("two", EVERY_MINUTE)
         ends, started = threading.Event(), []
-        served = Served(root, home, "two", every=5)
+        served = site.serve("two", every=5)
         served.engine.execute = lambda execution: started.append(ends.wait(60))  # type: ignore[method-assign, assign]
         for _ in range(3):
             served.now += timedelta(seconds=5)
@@ -373,34 +275,32 @@ class TestServer:
         assert "rule two -> core.echo" in [served.tick(), served.tick(5)][1]
         assert started == [True, True]
 
-    def test_missed_ticks_are_made_up_for_once(self, root: Path, home: Path) -> None:
-        add_rule(root, "one", EVERY_MINUTE)
-        served = Served(root, home)
+    def test_missed_ticks_are_made_up_for_once(self, site: Site) -> None:
+        site.rule("one", EVERY_MINUTE)
+        served = site.serve()
         assert sum("->" in line for line in served.tick(3600)) == 1
         assert served.tick() == []
         assert sum("->" in line for line in served.tick(60)) == 1
 
-    def test_a_person_switches_rules_while_it_serves(self, root: Path, home: Path) -> None:
-        add_rule(root, "off", EVERY_MINUTE, enabled=False)
-        served = Served(root, home)
+    def test_a_person_switches_rules_while_it_serves(self, site: Site) -> None:
+        site.rule("off", EVERY_MINUTE, enabled=False)
+        served = site.serve()
         rule = served.book.rule("probe.off")
         assert served.tick(60) == []
-        Switches(home).set(rule, True)
+        Switches(site.home).set(rule, True)
         assert "rule off -> core.echo" in served.tick(60)
-        Switches(home).set(rule, False)
+        Switches(site.home).set(rule, False)
         assert served.tick(60) == []
-        assert "rule off -> core.echo" in Served(root, home, "off").tick(60)
+        assert "rule off -> core.echo" in site.serve("off").tick(60)
 
-    def test_parameters_are_rendered_with_the_payload_and_cast(
-        self, root: Path, home: Path
-    ) -> None:
+    def test_parameters_are_rendered_with_the_payload_and_cast(self, site: Site) -> None:
         given = {
             "count": "{{ trigger.epoch }}",
             "names": "{{ trigger.hosts | to_json_string }}",
             "text": "{{ trigger.id }} by {{ action_context.rule.name }}",
         }
-        add_rule(root, "count", UNWELL, action={"ref": "probe.echo", "parameters": given})
-        served = Served(root, home)
+        site.rule("count", UNWELL, action={"ref": "probe.echo", "parameters": given})
+        served = site.serve()
         found: list[Any] = []
         served.engine.execute = lambda execution: found.append(execution.parameters)  # type: ignore[method-assign]
         payload = {"id": "{{ 1 }}", "epoch": 7, "hosts": ["e1", "e2"]}
@@ -408,29 +308,22 @@ class TestServer:
         served.tick()
         assert found == [{"count": 7, "names": ["e1", "e2"], "text": "{{ 1 }} by count"}]
 
-    @pytest.mark.parametrize(
-        ("parameters", "why"),
-        [
-            ({"message": "{{ trigger.hosts[0] }}"}, 'parameter "message" cannot be rendered'),
-            ({"message": "{{ trigger.epoch }}"}, 'parameter "message" cannot be rendered'),
-        ],
-    )
-    def test_an_enforcement_that_fails_says_so(
-        self, root: Path, home: Path, parameters: dict[str, str], why: str
-    ) -> None:
-        add_rule(root, "bad", UNWELL, action={"ref": "core.echo", "parameters": parameters})
-        add_rule(root, "good", UNWELL)
-        served = Served(root, home)
+    @pytest.mark.parametrize("message", ["{{ trigger.hosts[0] }}", "{{ trigger.epoch }}"])
+    def test_an_enforcement_that_fails_says_so(self, site: Site, message: str) -> None:
+        failing = {"ref": "core.echo", "parameters": {"message": message}}
+        site.rule("bad", UNWELL, action=failing)
+        site.rule("good", UNWELL)
+        served = site.serve()
         served.inbox.post("probe.unwell", {"id": "a"})
         lines = served.tick()
         assert lines[0] == 'trigger probe.unwell {"id": "a"}'
-        assert lines[1].startswith(f"rule bad failed: {why}")
+        assert lines[1].startswith('rule bad failed: parameter "message" cannot be rendered')
         assert lines[2] == "rule good -> core.echo"
 
-    def test_criteria_decide(self, root: Path, home: Path) -> None:
+    def test_criteria_decide(self, site: Site) -> None:
         asked = {"trigger.epoch": {"type": "gt", "pattern": 3}}
-        add_rule(root, "late", UNWELL, criteria=asked)
-        served = Served(root, home)
+        site.rule("late", UNWELL, criteria=asked)
+        served = site.serve()
         served.inbox.post("probe.unwell", {"id": "a", "epoch": 3})
         served.inbox.post("probe.unwell", {"id": "b", "epoch": 4})
         served.inbox.post("probe.unwell", {"id": "c"})
@@ -441,40 +334,33 @@ class TestServer:
             " '>' not supported between instances of 'NoneType' and 'int'"
         ]
 
-    @pytest.mark.parametrize(
-        ("trigger", "payload", "why"),
-        [
+    def test_what_does_not_fit_its_schema_is_dropped(self, site: Site) -> None:
+        site.rule("any", UNWELL)
+        served = site.serve()
+        for trigger, payload, why in (
             ("probe.unwell", {"id": 3}, "payload.id: 3 is not of type 'string'"),
             ("probe.unwell", {}, "payload.: 'id' is a required property"),
             ("probe.unwell", {"id": "a", "pop": 1}, "payload.: Additional properties are not"),
             ("probe.unwell", None, "payload.: None is not of type 'object'"),
             ("probe.other", {}, "there is no such trigger"),
-        ],
-    )
-    def test_what_does_not_fit_its_schema_is_dropped(
-        self, root: Path, home: Path, trigger: str, payload: Any, why: str
-    ) -> None:
-        add_rule(root, "any", UNWELL)
-        served = Served(root, home)
-        served.inbox.post(trigger, payload)
-        (line,) = served.tick()
-        assert line.startswith(f"trigger {trigger} dropped: {why}")
+        ):
+            served.inbox.post(trigger, payload)
+            (line,) = served.tick()
+            assert line.startswith(f"trigger {trigger} dropped: {why}")
 
-    def test_news_are_of_rules_that_fire_and_not_of_timers(self, root: Path, home: Path) -> None:
-        add_rule(root, "tick", EVERY_MINUTE)
-        add_rule(root, "heed", UNWELL)
-        served = Served(root, home, news=True)
+    def test_news_are_of_rules_that_fire_and_of_timers_that_fail(self, site: Site) -> None:
+        site.rule("tick", EVERY_MINUTE)
+        site.rule("heed", UNWELL)
+        served = site.serve(news=True)
         assert served.tick(60) == []
         served.inbox.post("probe.unwell", {"id": "a"})
         assert served.tick() == [
             "rule heed starts echo message=heed",
             "execution echo succeeded:",
         ]
-
-    def test_news_are_of_what_fails_whatever_started_it(self, root: Path, home: Path) -> None:
         fails = {"ref": "core.echo", "parameters": {"message": "{{ trigger.absent }}"}}
-        add_rule(root, "tick", EVERY_MINUTE, action=fails)
-        (line,) = Served(root, home, news=True).tick(60)
+        site.rule("tick", EVERY_MINUTE, action=fails)
+        (line,) = site.serve(news=True).tick(60)
         assert line.startswith('rule tick failed: parameter "message" cannot be rendered')
 
     def test_news_are_of_rollouts_that_change_their_state(self, tmp_path: Path) -> None:
@@ -487,10 +373,9 @@ class TestServer:
         assert line.split(maxsplit=1)[1] == "rollout   lab1 baseline: measuring the baseline"
 
     @pytest.mark.processes
-    def test_an_execution_that_ended_elsewhere_is_a_trigger(self, root: Path, home: Path) -> None:
+    def test_an_execution_that_ended_elsewhere_is_a_trigger(self, site: Site) -> None:
         """As recover_left wants it: by action and status, of whoever started it."""
-        add_rule(
-            root,
+        site.rule(
             "left",
             ENDED,
             criteria={
@@ -502,8 +387,8 @@ class TestServer:
                 "parameters": {"message": "{{ trigger.execution_id }} {{ trigger.status }}"},
             },
         )
-        served = Served(root, home)
-        elsewhere = Engine(Pack(root), {"greeting": "hi"}, home)
+        served = site.serve()
+        elsewhere = Engine(Pack(site.root), {"greeting": "hi"}, site.home)
         elsewhere.run("core.echo", {"message": "of no interest"})
         elsewhere.run("returns", {"what": "nothing"})
         assert served.tick() == []
@@ -514,21 +399,23 @@ class TestServer:
         ]
 
     @pytest.mark.processes
-    def test_secrets_are_masked_in_the_trigger(self, root: Path, home: Path) -> None:
-        Engine(Pack(root), {"greeting": "hi", "count": 1}, home).run("echo", {"token": "tops3cret"})
-        ((trigger, payload),) = Inbox(home).take()
+    def test_secrets_are_masked_in_the_trigger(self, site: Site) -> None:
+        Engine(Pack(site.root), {"greeting": "hi", "count": 1}, site.home).run(
+            "echo", {"token": "tops3cret"}
+        )
+        ((trigger, payload),) = Inbox(site.home).take()
         assert payload["parameters"]["token"] == "********"
         assert (trigger, payload["runner_ref"]) == (ENDED["type"], "python-script")
 
-    def test_a_payload_cannot_move_the_cursor(self, root: Path, home: Path) -> None:
-        served = Served(root, home)
+    def test_a_payload_cannot_move_the_cursor(self, site: Site) -> None:
+        served = site.serve()
         served.inbox.post("probe.unwell", {"id": "\x1b[2Ja\nb"})
         served.server.tick()
         assert served.stream.getvalue().count("\n") == 1
         assert "\x1b" not in served.stream.getvalue()
 
-    def test_it_tends_its_sensors_and_ends_them(self, root: Path, home: Path) -> None:
-        served, kept = Served(root, home), Kept()
+    def test_it_tends_its_sensors_and_ends_them(self, site: Site) -> None:
+        served, kept = site.serve(), Kept()
         served.keepers.append(kept.keeper)
         kept.started[0].code = 1
         served.tick()
@@ -540,21 +427,18 @@ class TestServer:
 
 
 class TestInbox:
-    def test_what_nobody_serves_is_not_kept(self, tmp_path: Path) -> None:
-        Inbox(tmp_path).post("probe.unwell", {})
+    def test_only_the_one_server_is_told_what_came_in_its_time(self, tmp_path: Path) -> None:
+        inbox = Inbox(tmp_path)
+        inbox.post("probe.unwell", {})
         assert list(tmp_path.iterdir()) == []
-
-    def test_a_server_that_was_killed_leaves_nothing_to_the_next(self, tmp_path: Path) -> None:
         (tmp_path / "serve").mkdir()
-        Inbox(tmp_path).post("probe.unwell", {})
-        with Inbox(tmp_path).served():
-            assert list(Inbox(tmp_path).take()) == []
-
-    def test_there_is_one_server(self, home: Path) -> None:
-        with pytest.raises(ServedError), Inbox(home).served():
-            raise AssertionError
-        Inbox(home).post("probe.unwell", {"id": "a"})
-        assert list(Inbox(home).take()) == [("probe.unwell", {"id": "a"})]
+        inbox.post("probe.unwell", {"id": "for one that was killed"})
+        with inbox.served():
+            assert list(inbox.take()) == []
+            with pytest.raises(ServedError), Inbox(tmp_path).served():
+                raise AssertionError
+            inbox.post("probe.unwell", {"id": "a"})
+            assert list(inbox.take()) == [("probe.unwell", {"id": "a"})]
 
 
 class Script:
@@ -623,12 +507,10 @@ class TestSensorKeeper:
 
     def test_ten_seconds_of_running_earn_new_tries(self) -> None:
         kept = Kept()
-        now = 0.0
-        for _ in range(5):
+        for now in range(0, 100, 20):
             kept.ends(1, now + 1)
             kept.keeper.tend(now + 4)
             kept.keeper.tend(now + 14)
-            now += 20
         assert len(kept.started) == 6
 
     def test_one_that_ends_by_itself_is_not_started_again(self) -> None:
@@ -819,7 +701,7 @@ class TestCommand:
         monkeypatch.setenv("EDGETUNE_PACK", str(root))
         monkeypatch.delenv("EDGETUNE_CONFIG", raising=False)
         (tmp_path / "edgetune.yaml").write_text("greeting: hi\n")
-        add_rule(root, "heed", UNWELL, enabled=False)
+        Site(root, tmp_path).rule("heed", UNWELL, enabled=False)
         return tmp_path
 
     def test_rules_are_listed_and_switched(
@@ -880,7 +762,7 @@ class TestCommand:
     @pytest.mark.processes
     def test_a_second_signal_kills_what_runs(self, home: Path, root: Path) -> None:
         given = {"seconds": 600, "marker": str(home / "pids")}
-        add_rule(root, "heed", UNWELL, action={"ref": "probe.wait", "parameters": given})
+        Site(root, home).rule("heed", UNWELL, action={"ref": "probe.wait", "parameters": given})
         process = self.serve(home)
         lines_until(process, "serving")
         Inbox(home).post("probe.unwell", {"id": "a"})
@@ -898,7 +780,7 @@ class TestCommand:
         with (home / "errors").open("wb") as stderr:
             return subprocess.Popen(
                 [sys.executable, "-m", "lab.cli", "serve", "--verbose", "--enable", "all"],
-                env={**os.environ, "PYTHONPATH": str(lab.ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
@@ -918,22 +800,3 @@ def lines_until(process: subprocess.Popen[str], kind: str) -> list[str]:
 
 def children_of(process: int) -> list[str]:
     return Path(f"/proc/{process}/task/{process}/children").read_text().split()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def wait_for_end(processes: list[str]) -> None:
-    wait_until(lambda: not any(map(is_running, processes)))
-
-
-def is_running(process: str) -> bool:
-    try:
-        state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"

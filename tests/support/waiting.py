@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for what other processes do, and whether they are still there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+
+def wait_until(condition: Callable[[], Any], what: str = "it", seconds: float = 60.0) -> None:
+    """Until a condition holds; on a machine with nothing else to do most take one second."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not in {seconds:.0f} s"
+        time.sleep(0.02)
+
+
+def wait_for_end(processes: Iterable[str]) -> None:
+    """Of processes that are dying."""
+    wait_until(lambda: not any(map(is_running, processes)), "the end of all")
+
+
+def is_running(process: str) -> bool:
+    try:
+        state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
