@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,7 +29,10 @@ from lab.runner.runs import ended_runs
 from lab.runner.screen import Screen
 from tests.support import FIXTURES
 from tests.support.builders import plan
+from tests.support.cases import cases
+from tests.support.waiting import wait_until
 
+CASES = Path(__file__).parent / "cases"
 PACK = FIXTURES / "runner_pack"
 
 
@@ -88,68 +90,30 @@ def exit_code(*argv: str) -> int:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    ("argv", "code"),
-    [
-        (["run", "echo", "text=x"], 0),
-        (["run", "probe.echo"], 0),
-        (["run", "echo", "--json", "text=x"], 0),
-        (["run", "returns", "what=failure"], 3),
-        (["run", "wait", "seconds=60", "marker=/dev/null/x", "timeout=1"], 3),
-        (["run", "misspelt"], 3),
-        (["run", "step", "name=a", "name=b"], 2),
-        (["run", "absent"], 2),
-        (["run", "echo", "bogus=1"], 2),
-        (["run", "echo", "--json", "bogus"], 2),
-        (["run", "echo", "count=x"], 2),
-        (["run", "echo", "--params-file", "/nonexistent"], 2),
-        (["dance"], 2),
-        ([], 2),
-    ],
-)
 @pytest.mark.usefixtures("home")
-def test_exit_status(argv: list[str], code: int) -> None:
-    assert exit_code(*argv) == code
+def test_the_exit_status_says_how_an_action_ended() -> None:
+    assert exit_code("run", "echo", "text=x") == 0
+    assert exit_code("run", "returns", "what=failure") == 3
+    assert exit_code("run", "wait", "seconds=60", "marker=/dev/null/x", "timeout=1") == 3
+    assert exit_code("run", "misspelt") == 3
 
 
-@pytest.mark.parametrize(
-    ("argv", "line", "next"),
-    [
-        (["run", "ecko"], 'unknown action "ecko", did you mean "echo"?', "edgetune run"),
-        (["run", "nosuch"], 'unknown action "nosuch"', "edgetune run"),
-        (
-            ["run", "echo", "mode=other"],
-            "parameter \"mode\" of probe.echo: 'other' is",
-            "edgetune run echo --help",
-        ),
-        (
-            ["run", "step"],
-            'probe.step requires the parameter "name"',
-            "edgetune run step --help",
-        ),
-        (
-            ["run", "step", "name=a", "name=b"],
-            'parameter "name" is given twice',
-            "edgetune run step --help",
-        ),
-        (["run", "echo", "--loud"], "unrecognized arguments: --loud", "edgetune --help"),
-        (["dance"], "argument COMMAND: invalid choice: 'dance'", "edgetune --help"),
-    ],
-)
+@pytest.mark.parametrize("case", cases(CASES / "wrong_words.yaml"))
 @pytest.mark.usefixtures("home")
 def test_wrong_input_is_one_line_and_what_to_type(
-    argv: list[str], line: str, next: str, capsys: pytest.CaptureFixture[str]
+    case: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(*argv) == 2
+    words = case["words"].split()
+    assert exit_code(*words) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"edgetune: {line}")
-    assert err.splitlines()[1:] == [f"  next:       {next}"]
-    assert exit_code(*argv, "--json") == 2
+    assert err.startswith(f"edgetune: {case['line']}")
+    assert err.splitlines()[1:] == [f"  next:       {case['next']}"]
+    assert exit_code(*words, "--json") == 2
     out, err = capsys.readouterr()
     document = json.loads(out)
-    assert (err, document["reason"], document["next"]) == ("", "usage", next)
-    assert document["error"].startswith(line)
+    assert (err, document["reason"], document["next"]) == ("", "usage", case["next"])
+    assert document["error"].startswith(case["line"])
 
 
 def test_without_a_configuration_it_says_what_to_do(
@@ -237,12 +201,14 @@ class TestSignals:
             stderr=subprocess.PIPE,
             text=True,
         )
-        deadline = time.monotonic() + 60
-        while not all((home / f"branch.{side}").exists() for side in ("left", "right")):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        branches = [home / f"branch.{side}" for side in ("left", "right")]
+        wait_until(lambda: all(one.exists() for one in branches) or process.poll() is not None)
         return process
+
+    @staticmethod
+    def let_go(home: Path) -> None:
+        for side in ("left", "right"):
+            (home / f"branch.{side}.end").touch()
 
     @pytest.mark.processes
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -250,8 +216,7 @@ class TestSignals:
         process = self.start(home, "50")
         process.send_signal(number)
         wait_for_line(process, "canceling")
-        for side in ("left", "right"):
-            (home / f"branch.{side}.end").touch()
+        self.let_go(home)
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 128 + number
         document = json.loads(out)
@@ -268,8 +233,7 @@ class TestSignals:
         finally:
             signal.signal(signal.SIGHUP, ignoring)
         process.send_signal(signal.SIGHUP)
-        for side in ("left", "right"):
-            (home / f"branch.{side}.end").touch()
+        self.let_go(home)
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 0
         assert json.loads(out)["status"] == "succeeded"
@@ -292,19 +256,15 @@ class TestSignals:
         process = self.start(home, "50")
         process.send_signal(signal.SIGINT)
         wait_for_line(process, "canceling")
-        for side in ("left", "right"):
-            (home / f"branch.{side}.end").touch()
-        wait_for_file(home / "telling")
+        self.let_go(home)
+        wait_until((home / "telling").exists)
         return process
 
     @pytest.mark.processes
     @pytest.mark.usefixtures("pack_with_status")
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    def test_a_signal_that_comes_after_the_end_stops_no_last_line(
-        self, home: Path, number: int
-    ) -> None:
+    def test_a_signal_that_comes_after_the_end_stops_no_last_line(self, home: Path) -> None:
         process = self.telling(home)
-        process.send_signal(number)
+        process.send_signal(signal.SIGHUP)
         time.sleep(0.3)
         (home / "tell").touch()
         _, err = process.communicate(timeout=60)
@@ -351,13 +311,6 @@ def test_a_run_that_could_not_say_what_it_leaves_is_known_to_have_ended(
     assert len(list((home / "runs").iterdir())) == kept
 
 
-def wait_for_file(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def wait_for_line(process: subprocess.Popen[str], start: str) -> None:
     """Until it says so on its standard error."""
     assert process.stderr is not None
@@ -382,13 +335,9 @@ def looks(stream: io.StringIO, messages: list[str]) -> str:
     return stream.getvalue()
 
 
-def test_a_repeated_task_is_one_line_on_a_terminal() -> None:
+def test_a_repeated_task_is_one_line_on_a_terminal_and_its_changes_elsewhere() -> None:
     printed = looks(Terminal(), ["1 of 3", "2 of 3", "3 of 3"])
-    assert printed.count("\n") == 3
-    assert printed.count("\x1b[A") == 2
-
-
-def test_a_repeated_task_prints_changes_elsewhere() -> None:
+    assert (printed.count("\n"), printed.count("\x1b[A")) == (3, 2)
     printed = looks(io.StringIO(), ["1 of 3", "1 of 3", "3 of 3", "3 of 3"])
     assert [line.split("  ")[-1] for line in printed.splitlines()] == ["1 of 3", "3 of 3"]
     assert "\x1b" not in printed
@@ -405,32 +354,16 @@ def test_messages_cannot_move_the_cursor() -> None:
 class TestLab:
     @pytest.fixture
     def pop(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """A `lab.pop` that only notes what it is asked."""
+        """A lab of either kind that only notes what it is asked."""
         pop: Any = ModuleType("lab.pop")
-        pop.calls, pop.missing, pop.state, pop.packaged = [], [], None, True
+        pop.given, pop.entered, pop.missing, pop.state, pop.kind = {}, 0, [], None, "namespaces"
 
-        def up(
-            home: Path,
-            hosts: int = 8,
-            load: bool = True,
-            post_seconds: float = 0.0,
-            pops: int = 1,
-            stays: bool = False,
-            prometheus: bool = False,
-            machines: int = 0,
-            anycast: bool = False,
-            freebsd: int = 0,
-            releases: Sequence[str] = (),
-            balancers: int = 1,
-            tell: Callable[[str], None] = print,
-        ) -> dict[str, Any]:
+        def up(home: Path, hosts: int, machines: int = 0, tell: Any = print, **more: Any) -> Any:
             if machines:
                 tell("e001: booting for 15 s")
             (home / "lab").mkdir(exist_ok=True)
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
-            pop.calls.append(("up", hosts, pops, load, post_seconds, stays))
-            pop.scraped, pop.machines, pop.anycast = prometheus, machines, anycast
-            pop.balancers, pop.releases = balancers, list(releases)
+            pop.given = {**more, "hosts": hosts, "machines": machines}
             pop.state = {"kind": pop.kind, "hosts": [{"name": f"e{n:03}"} for n in range(hosts)]}
             return dict(pop.state)
 
@@ -438,196 +371,58 @@ class TestLab:
             was_up, pop.state = pop.state is not None, None
             return was_up
 
-        pop.kind = "namespaces"
-        pop.up, pop.down = up, down
+        def enter(home: Path) -> None:
+            pop.entered += 1
+
+        pop.up, pop.down, pop.enter_controller = up, down, enter
         pop.status = lambda home: pop.state
-        pop.missing_requirements = lambda prometheus, machines, anycast: (
-            pop.missing
-            + ["prometheus"] * (prometheus and not pop.packaged)
-            + ["qemu-utils"] * (machines and not pop.packaged)
-            + ["bird2"] * (anycast and not pop.packaged)
-        )
-        pop.enter_controller = lambda home: pop.calls.append(("enter",))
-        monkeypatch.setitem(sys.modules, "lab.pop", pop)
+        pop.missing_requirements = lambda *asked: pop.missing
+        for name in ("lab.pop", "lab.simulated"):
+            monkeypatch.setitem(sys.modules, name, pop)
         return pop
 
-    def test_goes_up_and_down(self, pop: Any, capsys: pytest.CaptureFixture[str]) -> None:
-        assert exit_code("lab", "status") == 1
-        words = ("--hosts", "4", "--pops", "2", "--no-load", "--post-seconds", "9")
-        assert exit_code("lab", "up", *words) == 0
-        assert pop.calls == [("up", 4, 2, False, 9.0, True)]
-        lines = capsys.readouterr().out.splitlines()[-5:]
-        assert lines[0] == "lab1 and lab2 are up: 4 Linux hosts, e000 to e003, with no load"
-        assert max(map(len, lines)) <= 80
-        assert exit_code("lab", "status") == 0
-        assert exit_code("lab", "down") == 0
-        assert exit_code("lab", "status") == 1
+    def test_goes_up_and_down(self, pop: Any) -> None:
+        codes = [exit_code("lab", word) for word in ("status", "up", "status", "down", "status")]
+        assert codes == [1, 0, 0, 0, 1]
 
-    @pytest.mark.parametrize(
-        ("hosts", "pops", "first", "dry_run"),
-        [
-            (1, 1, "lab1 is up: 1 Linux host, e000, ", "# needs 6 hosts a PoP"),
-            (5, 1, "lab1 is up: 5 Linux hosts, e000 to e004, ", "# needs 6 hosts a PoP"),
-            (6, 1, "lab1 is up: 6 Linux hosts, e000 to e005, ", "# a dry run"),
-            (
-                10,
-                2,
-                "lab1 and lab2 are up: 10 Linux hosts, e000 to e009, ",
-                "# needs 6 hosts a PoP",
-            ),
-            (999, 9, "lab1 to lab9 are up: 999 Linux hosts, e000 to e998, ", "# a dry run"),
-        ],
-    )
-    def test_its_greeting_fits_few_hosts_and_80_columns(
-        self,
-        pop: Any,
-        hosts: int,
-        pops: int,
-        first: str,
-        dry_run: str,
-        capsys: pytest.CaptureFixture[str],
+    @pytest.mark.parametrize("case", cases(CASES / "lab_up.yaml"))
+    def test_its_greeting_is_of_what_it_was_given(
+        self, pop: Any, case: dict[str, Any], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        words = ("--hosts", str(hosts), "--pops", str(pops), "--no-load", "--prometheus")
+        words = case["words"].split()
+        pop.kind = "simulated" if "--simulated" in words else "namespaces"
         assert exit_code("lab", "up", *words) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert lines[0] == f"{first}with no load, and Prometheus"
-        assert [line for line in lines if "rollout_pop" in line][0].endswith(f"   {dry_run}")
+        assert case["given"].items() <= pop.given.items()
+        out, err = capsys.readouterr()
+        lines = out.splitlines()
+        assert lines[0] == case["first"]
+        assert next(line for line in lines if "rollout_pop" in line).endswith(case["rollout"])
+        assert lines[-2:] == case.get("last", lines[-2:])
         assert max(map(len, lines)) <= 80
+        assert err == ("lab: e001: booting for 15 s\n" if "--machines" in words else "")
 
     def test_its_greeting_knows_how_many_hosts_can_be_split(self, tmp_path: Path) -> None:
         with pytest.raises(RefusedError, match=f"take at least {_FEWEST} hosts"):
             plan(tmp_path, hosts=_FEWEST - 1)
         assert plan(tmp_path, hosts=_FEWEST)
 
-    def test_says_what_is_missing(self, pop: Any, capsys: pytest.CaptureFixture[str]) -> None:
-        pop.missing = ["root", "haproxy"]
-        assert exit_code("lab", "up") == 1
+    @pytest.mark.parametrize("case", cases(CASES / "lab_refuses.yaml"))
+    def test_what_a_lab_cannot_be_is_not_begun(
+        self, pop: Any, case: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        pop.missing = case.get("missing", [])
+        assert exit_code("lab", "up", *case.get("words", "").split()) == case["code"]
         error = capsys.readouterr().err
-        assert "root, haproxy" in error
-        assert "--simulated" in error
-        assert pop.calls == []
+        assert [text for text in case["says"] if text not in error] == []
+        assert pop.given == {}
 
-    def test_prometheus_comes_with_a_word_to_ask_it(
-        self, pop: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert exit_code("lab", "up", "--prometheus") == 0
-        assert pop.scraped
-        lines = capsys.readouterr().out.splitlines()
-        assert lines[0].endswith("e000 to e007, under load, and Prometheus")
-        query = "edgetune lab exec promtool query instant http://127.0.0.1:9090 up"
-        assert lines[-2:] == [f"  {query}", "  edgetune status"]
-        assert max(map(len, lines)) <= 80
-
-    def test_prometheus_needs_its_packages(
-        self, pop: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        pop.packaged = False
-        assert exit_code("lab", "up", "--prometheus") == 1
-        assert "a lab of namespaces needs prometheus;" in capsys.readouterr().err
-        assert exit_code("lab", "up") == 0 and not pop.scraped
-
-    def test_simulated_hosts_have_no_prometheus(
-        self, pop: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert exit_code("lab", "up", "--simulated", "--prometheus") == 2
-        assert capsys.readouterr().err.splitlines() == [
-            "edgetune: simulated hosts have no kernel to export, Linux hosts have",
-            "  next:       edgetune lab up --prometheus",
-        ]
-        assert pop.calls == []
-
-    def test_two_load_balancers_are_there_where_that_is_asked_for(self, pop: Any) -> None:
-        assert exit_code("lab", "up") == 0 and pop.balancers == 1
-        assert exit_code("lab", "up", "--balancers", "2") == 0 and pop.balancers == 2
-        assert exit_code("lab", "up", "--simulated", "--balancers", "2") == 2
-
-    def test_hosts_announce_an_address_where_that_is_asked_for(
-        self, pop: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert exit_code("lab", "up") == 0 and not pop.anycast
-        assert exit_code("lab", "up", "--anycast") == 0 and pop.anycast
-        pop.packaged = False
-        assert exit_code("lab", "up", "--anycast") == 1
-        assert "a lab of namespaces needs bird2;" in capsys.readouterr().err
-        assert exit_code("lab", "up", "--simulated", "--anycast") == 2
-        assert capsys.readouterr().err.splitlines() == [
-            "edgetune: simulated hosts announce nothing, Linux hosts do",
-            "  next:       edgetune lab up --anycast",
-        ]
-
-    @pytest.mark.parametrize(
-        ("words", "which", "plan"),
-        [
-            (["--freebsd", "8"], "8 with FreeBSD, under load", "tuning=oca_network    # a dry run"),
-            (["--freebsd", "2"], "2 with FreeBSD, under load", "tuning=oca_network only=freebsd"),
-            ([], "e007, under load", "tuning=accept_queue   # a dry run"),
-            (
-                ["--freebsd", "8", "--release", "13"],
-                "8 with FreeBSD, under load",
-                "tuning=tiny_socket_queue  # a dry run",
-            ),
-            (
-                ["--freebsd", "6", "--release", "13,14"],
-                "6 with FreeBSD, under load",
-                "tuning=oca_network only=freebsd14",
-            ),
-        ],
-    )
-    def test_simulated_hosts_may_have_freebsd(
-        self,
-        pop: Any,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        words: list[str],
-        which: str,
-        plan: str,
-    ) -> None:
-        pop.kind = "simulated"
-        monkeypatch.setitem(sys.modules, "lab.simulated", pop)
-        assert exit_code("lab", "up", "--simulated", *words) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert lines[0].endswith(which) and lines[3].endswith(plan)
-        assert max(map(len, lines)) <= 80
-        assert pop.releases == (words[3].split(",") if len(words) > 2 else [])
-
-    def test_a_release_is_one_of_freebsd(
-        self, pop: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert exit_code("lab", "up", "--simulated", "--release", "13") == 2
-        assert capsys.readouterr().err.splitlines() == [
-            "edgetune: a release is that of hosts with FreeBSD",
-            "  next:       edgetune lab up --simulated --freebsd 8 --release 13,14",
-        ]
-
-    def test_hosts_with_freebsd_are_simulated(
-        self, pop: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert exit_code("lab", "up", "--freebsd", "8") == 2
-        assert capsys.readouterr().err.splitlines() == [
-            "edgetune: Linux hosts have no FreeBSD, simulated hosts can",
-            "  next:       edgetune lab up --simulated --freebsd 8",
-        ]
-        assert pop.calls == []
-
-    def test_machines_tell_what_their_boot_waits_for(
-        self, pop: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert exit_code("lab", "up", "--hosts", "4", "--machines", "2") == 0
-        assert pop.machines == 2
-        out, err = capsys.readouterr()
-        assert out.splitlines()[0] == (
-            "lab1 is up: 4 Linux hosts, e000 to e003, 2 virtual, under load"
-        )
-        assert err == "lab: e001: booting for 15 s\n"
-
-    def test_machines_need_their_packages_and_real_hosts_beside_them(
-        self, pop: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        pop.packaged = False
-        assert exit_code("lab", "up", "--machines", "1") == 1
-        assert "a lab of namespaces needs qemu-utils;" in capsys.readouterr().err
-        assert exit_code("lab", "up", "--simulated", "--machines", "1") == 2
-        assert pop.calls == []
+    def test_packages_are_asked_for_where_they_are_needed(self, pop: Any) -> None:
+        asked: list[tuple[bool, ...]] = []
+        pop.missing_requirements = lambda *parts: asked.append(tuple(map(bool, parts))) or []
+        for words in ((), ("--prometheus",), ("--machines", "1"), ("--anycast",)):
+            assert exit_code("lab", "up", *words) == 0
+        no = (False, False, False)
+        assert asked == [no, (True, False, False), (False, True, False), (False, False, True)]
 
     @pytest.mark.parametrize(("reason", "status"), [("refused", 1), ("input", 2), ("failed", 3)])
     def test_what_a_lab_cannot_do_tells_whose_turn_it_is(
@@ -640,22 +435,13 @@ class TestLab:
         assert exit_code("lab", "up") == status
 
     @pytest.mark.processes
-    def test_actions_run_inside_of_a_lab_of_namespaces(self, pop: Any) -> None:
-        assert exit_code("run", "echo") == 0
-        assert pop.calls == []
-        pop.up(Path(os.environ["EDGETUNE_HOME"]))
-        assert exit_code("run", "echo") == 0
-        assert pop.calls[-1] == ("enter",)
-
-    @pytest.mark.processes
-    def test_a_simulated_lab_is_not_entered(
-        self, pop: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_actions_run_inside_of_a_lab_of_namespaces_and_of_no_other(self, pop: Any) -> None:
+        assert (exit_code("run", "echo"), pop.entered) == (0, 0)
+        assert exit_code("lab", "up") == 0
+        assert (exit_code("run", "echo"), pop.entered) == (0, 1)
         pop.kind = "simulated"
-        monkeypatch.setitem(sys.modules, "lab.simulated", pop)
         assert exit_code("lab", "up", "--simulated") == 0
-        assert exit_code("run", "echo") == 0
-        assert ("enter",) not in pop.calls
+        assert (exit_code("run", "echo"), pop.entered) == (0, 1)
 
     @pytest.mark.usefixtures("pop")
     def test_exec_needs_a_lab(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -663,19 +449,19 @@ class TestLab:
         assert "edgetune lab up" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("word", ["lab1", "pop=lab1"])
-def test_doctor_takes_the_name_of_a_pop(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    asked: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(cli, "_run", lambda given: asked.append((given.action, given.words)) or 1)
-    assert cli.main(["doctor", word, "tuning=accept_queue"]) == 1
-    assert asked == [("doctor_pop", ["pop=lab1", "tuning=accept_queue"])]
-
-
-@pytest.mark.parametrize(("words", "given"), [(["lab1"], ["pop=lab1"]), ([], [])])
-def test_the_inventory_of_one_pop_or_all_is_compared(
-    monkeypatch: pytest.MonkeyPatch, words: list[str], given: list[str]
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("doctor lab1 tuning=accept_queue", ("doctor_pop", ["pop=lab1", "tuning=accept_queue"])),
+        ("doctor pop=lab1", ("doctor_pop", ["pop=lab1"])),
+        ("inventory diff lab1", ("diff_inventory", ["pop=lab1"])),
+        ("inventory diff", ("diff_inventory", [])),
+    ],
+)
+def test_a_command_takes_the_name_of_a_pop(
+    monkeypatch: pytest.MonkeyPatch, words: str, asked: tuple[str, list[str]]
 ) -> None:
-    asked: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(cli, "_run", lambda given: asked.append((given.action, given.words)) or 1)
-    assert cli.main(["inventory", "diff", *words]) == 1
-    assert asked == [("diff_inventory", given)]
+    told: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(cli, "_run", lambda given: told.append((given.action, given.words)) or 1)
+    assert cli.main(words.split()) == 1
+    assert told == [asked]
