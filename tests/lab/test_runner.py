@@ -19,6 +19,7 @@ import pytest
 from lab.runner import Engine, Execution, Listener, MetadataError, Pack, ParameterError
 from lab.runner.metadata import load_config
 from tests.support import FIXTURES
+from tests.support.waiting import wait_for_end, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -78,27 +79,8 @@ def sequence(execution: Execution) -> list[tuple[str | None, str]]:
 
 
 def wait_for(file: Path) -> str:
-    deadline = time.monotonic() + 60
-    while not file.exists():
-        assert time.monotonic() < deadline, f"{file} did not appear"
-        time.sleep(0.02)
+    wait_until(file.exists, str(file))
     return file.read_text()
-
-
-def is_running(process: str) -> bool:
-    try:
-        state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
-
-
-def wait_for_end(processes: list[str]) -> None:
-    """Of processes that are dying."""
-    deadline = time.monotonic() + 60
-    while any(map(is_running, processes)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def begin(engine: Engine, name: str, given: dict[str, Any]) -> tuple[Execution, threading.Thread]:
@@ -116,33 +98,26 @@ def end(*markers: Path) -> None:
 
 class TestPythonAction:
     def test_gets_parameters_configuration_and_surroundings(self, engine: Engine) -> None:
-        execution = engine.run("echo", {"names": ["a"]})
-        result = execution.payload
+        execution = engine.run("echo", {"names": ["a"], "token": "tops3cret"})
         assert execution.status == "succeeded"
+        # The envelope of StackStorm.
+        assert set(execution.result) == {"result", "exit_code", "stdout", "stderr"}
+        assert (execution.result["exit_code"], execution.result["stdout"]) == (0, "printed\n")
+        assert execution.result["stderr"] == "st2.actions.python.Echo: INFO     shown\n"
+        result = execution.payload
         assert result["config"] == {"greeting": "hi", "count": 3, "nested": {"inner": "filled"}}
         assert result["library"] == "runner_pack_lib"
         assert result["environment"]["ST2_ACTION_PACK_NAME"] == "probe"
         assert result["environment"]["ST2_ACTION_EXECUTION_ID"] == execution.id
-        # Every declared parameter is given, those without a value as None.
-        assert {"text": "hi", "count": 3, "names": ["a"], "ratio": None}.items() <= result[
-            "parameters"
-        ].items()
+        # Every declared parameter is given, those without a value as None, and none as an argument.
+        given = {"text": "hi", "count": 3, "names": ["a"], "ratio": None, "token": "tops3cret"}
+        assert given.items() <= result["parameters"].items()
         assert "timeout" not in result["parameters"]
-
-    def test_no_parameter_is_among_its_arguments(self, engine: Engine) -> None:
-        execution = engine.run("echo", {"token": "tops3cret"})
-        assert execution.payload["parameters"]["token"] == "tops3cret"
-        assert "tops3cret" not in str(execution.payload["arguments"])
+        assert "tops3cret" not in str(result["arguments"])
 
     def test_secrets_are_masked_in_its_document(self, engine: Engine) -> None:
         execution = engine.request("echo", {"token": "tops3cret"})
         assert "tops3cret" not in str(execution.document())
-
-    def test_has_the_envelope_of_stackstorm(self, engine: Engine) -> None:
-        result = engine.run("echo", {}).result
-        assert set(result) == {"result", "exit_code", "stdout", "stderr"}
-        assert (result["exit_code"], result["stdout"]) == (0, "printed\n")
-        assert result["stderr"] == "st2.actions.python.Echo: INFO     shown\n"
 
     def test_returning_false_fails_with_a_result(self, engine: Engine) -> None:
         execution = engine.run("returns", {"what": "failure"})
@@ -189,8 +164,10 @@ class TestPythonAction:
                 break
         wait_for_end(marker.read_text().split())
 
-    @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-    @pytest.mark.parametrize("action", ["wait", "busy"])
+    @pytest.mark.parametrize(
+        ("sent", "action"),
+        [(signal.SIGKILL, "wait"), (signal.SIGKILL, "busy"), (signal.SIGTERM, "busy")],
+    )
     def test_it_ends_with_its_runner_however_that_ends(
         self, tmp_path: Path, sent: signal.Signals, action: str
     ) -> None:
@@ -247,18 +224,14 @@ class TestDatastore:
 
 
 class TestWorkflow:
-    def test_publishes_from_task_to_task(self, engine: Engine) -> None:
+    def test_publishes_from_task_to_task_and_knows_its_own_execution(self, engine: Engine) -> None:
         execution = engine.run("sequence", {"start": "z"})
         assert execution.status == "succeeded"
         output = execution.result["output"]
         assert (output["seen"], output["call"]) == ("z", 1)
+        assert (output["execution"], output["user"]) == (execution.id, execution.context["user"])
+        assert len(output["workflow"]) == len(execution.id)
         assert sequence(execution) == [("first", "succeeded"), ("second", "succeeded")]
-
-    def test_knows_its_own_execution(self, engine: Engine) -> None:
-        execution = engine.run("sequence", {})
-        assert execution.payload["execution"] == execution.id
-        assert len(execution.payload["workflow"]) == len(execution.id)
-        assert execution.payload["user"] == execution.context["user"]
 
     @pytest.mark.parametrize(("swallow", "status"), [(False, "failed"), (True, "succeeded")])
     def test_a_failure_is_remedied(self, engine: Engine, swallow: bool, status: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from lab.runner import Pack, ParameterError
 from lab.runner.metadata import Action
 from lab.runner.parameters import final, from_words, live
 from tests.support import FIXTURES
+from tests.support.cases import cases
 
+CASES = Path(__file__).parent / "cases"
 PACK = FIXTURES / "runner_pack"
 CONTEXT = {"user": "someone", "pack": "probe"}
 CONFIG = {"greeting": "hi", "count": 3}
@@ -23,93 +26,26 @@ def echo() -> Action:
     return Pack(PACK).action("probe.echo")
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("text=a=b", {"text": "a=b"}),
-        ("text=7", {"text": "7"}),
-        ("count=7", {"count": 7}),
-        ("ratio=7", {"ratio": 7.0}),
-        ("flag=True", {"flag": True}),
-        ("flag=false", {"flag": False}),
-        ("names=a,b", {"names": ["a", "b"]}),
-        ('names=["a,b"]', {"names": ["a,b"]}),
-        ("names=a names=b", {"names": ["a", "b"]}),
-        ("names=1", {"names": [1]}),
-        ('options={"a":[1]}', {"options": {"a": [1]}}),
-        ("options=a=1,b=2", {"options": {"a": "1", "b": "2"}}),
-    ],
-)
-def test_words_are_parsed_by_type(echo: Action, words: str, expected: dict[str, Any]) -> None:
-    assert from_words(echo, words.split()) == expected
-
-
-@pytest.mark.parametrize(
-    ("word", "reason"),
-    [
-        ("count", '"count" is not of the form key=value'),
-        ("cuont=1", 'probe.echo has no parameter "cuont", did you mean "count"?'),
-        ("count=some", 'parameter "count" must be of type integer, not "some"'),
-        ("ratio=some", 'parameter "ratio" must be of type number, not "some"'),
-        ("flag=yes", 'parameter "flag" must be of type boolean, not "yes"'),
-        ("options={", 'parameter "options" must be of type object, not "{"'),
-        ("fixed=x", 'parameter "fixed" of probe.echo is immutable'),
-    ],
-)
-def test_bad_words_are_named(echo: Action, word: str, reason: str) -> None:
+@pytest.mark.parametrize("case", cases(CASES / "words.yaml"))
+def test_words_are_parsed_by_type_or_named(echo: Action, case: dict[str, Any]) -> None:
+    words = case["words"].split()
+    if "given" in case:
+        assert from_words(echo, words) == case["given"]
+        return
     with pytest.raises(ParameterError) as error:
-        from_words(echo, [word])
-    assert str(error.value) == reason
+        from_words(echo, words)
+    assert str(error.value) == case["refused"]
 
 
-# Each case was compared with st2common.util.param of StackStorm 3.10dev.
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, {}),
-        ({"text": None, "count": None}, {}),
-        ({"text": "{% if %}"}, {"text": "{% if %}"}),
-        ({"text": "{{ label }}!", "label": "zz"}, {"text": "zz!", "label": "zz"}),
-        ({"count": "5"}, {"count": 5}),
-        ({"count": 2.7}, {"count": 2}),
-        ({"flag": "TRUE"}, {"flag": True}),
-        ({"names": "['q']"}, {"names": ["q"]}),
-        ({"names": ["{{ text }}", "x"]}, {"names": ["hi", "x"]}),
-        ({"options": {"a": "{{count}}"}}, {"options": {"a": "3"}}),
-        ({"options": {"a": "{{ratio}}"}, "ratio": 1}, {"options": {"a": 1}, "ratio": 1.0}),
-        ({"options": "{{ {'a': 1} }}"}, {"options": {"a": 1}}),
-        ({"label": None}, {"label": None}),
-        ({"mode": None}, {"mode": "fast"}),
-        ({"label": "{{ action_context.user }}"}, {"label": "someone"}),
-    ],
-)
-def test_live_parameters(echo: Action, given: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert live(echo, given, CONTEXT, CONFIG) == {**RENDERED_DEFAULTS, **expected}
-
-
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ({"text": 5}, "must be of type string"),
-        ({"text": "{{ oops }}"}, 'refers to "oops"'),
-        ({"text": "{{ label }}", "label": "{{ text }}"}, "refer to themselves"),
-        ({"text": "{{ config_context.none }}"}, 'parameter "text" cannot be rendered'),
-        ({"count": 0}, 'parameter "count" of probe.echo'),
-        ({"count": "x"}, "must be of type integer"),
-        ({"flag": 1}, 'parameter "flag"'),
-        ({"names": [1]}, 'parameter "names.0"'),
-        ({"names": "a,b"}, 'parameter "names"'),
-        ({"options": [1]}, 'parameter "options"'),
-        ({"mode": "other"}, 'parameter "mode"'),
-        ({"label": "ABC"}, 'parameter "label"'),
-        ({"log_level": "LOUD"}, 'parameter "log_level"'),
-        ({"timeout": "soon"}, 'parameter "timeout"'),
-    ],
-)
-def test_bad_live_parameters_are_named(echo: Action, given: dict[str, Any], reason: str) -> None:
+@pytest.mark.parametrize("case", cases(CASES / "parameters.yaml"))
+def test_parameters_are_rendered_and_cast_or_named(echo: Action, case: dict[str, Any]) -> None:
+    if "live" in case:
+        expected = {**RENDERED_DEFAULTS, **case["live"]}
+        assert live(echo, case["given"], CONTEXT, CONFIG) == expected
+        return
     with pytest.raises(ParameterError) as error:
-        live(echo, given, CONTEXT, CONFIG)
-    assert reason in str(error.value)
+        live(echo, case["given"], CONTEXT, CONFIG)
+    assert case["refused"] in str(error.value)
     assert "\n" not in str(error.value)
 
 
