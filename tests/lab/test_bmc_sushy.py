@@ -65,19 +65,15 @@ def test_sushy_reads_system_bios_and_registry(tmp_path: Path, personality: str) 
         assert manager.model == bmc.machine.personality.manager_model
 
 
-def test_sushy_follows_a_task_of_dell(tmp_path: Path) -> None:
-    with running(certificates(tmp_path), "dell") as bmc, connected(bmc) as client:
-        bmc.patch(bmc.home)
-        (task,) = client.get_task_service().tasks.get_members()
-        assert task.task_state == sushy.TASK_STATE_STARTING
-        bmc.reset()
-        task.refresh(force=True)
-        assert task.task_state == sushy.TASK_STATE_COMPLETED
-
-
-def test_sushy_logs_out(tmp_path: Path) -> None:
+def test_sushy_follows_a_task_of_dell_and_logs_out(tmp_path: Path) -> None:
     with running(certificates(tmp_path), "dell") as bmc:
         before = bmc.machine.sessions.ids()
-        with connected(bmc):
+        with connected(bmc) as client:
             assert len(bmc.machine.sessions.ids()) == len(before) + 1
+            bmc.patch(bmc.home)
+            (task,) = client.get_task_service().tasks.get_members()
+            assert task.task_state == sushy.TASK_STATE_STARTING
+            bmc.reset()
+            task.refresh(force=True)
+            assert task.task_state == sushy.TASK_STATE_COMPLETED
         assert bmc.machine.sessions.ids() == before
