@@ -20,7 +20,7 @@ import pytest
 
 from bench.judge.peers import _shift, kayenta
 from bench.judge.peers._groups import drops_per_million, drops_per_packet, relative_to_baseline
-from bench.judge.peers._shift import find_root, shift
+from bench.judge.peers._shift import shift
 from bench.judge.peers.kayenta import Classification, Metric
 from bench.judge.scenarios import SCENARIOS, Array, draw
 from tests.support import FIXTURES
@@ -91,22 +91,26 @@ def test_the_score_is_that_of_kayentas_own_suite_for_one_group() -> None:
     assert scored("Low", critical="Pass") == 50
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_kayenta_sees_a_large_shift_but_at_a_millionth_of_the_scale(seed: int) -> None:
-    labels = {
-        scale: classify(normal(14, 1.2, seed, scale), normal(10, 1, seed + 100, scale))
+    labels = [
+        classify(normal(14, 1.2, seed, scale), normal(10, 1, seed + 100, scale))
         for scale in (1.0, 1e-3, 1e-4, 1e-6, 1e-9)
-    }
-    assert labels == {1.0: "High", 1e-3: "High", 1e-4: "High", 1e-6: "Pass", 1e-9: "Pass"}
+    ]
+    assert labels == ["High", "High", "High", "Pass", "Pass"]
 
 
-def test_kayenta_passes_what_is_lower() -> None:
+def test_kayenta_passes_what_is_lower_few_errors_and_the_same_values() -> None:
     assert classify(normal(10, 1, 1), normal(14, 1, 2)) == "Pass"
-
-
-def test_kayenta_passes_few_errors_against_none_and_seven_out_of_ten_against_one() -> None:
     assert classify(np.array([0.0, 1, 2, 1, 0, 0]), np.zeros(6)) == "Pass"
     assert classify(np.array([100.0] * 7 + [1] * 3), np.ones(10)) == "Pass"
+    assert classify(np.array([3.0, 1, 2]), np.array([1.0, 2, 3])) == "Pass"
+    constants = {
+        (one, other): classify(np.full(60, one), np.full(60, other))
+        for one in (3.0, 5.0)
+        for other in (3.0, 5.0)
+    }
+    assert {pair for pair, label in constants.items() if label != "Pass"} == {(5.0, 3.0)}
 
 
 def test_kayenta_holds_an_allowed_increase_against_ratios_but_not_against_a_zero_baseline() -> None:
@@ -117,33 +121,11 @@ def test_kayenta_holds_an_allowed_increase_against_ratios_but_not_against_a_zero
 
 
 def test_kayenta_passes_when_it_errors_and_fails_without_data() -> None:
-    one_point = np.array([1.0]), np.array([0.0])
-    assert classify(*one_point) == "Error"
+    assert classify(np.array([1.0]), np.array([0.0])) == "Error"
     assert scored("Error") == 100
     assert classify(np.full(9, np.nan), np.ones(9)) == "Nodata"
-    assert scored("Nodata") == 0
-
-
-def test_kayentas_score_counts_passes_among_passes_and_failures() -> None:
+    assert (scored("Nodata"), scored("Nodata", "Pass", "Pass")) == (0, 100)
     assert scored("Pass", "Pass", "High", "Error") == 66.67
-    assert scored("Nodata", "Pass", "Pass") == 100
-
-
-def test_kayenta_passes_the_same_values_and_judges_two_constants() -> None:
-    assert classify(np.array([3.0, 1, 2]), np.array([1.0, 2, 3])) == "Pass"
-    assert classify(np.full(60, 5.0), np.full(60, 5.0)) == "Pass"
-    assert classify(np.full(60, 5.0), np.full(60, 3.0)) == "High"
-    assert classify(np.full(60, 3.0), np.full(60, 5.0)) == "Pass"
-
-
-def test_kayentas_shift_is_the_median_difference_between_pairs() -> None:
-    experiment, control = normal(14, 1.2, 1), normal(10, 1, 2)
-    found = shift(experiment, control, confidence=0.98)
-    pairs = np.sort(np.subtract.outer(experiment, control).ravel())
-    assert found.estimate == pytest.approx(np.median(pairs), abs=2e-3)
-    rank = 60 * 60 / 2 - 2.3263 * math.sqrt(60 * 60 * 121 / 12)
-    assert found.low == pytest.approx(pairs[round(rank)], abs=2e-2)
-    assert found.high == pytest.approx(pairs[-round(rank)], abs=2e-2)
 
 
 @needs_scipy
@@ -163,19 +145,6 @@ def test_kayentas_statistic_is_the_standardised_rank_sum_with_ties() -> None:
             assert _shift._Statistic(x, y)(mu, 2.0) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_the_root_finder_stops_at_an_absolute_distance(scale: float) -> None:
-    asked: list[float] = []
-
-    def function(x: float) -> float:
-        asked.append(x)
-        return math.cos(x / scale)
-
-    found = find_root(function, 0.1 * scale, 3 * scale)
-    assert found == pytest.approx(math.pi / 2 * scale, abs=_shift.STOP)
-    assert len(asked) < 12
-
-
 def test_kayenta_looks_back_only_as_far_as_it_is_told() -> None:
     late = draw(SCENARIOS["iid_poisson"], np.random.default_rng(1), effect=1.3, onset=180)
     growing, lookback = find("Kayenta"), find("Kayenta, lookback 60")
@@ -186,13 +155,9 @@ def test_kayenta_looks_back_only_as_far_as_it_is_told() -> None:
     assert find("Kayenta, from 50 points on").decide(harmful, LOOKS) == 60
 
 
-def test_kayenta_is_blind_to_drops_per_packet() -> None:
-    harmful = replicate(effect=2.0)
-    assert find("Kayenta").decide(harmful, LOOKS) is not None
-    assert find("Kayenta, drops per packet").decide(harmful, LOOKS) is None
-
-
-def test_kayenta_sees_drops_per_million_as_it_sees_drops() -> None:
+def test_kayenta_is_blind_to_drops_per_packet_and_sees_them_per_million() -> None:
+    assert find("Kayenta").decide(replicate(effect=2.0), LOOKS) is not None
+    assert find("Kayenta, drops per packet").decide(replicate(effect=2.0), LOOKS) is None
     harmful, calm = replicate("iid_poisson", effect=2.0), replicate("iid_poisson")
     for name in ("Kayenta, drops per million packets", "Kayenta, relative to the baseline"):
         assert find(name).decide(harmful, LOOKS) == 15
@@ -221,10 +186,3 @@ def test_kayenta_takes_missing_values_out_or_for_zeros() -> None:
     assert kayenta.classify(few, others, Metric(nan_strategy="replace")).label == "Low"
     nothing = np.full(60, np.nan)
     assert kayenta.classify(nothing, others, Metric(nan_strategy="replace")).label == "Low"
-
-
-def test_cles_is_the_share_of_pairs_in_which_the_experiment_is_the_higher() -> None:
-    experiment, control = np.array([1.0, 2, 5, 5]), np.array([2.0, 2, 3])
-    pairs = np.subtract.outer(experiment, control)
-    assert kayenta.cles(experiment, control) == ((pairs > 0).sum() + (pairs == 0).sum() / 2) / 12
-    assert kayenta.cles(control, control) == 0.5

@@ -8,12 +8,15 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.judge import peers as package
 from bench.judge.oddities import ODDITIES
-from bench.judge.peers import PEERS, Peer, anytime, counters, mann_whitney
+from bench.judge.peers import PEERS, anytime, counters, mann_whitney
 from bench.judge.peers._groups import totals
-from bench.judge.scenarios import SCENARIOS
+from bench.judge.scenarios import SCENARIOS, Replicate
+from tests.support.examples import examples
 from tests.support.soaks import LOOKS, find, replicate, with_drops
 
 HERE = package.installed()[0]
@@ -39,20 +42,20 @@ def test_checks_fail_over_the_threshold_and_know_what_is_no_number() -> None:
     assert counters.check(nothing, ones) == "absent"
 
 
-def test_counters_end_a_rollout_at_their_limit() -> None:
-    harmful = replicate("iid_poisson", effect=2.0)
-    assert find("Argo, failureLimit 0").decide(harmful, LOOKS) == 15
-    assert find("Argo, failureLimit 3").decide(harmful, LOOKS) == 60
-    assert find("Flagger, threshold 5").decide(harmful, LOOKS) == 75
-
-
-def test_counters_end_a_rollout_without_data_each_in_its_way() -> None:
-    origin = replicate()
+def test_counters_end_a_rollout_at_their_limit_and_without_data_each_in_its_way() -> None:
+    harmful, origin = replicate("iid_poisson", effect=2.0), replicate()
     drops = origin.metrics[0]
     after = np.where(origin.test[:, None], np.nan, drops.after)
     silent = with_drops(origin, drops.before, after)
-    assert find("Argo, failureLimit 0").decide(silent, LOOKS) == 75
-    assert find("Flagger, threshold 5").decide(silent, LOOKS) == 75
+    found = {
+        name: [find(name).decide(one, LOOKS) for one in (harmful, silent)]
+        for name in ("Argo, failureLimit 0", "Argo, failureLimit 3", "Flagger, threshold 5")
+    }
+    assert found == {
+        "Argo, failureLimit 0": [15, 75],
+        "Argo, failureLimit 3": [60, 75],
+        "Flagger, threshold 5": [75, 75],
+    }
     assert counters.Counter("x", 2, "failed").decide(silent, LOOKS) == 30
 
 
@@ -84,44 +87,45 @@ def test_lindon_and_malek_see_shares_that_moved_and_little_else() -> None:
     assert anytime.log_bayes_factor((600, 400), (0.6, 0.4)) < 0
 
 
-@pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
-def test_every_peer_sees_a_disaster_and_no_improvement(peer: Peer) -> None:
+def test_every_peer_sees_a_disaster_and_no_improvement() -> None:
     quiet, harmful = replicate("iid_poisson", 0.5), replicate("iid_poisson", 6.0)
-    assert peer.decide(quiet, LOOKS) is None
-    assert peer.decide(harmful, LOOKS) is not None
+    assert [peer.name for peer in HERE if peer.decide(quiet, LOOKS) is not None] == []
+    assert [peer.name for peer in HERE if peer.decide(harmful, LOOKS) is None] == []
+
+
+def decide(origin: Replicate) -> None:
+    """All of them, at one of the looks or at none."""
+    for peer in HERE:
+        assert peer.decide(origin, LOOKS) in (None, *LOOKS), peer.name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
-@pytest.mark.parametrize("value", [0.0, 7.0, np.nan])
-@pytest.mark.parametrize("where", ["all", "test", "control", "one host", "baseline"])
-def test_no_peer_fails_on_zeros_constants_and_nothing(peer: Peer, value: float, where: str) -> None:
-    origin = replicate()
+@given(
+    st.sampled_from([*SCENARIOS]),
+    st.sampled_from([0.0, 7.0, np.nan]),
+    st.sampled_from(["all", "test", "control", "one host", "baseline"]),
+    st.integers(0, 99),
+)
+@examples(20)
+def test_no_peer_fails_on_zeros_constants_and_nothing_in_any_scenario(
+    name: str, value: float, where: str, seed: int
+) -> None:
+    origin = replicate(name, 1.5, seed)
     drops, test = origin.metrics[0], origin.test
+    decide(origin)
     first = np.arange(len(test)) == np.flatnonzero(test)[0]
     hosts = {"test": test, "control": ~test, "one host": first}.get(where, np.full(len(test), True))
     before, after = drops.before.copy(), drops.after.copy()
     before[hosts] = value
     if where != "baseline":
         after[hosts] = value
-    found = peer.decide(with_drops(origin, before, after), LOOKS)
-    assert found is None or found in LOOKS
+    decide(with_drops(origin, before, after))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_every_peer_decides_in_every_scenario(peer: Peer, name: str) -> None:
-    found = peer.decide(replicate(name, 1.5), LOOKS)
-    assert found is None or found in LOOKS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
 @pytest.mark.parametrize("what", ODDITIES)
-def test_every_peer_decides_where_there_is_little_to_decide_on(peer: Peer, what: str) -> None:
-    found = peer.decide(ODDITIES[what](1), LOOKS)
-    assert found is None or found in LOOKS
+def test_every_peer_decides_where_there_is_little_to_decide_on(what: str) -> None:
+    decide(ODDITIES[what](1))
 
 
 def test_missing_hosts_count_as_the_others_do() -> None:
