@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Callable
 
@@ -21,6 +20,7 @@ from bench._lab_host import LabHost, lab_host
 from bench._table import BenchError, measure, print_table, spread
 from lab import pop
 from tests.support import ROOT
+from tests.support.waiting import wait_until
 
 # What StackStorm adds needs one: tests/bench/test_pace.py.
 PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("[a-z]*.py")} - {"pace"})
@@ -103,30 +103,16 @@ def test_fanout_compares_every_client_with_fleet(tmp_path: Path) -> None:
     assert [own["client"] for own in document["bounds"]] == [fanout.FLEET, fanout.ALONE]
 
 
-@pytest.mark.parametrize(
-    ("client", "hosts", "here", "elsewhere"),
-    [
-        (fanout.FLEET, 256, 250, 400),
-        (fanout.FLEET, 64, 200, 200),
-        (fanout.ALONE, 256, 200, 200),
-    ],
-)
-def test_what_the_cpu_is_enough_for_counts_the_hosts_of_the_same_machine(
-    client: str, hosts: int, here: float, elsewhere: float
-) -> None:
+def test_what_the_cpu_is_enough_for_counts_the_hosts_of_the_same_machine() -> None:
     """Two cores; a host takes 5 ms of the controller's, and 3 of its own."""
-    row = {"client": client, "hosts_per_s": {"median": 150.0}}
-    row.update(controller_cpu_ms={"median": 5.0}, server_cpu_ms={"median": 3.0})
-    told = fanout.bound(row, 2, hosts)
-    assert (round(told["here"]), round(told["elsewhere"])) == (here, elsewhere)
-    assert told["reached"] == pytest.approx(150 / here)
-
-
-@pytest.mark.processes
-def test_fanout_asks_the_real_agent_when_told_to(tmp_path: Path) -> None:
-    document = _figures("fanout", tmp_path, "--hosts", "1", "--server", "agent")
-    assert document["server"] == "agent"
-    assert {name for name in document["left_out"] if name != "OpenSSH"} == set(fanout._further())
+    cases = {(fanout.FLEET, 256): (250, 400), (fanout.FLEET, 64): (200, 200)}
+    cases[fanout.ALONE, 256] = (200, 200)
+    for (client, hosts), expected in cases.items():
+        row = {"client": client, "hosts_per_s": {"median": 150.0}}
+        row.update(controller_cpu_ms={"median": 5.0}, server_cpu_ms={"median": 3.0})
+        told = fanout.bound(row, 2, hosts)
+        assert (round(told["here"]), round(told["elsewhere"])) == expected
+        assert told["reached"] == pytest.approx(150 / expected[0])
 
 
 @pytest.mark.processes
@@ -137,7 +123,8 @@ def test_a_further_client_that_fails_is_left_out_with_its_reason(
         raise BenchError("too old")
 
     monkeypatch.setattr(fanout, "_further", lambda: {"a": (True, fail), "b": (False, fail)})
-    document = _figures("fanout", tmp_path, "--hosts", "1")
+    document = _figures("fanout", tmp_path, "--hosts", "1", "--server", "agent")
+    assert document["server"] == "agent"  # the real one
     further = {name: why for name, why in document["left_out"].items() if name != "OpenSSH"}
     assert further == {"a": "too old", "b": "not installed"}
     assert "not compared: a (too old)" in capsys.readouterr().out
@@ -250,30 +237,30 @@ def test_a_client_that_does_not_see_what_is_pending_fails_the_benchmark(
     assert "bench.bmc: edgetune: e0000: SettingRow(id='bios.snoop_mode'" in capsys.readouterr().err
 
 
+def test_a_library_must_have_read_all_three() -> None:
+    early, home = {"SnoopMode": "EarlySnoop"}, {"SnoopMode": "HomeSnoop"}
+    whole, none = {"SnoopMode"}, set[str]()
+    for read in ((home, home, whole), (early, {}, whole), (early, home, none), ({}, home, whole)):
+        with pytest.raises(BenchError, match="peer: e0: SnoopMode was not read as pending"):
+            _bmc_peers.expect_pending("peer", Target("e0", "dell", ""), *read)
+
+
 @pytest.mark.parametrize(
-    ("current", "pending", "known"),
+    ("program", "options"),
     [
-        ({"SnoopMode": "HomeSnoop"}, {"SnoopMode": "HomeSnoop"}, {"SnoopMode"}),
-        ({"SnoopMode": "EarlySnoop"}, {}, {"SnoopMode"}),
-        ({"SnoopMode": "EarlySnoop"}, {"SnoopMode": "HomeSnoop"}, set()),
-        ({}, {"SnoopMode": "HomeSnoop"}, {"SnoopMode"}),
-    ],
+        (program, [option, count])
+        for program, option in ((fanout, "--hosts"), (bmc, "--bmcs"))
+        for count in ("0", "4001", "many")
+    ]
+    + [(metrics, ["--hosts", "0"]), (metrics, ["--hosts", "8,many"]), (metrics, ["--rounds", "0"])]
+    + [(metrics, ["--minutes", "0.5"])],
 )
-def test_a_library_must_have_read_all_three(
-    current: dict[str, str], pending: dict[str, str], known: set[str]
-) -> None:
-    with pytest.raises(BenchError, match="peer: e0: SnoopMode was not read as pending"):
-        _bmc_peers.expect_pending("peer", Target("e0", "dell", ""), current, pending, known)
-
-
-@pytest.mark.parametrize("count", ["0", "4001", "many"])
-@pytest.mark.parametrize(("program", "option"), [(fanout, "--hosts"), (bmc, "--bmcs")])
-def test_a_wrong_number_of_hosts_is_refused(
-    program: Any, option: str, count: str, capsys: pytest.CaptureFixture[str]
+def test_a_number_that_makes_no_sense_is_refused(
+    program: Any, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        program.main([option, count])
-    assert option in capsys.readouterr().err
+        program.main(options)
+    assert options[0] in capsys.readouterr().err
 
 
 @pytest.mark.processes
@@ -330,17 +317,6 @@ def test_a_site_ends_with_the_benchmark_even_while_it_begins(what: str, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "options", [["--hosts", "0"], ["--hosts", "8,many"], ["--rounds", "0"], ["--minutes", "0.5"]]
-)
-def test_metrics_refuses_a_number_that_makes_no_sense(
-    options: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        metrics.main(options)
-    assert options[0] in capsys.readouterr().err
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize(("sent", "statuses"), [(signal.SIGINT, {130, -2}), (signal.SIGKILL, {-9})])
 def test_nothing_is_left_after_an_interruption(
@@ -351,18 +327,11 @@ def test_nothing_is_left_after_an_interruption(
     environment = dict(os.environ, TMPDIR=str(tmp_path), PYTHONPATH=f"{ROOT}:{ROOT / 'lib'}")
     command = [sys.executable, "-m", "bench.fanout", "--hosts", "300"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True) as process:
-        _wait_for(lambda: any(tmp_path.glob("*/known_hosts")) or process.poll() is not None)
+        wait_until(lambda: any(tmp_path.glob("*/known_hosts")) or process.poll() is not None)
         os.killpg(process.pid, sent)
         assert process.wait(60) in statuses
     # The hosts' own process removes the folder as the last thing it does.
-    _wait_for(lambda: not list(tmp_path.iterdir()))
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_every_peer_is_measured_once_a_round() -> None:
@@ -375,11 +344,9 @@ def test_every_peer_is_measured_once_a_round() -> None:
     assert {sample.other_cpu for own in samples.values() for sample in own} == {1}
 
 
-def test_spread_is_the_median_and_both_ends() -> None:
-    assert spread([3.0, 100.0, 1.23456]) == {"median": 3.0, "min": 1.235, "max": 100.0}
-
-
-def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_aligned_and_a_spread_is_the_median_and_both_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     print_table(["client", "x"], [["a", "1"], ["b", "1000"]])
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
@@ -388,3 +355,4 @@ def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
         "| a      | 1    |",
         "| b      | 1000 |",
     ]
+    assert spread([3.0, 100.0, 1.23456]) == {"median": 3.0, "min": 1.235, "max": 100.0}

@@ -43,15 +43,12 @@ class Recorded:
         return {"id": words[1], "status": status, "result": {"output": output}}
 
 
-def test_the_tasks_of_each_batch_are_counted_and_its_boots_are_timed() -> None:
+def test_tasks_of_each_batch_are_counted_and_its_boots_and_drains_timed() -> None:
     found = pace._measure(Recorded(), "lab1", "accept_queue")  # type: ignore[arg-type]
     assert (found["tasks"], found["a_batch"]) == (99, [7, 6, 8, 7, 7, 8])
     assert len(found["boots"]) == 6
     assert all(0 < boot < 20 for boot in found["boots"])
-
-
-def test_batches_that_reboot_are_drained_and_others_are_not() -> None:
-    found = pace._measure(Recorded(), "lab1", "accept_queue")  # type: ignore[arg-type]
+    # Batches that reboot are drained.
     assert [drained for drained, _ in found["drains"]] == [True] * 6
     assert all(0 < took < 60 for _, took in found["drains"])
 
@@ -89,19 +86,17 @@ def test_a_rollout_that_is_held_is_taken_back_and_repeated() -> None:
     assert api.asked == 2 * ["edgetune.rollout_pop", "edgetune.roll_back_pop"]
 
 
-def test_a_rollout_that_is_always_held_is_no_figure() -> None:
-    with pytest.raises(BenchError, match="accept_queue: held 3 times"):
-        pace._promoted(Recorded("held"), "lab1", "accept_queue")  # type: ignore[arg-type]
-
-
-def test_a_rollout_that_takes_itself_back_is_no_figure() -> None:
-    with pytest.raises(BenchError, match="accept_queue: rolled_back: as it came"):
-        pace._promoted(Recorded("rolled_back"), "lab1", "accept_queue")  # type: ignore[arg-type]
-
-
-def test_what_is_not_taken_back_ends_the_benchmark() -> None:
-    with pytest.raises(BenchError, match="lab1-1 was not taken back"):
-        pace._measure(Recorded(back="failed"), "lab1", "accept_queue")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("api", "why"),
+    [
+        (Recorded("held"), "accept_queue: held 3 times"),
+        (Recorded("rolled_back"), "accept_queue: rolled_back: as it came"),
+        (Recorded(back="failed"), "lab1-1 was not taken back"),
+    ],
+)
+def test_what_is_not_promoted_and_taken_back_is_no_figure(api: Recorded, why: str) -> None:
+    with pytest.raises(BenchError, match=why):
+        pace._promoted(api, "lab1", "accept_queue")  # type: ignore[arg-type]
 
 
 def test_versions_stand_beside_each_other(
