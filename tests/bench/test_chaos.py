@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
 from bench.chaos.stage import Report
 from lab import pop as lab
 from tests.support import ROOT
+from tests.support.cases import cases
 from tests.support.waiting import wait_until
 
 # Six kinds of faults, early enough to come to pass. `bench.chaos --seeds 1-60` holds every kind.
@@ -54,14 +55,14 @@ NEW = HostState(
 HALF = HostState({"etc/hosts": "1", RUNTIME: "4096"}, "4096", "", {}, False)
 
 
-def _seen(time: float, boots: int = 1, tuned: str = "", **admin: str) -> Sight:
-    """Four servers; "down" is ready, but its check does not pass. `tuned` are words."""
+def _seen(time: float, boots: int = 1, tuned: Iterable[str] = (), **admin: str) -> Sight:
+    """Four servers; "down" is ready, but its check does not pass."""
     states = {f"e00{n}": admin.get(f"e00{n}", "ready") for n in range(4)}
     servers = {
         name: ("ready" if state == "down" else state, state != "down")
         for name, state in states.items()
     }
-    return Sight(time, servers, {"e000": boots}, frozenset(tuned.split()))
+    return Sight(time, servers, {"e000": boots}, frozenset(tuned))
 
 
 def _end(outcome: str = "rolled_back", **more: Any) -> End:
@@ -145,36 +146,13 @@ def test_a_request_is_excused_only_by_a_fault_in_its_time() -> None:
     assert not _of(auditor.requests([], unready, Faults(unready=[Window(19.0)])))
 
 
-def test_min_in_service_is_missed_when_somebody_is_taken_out_below_it() -> None:
-    two = [_seen(0), _seen(10, e000="drain"), _seen(20, e000="maint", e001="drain")]
-    assert not _of(auditor.min_in_service(two, 2, Faults()))
-    three = [*two, _seen(30, e000="maint", e001="maint", e002="drain")]
-    assert _of(auditor.min_in_service(three, 2, Faults())) == [
-        "e002 taken out of service, 1 left, 2 must stay"
-    ]
-
-
-def test_a_host_that_fell_counts_only_once_the_load_balancer_knows() -> None:
-    out = {"e000": "maint", "e001": "maint"}
-    fell_later = [_seen(0), _seen(10, **out), _seen(20, **out, e002="down")]
-    assert not _of(auditor.min_in_service(fell_later, 2, Faults()))
-    just_fell = [_seen(0), _seen(10, e000="down"), _seen(10.5, e000="down", e001="drain")]
-    just_fell += [_seen(11, e000="down", e001="drain", e002="drain")]
-    assert not _of(auditor.min_in_service(just_fell, 2, Faults()))
-    long_ago = [_seen(0), _seen(10, e000="down"), _seen(20, e000="down", e001="drain")]
-    long_ago += [_seen(30, e000="down", e001="maint", e002="drain")]
-    assert len(_of(auditor.min_in_service(long_ago, 2, Faults()))) == 1
-
-
-def test_a_server_that_was_forgotten_and_is_told_again_is_no_new_one() -> None:
-    out = {"e000": "maint", "e001": "maint"}
-    told_again = [_seen(0), _seen(10, **out), _seen(20), _seen(20.9, **out)]
-    assert not _of(auditor.min_in_service(told_again, 2, Faults(forgot=[19.9])))
-    one_more = [*told_again, _seen(30, **out, e002="drain")]
-    assert len(_of(auditor.min_in_service(one_more, 2, Faults(forgot=[19.9])))) == 1
-    fell_and_back = [*told_again[:3], _seen(20.5, e000="down", e001="down"), _seen(29.5)]
-    others = _seen(30, e002="drain", e003="drain")
-    assert not _of(auditor.min_in_service([*fell_and_back, others], 2, Faults(forgot=[19.9])))
+@pytest.mark.parametrize("case", cases(Path(__file__).parent / "cases/auditor.yaml"))
+def test_the_auditor_finds_what_breaks_a_promise_and_nothing_else(case: dict[str, Any]) -> None:
+    sights = [_seen(sight[0], **(sight[1] if len(sight) > 1 else {})) for sight in case["sights"]]
+    rebooted = [(host, Window(*times)) for host, *times in case.get("rebooted", [])]
+    faults = Faults(forgot=case.get("forgot", []), boots=rebooted)
+    promise = getattr(auditor, case["promise"])
+    assert _of(promise(sights, *case["given"], faults)) == case["found"]
 
 
 def test_a_change_while_all_is_stopped_is_reported() -> None:
@@ -190,45 +168,9 @@ def test_a_change_while_all_is_stopped_is_reported() -> None:
     assert changed.startswith("e000 changed while all was stopped: runs 4096")
 
 
-def test_a_reboot_that_nobody_asked_for_is_reported() -> None:
-    sights = [_seen(0), _seen(10, boots=4)]
-    assert not _of(auditor.boots(sights, 3, 3, Faults()))
-    assert _of(auditor.boots(sights, 2, 3, Faults())) == [
-        "e000 was rebooted 3 times, 2 are asked for"
-    ]
-    assert _of(auditor.boots(sights, 3, 2, Faults())) == ["3 reboots in all, 2 are asked for"]
-    assert not _of(auditor.boots(sights, 2, 2, Faults(boots=[("e000", Window(5))])))
-
-
-def test_a_host_that_is_rebooted_or_changed_while_it_serves_is_reported() -> None:
-    served = [_seen(0), _seen(10, tuned="e001"), _seen(20, boots=2, tuned="e001")]
-    assert _of(auditor.service(served, Faults())) == [
-        "e001 was changed while it was in service",
-        "e000 booted while it was in service",
-    ]
-    out = [_seen(0), _seen(5, e000="maint", e001="maint")]
-    out += [_seen(10, boots=2, tuned="e001", e000="maint", e001="maint"), _seen(20, boots=2)]
-    assert _of(auditor.service(out, Faults())) == []
-    back = _seen(30, boots=2, tuned="e001")
-    assert len(_of(auditor.service([*out, back], Faults()))) == 1
-
-
-def test_only_a_fault_in_its_time_explains_that_a_host_boots_while_it_serves() -> None:
-    sights = [_seen(0), _seen(10, boots=2)]
-    for window, found in ((Window(5, 9), 1), (Window(5, 12), 0), (Window(5), 0), (Window(11), 1)):
-        assert len(_of(auditor.service(sights, Faults(boots=[("e000", window)])))) == found
-    assert len(_of(auditor.service(sights, Faults(boots=[("e001", Window(5))])))) == 1
-
-
-def test_a_host_that_was_out_when_the_load_balancer_forgot_does_not_serve() -> None:
-    sights = [_seen(0), _seen(10, e000="maint"), _seen(20), _seen(20.5, boots=2)]
-    assert _of(auditor.service(sights, Faults(forgot=[19.9]))) == []
-    assert len(_of(auditor.service(sights, Faults()))) == 1
-
-
 def test_nothing_may_be_touched_where_addresses_were_exchanged() -> None:
     assert _of(auditor.untouched([_seen(0), _seen(10, e001="down")])) == []
-    sights = [_seen(0), _seen(10, e001="drain"), _seen(20, boots=2, tuned="e002", e001="drain")]
+    sights = [_seen(0), _seen(10, e001="drain"), _seen(20, boots=2, tuned=["e002"], e001="drain")]
     assert _of(auditor.untouched(sights)) == [
         "e001 became drain although addresses were exchanged",
         "e000 booted although addresses were exchanged",
@@ -249,7 +191,7 @@ def test_a_rollout_is_under_way_from_the_first_to_the_last_host_it_touches() -> 
     sights = [
         _seen(0),
         _seen(1, e000="drain"),
-        _seen(5, tuned="e000"),
+        _seen(5, tuned=["e000"]),
         _seen(9),
         _seen(10, boots=2),
     ]
@@ -272,7 +214,7 @@ def test_asking_again_must_change_nothing() -> None:
 POWER = Fault("power", "e000", Moment("drain", 1, 1.0), 2.0)
 KILL = Fault("action", "once", Moment("boot", 1, 1.0), 0.0)
 EXCHANGE = Fault("exchange", "e000+e001", Moment("start", 1, 0.0), 0.0)
-CHANGED = [_seen(0), _seen(10, e000="drain"), _seen(12, tuned="e000", e000="maint"), _seen(20)]
+CHANGED = [_seen(0), _seen(10, e000="drain"), _seen(12, tuned=["e000"], e000="maint"), _seen(20)]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -26,6 +25,7 @@ from lab.runner.execution import Listener
 from lab.runner.runs import Run, ended_runs
 from tests.support import ROOT
 from tests.support.terminal import PATIENCE, Terminal, environment
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -37,13 +37,6 @@ def edgetune(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lab.cli", *words]
     given = {"env": environment(home), "cwd": ROOT, "timeout": PATIENCE}
     return subprocess.run(command, capture_output=True, text=True, check=False, **given)
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +74,7 @@ def begun(home: Path, *words: str) -> Terminal:
         owned = head is not None and (before is None or head.owner != before.owner)
         return owned and bool(hosts_out(home))
 
-    wait_until(lambda: has_hosts_out() or terminal.process.poll() is not None)
+    wait_until(lambda: has_hosts_out() or terminal.process.poll() is not None, seconds=PATIENCE)
     return terminal
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pytest
 from lab import lifeline, pop, simulated
 from lab.pop.layout import Layout
 from tests.support import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -86,13 +87,6 @@ def about(folder: Path) -> list[str]:
     return found
 
 
-def wait_until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_a_process_of_many_files_sees_the_end_of_its_starter(tmp_path: Path) -> None:
     reader = lifeline.hold(tmp_path)
     high = fcntl.fcntl(reader, fcntl.F_DUPFD, MANY)
@@ -104,7 +98,7 @@ def test_a_process_of_many_files_sees_the_end_of_its_starter(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("module", KINDS)
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_a_lab_ends_with_its_starter(home: Path, module: str, sent: signal.Signals) -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
     command = [sys.executable, "-c", START, module, str(home)]
@@ -115,7 +109,7 @@ def test_a_lab_ends_with_its_starter(home: Path, module: str, sent: signal.Signa
         assert starter.stdout is not None and starter.stdout.readline() == b"up\n"
         assert about(home)
         starter.send_signal(sent)
-    wait_until(lambda: not about(home))
+    wait_until(lambda: not about(home), seconds=PATIENCE)
     layout = Layout(home)
     assert not [path for path in (layout.state, *layout.secrets) if path.exists()]
     assert Path("/proc/self/mountinfo").read_text() == mounts
@@ -136,9 +130,7 @@ def test_a_lab_of_the_command_line_stays(home: Path, module: str) -> None:
     assert lab.down(home) is True
 
 
-@pytest.mark.parametrize(
-    ("sent", "workers"), [(signal.SIGKILL, "0"), (signal.SIGKILL, "2"), (signal.SIGINT, "2")]
-)
+@pytest.mark.parametrize(("sent", "workers"), [(signal.SIGKILL, "0"), (signal.SIGINT, "2")])
 def test_nothing_is_left_of_tests_that_are_stopped(
     tmp_path: Path, sent: signal.Signals, workers: str
 ) -> None:
@@ -155,7 +147,7 @@ def test_nothing_is_left_of_tests_that_are_stopped(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as session:
-        wait_until(lambda: list(tmp_path.glob("temp/**/is-up")))
+        wait_until(lambda: list(tmp_path.glob("temp/**/is-up")), seconds=PATIENCE)
         session.send_signal(sent)
         session.wait(PATIENCE)
     wait_until(lambda: not about(tmp_path))

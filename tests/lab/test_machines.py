@@ -8,6 +8,7 @@ import socket
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,9 +47,10 @@ def ends() -> Iterator[tuple[Monitor, socket.socket]]:
         yield Monitor(own), of_qemu
 
 
-def test_an_event_before_an_answer_is_kept_and_not_taken_for_it(
-    ends: tuple[Monitor, socket.socket],
-) -> None:
+Ends = tuple[Monitor, socket.socket]
+
+
+def test_an_event_before_an_answer_is_kept_and_not_taken_for_it(ends: Ends) -> None:
     monitor, qemu = ends
     qemu.sendall(GREETING + DONE + SHUTDOWN + done(2))
     assert monitor.execute("system_reset") == {}
@@ -57,17 +59,19 @@ def test_an_event_before_an_answer_is_kept_and_not_taken_for_it(
     assert monitor.take_events() == []
 
 
-def test_an_answer_to_another_question_is_none(
-    ends: tuple[Monitor, socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_answer_and_a_refusal_are_errors(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.machines.monitor.ANSWER_SECONDS", 0.05)
     monitor, qemu = ends
     qemu.sendall(GREETING + DONE)
     with pytest.raises(OSError, match="did not answer system_reset"):
         monitor.execute("system_reset")
+    why = {"class": "CommandNotFound", "desc": "The command x has not been found"}
+    qemu.sendall(json.dumps({"id": 3, "error": why}).encode() + b"\r\n")
+    with pytest.raises(OSError, match="QEMU refuses x: The command x has not been found"):
+        monitor.execute("x")
 
 
-def test_what_qemu_told_is_read_after_its_end_too(ends: tuple[Monitor, socket.socket]) -> None:
+def test_what_qemu_told_is_read_after_its_end_too(ends: Ends) -> None:
     monitor, qemu = ends
     qemu.sendall(GREETING + DONE + SHUTDOWN)
     asked = qemu.recv(4096)  # an end that had not read it would take what it told along
@@ -78,37 +82,27 @@ def test_what_qemu_told_is_read_after_its_end_too(ends: tuple[Monitor, socket.so
         monitor.execute("quit")
 
 
-def test_a_refusal_is_an_error_with_its_reason(ends: tuple[Monitor, socket.socket]) -> None:
-    monitor, qemu = ends
-    refusal = {
-        "id": 2,
-        "error": {"class": "CommandNotFound", "desc": "The command x has not been found"},
-    }
-    qemu.sendall(GREETING + DONE + json.dumps(refusal).encode() + b"\r\n")
-    with pytest.raises(OSError, match="QEMU refuses x: The command x has not been found"):
-        monitor.execute("x")
-
-
 @pytest.mark.parametrize(
-    ("data", "returns"),
+    ("guest", "reason", "returns"),
     [
-        ('{"guest": true, "reason": "guest-reset"}', True),
-        ('{"guest": false, "reason": "host-qmp-system-reset"}', True),
-        ('{"guest": true, "reason": "guest-shutdown"}', False),
-        ('{"guest": false, "reason": "host-qmp-quit"}', False),
+        ("true", "guest-reset", True),
+        ("false", "host-qmp-system-reset", True),
+        ("true", "guest-shutdown", False),
+        ("false", "host-qmp-quit", False),
     ],
 )
 def test_why_qemu_ended_says_whether_the_machine_boots_again(
-    ends: tuple[Monitor, socket.socket], data: str, returns: bool
+    ends: Ends, guest: str, reason: str, returns: bool
 ) -> None:
     monitor, qemu = ends
     running = Running(SimpleNamespace(pid=7), monitor)
-    qemu.sendall(GREETING + DONE + b'{"event": "SHUTDOWN", "data": %s}\r\n' % data.encode())
+    data = f'{{"guest": {guest}, "reason": "{reason}"}}'
+    qemu.sendall(GREETING + DONE + f'{{"event": "SHUTDOWN", "data": {data}}}\r\n'.encode())
     assert running.happened() == []
     assert running.rebooted is returns
 
 
-def test_a_panic_and_a_watchdog_are_told_once_each(ends: tuple[Monitor, socket.socket]) -> None:
+def test_a_panic_and_a_watchdog_are_told_once_each(ends: Ends) -> None:
     monitor, qemu = ends
     running = Running(SimpleNamespace(pid=7), monitor)
     qemu.sendall(b'{"event": "GUEST_PANICKED", "data": {"action": "run"}}\r\n')
@@ -146,11 +140,8 @@ class Guest:
 
 def test_a_late_answer_of_an_earlier_conversation_is_passed_over(tmp_path: Path) -> None:
     ended = {"exited": True, "exitcode": 3, "out-data": "aGVsbG8K", "err-data": "b2gK"}
-    guest = Guest(tmp_path / "agent", {"return": {"pid": 512}}, {"return": ended})
-    try:
+    with closing(Guest(tmp_path / "agent", {"return": {"pid": 512}}, {"return": ended})) as guest:
         done = console.run(tmp_path / "agent", ["echo", "hello"], timeout=5)
-    finally:
-        guest.close()
     assert (done.returncode, done.stdout, done.stderr) == (3, b"hello\n", b"oh\n")
     started, status = guest.asked
     assert started["arguments"]["arg"] == ["--signal=KILL", "5", "echo", "hello"]  # type: ignore[index]
@@ -158,12 +149,8 @@ def test_a_late_answer_of_an_earlier_conversation_is_passed_over(tmp_path: Path)
 
 
 def test_a_machine_that_goes_down_is_no_command_that_succeeded(tmp_path: Path) -> None:
-    guest = Guest(tmp_path / "agent", {"return": {"pid": 512}})
-    try:
-        with pytest.raises(OSError):
-            console.run(tmp_path / "agent", ["true"], timeout=5)
-    finally:
-        guest.close()
+    with closing(Guest(tmp_path / "agent", {"return": {"pid": 512}})), pytest.raises(OSError):
+        console.run(tmp_path / "agent", ["true"], timeout=5)
 
 
 GRUB = "\x1b[H\x1b[J  Booting `Debian GNU/Linux'\r\n\r\nLoading Linux 6.1.0-56-amd64 ...\r\n"
@@ -193,12 +180,9 @@ LOCKED = "Cannot open access to console, the root account is locked.\r\n"
 def test_a_serial_port_tells_why_the_present_boot_goes_no_further(
     tmp_path: Path, text: str, told: str
 ) -> None:
+    assert serial.told(tmp_path / "console") == ""  # it never was on
     (tmp_path / "console").write_bytes(text.encode())
     assert serial.told(tmp_path / "console") == told
-
-
-def test_a_machine_that_never_was_on_says_nothing(tmp_path: Path) -> None:
-    assert serial.told(tmp_path / "console") == ""
 
 
 @pytest.fixture

@@ -53,10 +53,10 @@ def told(world: EmptyWorld) -> list[tuple[str, str]]:
 
 
 class TestStory:
-    def test_the_id_comes_first_and_whole(self, world: World) -> None:
+    def test_of_a_batch_it_tells_the_hosts_that_are_out_and_once_it_is_done(
+        self, world: World
+    ) -> None:
         assert told(world) == [("claimed", f"rollout {world.rollout}")]
-
-    def test_of_a_batch_at_work_it_names_the_hosts_that_are_out(self, world: World) -> None:
         world.mark("baseline")
         assert story_of(world).present == "baseline: 0s of 1d"
         world.mark("changing")
@@ -65,14 +65,9 @@ class TestStory:
         (host,) = world.plan.batches[0].hosts
         present = story_of(world).present
         assert present == f"changing: batch 1 of 4, 1 host out: drained {host}"
-
-    def test_a_batch_is_told_once_it_is_done(self, world: World) -> None:
-        world.mark("baseline")
-        world.mark("changing")
         world.roll(0)
         assert "batch 1 of 4" not in dict(told(world))
         world.step(check_health, 0)
-        (host,) = world.plan.batches[0].hosts
         assert dict(told(world))["batch 1 of 4"] == f"{host} changed"
 
     def test_a_batch_that_waits_for_a_person_is_told(self, world: World) -> None:
@@ -80,35 +75,32 @@ class TestStory:
         world.mark("changing")
         pause_pop(world.context, "lab1", reason="a final tonight", requested_by="ana")
         world.step(begin_drain, 0)
-        why = "waits: lab1 is paused (asked, by ana: a final tonight); no further batch begins"
-        assert dict(told(world))["batch 1 of 4"] == why
+        why = "waits: lab1 is paused (asked, by ana: a final tonight)"
+        assert dict(told(world))["batch 1 of 4"] == f"{why}; no further batch begins"
+        assert story_of(world).present.startswith(f"changing: batch 1 of 4 {why}")
 
-    def test_a_way_back_counts_its_own_batches(self, world: World) -> None:
+    def test_a_way_back_counts_its_own_batches_and_its_time(self, world: World) -> None:
         world.mark("baseline")
         world.roll_all(world.mark("changing"))
+        world.mark("rolling_back")
+        story = story_of(world)
+        assert story.passed == "0s" and story.present.startswith("rolling back: ")
         world.roll_back()
         done = [(what, text) for what, text in told(world) if what.startswith("batch ")]
         assert done[0] == ("batch 1 of 4", f"{world.plan.batches[0].hosts[0]} changed")
         back = [what for what, text in done if text.endswith("taken back")]
         assert back == [f"batch {n + 1} of {len(back)}" for n in range(len(back))]
-        assert story_of(world).ended
-        assert (
-            story_of(world).summary
-            == f"{world.rollout}: rolled back; hosts: 4 taken back, 4 rebooted only"
-        )
+        story, hosts = story_of(world), "hosts: 4 taken back, 4 rebooted only"
+        assert (story.ended, story.summary) == (True, f"{world.rollout}: rolled back; {hosts}")
 
-    def test_a_way_back_tells_how_long_it_lasts_already(self, world: World) -> None:
-        world.mark("baseline")
-        world.mark("changing")
-        world.mark("rolling_back")
-        story = story_of(world)
-        assert story.passed == "0s"
-        assert story.present.startswith("rolling back: ")
-
-    def test_looks_are_told_by_their_numbers(self, tmp_path: Path) -> None:
+    def test_a_soak_tells_when_it_is_looked_at_and_looks_their_numbers(
+        self, tmp_path: Path
+    ) -> None:
         world = Soaking(tmp_path)
         check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=0.9, began=700)
+        present = story_of(world).present
+        assert present.startswith("soak: ") and "; look " in present
         compare_groups(world.context, world.rollout)
         rows = story_of(world).rows
         (seen,) = [row.text for row in rows if row.text.startswith("lets a change of")]
@@ -116,22 +108,6 @@ class TestStory:
         look = [row for row in rows if row.what.startswith("look ")][-1]
         assert look.text.startswith("improved, promote: listen_drops ")
         assert "% lower, p 0." in look.text
-
-    def test_a_soak_tells_when_it_ends_and_when_it_is_looked_at(self, tmp_path: Path) -> None:
-        world = Soaking(tmp_path)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=0.9, began=100)
-        present = story_of(world).present
-        assert present.startswith("soak: ")
-        assert "; look 1 of " in present
-
-    def test_what_holds_a_batch_up_is_told(self, world: World) -> None:
-        world.mark("baseline")
-        world.mark("changing")
-        pause_pop(world.context, pop="lab1", reason="peak")
-        world.step(begin_drain, 0)
-        present = story_of(world).present
-        assert present.startswith("changing: batch 1 of 4 waits: lab1 is paused")
 
     def test_a_record_that_is_not_there_has_no_story(self, world: World) -> None:
         stories = StoryTeller(world.config)
@@ -216,15 +192,11 @@ class TestScreen:
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.delenv("NO_COLOR", raising=False)
 
-    def test_a_line_fits(self) -> None:
-        stream = Terminal()
-        Screen(stream).line("x" * 100)
-        assert stream.getvalue() == "x" * 76 + "...\n"
-
     @pytest.mark.parametrize("why", ["NO_COLOR", "piped", "dumb", ""])
     def test_there_is_colour_on_a_terminal_alone(
         self, monkeypatch: pytest.MonkeyPatch, why: str
     ) -> None:
+        """Of what is bad, and of what needs a person."""
         if why == "NO_COLOR":
             monkeypatch.setenv("NO_COLOR", "1")
         if why == "dumb":
@@ -233,32 +205,20 @@ class TestScreen:
         stream = Terminal()
         Screen(stream).line("bad", BAD)
         assert ("\x1b[" in stream.getvalue()) == (not why)
-
-    @pytest.mark.parametrize("plain", [False, True])
-    def test_what_needs_a_person_has_colour(
-        self, monkeypatch: pytest.MonkeyPatch, plain: bool
-    ) -> None:
-        if plain:
-            monkeypatch.setenv("NO_COLOR", "")
-        monkeypatch.setattr(sys, "stdout", Terminal())
         told = Screen(Terminal()).urgent("lab1  HELD for 2m\nlab2  soaking, PAUSED (asked)")
-        held, paused = (
-            ("HELD", "PAUSED") if plain else ("\x1b[31mHELD\x1b[0m", "\x1b[31mPAUSED\x1b[0m")
-        )
+        red = "{}" if why else "\x1b[31m{}\x1b[0m"
+        held, paused = red.format("HELD"), red.format("PAUSED")
         assert told == f"lab1  {held} for 2m\nlab2  soaking, {paused} (asked)"
 
-    def test_the_living_line_makes_room_for_others(self) -> None:
-        stream = Terminal()
+    def test_the_living_line_makes_room_for_others_which_fit(self) -> None:
+        stream, file = Terminal(), io.StringIO()
         screen = Screen(stream)
         screen.live("now")
-        screen.line("told")
+        screen.line("x" * 100)
         screen.live("")
-        assert stream.getvalue() == "now\r\x1b[Ktold\nnow\r\x1b[K"
-
-    def test_a_file_takes_no_living_line(self) -> None:
-        stream = io.StringIO()
-        Screen(stream).live("now")
-        assert stream.getvalue() == ""
+        assert stream.getvalue() == f"now\r\x1b[K{'x' * 76}...\nnow\r\x1b[K"
+        Screen(file).live("now")
+        assert file.getvalue() == ""
 
     def test_a_text_is_folded_below_its_column(self) -> None:
         line = "  looks       12, every 1h59m; harm is taken back at once"
@@ -272,13 +232,12 @@ class TestScreen:
 
 class TestEnding:
     def test_a_dry_run_ends_with_the_command_that_carries_it_out(self) -> None:
+        """With the plan, or with its own words where there is none."""
         done = execution("rollout_pop", {"plan": "sha256:1", "outcome": "planned"}, pop="lab1")
         given = {"pop": "lab1", "tuning": "nic_ring", "soak": "1m", "wait": True}
         assert next_steps(PACK, done, given, None) == {
             "carry it out": "edgetune run rollout_pop plan=sha256:1 wait=true dry_run=false"
         }
-
-    def test_one_without_a_plan_keeps_its_words(self) -> None:
         done = execution("run_campaign", {"text": "rings"}, campaign="a b")
         assert next_steps(PACK, done, {"campaign": "a b"}, None) == {
             "carry it out": "edgetune run run_campaign campaign='a b' dry_run=false"
@@ -291,24 +250,19 @@ class TestEnding:
         report = f"edgetune run report_rollout rollout={world.rollout}"
         assert next_steps(PACK, done, {}, story_of(world)) == {"report": report}
 
-    @pytest.mark.parametrize(
-        ("reason", "code", "next"),
-        [
-            ("input", 2, "edgetune run rollout_pop --help"),
-            ("unconfigured", 2, "edgetune run rollout_pop --help"),
-            ("refused", 1, "edgetune doctor lab1"),
-            ("fenced", 1, "edgetune doctor lab1"),
-            ("store", 3, "edgetune doctor lab1"),
-            ("host", 3, "edgetune doctor lab1"),
-            ("", 3, "edgetune doctor lab1"),
-        ],
-    )
-    def test_the_status_says_whose_fault_it_is(self, reason: str, code: int, next: str) -> None:
-        whole = execution("rollout_pop", {"message": "plan_rollout: no"}, "failed", pop="lab1")
-        step_of(whole, "plan_rollout", {"error": "no", "reason": reason}, "failed")
-        assert exit_status(whole) == code
-        assert problem_of(whole, None) == "no"
-        assert next_steps(PACK, whole, {}, None) == {"next": next}
+    def test_the_status_says_whose_fault_it_is(self) -> None:
+        found = {}
+        for reason in ("input", "unconfigured", "refused", "fenced", "store", "host", ""):
+            whole = execution("rollout_pop", {"message": "plan: no"}, "failed", pop="lab1")
+            step_of(whole, "plan_rollout", {"error": "no", "reason": reason}, "failed")
+            assert problem_of(whole, None) == "no"
+            found[reason] = (exit_status(whole), next_steps(PACK, whole, {}, None)["next"])
+        words, doctor = "edgetune run rollout_pop --help", "edgetune doctor lab1"
+        assert found == {
+            **dict.fromkeys(("input", "unconfigured"), (2, words)),
+            **dict.fromkeys(("refused", "fenced"), (1, doctor)),
+            **dict.fromkeys(("store", "host", ""), (3, doctor)),
+        }
 
     def test_a_success_is_nobody_s(self) -> None:
         done = execution("stop_all", {"message": "stopped"})

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import socket
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -22,6 +21,7 @@ from lab.cli import _parser
 from lab.serve.metrics import metrics_served, read_address
 from lab.usage import UsageError
 from tests.support.scraped import free_port
+from tests.support.waiting import wait_until
 from tests.support.world import World
 
 
@@ -35,37 +35,24 @@ def get(port: int, path: str = "/metrics") -> tuple[int, str, str]:
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def test_each_scrape_reads_the_records_anew(tmp_path: Path) -> None:
+def test_each_scrape_reads_the_records_anew_and_fails_where_they_are_away(tmp_path: Path) -> None:
     world, port = World(tmp_path), free_port()
+    with metrics_served(world.config, ("127.0.0.1", port)):
+        pass
+    # Nothing listens afterwards, or without an address.
+    with metrics_served(world.config, None), socket.socket() as free:
+        free.bind(("127.0.0.1", port))
     with metrics_served(world.config, ("127.0.0.1", port)):
         status, kind, text = get(port)
         assert (status, kind) == (200, CONTENT_TYPE)
         assert 'edgetune_rollouts{state="claimed",tuning="accept_queue"} 1.0\n' in text
         world.mark("baseline")
         assert 'edgetune_rollouts{state="claimed",tuning="accept_queue"} 0.0\n' in get(port)[2]
-
-
-def test_another_path_says_where_they_are(tmp_path: Path) -> None:
-    port = free_port()
-    with metrics_served(World(tmp_path).config, ("127.0.0.1", port)):
         assert get(port, "/")[::2] == (404, "the metrics are at /metrics\n")
-
-
-def test_a_store_that_is_away_is_a_failed_scrape_and_no_empty_one(tmp_path: Path) -> None:
-    world, port = World(tmp_path), free_port()
     away: dict[str, Any] = {**world.config, "records": f"sqlite:///{tmp_path}/nowhere/records"}
-    with metrics_served(away, ("127.0.0.1", port)):
+    with metrics_served(away, ("127.0.0.1", port := free_port())):
         status, _, text = get(port)
-    assert status == 503
-    assert text.count("\n") == 1 and "nowhere" in text
-
-
-def test_nothing_listens_afterwards_or_without_an_address(tmp_path: Path) -> None:
-    world, port = World(tmp_path), free_port()
-    with metrics_served(world.config, ("127.0.0.1", port)):
-        pass
-    with metrics_served(world.config, None), socket.socket() as free:
-        free.bind(("127.0.0.1", port))
+    assert (status, text.count("\n")) == (503, 1) and "nowhere" in text
 
 
 def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
@@ -88,15 +75,11 @@ def test_an_address(text: str, address: tuple[str, int]) -> None:
     assert options.metrics == address
 
 
-@pytest.mark.parametrize("text", ["", "x", "0", "65536", "-1", "1.2.3.4", "[::1]:80"])
-def test_no_address(text: str) -> None:
-    with pytest.raises(ValueError, match="PORT or ADDRESS:PORT"):
-        read_address(text)
-
-
-def test_without_the_option_nothing_is_served() -> None:
-    options: argparse.Namespace = _parser().parse_args(["serve"])
-    assert options.metrics is None
+def test_no_address() -> None:
+    for text in ("", "x", "0", "65536", "-1", "1.2.3.4", "[::1]:80"):
+        with pytest.raises(ValueError, match="PORT or ADDRESS:PORT"):
+            read_address(text)
+    assert _parser().parse_args(["serve"]).metrics is None
 
 
 @pytest.mark.processes
@@ -125,10 +108,12 @@ def test_node_exporter_hands_the_file_on(tmp_path: Path) -> None:
 
 
 def _first_answer(port: int) -> str:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            return get(port)[2]
-        except OSError:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+    found: list[str] = []
+
+    def answers() -> bool:
+        with suppress(OSError):
+            found.append(get(port)[2])
+        return bool(found)
+
+    wait_until(answers)
+    return found[0]

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 from urllib.request import urlopen
 
 import paramiko
@@ -35,6 +35,8 @@ from lab.pop.layout import Layout
 from lab.simulated import commands, files, host, processes, sysctls
 from lab.simulated.counters import Counters, drops_per_second
 from tests.support import ROOT
+from tests.support.cases import cases
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -120,13 +122,6 @@ class Lab:
         return str(answer.data.get("boot_id", ""))
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 def answers(host: Host) -> bool:
     try:
         with socket.create_connection((host.address, host.port), 30) as connection:
@@ -172,7 +167,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
     simulated.down(tmp_path)
 
 
-def test_up_and_down(home: Path) -> None:
+def test_up_and_down_and_a_stranger_with_the_recorded_pid(home: Path) -> None:
     before = time.monotonic()
     state = simulated.up(home, hosts=8)
     assert time.monotonic() - before < 60
@@ -187,7 +182,14 @@ def test_up_and_down(home: Path) -> None:
     assert all(answers(host) for host in lab.pop.hosts)
     assert simulated.down(home)
     assert_nothing_left(home, lab.pop.hosts)
-    assert not simulated.down(home)
+    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        Layout(home).state.write_text(json.dumps(dict(state, pid=stranger.pid)))
+        assert simulated.status(home) is None
+        assert not simulated.down(home)
+        assert stranger.poll() is None
+    finally:
+        stranger.communicate(b"\n")
 
 
 def test_down_without_a_lab(tmp_path: Path) -> None:
@@ -196,10 +198,20 @@ def test_down_without_a_lab(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("count", [0, 251])
-def test_impossible_number_of_hosts(home: Path, count: int) -> None:
-    with pytest.raises(simulated.LabError, match="1 to 250 hosts"):
-        simulated.up(home, hosts=count)
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"hosts": 0}, "1 to 250 hosts"),
+        ({"hosts": 251}, "1 to 250 hosts"),
+        *(({"pops": pops}, "cannot share 8 hosts evenly") for pops in (0, 3, 10)),
+        *(({"freebsd": many}, f"of 8 hosts 0 to 8 have FreeBSD, not {many}") for many in (-1, 9)),
+        ({"freebsd": 8, "releases": ["13", "12"]}, "have FreeBSD 13 and 14, not '12'"),
+        ({"freebsd": 8, "releases": [""]}, "have FreeBSD 13 and 14, not ''"),
+    ],
+)
+def test_what_a_lab_cannot_be(home: Path, given: dict[str, Any], why: str) -> None:
+    with pytest.raises(simulated.LabError, match=why):
+        simulated.up(home, **given)
 
 
 def test_where_only_one_loopback_address_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +221,7 @@ def test_where_only_one_loopback_address_is_there(monkeypatch: pytest.MonkeyPatc
     assert second.port == first.port + 1
 
 
-def test_two_pops_share_the_hosts(home: Path) -> None:
+def test_two_pops_share_the_hosts(home: Path, running: Lab) -> None:
     simulated.up(home, hosts=4, pops=2)
     config = read_config(yaml.safe_load((home / "edgetune.yaml").read_text()))
     inventory = YamlInventory(config.inventory)
@@ -223,10 +235,8 @@ def test_two_pops_share_the_hosts(home: Path) -> None:
         assert set(servers) == {host.name for host in pop.hosts}
     campaign = find_campaign("practice", config.campaigns)
     assert pops_by_ring(campaign, inventory) == {"canary": ("lab1",), "fleet": ("lab2",)}
-    assert simulated.down(home)
-    simulated.up(home, hosts=2)
     with pytest.raises(InputError, match="no campaign 'practice'"):
-        find_campaign("practice", config.campaigns)
+        find_campaign("practice", running.config.campaigns)
 
 
 def test_a_busy_host_answers_late(running: Lab) -> None:
@@ -247,12 +257,6 @@ def test_a_busy_host_answers_late(running: Lab) -> None:
             simulated.inject(running.home, fault, target)
 
 
-@pytest.mark.parametrize("pops", [0, 3, 10])
-def test_pops_are_of_one_size(home: Path, pops: int) -> None:
-    with pytest.raises(simulated.LabError, match="cannot share 8 hosts evenly"):
-        simulated.up(home, hosts=8, pops=pops)
-
-
 def test_start_time_tells_processes_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for proc in (processes.PROC, tmp_path):
         monkeypatch.setattr(processes, "PROC", proc)
@@ -260,17 +264,17 @@ def test_start_time_tells_processes_apart(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert processes.start_time(2**22 + 1) == ""
 
 
-@pytest.mark.parametrize("victim", ["guard", "hosts"])
-def test_a_killed_lab_leaves_nothing(home: Path, victim: str) -> None:
-    state = simulated.up(home, hosts=2)
-    lab = Lab(home)
-    lab.apply("e000", EVERY_KIND[1:2], within=300)  # its revert timer waits in the background
-    wait_until(lambda: len(processes_of(home)) == 3)
-    guard = state["pid"]
-    children = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
-    os.kill(guard if victim == "guard" else int(children[0]), signal.SIGKILL)
-    wait_until(lambda: not processes_of(home))
-    assert_nothing_left(home, lab.pop.hosts)
+def test_a_killed_lab_leaves_nothing(home: Path) -> None:
+    for victim in ("guard", "hosts"):
+        state = simulated.up(home, hosts=2)
+        lab = Lab(home)
+        lab.apply("e000", EVERY_KIND[1:2], within=300)  # its revert timer waits in the background
+        wait_until(lambda: len(processes_of(home)) == 3)
+        guard = state["pid"]
+        children = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
+        os.kill(guard if victim == "guard" else int(children[0]), signal.SIGKILL)
+        wait_until(lambda: not processes_of(home))
+        assert_nothing_left(home, lab.pop.hosts)
     simulated.up(home, hosts=2)
 
 
@@ -285,21 +289,6 @@ def test_an_interrupted_up_leaves_nothing(home: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(60) != 0
     assert_nothing_left(home, ())
-
-
-def test_down_spares_a_stranger_with_the_recorded_pid(home: Path) -> None:
-    simulated.up(home, hosts=1)
-    state = simulated.status(home)
-    assert state is not None
-    simulated.down(home)
-    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    try:
-        Layout(home).state.write_text(json.dumps(dict(state, pid=stranger.pid)))
-        assert simulated.status(home) is None
-        assert not simulated.down(home)
-        assert stranger.poll() is None
-    finally:
-        stranger.communicate(b"\n")
 
 
 AS_NOBODY = ["setpriv", "--reuid=65534", "--clear-groups", "--"]
@@ -501,19 +490,15 @@ def test_unknown_server_and_backend(running: Lab) -> None:
         other.isolate("e000")
 
 
-@pytest.mark.parametrize(
-    "command", ["id", "python3 -c 1", "python3 -I -S -c 'x' more", "python3 -I -S -c 1; id", "'"]
-)
-def test_only_the_agent_runs(running: Lab, command: str) -> None:
-    key = paramiko.Ed25519Key.from_private_key_file(str(running.config.ssh_key_file))
-    status, output, complaint = execute(running, key, command)
-    assert (status, output) == (126, b"")
-    assert b"host agent only" in complaint
-
-
-def test_only_the_labs_key_is_accepted(running: Lab) -> None:
+def test_only_the_agent_runs_and_only_for_the_labs_key(running: Lab) -> None:
     import asyncssh
 
+    key = paramiko.Ed25519Key.from_private_key_file(str(running.config.ssh_key_file))
+    agent = "python3 -I -S -c"
+    for command in ("id", "python3 -c 1", f"{agent} 'x' more", f"{agent} 1; id", "'"):
+        status, output, complaint = execute(running, key, command)
+        assert (status, output) == (126, b"")
+        assert b"host agent only" in complaint
     text = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
     path = running.home / "other"
     path.write_text(text)
@@ -533,13 +518,9 @@ def execute(lab: Lab, key: paramiko.PKey, command: str) -> tuple[int, bytes, byt
         return output.channel.recv_exit_status(), *data
 
 
-@pytest.mark.parametrize(("backlog", "expected"), [(2, 40), (8, 4), (1024, 0), (4096, 0)])
-def test_drop_rate(backlog: int, expected: float) -> None:
-    assert drops_per_second(backlog) == pytest.approx(expected)
-    assert drops_per_second(backlog + 1) <= drops_per_second(backlog)
-
-
 def test_counted_drops_follow_queue_and_load(tmp_path: Path) -> None:
+    rates = [drops_per_second(backlog) for backlog in (2, 8, 1024, 4096)]
+    assert rates == pytest.approx([40, 4, 0, 0])
     host.install(tmp_path / "root", "e000", "127.77.0.1")
     host.start_kernel(tmp_path / "root", "e000")
     counted = {}
@@ -571,31 +552,14 @@ def test_stored_sysctls_are_applied_in_the_order_of_their_names(tmp_path: Path) 
     assert not (root / "proc/sys/no").exists()
 
 
-@pytest.mark.parametrize(
-    ("command", "output", "complaint"),
-    [
-        ("ethtool -L eth0 rx 9", "", "exceeds maximum"),
-        ("ethtool -L eth0 combined 2", "", "not supported"),
-        ("ethtool -L eth0 rx", "", "bad command line"),
-        ("ethtool -l eth1", "", "No such device"),
-        ("ethtool -G eth0 rx 9", "", "not supported"),
-        ("ethtool -i eth0", "driver: virtio_net", ""),
-        ("systemctl is-active nginx", "active", ""),
-        ("systemctl show --property=Nice nginx.service", "Nice=0", ""),
-        ("systemctl show nginx -p LimitNOFILE --value", "524288", ""),
-        ("systemctl show nginx -p LimitNOFILESoft --value", "1024", ""),
-        ("systemctl show -p CPUAffinity --value nginx", "", ""),
-        ("systemctl restart sshd", "", "could not be found"),
-        ("systemctl stop nginx", "", "Unknown command"),
-    ],
-)
-def test_commands_of_a_host(running: Lab, command: str, output: str, complaint: str) -> None:
-    program, *arguments = command.split()
+@pytest.mark.parametrize("case", cases(Path(__file__).parent / "cases/commands.yaml"))
+def test_commands_of_a_host(running: Lab, case: dict[str, str]) -> None:
+    program, *arguments = case["words"].split()
     path = running.root("e003") / "usr/local/sbin" / program
     done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
-    assert output in done.stdout
-    assert complaint in done.stderr
-    assert (done.returncode != 0) == bool(complaint)
+    assert case.get("prints", "") in done.stdout
+    assert case.get("told", "") in done.stderr
+    assert (done.returncode != 0) == ("told" in case)
 
 
 def test_boot_without_a_valid_queue_length_leaves_the_host_out_of_service(running: Lab) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from tests.lab.test_progress import Terminal as Tty
 from tests.support import ROOT
 from tests.support.terminal import Terminal
 from tests.support.virtual_clock import VirtualClock
+from tests.support.waiting import wait_until
 from tests.support.world import World, changing
 
 
@@ -80,19 +79,16 @@ class TestOnATerminal:
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setenv("LINES", str(lines))
 
-    def test_a_frame_takes_the_place_of_the_one_before(self) -> None:
+    def test_a_frame_takes_the_place_of_the_one_before_and_is_never_too_tall(self) -> None:
         stream = Tty()
         screen = Screen(stream)
         screen.frame("a\nb", "now")
         screen.frame("a", "then")
         assert stream.getvalue() == "\r\x1b[Ja\nb\nnow\n\x1b[3A\r\x1b[Ja\nthen\n"
-
-    def test_a_frame_is_never_taller_than_the_terminal(self) -> None:
-        stream = Tty()
-        Screen(stream).frame("\n".join(map(str, range(50))), "now")
-        lines = stream.getvalue().split("\x1b[J")[1].splitlines()
-        assert len(lines) == 7
-        assert lines[-2:] == ["... and 45 more lines", "now"]
+        tall = Tty()
+        Screen(tall).frame("\n".join(map(str, range(50))), "now")
+        lines = tall.getvalue().split("\x1b[J")[1].splitlines()
+        assert (len(lines), lines[-2:]) == (7, ["... and 45 more lines", "now"])
 
     def test_after_a_resize_the_rows_are_those_that_the_terminal_made(
         self, monkeypatch: pytest.MonkeyPatch
@@ -174,8 +170,7 @@ class TestCommand:
     ) -> None:
         terminal = Terminal(tmp_path, ["status", "--watch"])
         before = terminal.modes()
-        for _ in until(lambda: b"Ctrl-C ends this" in terminal.shown()):
-            assert terminal.process.poll() is None
+        wait_until(lambda: b"Ctrl-C ends this" in terminal.shown())
         terminal.press(b"\x03")
         code, lines = terminal.all_lines()
         assert code == 0, lines
@@ -191,13 +186,3 @@ class TestCommand:
         code, lines = Terminal(tmp_path, ["status", word]).all_lines()
         assert code == 0, lines
         assert line in lines[0]
-
-
-def until(holds: object, seconds: float = 60.0) -> Iterator[None]:
-    """Wait, one turn after the other, until a condition holds."""
-    assert callable(holds)
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        yield
-        time.sleep(0.05)

@@ -14,7 +14,7 @@ def wait_until(condition: Callable[[], Any], what: str = "it", seconds: float = 
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: not in {seconds:.0f} s"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def wait_for_end(processes: Iterable[str]) -> None:

@@ -251,38 +251,33 @@ def test_targets_are_reached_up_to_their_limits_and_missed_beyond() -> None:
 
 
 def test_a_missed_target_tells_nothing_where_a_judge_as_good_as_wanted_may_miss_it() -> None:
+    """So few replicates, alarms or estimates there may be."""
     quick = {"low": 0.02, "high": 0.13, "replicates": 60}
-    assert target_of("false", false_rollbacks=quick).verdict == "too few to tell"
-    assert target_of("false", false_rollbacks={**quick, "replicates": 4000}).verdict == "NO"
-    assert target_of("false", false_rollbacks={**quick, "low": 0.07}).verdict == "NO"
-    assert target_of("false").verdict == "yes"
-    assert target_of("harm of", promises={"promoted": quick}).verdict == "too few to tell"
-    wanted = "power, full, x1.5 from"
     late = {"effect": "x1.5 from 120 min on", "rate": 0.8, "minutes": None}
-    assert target_of(wanted, power={**late, "high": 0.92}).verdict == "too few to tell"
-    assert target_of(wanted, power={**late, "high": 0.87}).verdict == "NO"
-
-
-def test_too_few_alarms_intervals_or_estimates_tell_nothing_either() -> None:
     slow = {"low": 15.0, "median": 22.5}
-    assert target_of("median", power={"minutes": slow}).verdict == "too few to tell"
-    assert target_of("median", power={"minutes": {**slow, "low": 22.5}}).verdict == "NO"
-    assert target_of("median", power={"minutes": None}).verdict == "NO"
     covered = {"rate": 0.8, "high": 0.94, "replicates": 10}
-    assert target_of("90 %", promises={"covered": covered}).verdict == "too few to tell"
-    assert target_of("90 %", promises={"covered": {**covered, "high": 0.87}}).verdict == "NO"
     biased = {"bias": 0.05, "covered": {**FLEET["covered"], "replicates": 10}}
-    what = "bias of a log ratio, the worst: steady, 12"
-    assert target_of(what, promises=biased).verdict == "too few to tell"
-    assert target_of(what, promises={**biased, "deviation": 0.01}).verdict == "NO"
-
-
-def test_the_median_of_alarms_has_an_interval() -> None:
-    alarms: list[int | None] = [15 * (1 + number % 20) for number in range(20)]
-    minutes = figures._minutes(Case("few", 1.5), Decisions(alarms=alarms))
-    assert minutes and (minutes["low"], minutes["median"], minutes["high"]) == (90, 157.5, 225)
-    one = figures._minutes(Case("few", 1.5), Decisions(alarms=[30, None]))
-    assert one and one["low"] == one["high"] == 30
+    wanted, worst = "power, full, x1.5 from", "bias of a log ratio, the worst: steady, 12"
+    few = [
+        target_of("false", false_rollbacks=quick),
+        target_of("harm of", promises={"promoted": quick}),
+        target_of(wanted, power={**late, "high": 0.92}),
+        target_of("median", power={"minutes": slow}),
+        target_of("90 %", promises={"covered": covered}),
+        target_of(worst, promises=biased),
+    ]
+    assert {target.verdict for target in few} == {"too few to tell"}
+    enough = [
+        target_of("false", false_rollbacks={**quick, "replicates": 4000}),
+        target_of("false", false_rollbacks={**quick, "low": 0.07}),
+        target_of(wanted, power={**late, "high": 0.87}),
+        target_of("median", power={"minutes": {**slow, "low": 22.5}}),
+        target_of("median", power={"minutes": None}),
+        target_of("90 %", promises={"covered": {**covered, "high": 0.87}}),
+        target_of(worst, promises={**biased, "deviation": 0.01}),
+    ]
+    assert {target.verdict for target in enough} == {"NO"}
+    assert target_of("false").verdict == "yes"
 
 
 def test_rows_whose_interval_misses_the_truth_are_named() -> None:
@@ -384,15 +379,6 @@ def test_an_article_has_its_ratio_of_ratios_in_it(name: str) -> None:
     change = np.log(drops.after.mean(axis=1)) - np.log(drops.before.mean(axis=1))
     found = math.exp(change[test].mean() - change[~test].mean())
     assert found == pytest.approx(truth, rel=0.1)
-
-
-def test_the_failover_has_the_articles_daily_drops() -> None:
-    replicate = ARTICLES["failover"][0](np.random.default_rng(2))
-    drops, test = replicate.metrics[0], replicate.test
-    daily = [
-        24 * one[hosts].mean() for one in (drops.before, drops.after) for hosts in (~test, test)
-    ]
-    assert daily == pytest.approx([4000, 6383, 55000, 27000], rel=0.25)
 
 
 def test_a_grid_has_a_row_for_each_method_and_a_dash_where_there_is_nothing() -> None:
