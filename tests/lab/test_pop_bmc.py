@@ -20,8 +20,9 @@ from edgetune.config import read_config
 from lab import cli, pop
 from lab.pop import drops
 from lab.pop.layout import Layout
-from tests.lab.test_pop import MISSING, family, is_alive, is_serving, state_of, wait_until
+from tests.lab.test_pop import MISSING, family, is_alive, is_serving, state_of
 from tests.support.lab_host_bmc import Bmc
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.lab,

@@ -20,7 +20,8 @@ from lab import pop
 from lab.pop.files import write_configuration, write_inventory
 from lab.pop.layout import ALERTMANAGER, PROMETHEUS, TEXTFILES, Layout, addresses, sites
 from lab.pop.monitoring import alerting, configuration
-from tests.lab.test_pop import family, inside, is_alive, on, reboot, wait_until
+from tests.lab.test_pop import family, inside, is_alive, on, reboot
+from tests.support.waiting import wait_until
 
 MISSING = pop.missing_requirements(prometheus=True)
 needs_lab = [

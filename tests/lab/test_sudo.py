@@ -19,8 +19,9 @@ import yaml
 from edgetune.hosts.agent import bundle
 from lab import pop
 from lab.pop.faults import console
-from tests.lab.test_pop import entering, inside, wait_until
+from tests.lab.test_pop import entering, inside
 from tests.support import ROOT
+from tests.support.waiting import wait_until
 
 MISSING = [*pop.missing_requirements(), *([] if shutil.which("sudo") else ["sudo"])]
 pytestmark = [
