@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """ethtool, ip, reboot and systemctl of a simulated host: just enough for the host agent.
 
-Run as `python commands.py ROOT NAME ARGUMENT...`; it must not import anything of the lab. They
-touch nothing outside of ROOT: `reboot` leaves a mark there, which the lab looks for.
+They touch nothing outside of the root of their host: `reboot` leaves a mark there, which the lab
+looks for.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
+
+from .scripts import Answer
 
 QUEUES = 4
 NGINX = "run/nginx.json"
@@ -31,6 +34,10 @@ PROPERTIES = {"LimitNOFILE": "1024:524288", "CPUAffinity": "", "Nice": "0"}
 
 class Refusal(Exception):
     """What the real program would not do either; the text is its message."""
+
+    def __init__(self, text: str, status: int = 1) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 def ethtool(root: Path, arguments: Sequence[str]) -> None:
@@ -119,7 +126,7 @@ def _is_active(root: Path) -> None:
     active = backlog(root) is not None
     print("active" if active else "inactive")
     if not active:
-        sys.exit(3)
+        raise Refusal("", status=3)
 
 
 def _property_and_unit(words: Sequence[str]) -> tuple[str, str]:
@@ -198,8 +205,14 @@ def backlog(root: Path) -> int | None:
 
 COMMANDS = {"ethtool": ethtool, "ip": ip, "reboot": reboot, "systemctl": systemctl}
 
-if __name__ == "__main__":
+
+def answer(root: Path, name: str, words: Sequence[str]) -> Answer:
+    """Carry one out."""
+    output = io.StringIO()
     try:
-        COMMANDS[sys.argv[2]](Path(sys.argv[1]), sys.argv[3:])
+        with redirect_stdout(output):
+            COMMANDS[name](root, words)
     except Refusal as refusal:
-        sys.exit(str(refusal))
+        text = str(refusal)
+        return refusal.status, output.getvalue(), f"{text}\n" if text else ""
+    return 0, output.getvalue(), ""

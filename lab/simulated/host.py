@@ -11,13 +11,14 @@ from pathlib import Path
 from lab.bmc.machine import serial_of, uuid_of
 
 from . import commands, sysctls
-from .commands import REBOOT_MARK, backlog
+from .commands import REBOOT_MARK, answer, backlog
 from .commands import start_nginx as start_service
 from .counters import CPUS, NIC_COUNTERS, TCP, TCP_EXT, Counters
 from .scripts import install_programs
 
 __all__ = [
     "REBOOT_MARK",
+    "answer",
     "backlog",
     "boot_hook",
     "counted",
@@ -27,7 +28,6 @@ __all__ = [
     "start_service",
 ]
 
-COMMANDS = Path(commands.__file__)
 IMAGE = Path(__file__).with_name("image")
 RUN_TIME = ("proc", "sys", "run")
 
@@ -66,7 +66,7 @@ def install(root: Path, name: str, address: str, release: str = "") -> None:
     (root / "var/lib").mkdir(parents=True)
     _write(root / "etc/hostname", name)
     _write(root / commands.ADDRESS, address)
-    install_programs(root, COMMANDS, commands.COMMANDS)
+    install_programs(root, commands.COMMANDS)
 
 
 def start_kernel(root: Path, name: str) -> None:

@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from . import commands, files, processes
 from .balancer import Balancer, Server
 from .bmcs import Bmcs
 from .counters import Counters, Surge, replace
+from .scripts import serve_programs
 from .ssh import HostServer, environment
 from .system import SYSTEMS, System
 
@@ -109,6 +111,8 @@ class PoP:
 
     async def bring_up(self) -> None:
         """All of it, until it answers; OSError says what did not work."""
+        answers = {own.endpoint.name: partial(own.system.answer, own.root) for own in self.machines}
+        self._programs = await serve_programs(self.layout.lab / "hosts", answers)
         for machine in self.machines:
             own = machine.endpoint
             machine.system.install(machine.root, own.name, own.address, own.release)

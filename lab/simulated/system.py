@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from . import host as linux
 from .counters import Counters
 from .freebsd import host as freebsd
+from .scripts import Answer
 
 
 class System(Protocol):
@@ -24,6 +25,10 @@ class System(Protocol):
 
     def start_kernel(self, root: Path, name: str) -> None:
         """Make everything a boot makes anew, before any service starts."""
+        ...
+
+    def answer(self, root: Path, name: str, words: Sequence[str]) -> Answer:
+        """Carry a program out."""
         ...
 
     def boot_hook(self, root: Path) -> list[str]:

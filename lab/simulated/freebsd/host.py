@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.bmc.machine import serial_of, uuid_of
 from lab.simulated.counters import CPUS, Counters
-from lab.simulated.scripts import install_programs
+from lab.simulated.scripts import Answer, install_programs
 
-from .programs import COUNTED, NAMES, REBOOT_MARK, Machine
+from .programs import COUNTED, NAMES, REBOOT_MARK, Machine, Programs
 from .releases import NEXT, become
 
 __all__ = [
     "REBOOT_MARK",
+    "answer",
     "backlog",
     "boot_hook",
     "counted",
@@ -27,7 +28,6 @@ __all__ = [
 ]
 
 IMAGE = Path(__file__).with_name("image")
-PROGRAMS = Path(__file__).with_name("programs.py")
 RUN_TIME = ("var/run", "run")
 """The second one is the lab's own."""
 
@@ -63,7 +63,7 @@ def install(root: Path, name: str, address: str, release: str) -> None:
     machine = Machine(root)
     machine.keep("pool", {**POOL, "names": ["default", NEXT[release]]})
     machine.create(NEXT[release])
-    install_programs(root, PROGRAMS, NAMES)
+    install_programs(root, NAMES)
 
 
 def _replace(path: Path, old: str, new: str) -> None:
@@ -80,6 +80,11 @@ def start_kernel(root: Path, name: str) -> None:
     machine.boot()
     machine.keep("services", {"nginx": None})
     machine.read_sysctl_conf()
+
+
+def answer(root: Path, name: str, words: Sequence[str]) -> Answer:
+    """Carry a program out."""
+    return Programs(Machine(root)).answer(name, *words)
 
 
 def boot_hook(root: Path) -> list[str]:

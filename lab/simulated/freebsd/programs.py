@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel, pool and services of one host with FreeBSD, and the programs that reach them.
 
-Run as `python programs.py ROOT NAME ARGUMENT...`; it must not import anything of the lab. What the
-programs print has the form of FreeBSD's own sources (releng/13 and releng/14: sbin/sysctl,
+What the programs print has the form of FreeBSD's own sources (releng/13 and releng/14: sbin/sysctl,
 sbin/bectl, sbin/kldload, sbin/kldstat, sbin/kldunload, sbin/ifconfig, usr.bin/netstat,
 usr.bin/vmstat, usr.sbin/service). They share no code with the host agent. All that they know is in
 files below ROOT/stub, so it outlives a process that is killed.
@@ -19,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
+from lab.simulated.scripts import Answer
+
 WRITABLE, TUNABLE, FIXED, BOTH = "writable", "tunable", "fixed", "both"
 """What may change a parameter: sysctl(8), the boot loader, nobody, or either."""
 
@@ -30,8 +31,6 @@ DEFAULTS = {"nice": "0", "cpuset": "0-7", "limits": "-B -n 1048576"}
 REBOOT_MARK = "stub/reboots"
 COUNTED = "stub/counted.json"
 
-Answer = tuple[int, str, str]
-"""Exit status, output and complaints."""
 Kernel = dict[str, Any]
 
 
@@ -419,9 +418,3 @@ NAMES = (
     *("sysctl", "kenv", "kldload", "kldunload", "kldstat", "sysrc", "bectl", "zfs", "ifconfig"),
     *("route", "netstat", "vmstat", "cpuset", "ps", "procstat", "service", "shutdown"),
 )
-
-if __name__ == "__main__":
-    answered = Programs(Machine(Path(sys.argv[1]))).answer(*sys.argv[2:])
-    sys.stdout.write(answered[1])
-    sys.stderr.write(answered[2])
-    sys.exit(answered[0])
