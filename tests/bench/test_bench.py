@@ -49,15 +49,6 @@ def needs_lab(test: Any) -> Any:
 
 
 @pytest.fixture
-def no_further_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They start slowly, and are not what is tested."""
-    monkeypatch.setattr(fanout, "_further", lambda: {})
-    monkeypatch.setattr(agent, "_further", lambda tuned: {})
-    monkeypatch.setattr(apply, "_further", lambda hosts: ({}, {}))
-    monkeypatch.setattr(bmc, "installed", list)
-
-
-@pytest.fixture
 def late_is_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that never comes is not waited for as long as otherwise."""
     monkeypatch.setattr(_bmc_peers, "SHORT_CONVERSATION", 8.0)
@@ -73,25 +64,39 @@ def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
 
 
 @pytest.mark.processes
-@pytest.mark.usefixtures("no_further_peers", "late_is_soon")
+@pytest.mark.usefixtures("late_is_soon")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=NEEDS.get(name, [])) for name in PROGRAMS],
 )
 def test_every_program_prints_a_table_and_writes_its_figures(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    document = _figures(name, tmp_path, *(["--rounds", "1"] if name == "agent" else []))
+    """And compares what is installed, and says what is not."""
+    if name in ("fanout", "apply"):  # whose further peers start slowly
+        monkeypatch.setattr(fanout, "_further", lambda: {})
+        monkeypatch.setattr(apply, "_further", lambda hosts: ({}, {}))
+    document = _figures(name, tmp_path, *QUICKER.get(name, ()))
     assert (document["benchmark"], document["quick"]) == (name, True)
     tables = [document[key] for key in ("figures", "plans", "late") if key in document]
     assert all(tables)
     assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
+    CHECKS.get(name, lambda document: None)(document)
 
 
-@pytest.mark.processes
-@pytest.mark.usefixtures("no_further_peers")
-def test_fanout_compares_every_client_with_fleet(tmp_path: Path) -> None:
-    document = _figures("fanout", tmp_path, "--hosts", "3")
+QUICKER = {
+    "agent": ("--rounds", "1"),
+    "bmc": ("--bmcs", "4"),
+    "fanout": ("--hosts", "3"),
+    "metrics": ("--hosts", "2,3", "--minutes", "1"),
+    "sick": ("--hosts", "40"),
+}
+
+
+def _fanout(document: dict[str, Any]) -> None:
     assert (document["hosts"], document["rounds"], document["server"]) == (3, 1, "canned")
     fleet, *peers = document["figures"]
     assert (fleet["client"], fleet["ratio"]["median"]) == (fanout.FLEET, 1.0)
@@ -101,6 +106,69 @@ def test_fanout_compares_every_client_with_fleet(tmp_path: Path) -> None:
             assert 0 <= figure[key]["min"] <= figure[key]["median"] <= figure[key]["max"]
         assert figure["hosts_per_s"]["min"] > 0
     assert [own["client"] for own in document["bounds"]] == [fanout.FLEET, fanout.ALONE]
+
+
+def _agent(document: dict[str, Any]) -> None:
+    assert document["settings"] == {"all": 20, "changed": 5}
+    first, *others = document["figures"]
+    assert (first["client"], first["ratio"]["median"]) == (agent.FLEET, 1.0)
+    further = set(agent._further(None))
+    there = {figure["client"] for figure in others} & further
+    assert there | set(document["left_out"]) == further
+    for figure in document["figures"]:
+        assert 0 < figure["ms"]["min"] <= figure["ms"]["median"] <= figure["ms"]["max"]
+
+
+def _bmc(document: dict[str, Any]) -> None:
+    assert (document["bmcs"], document["rounds"]) == (4, {"0.0": 1, "0.05": 1})
+    own, *others = (row for row in document["figures"] if not row["answer_seconds"])
+    assert (own["client"], own["ratio"]["median"]) == (bmc.BMCS, 1.0)
+    assert own["connections"]["median"] >= 3
+    assert own["sessions_left"]["median"] == 0
+    assert {row["vendor"]: row["at_once"] >= 0.05 for row in document["plans"]} == dict.fromkeys(
+        ("dell", "lenovo", "ami"), True
+    )
+    assert own["requests"]["median"] < 12
+    for figure in document["figures"]:
+        assert 0 < figure["bmcs_per_s"]["min"] <= figure["bmcs_per_s"]["max"]
+    first, *late = document["late"]
+    told = {"reset": "unknown", "set": "done"}
+    assert first == {"client": "edgetune", "told": told, "resets": 1, "patches": 1}
+    sent = {row["client"]: (row["resets"], row["patches"]) for row in late}
+    expected = {
+        "sushy": {"sushy, server_side_retries=0": (3, 3), "sushy, server_side_retries=1": (1, 1)},
+        "redfish": {"redfish, max_retry=0": (1, 1)},
+    }
+    there = bmc.installed()
+    assert sent == {name: count for one in there for name, count in expected[one].items()}
+    assert {row["client"].split(",")[0] for row in others} == set(there)
+    assert set(bmc.LIBRARIES) & set(document["left_out"]) == set(bmc.LIBRARIES) - set(there)
+
+
+def _sick(document: dict[str, Any]) -> None:
+    assert (document["hosts"], document["sick"]) == (40, 2)
+    for row in document["figures"]:
+        assert row["sick"]["median"] >= sick.TIMEOUT > 0
+    with pytest.raises(BenchError, match="peer: 1 hosts failed, 0 are sick"):
+        sick.expect("peer", lambda addresses: {"127.78.0.1"}, ["127.78.0.1"], ["127.77.0.1"])
+
+
+def _metrics(document: dict[str, Any]) -> None:
+    assert (document["rounds"], document["sweeps"]) == (1, 4)
+    assert bool(document["left_out"]) != metrics.has_prometheus()
+    count = 3 + len(metrics.remembering_sources())
+    assert [row["hosts"] for row in document["figures"]] == [2] * count + [3] * count
+    all_of_it, sweep, reading, *_, last = document["figures"][:count]
+    sources = [row["source"] for row in (all_of_it, sweep, reading)]
+    assert sources == [metrics.SSH, metrics.SWEEP, metrics.STORED]
+    assert "ClickHouse" in last["source"] and last["server_cpu"]["median"] > 0
+    seconds = 4 * sweep["seconds"]["median"] + reading["seconds"]["median"]
+    assert all_of_it["seconds"]["median"] == pytest.approx(seconds, rel=0.01)
+    for row in document["figures"]:
+        assert row["seconds"]["min"] > 0 and row["cpu"]["min"] > 0 and row["megabytes"]["min"] > 0
+
+
+CHECKS = {"fanout": _fanout, "agent": _agent, "bmc": _bmc, "sick": _sick, "metrics": _metrics}
 
 
 def test_what_the_cpu_is_enough_for_counts_the_hosts_of_the_same_machine() -> None:
@@ -131,29 +199,16 @@ def test_a_further_client_that_fails_is_left_out_with_its_reason(
 
 
 @pytest.mark.processes
-@pytest.mark.usefixtures("no_further_peers")
 def test_a_failing_host_fails_the_benchmark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(addresses: Any) -> None:
         raise BenchError(f"{addresses[0]} is gone")
 
+    monkeypatch.setattr(fanout, "_further", lambda: {})
     monkeypatch.setattr(fanout, "own_peers", lambda site: {fanout.FLEET: fail})
     assert fanout.main(["--quick"]) == 1
     assert capsys.readouterr().err == "bench.fanout: 127.78.0.1 is gone\n"
-
-
-@needs_lab
-def test_agent_compares_what_is_installed_and_says_what_is_not(tmp_path: Path) -> None:
-    document = _figures("agent", tmp_path, "--rounds", "1")
-    assert document["settings"] == {"all": 20, "changed": 5}
-    first, *others = document["figures"]
-    assert (first["client"], first["ratio"]["median"]) == (agent.FLEET, 1.0)
-    further = set(agent._further(None))
-    there = {figure["client"] for figure in others} & further
-    assert there | set(document["left_out"]) == further
-    for figure in document["figures"]:
-        assert 0 < figure["ms"]["min"] <= figure["ms"]["median"] <= figure["ms"]["max"]
 
 
 @needs_lab
@@ -199,35 +254,6 @@ def test_without_a_lab_agent_says_what_is_missing(
 
 
 @pytest.mark.processes
-@pytest.mark.usefixtures("late_is_soon")
-def test_bmc_compares_what_is_installed_and_says_what_is_not(tmp_path: Path) -> None:
-    document = _figures("bmc", tmp_path, "--bmcs", "4")
-    assert (document["bmcs"], document["rounds"]) == (4, {"0.0": 1, "0.05": 1})
-    own, *others = (row for row in document["figures"] if not row["answer_seconds"])
-    assert (own["client"], own["ratio"]["median"]) == (bmc.BMCS, 1.0)
-    assert own["connections"]["median"] >= 3
-    assert own["sessions_left"]["median"] == 0
-    assert {row["vendor"]: row["at_once"] >= 0.05 for row in document["plans"]} == dict.fromkeys(
-        ("dell", "lenovo", "ami"), True
-    )
-    assert own["requests"]["median"] < 12
-    for figure in document["figures"]:
-        assert 0 < figure["bmcs_per_s"]["min"] <= figure["bmcs_per_s"]["max"]
-    first, *late = document["late"]
-    told = {"reset": "unknown", "set": "done"}
-    assert first == {"client": "edgetune", "told": told, "resets": 1, "patches": 1}
-    sent = {row["client"]: (row["resets"], row["patches"]) for row in late}
-    expected = {
-        "sushy": {"sushy, server_side_retries=0": (3, 3), "sushy, server_side_retries=1": (1, 1)},
-        "redfish": {"redfish, max_retry=0": (1, 1)},
-    }
-    there = bmc.installed()
-    assert sent == {name: count for one in there for name, count in expected[one].items()}
-    assert {row["client"].split(",")[0] for row in others} == set(there)
-    assert set(bmc.LIBRARIES) & set(document["left_out"]) == set(bmc.LIBRARIES) - set(there)
-
-
-@pytest.mark.processes
 def test_a_client_that_does_not_see_what_is_pending_fails_the_benchmark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -261,36 +287,6 @@ def test_a_number_that_makes_no_sense_is_refused(
     with pytest.raises(SystemExit):
         program.main(options)
     assert options[0] in capsys.readouterr().err
-
-
-@pytest.mark.processes
-def test_the_price_of_sick_hosts_counts_no_other_host(tmp_path: Path) -> None:
-    document = _figures("sick", tmp_path, "--hosts", "40")
-    assert (document["hosts"], document["sick"]) == (40, 2)
-    for row in document["figures"]:
-        assert row["sick"]["median"] >= sick.TIMEOUT > 0
-    with pytest.raises(BenchError, match="peer: 1 hosts failed, 0 are sick"):
-        sick.expect("peer", lambda addresses: {"127.78.0.1"}, ["127.78.0.1"], ["127.77.0.1"])
-
-
-@pytest.mark.processes
-def test_metrics_compares_all_sources_that_can_be_measured(tmp_path: Path) -> None:
-    document = _figures("metrics", tmp_path, "--hosts", "2,3", "--minutes", "1")
-    assert (document["rounds"], document["sweeps"]) == (1, 4)
-    assert bool(document["left_out"]) != metrics.has_prometheus()
-    count = 3 + len(metrics.remembering_sources())
-    assert [row["hosts"] for row in document["figures"]] == [2] * count + [3] * count
-    all_of_it, sweep, reading, *_, last = document["figures"][:count]
-    assert [row["source"] for row in (all_of_it, sweep, reading)] == [
-        metrics.SSH,
-        metrics.SWEEP,
-        metrics.STORED,
-    ]
-    assert "ClickHouse" in last["source"] and last["server_cpu"]["median"] > 0
-    seconds = 4 * sweep["seconds"]["median"] + reading["seconds"]["median"]
-    assert all_of_it["seconds"]["median"] == pytest.approx(seconds, rel=0.01)
-    for row in document["figures"]:
-        assert row["seconds"]["min"] > 0 and row["cpu"]["min"] > 0 and row["megabytes"]["min"] > 0
 
 
 @pytest.mark.processes

@@ -72,13 +72,6 @@ def test_what_cannot_be_avoided_is_waited_for_by_everybody() -> None:
     assert [row["unavoidable"] for row in figures["figures"]] == [150, 163]
 
 
-def test_drains_count_as_in_the_rollout_where_they_were_shortest_together() -> None:
-    long = {"a_batch": [4], "boots": [1.0], "tasks": 9, "cpu": 2.0, "wall": 300}
-    runs = [{**long, "drains": [(True, took), (True, 3.0)]} for took in (9.0, 2.0, 4.0)]
-    figures = pace._figures({("old", "b"): runs[:1], ("new", "b"): runs[1:]})
-    assert [row["unavoidable"] for row in figures["figures"]] == [156, 156]
-
-
 def test_a_rollout_that_is_held_is_taken_back_and_repeated() -> None:
     api = Recorded("held", "promoted")
     found = pace._promoted(api, "lab1", "accept_queue")  # type: ignore[arg-type]

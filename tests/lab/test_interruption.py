@@ -94,8 +94,8 @@ def assert_status_names_it_first(home: Path) -> str:
     assert shown.returncode == 0, shown.stderr
     first, *ways_out = shown.stdout.splitlines()[:3]
     assert re.match(r"lab1  accept_queue  NO OWNER; ", first)
-    rollout = assert_named(home, edgetune(home, "status", "lab1").stdout.splitlines())
-    assert ways_out[-1] == f"  roll back:  edgetune run roll_back_pop rollout={rollout}"
+    back, _, rollout = ways_out[-1].partition("=")
+    assert back == "  roll back:  edgetune run roll_back_pop rollout"
     return rollout
 
 
@@ -129,6 +129,7 @@ def test_a_rollout_that_is_interrupted_again_and_again_says_each_time_what_it_le
     assert "NO OWNER" not in shown.stdout
     assert not ended_runs(home)
     rollout = interrupted(home, terminal, [signal.SIGINT], 130)
+    assert assert_named(home, edgetune(home, "status", "lab1").stdout.splitlines()) == rollout
     ways = [([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGKILL], -9), ([], 129)]
     for sent, code in ways:
         terminal = begun(home, f"rollout={rollout}")

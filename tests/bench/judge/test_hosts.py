@@ -11,8 +11,7 @@ import pytest
 
 from bench.judge.peers import _hosts, growthbook, lan_demets
 from bench.judge.peers._hosts import difference, t_tail
-from bench.judge.scenarios import SCENARIOS, draw
-from tests.support.soaks import LOOKS, find, replicate, with_drops
+from tests.support.soaks import LOOKS, find, replicate
 
 SIXTEEN = tuple(look / 240 for look in LOOKS)
 SPENDINGS = {
@@ -102,24 +101,6 @@ def test_all_looks_together_cost_alpha(name: str) -> None:
     assert lan_demets.levels((1.0,), SPENDINGS[name])[0] == pytest.approx(0.05)
 
 
-@pytest.mark.slow
-def test_later_spending_is_found_later_and_a_covariate_helps_where_the_past_says_little() -> None:
-    harmed = replicate("full", effect=1.5, seed=4)
-    found = [
-        find(f"t-test over hosts, Lan-DeMets, {name}").decide(harmed, LOOKS) for name in SPENDINGS
-    ]
-    assert all(found) and found == sorted(found, key=float)
-    noisy = [draw(SCENARIOS["homogeneous"], np.random.default_rng(seed), 1.1) for seed in range(30)]
-    plain, cuped = (
-        sum(
-            bool(find(f"t-test over hosts, Lan-DeMets, linear{end}").decide(one, LOOKS))
-            for one in noisy
-        )
-        for end in ("", ", CUPED")
-    )
-    assert cuped > plain
-
-
 def test_growthbooks_sequence_is_that_of_its_own_test() -> None:
     """`TestSequentialOneSidedGreaterTTest.test_one_sided_ttest_absolute` of gbstats."""
     groups = []
@@ -148,16 +129,3 @@ def test_growthbook_claims_nothing_of_groups_that_do_not_vary() -> None:
     before = np.array([1.0, 2, 3, 4])
     assert growthbook.theta(before, 3 * before + 1) == pytest.approx(3)
     assert growthbook.theta(np.ones(4), before) == 0
-
-
-@pytest.mark.parametrize(
-    "name", ["t-test over hosts, Lan-DeMets, linear", "GrowthBook, tuned to the hosts"]
-)
-def test_strata_are_compared_within(name: str) -> None:
-    """What makes all hosts of a PoP drop more hides no difference between the groups."""
-    origin = replicate("five_pops", effect=1.5)
-    drops = origin.metrics[0]
-    surge = np.where(origin.strata == 2, 50.0, 1.0)[:, None]
-    surged = with_drops(origin, drops.before, drops.after * surge)
-    found = find(name).decide(origin, LOOKS)
-    assert found is not None and found == find(name).decide(surged, LOOKS)

@@ -91,32 +91,11 @@ def test_kayenta_sees_a_large_shift_but_at_a_millionth_of_the_scale(seed: int) -
     assert labels == ["High", "High", "High", "Pass", "Pass"]
 
 
-def test_kayenta_passes_what_is_lower_few_errors_and_the_same_values() -> None:
-    assert classify(normal(10, 1, 1), normal(14, 1, 2)) == "Pass"
+def test_kayenta_passes_when_it_errors_and_few_errors_against_none() -> None:
     assert classify(np.array([0.0, 1, 2, 1, 0, 0]), np.zeros(6)) == "Pass"
     assert classify(np.array([100.0] * 7 + [1] * 3), np.ones(10)) == "Pass"
-    assert classify(np.array([3.0, 1, 2]), np.array([1.0, 2, 3])) == "Pass"
-    constants = {
-        (one, other): classify(np.full(60, one), np.full(60, other))
-        for one in (3.0, 5.0)
-        for other in (3.0, 5.0)
-    }
-    assert {pair for pair, label in constants.items() if label != "Pass"} == {(5.0, 3.0)}
-
-
-def test_kayenta_holds_an_allowed_increase_against_ratios_but_not_against_a_zero_baseline() -> None:
-    high, low = normal(14, 0.1, 1), normal(10, 0.1, 2)
-    assert classify(high, low, 1.3) == "High"
-    assert classify(high, low, 1.5) == "Pass"
-    assert classify(high, np.zeros(60), 1.5) == "High"
-
-
-def test_kayenta_passes_when_it_errors_and_fails_without_data() -> None:
     assert classify(np.array([1.0]), np.array([0.0])) == "Error"
-    assert scored("Error") == 100
-    assert classify(np.full(9, np.nan), np.ones(9)) == "Nodata"
-    assert (scored("Nodata"), scored("Nodata", "Pass", "Pass")) == (0, 100)
-    assert scored("Pass", "Pass", "High", "Error") == 66.67
+    assert (scored("Error"), scored("Pass", "Pass", "High", "Error")) == (100, 66.67)
 
 
 @needs_scipy
@@ -153,12 +132,3 @@ def test_kayenta_is_blind_to_drops_per_packet_and_sees_them_per_million() -> Non
     for name in ("Kayenta, drops per million packets", "Kayenta, relative to the baseline"):
         assert find(name).decide(harmful, LOOKS) == 15
         assert find(name).decide(calm, LOOKS) is None
-
-
-def test_kayenta_takes_missing_values_out_or_for_zeros() -> None:
-    few = np.where(np.arange(60) % 4, np.nan, normal(10, 1, 1))
-    others = normal(10, 1, 2)
-    assert kayenta.classify(few, others, Metric()).label == "Pass"
-    assert kayenta.classify(few, others, Metric(nan_strategy="replace")).label == "Low"
-    nothing = np.full(60, np.nan)
-    assert kayenta.classify(nothing, others, Metric(nan_strategy="replace")).label == "Low"

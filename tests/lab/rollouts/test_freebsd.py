@@ -24,7 +24,7 @@ from tests.support.terminal import PATIENCE, environment
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 LINUX, FREEBSD = ("e000", "e001"), ("e002", "e003", "e004", "e005")
-QUICKEST = 8
+QUICKEST = 4
 """Seconds between two samples, on a machine that has nothing else to do."""
 LESS_SURE = ("alpha_benefit=0.2", "alpha_harm=0.2")
 ATTEMPTS = 3

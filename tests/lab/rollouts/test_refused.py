@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import yaml
 
 from tests.support import ROOT
 from tests.support.builders import write_yaml
-from tests.support.practice import REAL, SHORT, Practice, needs_lab, practising
+from tests.support.practice import FOUR, Practice, needs_lab, practising
 
 pytestmark = needs_lab
 
@@ -22,7 +21,7 @@ pytestmark = needs_lab
 @pytest.fixture(scope="module")
 def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
     """A lab whose hosts are in the end as they were."""
-    with practising(tmp_path_factory.mktemp("practice")) as made:
+    with practising(tmp_path_factory.mktemp("practice"), hosts=4, load=False) as made:
         before = made.fingerprints()
         yield made
         assert made.fingerprints() == before
@@ -35,13 +34,6 @@ def _inventory(practice: Practice, tmp_path: Path, change: Any) -> Path:
     return write_yaml(tmp_path / "edgetune.yaml", {**practice.config, "inventory": str(path)})
 
 
-def _keep(count: int) -> Any:
-    def change(pop: dict[str, Any]) -> None:
-        pop["hosts"] = dict(list(pop["hosts"].items())[:count])
-
-    return change
-
-
 def _exchange(pop: dict[str, Any]) -> None:
     """The SSH addresses of two hosts, and nothing else."""
     one, other = pop["hosts"]["e001"], pop["hosts"]["e002"]
@@ -50,24 +42,19 @@ def _exchange(pop: dict[str, Any]) -> None:
 
 def _refused(practice: Practice, says: str, *words: str, config: Path | None = None) -> None:
     """One clear line, exit status not 0, and no host or server touched."""
-    serving, lost = practice.serving(), practice.lost()
+    serving = practice.serving()
     code, _, err = practice.edgetune("run", "rollout_pop", *words, config=config)
     assert code not in (0, 130)
     assert says in " ".join(err.split()), err
     assert "Traceback" not in err
     assert practice.serving() == serving
-    assert practice.lost() == lost
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("pop=ams1", "tuning=accept_queue"), "pop: there is no PoP 'ams1'; known: lab1"),
         (("pop=lab1", "tuning=faster"), "there is no tuning 'faster'; known:"),
-        (("pop=lab1", "tuning=accept_queue", 'exclude=["e9"]'), "has no host 'e9'"),
         (("pop=lab1", "tuning=accept_queue", "speed=9"), "speed"),
-        (("pop=lab1", "tuning=accept_queue", "soak=long"), "soak"),
-        (("pop=lab1", "plan=sha256:00", "dry_run=false"), "there is no plan sha256:00"),
         (("tuning=accept_queue",), "pop"),
     ],
 )
@@ -78,19 +65,6 @@ def test_a_wrong_parameter_is_named(practice: Practice, words: Any, says: str) -
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_keep(4), "too small to split: lab: 2 against 2"),
-        (
-            lambda pop: pop.update(min_in_service=1),
-            "too small to keep its min_in_service: 8 of its 8 hosts",
-        ),
-        (
-            lambda pop: pop["hosts"]["e001"].update(address=pop["hosts"]["e000"]["address"]),
-            "e001.address: 10.77.1.1 is also the address of lab1/e000",
-        ),
-        (
-            lambda pop: pop["hosts"]["e001"].update(server="e999"),
-            "e001: the load balancer has no server 'e999' -> correct its server:",
-        ),
         (
             lambda pop: pop["load_balancer"].update(backend="none"),
             "HAProxy has no backend 'none'",
@@ -108,41 +82,30 @@ def test_a_wrong_parameter_is_named(practice: Practice, words: Any, says: str) -
             "e001: the load balancer sends requests for e001 to 10.77.1.2, which e002 has; "
             "10.77.1.3, asked over SSH, has 10.77.1.3",
         ),
-        (
-            lambda pop: pop["hosts"]["e001"].update(server_address="203.0.113.5"),
-            "e001: server_address: is 203.0.113.5, and the load balancer sends its requests to "
-            "10.77.1.2",
-        ),
     ],
 )
 def test_a_wrong_inventory_is_named(
     practice: Practice, tmp_path: Path, change: Any, says: str
 ) -> None:
+    """What takes hosts to find out; the plan and the readers have their own tests."""
     config = _inventory(practice, tmp_path, change)
     shorter = yaml.safe_load(config.read_text(encoding="utf-8"))
     write_yaml(config, {**shorter, "ssh_timeout": 5})
-    _refused(practice, says, "tuning=accept_queue", *REAL, config=config)
+    _refused(practice, says, "tuning=accept_queue", *FOUR, config=config)
 
 
-def test_malformed_yaml_names_the_line(practice: Practice, tmp_path: Path) -> None:
-    (tmp_path / "inventory.yaml").write_text("pops:\n  lab1: [\n", encoding="utf-8")
-    wrong = {**practice.config, "inventory": str(tmp_path / "inventory.yaml")}
-    config = write_yaml(tmp_path / "edgetune.yaml", wrong)
-    _refused(practice, "inventory.yaml: line 3", "tuning=accept_queue", *REAL, config=config)
-
-
-def test_an_unknown_kind_names_file_and_field(practice: Practice, tmp_path: Path) -> None:
+def test_files_that_are_wrong_are_named_with_the_place(practice: Practice, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("pops:\n  lab1: [\n", encoding="utf-8")
+    config = write_yaml(tmp_path / "own.yaml", {**practice.config, "inventory": str(inventory)})
+    _refused(practice, "inventory.yaml: line 3", "tuning=accept_queue", *FOUR, config=config)
     text = (ROOT / "tunings/accept_queue.yaml").read_text(encoding="utf-8")
-    broken = tmp_path / "broken.yaml"
-    broken.write_text(
-        text.replace("name: accept_queue", "name: broken").replace("sysctl", "sysctrl"),
-        encoding="utf-8",
-    )
-    config = write_yaml(tmp_path / "edgetune.yaml", {**practice.config, "tunings": [str(tmp_path)]})
+    text = text.replace("name: accept_queue", "name: broken").replace("sysctl", "sysctrl")
+    (folder := tmp_path / "tunings").mkdir()
+    (folder / "broken.yaml").write_text(text, encoding="utf-8")
+    write_yaml(config, {**practice.config, "tunings": [str(folder)]})
     says = "broken.yaml: settings[0].kind: 'sysctrl' is none of"
-    shutil.move(tmp_path / "edgetune.yaml", tmp_path.parent / f"{tmp_path.name}.yaml")
-    config = tmp_path.parent / f"{tmp_path.name}.yaml"
-    _refused(practice, says, "tuning=broken", *REAL, config=config)
+    _refused(practice, says, "tuning=broken", *FOUR, config=config)
 
 
 def test_a_changed_host_key_is_refused(practice: Practice, tmp_path: Path) -> None:
@@ -152,7 +115,7 @@ def test_a_changed_host_key_is_refused(practice: Practice, tmp_path: Path) -> No
     wrong = {**practice.config, "ssh_known_hosts": str(tmp_path / "known_hosts")}
     config = write_yaml(tmp_path / "edgetune.yaml", wrong)
     says = "its SSH host key is not the one in known_hosts"
-    _refused(practice, says, "tuning=accept_queue", *REAL, config=config)
+    _refused(practice, says, "tuning=accept_queue", *FOUR, config=config)
 
 
 def test_a_host_that_answers_garbage_is_named(practice: Practice) -> None:
@@ -160,17 +123,18 @@ def test_a_host_that_answers_garbage_is_named(practice: Practice) -> None:
     practice.on("e003", "chmod +x /usr/local/sbin/python3")
     try:
         says = "e003: cannot be asked: answer to facts: it is not the agent's: b'hello"
-        _refused(practice, says, "tuning=accept_queue", *REAL)
+        _refused(practice, says, "tuning=accept_queue", *FOUR)
     finally:
         practice.on("e003", "rm /usr/local/sbin/python3")
 
 
 def test_a_plan_that_no_longer_fits_is_refused(practice: Practice) -> None:
-    planned = practice.run("plan_rollout", "pop=lab1", "tuning=accept_queue", *SHORT)
+    asked = [word for word in FOUR if not word.startswith(("dry_run=", "wait="))]
+    planned = practice.run("plan_rollout", "tuning=accept_queue", *asked)
     plan = f"plan={planned['plan']}"
     practice.on("e002", "sysctl -q -w net.core.somaxconn=11")
     try:
-        _refused(practice, f"plan {planned['plan']} no longer fits: profiles", *REAL, plan)
+        _refused(practice, f"plan {planned['plan']} no longer fits: profiles", *FOUR, plan)
     finally:
         practice.on("e002", "sysctl -q -w net.core.somaxconn=8")
     assert practice.run("plan_rollout", "pop=lab1", plan)["plan"] == planned["plan"]
