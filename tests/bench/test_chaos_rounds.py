@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 from unittest import mock
@@ -229,79 +230,66 @@ class TestAuditor:
     """It can fail."""
 
     ONE = Stands(3, "a", frozenset(["203.0.1.0/24"]), 900.0)
+    RENEWED = replace(ONE, until=950.0)
     KNOWN = Known(3, "tuning", frozenset(["203.0.2.0/24"]))
     BACK = Known(4, "rolled_back", frozenset())
 
-    def said(self, *sights: Told) -> list[str]:
-        return [f"{own.promise}: {own.what}" for own in told.rounds(sights)]
+    def said(self, known: Known | None, *sights: tuple[float, Stands | None]) -> list[str]:
+        told_of = [Told(at, {"e": own}, known) for at, own in sights]
+        return [f"{own.promise}: {own.what}" for own in told.rounds(told_of)]
 
     def test_what_is_as_promised(self) -> None:
         nothing, there = Told(0, {"e": None}, self.KNOWN), Told(1, {"e": self.ONE}, self.KNOWN)
         gone = Told(905, {"e": None}, self.BACK)
-        assert self.said(nothing, there, there, gone) == []
+        assert [*told.rounds([nothing, there, there, gone])] == []
         assert [*told.alike(there, self.ONE.prefixes | self.KNOWN.held_out)] == []
         assert [*told.nothing_left(gone)] == [] and [*told.one_content([there, there])] == []
 
-    def test_a_configuration_without_a_record(self) -> None:
-        nothing = Told(0, {"e": None}, None)
+    def test_what_no_record_has_and_what_is_held_out(self) -> None:
+        there = ((0, None), (1, self.ONE))
         for known in (None, Known(2, "tuning", frozenset())):
-            assert self.said(nothing, Told(1, {"e": self.ONE}, known)) == [
-                "record: e has 3, which no record has"
-            ]
-
-    def test_a_prefix_that_is_held_out(self) -> None:
-        known = Known(3, "tuning", self.ONE.prefixes)
-        assert self.said(Told(0, {"e": None}, known), Told(1, {"e": self.ONE}, known)) == [
-            "hold-out: e treats 203.0.1.0/24"
+            assert self.said(known, *there) == ["record: e has 3, which no record has"]
+        held_out = Known(3, "tuning", self.ONE.prefixes)
+        assert self.said(held_out, *there) == ["hold-out: e treats 203.0.1.0/24"]
+        strange = Stands(0, "", self.ONE.prefixes, 2.0)
+        assert self.said(self.KNOWN, (1, strange), (2, strange)) == [
+            "whole: e has routes of ours, and nothing that tells of them"
         ]
 
-    def test_what_nobody_renewed(self) -> None:
-        there = [Told(at, {"e": self.ONE}, self.KNOWN) for at in (1, 907, 909)]
-        assert self.said(*there) == ["expiry: e treats what ended long ago"]
-
-    def test_what_is_taken_back_is_over_before_it_is_gone(self) -> None:
-        over = Stands(3, "a", self.ONE.prefixes, 0.0)
-        sights = [Told(700, {"e": self.ONE}, self.KNOWN)]
-        sights += [Told(at, {"e": over}, self.BACK) for at in (701, 709)]
-        assert self.said(*sights) == []
-        assert self.said(*sights, Told(710, {"e": over}, self.BACK)) == [
-            "expiry: e treats what ended long ago"
-        ]
+    def test_what_nobody_renewed_or_was_taken_back_is_over_before_it_is_gone(self) -> None:
+        late = ["expiry: e treats what ended long ago"]
+        assert self.said(self.KNOWN, *((at, self.ONE) for at in (1, 907, 909))) == late
+        over = replace(self.ONE, until=0.0)
+        sights = [(700, self.ONE), (701, over), (709, over)]
+        assert self.said(self.BACK, *sights) == []
+        assert self.said(self.BACK, *sights, (710, over)) == late
 
     def test_what_comes_after_a_rollback(self) -> None:
-        before, later = Told(0, {"e": None}, self.BACK), Told(1, {"e": self.ONE}, self.BACK)
-        assert self.said(before, later) == ["roll back: e was told 3 after the rollback"]
-        renewed = Stands(3, "a", self.ONE.prefixes, 950.0)
-        assert self.said(later, Told(2, {"e": renewed}, self.BACK)) == [
+        assert self.said(self.BACK, (0, None), (1, self.ONE)) == [
+            "roll back: e was told 3 after the rollback"
+        ]
+        assert self.said(self.BACK, (1, self.ONE), (2, self.RENEWED)) == [
             "roll back: e was renewed after the rollback"
         ]
+        later = Told(1, {"e": self.ONE}, self.BACK)
         assert [own.what for own in told.nothing_left(later)] == ["e has 3 still"]
-
-    def test_what_was_under_way_when_it_was_rolled_back(self) -> None:
+        # What was under way then may come.
         sights = [Told(at, {"e": None}, self.BACK) for at in (0, 1, 2)]
         sights.append(Told(4, {"e": self.ONE}, self.BACK))
         assert [*told.rounds(sights, under_way=5)] == []
         assert [own.promise for own in told.rounds(sights, under_way=4)] == ["roll back"]
 
     def test_what_is_told_while_all_is_stopped(self) -> None:
-        renewed = Stands(3, "a", self.ONE.prefixes, 950.0)
-        sights = [
-            Told(at, {"e": own}, self.KNOWN)
-            for at, own in ((1, None), (2, self.ONE), (3, self.ONE), (4, renewed), (5, None))
-        ]
+        came = ((1, None), (2, self.ONE), (3, self.ONE), (4, self.RENEWED), (5, None))
+        sights = [Told(at, {"e": own}, self.KNOWN) for at, own in came]
         assert [own.what for own in told.stopped(sights, 0, 9)] == [
             "e was told 3 while all was stopped",
             "e was renewed while all was stopped",
         ]
         assert [*told.stopped(sights, 2, 4)] == [*told.stopped(sights, 4, 9)] == []
 
-    def test_routes_of_which_no_file_tells(self) -> None:
-        strange = Stands(0, "", self.ONE.prefixes, 2.0)
-        (one,) = self.said(*[Told(at, {"e": strange}, self.KNOWN) for at in (1, 2)])
-        assert one == "whole: e has routes of ours, and nothing that tells of them"
-
     def test_hosts_that_are_not_alike(self) -> None:
-        other = Stands(3, "b", self.ONE.prefixes, 900.0)
+        other = replace(self.ONE, checksum="b")
         both = Told(0, {"e": self.ONE, "f": other, "g": None}, self.KNOWN)
         assert [own.what for own in told.one_content([both])] == ["f has another 3 than others"]
         assert [own.what for own in told.alike(both, self.ONE.prefixes)] == [

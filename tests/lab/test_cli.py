@@ -30,7 +30,7 @@ from lab.runner.screen import Screen
 from tests.support import FIXTURES
 from tests.support.builders import plan
 from tests.support.cases import cases
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_end, wait_until
 
 CASES = Path(__file__).parent / "cases"
 PACK = FIXTURES / "runner_pack"
@@ -221,9 +221,11 @@ class TestSignals:
         assert process.returncode == 128 + number
         document = json.loads(out)
         assert document["status"] == "canceled"
-        assert [child["task"] for child in document["children"]] == ["left", "right"]
-        assert document["children"][0]["status"] == "succeeded"
-        assert (home / "branch.left.done").exists()
+        left, right = document["children"]
+        assert [(own["task"], own["status"]) for own in (left, right, *right["children"])] == [
+            *(("left", "succeeded"), ("right", "canceled"), ("inside", "succeeded"))
+        ]
+        assert all((home / f"branch.{side}.done").exists() for side in ("left", "right"))
 
     @pytest.mark.processes
     def test_nohup_keeps_a_closed_terminal_from_canceling(self, home: Path) -> None:
@@ -250,6 +252,7 @@ class TestSignals:
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 130
         assert json.loads(out)["children"][0]["status"] == "canceled"
+        wait_for_end((home / "branch.left").read_text().split())
 
     def telling(self, home: Path) -> subprocess.Popen[str]:
         """A canceled run that is about to say what it leaves."""
