@@ -16,7 +16,6 @@ from edgetune.hosts.conversation import BOOTSTRAP
 from edgetune.hosts.fleet import packed
 from lab import cli, pop
 from tests.lab.test_pop import (
-    MISSING,
     ROOT,
     entering,
     family,
@@ -29,12 +28,10 @@ from tests.lab.test_pop import (
     state_of,
     try_on,
 )
+from tests.support.practice import needs_lab
 from tests.support.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
-]
+pytestmark = needs_lab
 HOSTS = ("e000", "e001", "e002", "e003")
 MARK = "/var/lib/edgetune-not-ready"
 NO_FAULTS: dict[str, list[str]] = {"cut": [], "slow": [], "full": [], "busy": []}

@@ -20,14 +20,11 @@ import yaml
 from lab import pop
 from lab.bmc.machine import uuid_of
 from tests.support import ROOT
+from tests.support.practice import needs_lab
 from tests.support.waiting import wait_until
 
-MISSING = pop.missing_requirements()
 Before = tuple[dict[str, bytes], dict[str, str], float]
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
-]
+pytestmark = needs_lab
 HOSTS = 4
 PATIENCE = 60.0  # seconds; most of it takes one, on a machine with nothing else to do
 ENTER = """

@@ -20,14 +20,12 @@ from edgetune.config import read_config
 from lab import cli, pop
 from lab.pop import drops
 from lab.pop.layout import Layout
-from tests.lab.test_pop import MISSING, family, is_alive, is_serving, state_of
+from tests.lab.test_pop import family, is_alive, is_serving, state_of
 from tests.support.lab_host_bmc import Bmc
+from tests.support.practice import needs_lab
 from tests.support.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
-]
+pytestmark = needs_lab
 HOSTS = ("e000", "e001", "e002", "e003")
 MISSED = "/sys/class/net/eth0/statistics/rx_missed_errors"
 DMI = Path("/sys/class/dmi/id")

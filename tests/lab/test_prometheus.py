@@ -21,13 +21,10 @@ from lab.pop.files import write_configuration, write_inventory
 from lab.pop.layout import ALERTMANAGER, PROMETHEUS, TEXTFILES, Layout, addresses, sites
 from lab.pop.monitoring import alerting, configuration
 from tests.lab.test_pop import family, inside, is_alive, on, reboot
+from tests.support.practice import needing
 from tests.support.waiting import wait_until
 
-MISSING = pop.missing_requirements(prometheus=True)
-needs_lab = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(MISSING), reason=f"this lab needs {', '.join(MISSING)}"),
-]
+needs_lab = needing(prometheus=True)
 NAMES = [host.name for host in addresses(3)]
 CHECK = {
     "promtool": ["check", "config", "--syntax-only"],
@@ -171,7 +168,7 @@ def _interrupted(layout: Layout, name: str) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(bool(MISSING), reason=f"this lab needs {', '.join(MISSING)}")
+@needs_lab[1]
 @pytest.mark.parametrize("program", CHECK)
 def test_the_configurations_are_those_of_the_programs(tmp_path: Path, program: str) -> None:
     document = configuration(addresses(2)) if program == "promtool" else alerting()

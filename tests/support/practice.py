@@ -36,13 +36,14 @@ def longer(words: Sequence[str]) -> list[str]:
     return [*(word for word in words if not word.startswith(names)), *LONGER]
 
 
-needs_lab = [
-    pytest.mark.lab,
-    pytest.mark.skipif(
-        bool(lab.missing_requirements()),
-        reason=f"the namespaced lab needs {', '.join(lab.missing_requirements())}",
-    ),
-]
+def needing(**more: bool) -> list[pytest.MarkDecorator]:
+    """The marks of tests that need the namespaced lab, with more than its hosts."""
+    missing = lab.missing_requirements(**more)
+    reason = f"the namespaced lab needs {', '.join(missing)}"
+    return [pytest.mark.lab, pytest.mark.skipif(bool(missing), reason=reason)]
+
+
+needs_lab = needing()
 
 
 class Practice:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +14,10 @@ from lab import pop as lab
 from lab.pop.files import write_inventory
 from lab.pop.layout import ANYCAST, LOAD_BALANCER, Layout, addresses, sites
 from tests.support import ROOT
-from tests.support.practice import FOUR, Practice, practising
+from tests.support.practice import FOUR, Practice, needing, practising
+from tests.support.waiting import wait_until
 
-MISSING = lab.missing_requirements(anycast=True)
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(MISSING), reason=f"this lab needs {', '.join(MISSING)}"),
-]
-# A slow body takes three seconds, and a loaded machine longer.
-PATIENCE = 60.0
+pytestmark = needing(anycast=True)
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +48,6 @@ def birdc(practice: Practice, host: str, *words: str) -> str:
     return str(lab.console(practice.home, host, ["birdc", *words]))
 
 
-def until(condition: Callable[[], object]) -> None:
-    ends = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.1)
-
-
 def test_a_rollout_drains_by_bgp_there_and_back_and_loses_no_request(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
     done = practice.roll_out("tuning=accept_queue", *FOUR)
@@ -76,12 +64,12 @@ def test_the_order_loses_nothing_and_a_withdrawal_alone_does(practice: Practice)
     """The second half shows that the first one could have been seen to fail."""
     lost = practice.lost()
     birdc(practice, "e000", "enable", "anycast_leaving")
-    until(lambda: "e000" not in practice.serving())
-    until(lambda: connections(practice, "e000") == 0)
+    wait_until(lambda: "e000" not in practice.serving())
+    wait_until(lambda: connections(practice, "e000") == 0)
     birdc(practice, "e000", "disable", "anycast")
     birdc(practice, "e000", "disable", "anycast_leaving")
     birdc(practice, "e000", "enable", "anycast")
-    until(lambda: practice.serving() == set(practice.hosts))
+    wait_until(lambda: practice.serving() == set(practice.hosts))
     assert practice.lost() == lost
     assert loses(practice, "e001", ("disable", "anycast"), ("enable", "anycast"))
 
@@ -96,11 +84,11 @@ def loses(practice: Practice, host: str, leave: tuple[str, str], back: tuple[str
     """Whether requests are lost when a busy host leaves so; a moment may have no long one."""
     lost = practice.lost()
     for _ in range(5):
-        until(lambda: connections(practice, host) > 2)
+        wait_until(lambda: connections(practice, host) > 2)
         birdc(practice, host, *leave)
         time.sleep(5)
         birdc(practice, host, *back)
-        until(lambda: practice.serving() == set(practice.hosts))
+        wait_until(lambda: practice.serving() == set(practice.hosts))
         if practice.lost() > lost:
             return True
     return False

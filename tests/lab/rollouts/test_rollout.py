@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -51,15 +52,18 @@ def test_a_tuning_that_hurts_is_taken_back_to_the_byte(practice: Practice) -> No
     assert practice.lost() == lost
 
 
+def begun(practice: Practice, line: str, *words: str) -> subprocess.Popen[str]:
+    """A rollout, once it says something of a step."""
+    given = ("tuning=accept_queue", *words, "--json", "--verbose")
+    process = practice.start("run", "rollout_pop", *given)
+    assert process.stderr is not None
+    assert any(line in said for said in process.stderr)
+    return process
+
+
 def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told(practice: Practice) -> None:
     """By the workflow, the status and the page; nobody asked for this rollback."""
-    process = practice.start(
-        "run", "rollout_pop", "tuning=accept_queue", *FOUR, "--json", "--verbose"
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "sample_baseline" in line:
-            break
+    process = begun(practice, "sample_baseline", *FOUR)
     practice.on("e003", "printf '#!/bin/sh\\necho hello\\n' > /usr/local/sbin/python3")
     practice.on("e003", "chmod +x /usr/local/sbin/python3")
     try:
@@ -79,13 +83,7 @@ def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told(practice: 
 
 def test_an_interrupted_rollout_is_taken_back(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
-    process = practice.start(
-        "run", "rollout_pop", "tuning=accept_queue", *FOUR, "--json", "--verbose"
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "apply_tuning" in line:
-            break
+    process = begun(practice, "apply_tuning", *FOUR)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
@@ -101,12 +99,7 @@ def test_an_interrupted_rollout_is_taken_back(practice: Practice) -> None:
 def test_a_host_that_is_not_as_planned_any_more_is_not_changed(practice: Practice) -> None:
     """The plan fits, and then somebody changes a host before its batch comes."""
     times = [word for word in FOUR if not word.startswith("baseline=")]
-    words = ("tuning=accept_queue", *times, "baseline=20")
-    process = practice.start("run", "rollout_pop", *words, "--json", "--verbose")
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "claim_pop" in line:
-            break
+    process = begun(practice, "claim_pop", *times, "baseline=20")
     practice.on_all("sysctl -q -w net.core.somaxconn=9")
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 3

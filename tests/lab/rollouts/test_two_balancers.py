@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from lab import pop as lab
 from lab.pop.files import write_inventory
 from lab.pop.layout import LOAD_BALANCER, SECOND_BALANCER, Layout, addresses, sites
 from tests.support.practice import FOUR, Practice, needs_lab, practising
+from tests.support.waiting import wait_until
 
 # How many requests each HAProxy took from clients.
 COUNTED = """
@@ -36,7 +36,7 @@ def test_the_inventory_of_such_a_lab_names_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{"balancers": 3}, {"balancers": 2, "anycast": True}])
-@pytest.mark.lab
+@needs_lab[0]
 @needs_lab[1]
 def test_a_lab_has_one_or_two(tmp_path: Path, more: dict[str, int]) -> None:
     with pytest.raises(lab.LabError, match="1 or 2 HAProxies"):
@@ -49,20 +49,13 @@ def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
         yield made
 
 
-def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-
-
 def told_not_ready(practice: Practice) -> list[str]:
     """The hosts that are drained, by their own word: nothing comes from either any more."""
     marker = "test -e /var/lib/edgetune-not-ready && echo out || :"
     return [name for name, said in practice.on_all(marker).items() if said.strip()]
 
 
-@pytest.mark.lab
+@needs_lab[0]
 @needs_lab[1]
 def test_a_rollout_there_and_back_over_one_that_goes_away_loses_no_request(
     practice: Practice,
@@ -76,7 +69,7 @@ def test_a_rollout_there_and_back_over_one_that_goes_away_loses_no_request(
     )
     assert code == 0 and min(int(line) for line in out.split()) > 100, (out, err)
     back = practice.start("run", "roll_back_pop", f"rollout={done['rollout']}", "--json")
-    until(lambda: told_not_ready(practice))
+    wait_until(lambda: told_not_ready(practice), seconds=120.0)
     told = told_not_ready(practice)
     lab.balancer(practice.home, "mute", 2)
     text = "".join(back.communicate(timeout=practice.patience))
