@@ -250,18 +250,21 @@ class TestServer:
             fired = [line for line in shown if "->" in line]
             assert sum("succeeded" in line for line in lines) >= len(fired)
 
-    def test_who_hurries_waits_for_the_last_execution(self, site: Site) -> None:
+    def test_who_hurries_waits_for_the_last_execution_and_nobody_else_does(
+        self, site: Site
+    ) -> None:
+        site.rule("one", EVERY_MINUTE)
         site.rule("two", EVERY_MINUTE)
         ends, started = threading.Event(), []
         served = site.serve("two", every=5)
         served.engine.execute = lambda execution: started.append(ends.wait(60))  # type: ignore[method-assign, assign]
-        for _ in range(3):
-            served.now += timedelta(seconds=5)
+        for seconds in (5, 5, 5, 60, 60):
+            served.now += timedelta(seconds=seconds)
             served.server.tick()
-        assert served.server.busy == 1
+        assert served.server.busy == 3
         ends.set()
         assert "rule two -> core.echo" in [served.tick(), served.tick(5)][1]
-        assert started == [True, True]
+        assert started == [True] * 4
 
     def test_a_person_switches_rules_while_it_serves(self, site: Site) -> None:
         site.rule("off", EVERY_MINUTE, enabled=False)

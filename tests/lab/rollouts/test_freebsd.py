@@ -16,7 +16,6 @@ import pytest
 
 from lab import simulated
 from lab.fingerprint import fingerprint
-from lab.simulated.freebsd.host import backlog
 from lab.simulated.freebsd.programs import Machine
 from tests.support import ROOT
 from tests.support.terminal import PATIENCE, environment
@@ -32,7 +31,6 @@ ATTEMPTS = 3
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A lab for each test, as two of them take a minute: they can run at the same time."""
     simulated.up(tmp_path, hosts=6, freebsd=4)
     yield tmp_path
     simulated.down(tmp_path)
@@ -79,7 +77,7 @@ def pictures(home: Path) -> dict[str, dict[str, str]]:
     return {name: fingerprint(root(home, name)) for name in (*LINUX, *FREEBSD)}
 
 
-def test_oca_network_is_promoted_on_the_hosts_that_it_is_for(home: Path) -> None:
+def test_oca_network_is_promoted_on_the_hosts_that_it_is_for_and_taken_back(home: Path) -> None:
     refused = json.dumps(run(home, "rollout_pop", "tuning=oca_network", "pop=lab1"))
     assert "oca_network is not for e000: " in refused
     assert "module is for FreeBSD, and this host runs Linux" in refused
@@ -92,11 +90,6 @@ def test_oca_network_is_promoted_on_the_hosts_that_it_is_for(home: Path) -> None
         kernel = Machine(root(home, name)).known("kernel")
         assert kernel["parameters"]["net.inet.tcp.functions_default"] == "rack"
         assert "tcp_rack" in kernel["modules"]
-
-
-def test_what_hurts_hosts_with_freebsd_is_taken_back(home: Path) -> None:
-    before = pictures(home)
-    hurt = roll_out(home, "tiny_socket_queue", "dry_run=false", "wait=true")
-    assert (hurt["outcome"], hurt["verdict"]) == ("rolled_back", "degraded"), json.dumps(hurt)
+    back = run(home, "roll_back_pop", f"rollout={helped['rollout']}")["output"]
+    assert (back["outcome"], back["quarantined"]) == ("rolled_back", {}), json.dumps(back)
     assert pictures(home) == before
-    assert {backlog(root(home, name)) for name in FREEBSD} == {8}
