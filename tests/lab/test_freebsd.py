@@ -51,6 +51,11 @@ def test_the_agent_reads_and_boots_a_host_by_the_programs_of_freebsd(home: Path)
     assert backlog(lab.root("e001")) == 64, "the boot hook came before nginx"
     lab.restore("e001")
     assert backlog(lab.root("e001")) == 8
+    # What the double does not know ends the program, and no other.
+    strange = [lab.root("e001") / "usr/local/sbin/kldstat", "-v"]
+    told = subprocess.run(strange, capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (1, "") and told.stderr.startswith("kldstat: ")
+    assert lab.ask("e001", "facts")["system"] == "freebsd"
 
 
 def test_a_plan_compares_hosts_of_one_release_or_says_so(tmp_path: Path) -> None:

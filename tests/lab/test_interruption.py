@@ -75,6 +75,7 @@ def begun(home: Path, *words: str) -> Terminal:
         return owned and bool(hosts_out(home))
 
     wait_until(lambda: has_hosts_out() or terminal.process.poll() is not None, seconds=PATIENCE)
+    assert terminal.process.poll() is None, terminal.all_lines()
     return terminal
 
 
