@@ -184,6 +184,13 @@ def test_what_the_cpu_is_enough_for_counts_the_hosts_of_the_same_machine() -> No
 
 
 @pytest.mark.processes
+def test_fanout_asks_the_real_agent_when_told_to(tmp_path: Path) -> None:
+    document = _figures("fanout", tmp_path, "--hosts", "1", "--server", "agent")
+    assert document["server"] == "agent"
+    assert {name for name in document["left_out"] if name != "OpenSSH"} == set(fanout._further())
+
+
+@pytest.mark.processes
 def test_a_further_client_that_fails_is_left_out_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,8 +198,7 @@ def test_a_further_client_that_fails_is_left_out_with_its_reason(
         raise BenchError("too old")
 
     monkeypatch.setattr(fanout, "_further", lambda: {"a": (True, fail), "b": (False, fail)})
-    document = _figures("fanout", tmp_path, "--hosts", "1", "--server", "agent")
-    assert document["server"] == "agent"  # the real one
+    document = _figures("fanout", tmp_path, "--hosts", "1")
     further = {name: why for name, why in document["left_out"].items() if name != "OpenSSH"}
     assert further == {"a": "too old", "b": "not installed"}
     assert "not compared: a (too old)" in capsys.readouterr().out

@@ -117,10 +117,10 @@ def test_wilsons_interval(count: int, of: int, low: float, high: float) -> None:
 def test_figures_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "BLOCK", 2)
     chosen = trials.cases(["few"])[:2]
-    sizes = Sizes(null=5, effect=5, slow=5, promise=0)
+    sizes = Sizes(null=3, effect=3, slow=3, promise=0)
     one, two = (alarms(trials.run(chosen, sizes, 1, in_processes(jobs))) for jobs in (1, 2))
     assert one == two
-    assert all(len(of_case) == 5 for of_case in one.values())
+    assert all(len(of_case) == 3 for of_case in one.values())
 
 
 def test_replicates_are_the_same_whatever_else_is_run_and_differ_among_themselves() -> None:
