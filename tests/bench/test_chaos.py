@@ -461,6 +461,7 @@ def test_the_fixed_seeds_hold_what_differs() -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.long
 @needs_lab
 def test_two_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     figures = chaos.run_all(SEEDS, jobs=2)

@@ -112,6 +112,7 @@ def test_a_store_that_is_written_right_now_said_what_it_said_before(tmp_path: Pa
 
 
 @pytest.mark.lab
+@pytest.mark.long
 @pytest.mark.skipif(bool(chaos.missing_requirements()), reason="the lab cannot run here")
 def test_a_seed_of_rounds_keeps_every_promise() -> None:
     report = rounds.run_rounds(make_rounds(SEED))

@@ -17,7 +17,7 @@ from tests.support import ROOT
 from tests.support.practice import FOUR, Practice, needing, practising
 from tests.support.waiting import wait_until
 
-pytestmark = needing(anycast=True)
+pytestmark = [*needing(anycast=True), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from lab import pop as lab
 from tests.support.practice import FOUR, Practice, longer, needs_lab, practising
 
-pytestmark = needs_lab
+pytestmark = [*needs_lab, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

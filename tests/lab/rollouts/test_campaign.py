@@ -17,7 +17,7 @@ from edgetune.rollout.heads import all_heads
 from tests.support.builders import write_yaml
 from tests.support.practice import Practice, needs_lab, practising
 
-pytestmark = needs_lab
+pytestmark = [*needs_lab, pytest.mark.long]
 
 RULES = "advance_campaigns,advance_soaking,sample_running"
 # Live, so that the test is quick. CPU time, which no load of the machine makes rare or unequal:

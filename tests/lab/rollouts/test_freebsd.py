@@ -20,7 +20,7 @@ from lab.simulated.freebsd.programs import Machine
 from tests.support import ROOT
 from tests.support.terminal import PATIENCE, environment
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 
 LINUX, FREEBSD = ("e000", "e001"), ("e002", "e003", "e004", "e005")
 QUICKEST = 4

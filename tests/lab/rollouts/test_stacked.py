@@ -17,7 +17,7 @@ from tests.support import ROOT
 from tests.support.builders import write_yaml
 from tests.support.practice import FOUR, Practice, needs_lab, practising
 
-pytestmark = needs_lab
+pytestmark = [*needs_lab, pytest.mark.long]
 
 PATIENCE = 60.0
 SOURCE = "https://docs.kernel.org/admin-guide/sysctl/"

@@ -57,6 +57,7 @@ def told_not_ready(practice: Practice) -> list[str]:
 
 @needs_lab[0]
 @needs_lab[1]
+@pytest.mark.long
 def test_a_rollout_there_and_back_over_one_that_goes_away_loses_no_request(
     practice: Practice,
 ) -> None:
