@@ -14,6 +14,7 @@ import requests
 
 from lab.bmc import FAULTS
 from lab.bmc.certificates import Certificates
+from lab.bmc.personality import PERSONALITIES
 from lab.bmc.server import IDLE_SECONDS
 from tests.support import ROOT
 from tests.support.lab_bmc import Bmc, certificates, message_ids, running
@@ -68,6 +69,21 @@ def test_in_post_no_change_is_taken(files: Certificates, personality: str, ident
             assert message_ids(answer) == [identity]
         assert (bmc.machine.pending, bmc.machine.phase) == ({}, "os")
         assert bmc.get("bios")
+
+
+@pytest.mark.parametrize("personality", PERSONALITIES)
+def test_hostile_text_is_where_text_is_shown(files: Certificates, personality: str) -> None:
+    with running(files, personality) as bmc:
+        bmc.patch(bmc.home)
+        bmc.reset()
+        bmc.machine.faults.add("hostile")
+        system = bmc.get("system")
+        shown = [system["Model"], system["BiosVersion"]]
+        shown += [entry["Message"] for entry in bmc.get("entries")["Members"]]
+        assert len(shown) == 4
+        for text in shown:
+            assert "\x1b[" in text and "<% ctx() %>" in text and "\n" in text and len(text) > 5000
+        assert bmc.home.items() <= bmc.values().items()
 
 
 def test_a_deaf_bmc_takes_connections_and_hears_when_it_is_healed(bmc: Bmc) -> None:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
@@ -98,6 +99,25 @@ def st2(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [CLIENT, *words], capture_output=True, text=True, timeout=400 * PATIENCE, check=False
     )
+
+
+def words(parameters: Mapping[str, Any]) -> list[str]:
+    """Parameters as a person types them."""
+    plain = {name: json.dumps(v) if isinstance(v, bool) else v for name, v in parameters.items()}
+    return [f"{name}={value}" for name, value in plain.items()]
+
+
+def shown(done: subprocess.CompletedProcess[str]) -> Any:
+    """The execution that a client shows with --json; it may go on with a table of the tasks."""
+    assert "{" in done.stdout, done.stderr + done.stdout
+    found, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+    return found
+
+
+def typed(action: str, **parameters: Any) -> Any:
+    """The output of an action that a person runs."""
+    done = st2("run", "--json", f"edgetune.{action}", *words(parameters))
+    return shown(done)["result"]["output"]
 
 
 def states() -> list[str]:

@@ -21,10 +21,10 @@ from tests.st2.stackstorm import (
     needs_stackstorm,
     rule,
     run,
-    st2,
     start,
     states,
     status,
+    typed,
     until,
     until_state,
     wait_for,
@@ -39,12 +39,8 @@ two_pops = pytest.mark.skipif(not TWO, reason="the lab has one PoP (edgetune lab
 @one_pop
 def test_st2_run_begins_a_soak_that_sensor_and_rule_roll_back() -> None:
     options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": "30m"}
-    words = [f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in options.items()]
-    done = st2("run", "--json", "edgetune.rollout_pop", *words)
-    # The client goes on with a table of the tasks.
-    shown, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
-    output = shown["result"]["output"]
-    assert output["outcome"] == "soaking", done.stderr
+    output = typed("rollout_pop", **options)
+    assert output["outcome"] == "soaking", output
     rollout = output["rollout"]
     tuned = [host for host in _hosts() if _somaxconn(host) == "4096"]
     assert len(tuned) == 4

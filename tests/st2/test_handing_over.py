@@ -26,6 +26,7 @@ from tests.st2.stackstorm import (
     st2,
     start,
     status,
+    typed,
     until,
     wait_for,
 )
@@ -110,9 +111,7 @@ def _stands_without_us(rollout: str) -> None:
 
 
 def _shows_what_would_come_of_it(rollout: str) -> None:
-    words = ["pop=lab1", f"tuning={TUNING}", "hand_over=true", "dry_run=true"]
-    shown = st2("run", "--json", "edgetune.retire_tuning", *words).stdout
-    told = json.JSONDecoder().raw_decode(shown[shown.index("{") :])[0]["result"]["output"]
+    told = typed("retire_tuning", **_hand_over(dry_run=True))
     assert (told["rollouts"], sorted(told["files"])) == ([], _hosts()), told
     assert {name for own in told["files"].values() for name in own.values()} == {FILE}
     assert "would be handed over on 8 of 8 hosts" in told["message"]

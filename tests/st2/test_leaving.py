@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-
 from lab import pop as lab
 from tests.st2.stackstorm import (
     HOME,
@@ -12,9 +10,9 @@ from tests.st2.stackstorm import (
     REAL,
     needs_stackstorm,
     run,
-    st2,
     start,
     status,
+    typed,
     until_state,
     wait_for,
 )
@@ -55,9 +53,7 @@ def test_a_pop_is_left_as_it_was(tuned: None) -> None:
     assert refused["status"] == "failed"
     assert "accept_queue" in refused["result"]["output"]["message"]
     assert "take_back=true" in refused["result"]["output"]["message"]
-    words = ["pop=lab1", "take_back=true", "dry_run=true"]
-    shown = st2("run", "--json", "edgetune.uninstall_agent", *words).stdout
-    told = json.JSONDecoder().raw_decode(shown[shown.index("{") :])[0]["result"]["output"]
+    told = typed("uninstall_agent", pop="lab1", take_back=True, dry_run=True)
     assert (told["done"], sorted(told["removed"])) == ([], _hosts()), told
     assert "after taking back what stands" in told["message"]
     assert {_somaxconn(host) for host in _hosts()} == {"4096"}

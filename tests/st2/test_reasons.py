@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from lab import pop as lab
@@ -19,6 +17,7 @@ from tests.st2.stackstorm import (
     start,
     until_state,
     wait_for,
+    words,
 )
 
 pytestmark = needs_stackstorm
@@ -59,8 +58,7 @@ def test_the_client_shows_what_a_soak_that_decided_nothing_says_before_anything_
     """A held rollout succeeds, so the client has no error of StackStorm's own to show first."""
     short = {"interval": SHORT["interval"], "soak": "20s", "looks": 1}
     options = {**REAL, "tuning": "memory_watermarks", **short}
-    words = [f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in options.items()]
-    shown = st2("run", "edgetune.rollout_pop", *words).stdout
+    shown = st2("run", "edgetune.rollout_pop", *words(options)).stdout
     result = shown.partition("result:")[2]
     rollout = next(line.split(": ")[1] for line in result.splitlines() if "rollout: lab1" in line)
     try:

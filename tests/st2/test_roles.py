@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.st2.stackstorm import CLIENT, HOME, PATIENCE, REAL, key, needs_stackstorm, run
+from tests.st2.stackstorm import (
+    CLIENT,
+    HOME,
+    PATIENCE,
+    REAL,
+    key,
+    needs_stackstorm,
+    run,
+    shown,
+    words,
+)
 
 OPERATOR = os.environ.get("ST2_OPERATOR_TOKEN", "")
 
@@ -40,22 +50,16 @@ def as_operator(*words: str) -> subprocess.CompletedProcess[str]:
 
 def told(action: str, **parameters: Any) -> Any:
     """The execution that `st2 run` shows an operator."""
-    words = [
-        f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in parameters.items()
-    ]
-    done = as_operator("run", "--json", f"edgetune.{action}", *words)
-    assert "{" in done.stdout, done.stderr + done.stdout
-    shown, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
-    return shown
+    return shown(as_operator("run", "--json", f"edgetune.{action}", *words(parameters)))
 
 
 def test_an_operator_sees_what_it_starts() -> None:
-    shown = told("rollout_status")
-    assert (shown["status"], bool(shown["result"]["result"]["text"])) == ("succeeded", True)
+    seen = told("rollout_status")
+    assert (seen["status"], bool(seen["result"]["result"]["text"])) == ("succeeded", True)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "asked",
     [
         ("run", "edgetune.set_rollout_state", "rollout=x", "epoch=1", "state=complete"),
         ("run", "edgetune.push_configuration", "pop=lab1"),
@@ -65,8 +69,8 @@ def test_an_operator_sees_what_it_starts() -> None:
         ("key", "set", "edgetune.resumed", "x"),
     ],
 )
-def test_an_operator_may_do_nothing_else(words: tuple[str, ...]) -> None:
-    done = as_operator(*words)
+def test_an_operator_may_do_nothing_else(asked: tuple[str, ...]) -> None:
+    done = as_operator(*asked)
     refused = "required permission" in done.stdout + done.stderr
     assert refused or "No matching items found" in done.stdout, done.stdout
 
@@ -76,10 +80,10 @@ def test_an_operator_rolls_out_a_bios_setting_and_cannot_read_its_login() -> Non
     with key("edgetune.bmc.lab", json.dumps(login), secret=True):
         seen = as_operator("key", "get", "--decrypt", "edgetune.bmc.lab")
         assert login["password"] not in seen.stdout + seen.stderr
-        shown = told("rollout_pop", tuning="home_snoop", **REAL)
-        output = shown["result"]["output"]
-        assert (shown["status"], output["outcome"]) == ("succeeded", "promoted"), output["text"]
-        assert login["password"] not in json.dumps(shown)
+        rolled = told("rollout_pop", tuning="home_snoop", **REAL)
+        output = rolled["result"]["output"]
+        assert (rolled["status"], output["outcome"]) == ("succeeded", "promoted"), output["text"]
+        assert login["password"] not in json.dumps(rolled)
         back = told("roll_back_pop", rollout=output["rollout"])
     assert back["result"]["output"]["outcome"] == "rolled_back"
     (rollout,) = run("rollout_status", rollout=output["rollout"])["result"]["result"]["rollouts"]

@@ -31,6 +31,7 @@ from tests.st2.stackstorm import (
     until,
     until_state,
     wait_for,
+    words,
 )
 from tests.support import ROOT
 from tests.support.builders import write_yaml
@@ -50,10 +51,7 @@ def locally(tmp_path: Path) -> Any:
 
 
 def run_locally(config: Path, action: str, **parameters: Any) -> Any:
-    words = [
-        f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in parameters.items()
-    ]
-    command = [sys.executable, "-m", "lab.cli", "run", action, *words, "--json"]
+    command = [sys.executable, "-m", "lab.cli", "run", action, *words(parameters), "--json"]
     environment = {
         **os.environ,
         "EDGETUNE_HOME": str(HOME),
