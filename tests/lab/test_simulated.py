@@ -33,9 +33,10 @@ from lab import simulated
 from lab.bmc.machine import serial_of, uuid_of
 from lab.pop.layout import Layout
 from lab.simulated import commands, files, host, processes, sysctls
-from lab.simulated.counters import Counters, drops_per_second
+from lab.simulated.counters import MISSED, Counters, drops_per_second
 from tests.support import ROOT
 from tests.support.cases import cases
+from tests.support.lab_host_bmc import Bmc
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes
@@ -148,7 +149,7 @@ def assert_nothing_left(home: Path, hosts: tuple[Host, ...]) -> None:
     assert [host.name for host in hosts if answers(host)] == []
     assert simulated.status(home) is None
     assert not (home / "lab/hosts").exists()
-    assert not (home / "lab/id_ed25519").exists()
+    assert [path.name for path in Layout(home).secrets if path.exists()] == []
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +319,8 @@ def test_without_root() -> None:
             break
     else:
         pytest.skip("no other user can run a Python with the needed packages")
-    with tempfile.TemporaryDirectory() as directory:
+    # Temporary files of the tests are below a folder that is for nobody else.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         home = Path(directory)
         os.chown(home, 65534, 65534)
         done = as_nobody(python, ROUND_TRIP, str(home))
@@ -536,6 +538,39 @@ def test_counted_drops_follow_queue_and_load(tmp_path: Path) -> None:
     assert 330 < counted[8, 1.0] < 470
     assert 700 < counted[8, 2.0] < 900
     assert counted[8, 0.0] == counted[4096, 2.0] == 0
+
+
+def test_missed_packets_follow_the_snoop_mode(tmp_path: Path) -> None:
+    missed = {}
+    (tmp_path / "sys/class/net/eth0/statistics").mkdir(parents=True)
+    (tmp_path / "proc/net").mkdir(parents=True)
+    for mode in MISSED:
+        counters = Counters(random.Random(7))
+        for _ in range(600):
+            counters.grow(0.2, 4096, 1.0, mode)
+        counters.write(tmp_path, host.counted(counters))
+        text = (tmp_path / "sys/class/net/eth0/statistics/rx_missed_errors").read_text()
+        missed[mode] = int(text)
+    assert missed["home"] <= 0.3 * missed["early"]
+    assert missed["early"] > missed["cluster_on_die"] > missed["home_osb"] > missed["home"] > 0
+
+
+def test_a_reset_by_its_bmc_boots_a_host_and_sets_its_bios(running: Lab) -> None:
+    def first() -> dict[str, Any]:
+        state = simulated.status(running.home)
+        assert state is not None
+        return dict(state["hosts"][0])
+
+    bmc, boots = Bmc(running.home, "e000"), first()["boots"]
+    address = {"address": bmc.address, "personality": "dell", "faults": []}
+    assert first()["bmc"] == {**address, "snoop_mode": "early"}
+    bmc.set(SnoopMode="HomeSnoop")
+    bmc.reset("ForceOff")
+    wait_until(lambda: first()["state"] == "off")
+    assert bmc.system["PowerState"] == "Off"
+    bmc.reset("On")
+    wait_until(lambda: (first()["state"], first()["boots"]) == ("on", boots + 1))
+    assert first()["bmc"] == {**address, "snoop_mode": "home"}
 
 
 def test_stored_sysctls_are_applied_in_the_order_of_their_names(tmp_path: Path) -> None:
