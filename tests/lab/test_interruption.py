@@ -30,7 +30,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.processes
 
 ROLLOUT = ["pop=lab1", "tuning=accept_queue", "dry_run=false", "wait=true"]
-SHORT = ["baseline=4", "soak=600", "interval=2", "warmup=1", "alpha_benefit=0.2", "alpha_harm=0.2"]
+SHORT = ["soak=600", "interval=2", "warmup=1", "alpha_benefit=0.2", "alpha_harm=0.2"]
 
 
 def edgetune(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +75,6 @@ def begun(home: Path, *words: str) -> Terminal:
         return owned and bool(hosts_out(home))
 
     wait_until(lambda: has_hosts_out() or terminal.process.poll() is not None, seconds=PATIENCE)
-    assert terminal.process.poll() is None, terminal.all_lines()
     return terminal
 
 
@@ -124,7 +123,13 @@ def test_a_rollout_that_is_interrupted_again_and_again_says_each_time_what_it_le
     home: Path,
 ) -> None:
     """One rollout, carried on after each: by Ctrl-C, two of them, `kill -9`, a closed terminal."""
-    terminal = begun(home, *ROLLOUT, *SHORT)
+    for seconds in (4, 40):  # a busy machine may take too few samples in the shorter time
+        terminal = begun(home, *ROLLOUT, *SHORT, f"baseline={seconds}")
+        if terminal.process.poll() is None:
+            break
+        _, lines = terminal.wait()
+    else:
+        raise AssertionError(lines)
     shown = edgetune(home, "status")
     assert "changing" in shown.stdout
     assert "NO OWNER" not in shown.stdout
