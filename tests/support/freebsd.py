@@ -80,7 +80,6 @@ class FreeBsd(NearRoot):
         return (self.path / "usr/local/etc/rc.d/edgetune").exists()
 
     def make_environment(self, name: str) -> None:
-        """Have another boot environment."""
         self._change("pool", names=[*self.machine.known("pool")["names"], name])
         self.machine.create(name)
 
@@ -99,16 +98,13 @@ class FreeBsd(NearRoot):
         self._change("pool", apart=False)
 
     def in_use(self, module: str) -> None:
-        """Have connections that use a module."""
         self._change("kernel", busy=[*self.machine.known("kernel")["busy"], module])
 
     def parameter(self, name: str) -> str:
-        """The value of a parameter."""
         return str(self.machine.known("kernel")["parameters"][name])
 
     @property
     def modules(self) -> list[str]:
-        """What is loaded."""
         return list(self.machine.known("kernel")["modules"])
 
     @property
@@ -116,6 +112,20 @@ class FreeBsd(NearRoot):
         """Which boot environment runs, is the default, and is booted once."""
         pool = self.machine.known("pool")
         return {"once": "", **{name: own for name, own in pool.items() if type(own) is str}}
+
+    @property
+    def in_kernel(self) -> tuple[Any, ...]:
+        """What settings of the tests change there, and which boot environment is which."""
+        names = ("net.inet.tcp.functions_default", "kern.ipc.soacceptqueue", "hw.ix.rxd")
+        return (*map(self.parameter, names), "tcp_rack" in self.modules, self.environments)
+
+    def settled(self) -> dict[str, Any]:
+        """All but what the next agent that comes by removes: an idle hook, and empty directories.
+
+        Also a draft of the hook, which rc(8) does not look at: its name begins with a dot.
+        """
+        own = {name: was for name, was in self.tree().items() if was[1] is not None}
+        return {name: was for name, was in own.items() if "rc.d/" not in name}
 
     # Programs.
 

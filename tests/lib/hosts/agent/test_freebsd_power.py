@@ -11,7 +11,7 @@ import pytest
 from edgetune.hosts.agent.dispatch import answer as answer_below
 from tests.lib.hosts.agent.test_power import MOST_STEPS, cut
 from tests.support.agent_root import request, setting, sysctl
-from tests.support.freebsd import FreeBsd, freebsd_host
+from tests.support.freebsd import freebsd_host
 from tests.support.kernels import GRACE
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -27,18 +27,6 @@ BOOTED = [setting("loader.tunable", {"tunable": "hw.ix.rxd"}, "4096")]
 NEW = [setting("kernel.boot_environment", {}, "new")]
 
 
-def settled(host: FreeBsd) -> dict[str, Any]:
-    """All but what the next agent that comes by removes: an idle hook, and empty directories."""
-    own = {name: was for name, was in host.tree().items() if was[1] is not None}
-    # Also a draft of it, which rc(8) does not look at: its name begins with a dot.
-    return {name: was for name, was in own.items() if "rc.d/" not in name}
-
-
-def in_kernel(host: FreeBsd) -> tuple[Any, ...]:
-    names = ("net.inet.tcp.functions_default", "kern.ipc.soacceptqueue", "hw.ix.rxd")
-    return (*map(host.parameter, names), "tcp_rack" in host.modules, host.environments)
-
-
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("verb", ["apply", "restore"])
 @pytest.mark.parametrize("wanted", [LIVE, BOOTED, NEW], ids=["live", "booted", "new"])
@@ -48,7 +36,7 @@ def test_a_power_cut_at_any_step_leaves_all_or_nothing(
     """What a boot tries is taken back by the boot after the one that tried it."""
     asks = {} if wanted is LIVE else GRACE
     with freebsd_host(tmp_path / "host") as host:
-        before, kernel = settled(host), in_kernel(host)
+        before, kernel = host.settled(), host.in_kernel
         change = request("apply", **host.change(*wanted, **asks))
         restore = request("restore", epoch=1, tuning="t")
         ends = set()
@@ -63,10 +51,10 @@ def test_a_power_cut_at_any_step_leaves_all_or_nothing(
                 host.boot_anew()
                 host.boot_anew()
             if not new or asks:
-                assert (settled(host), in_kernel(host)) == (before, kernel), step
+                assert (host.settled(), host.in_kernel) == (before, kernel), step
             reply = answer_below(str(host.path), restore)
             assert reply["ok"], (step, reply)
-            assert (settled(host), in_kernel(host)) == (before, kernel), step
+            assert (host.settled(), host.in_kernel) == (before, kernel), step
             assert host.leftovers() <= {"epoch"}, step
             if not died:
                 assert "old" in ends and step > 20
