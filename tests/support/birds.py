@@ -34,43 +34,29 @@ HOST = """\
 router id 10.99.{number}.2;
 include "{constants}";
 protocol device {{}}
-protocol static anycast {{
-    disabled EDGETUNE_DRAINED;
-    ipv4;
-    route {address} blackhole;
-}}
+protocol static anycast {{ disabled EDGETUNE_DRAINED; ipv4; route {address} blackhole; }}
 protocol static anycast_leaving {{
     disabled yes;
     ipv4 {{ preference 300; }};
     route {address} blackhole {{ bgp_community.add((65535, 0)); }};
 }}
-protocol static management {{
-    ipv4;
-    route 198.51.100.{number}/32 blackhole;
-}}
+protocol static management {{ ipv4; route 198.51.100.{number}/32 blackhole; }}
 protocol bgp router1 {{
-    local 10.99.{number}.2 as 65001;
-    neighbor 10.99.{number}.1 as 65000;
-    connect delay time 1;
-    connect retry time 1;
+    local 10.99.{number}.2 as 65001; neighbor 10.99.{number}.1 as 65000;
+    connect delay time 1; connect retry time 1;
     ipv4 {{ import none; export all; }};
 }}
 """
 ROUTER = """\
 router id 10.99.99.99;
 protocol device {{}}
-filter hear {{
-    if (65535, 0) ~ bgp_community then bgp_local_pref = 0;
-    accept;
-}}
+filter hear {{ if (65535, 0) ~ bgp_community then bgp_local_pref = 0; accept; }}
 {peers}
 """
 PEER = """\
 protocol bgp {name} {{
-    local 10.99.{number}.1 as 65000;
-    neighbor 10.99.{number}.2 as 65001;
-    connect delay time 1;
-    connect retry time 1;
+    local 10.99.{number}.1 as 65000; neighbor 10.99.{number}.2 as 65001;
+    connect delay time 1; connect retry time 1;
     ipv4 {{ import filter hear; export none; }};
 }}
 """
