@@ -183,14 +183,6 @@ def test_apply_then_verify_then_restore_to_the_byte(host: AgentRoot) -> None:
     assert host.tree() == before
 
 
-@pytest.mark.processes
-def test_settings_are_applied_in_order_and_taken_back_in_reverse(host: AgentRoot) -> None:
-    host.apply(nginx("LimitNOFILE", "65536"), rps("0"), channels(2))
-    done = [line for line in host.commands if " -L " in line or "restart" in line]
-    assert done == ["ethtool -L eth0 rx 2 tx 2", "systemctl restart nginx"]
-    assert host.read("sys/class/net/eth0/queues/rx-1/rps_cpus") == "1\n"
-
-
 def test_a_tuning_that_drifted_is_applied_anew(host: AgentRoot) -> None:
     wanted = host.change(sysctl("4096"))
     host.ask("apply", **wanted)

@@ -40,9 +40,6 @@ def test_a_long_error_is_cut(host: NearRoot) -> None:
     assert "the plan saw 128" in error["message"] and len(error["message"]) <= LONGEST_MESSAGE
     error = host.send(request("plan", **{"x" * 100_000: 1}, tuning="t", digest="d"))["error"]
     assert len(json.dumps(error)) < LONGEST_MESSAGE + LONGEST_FIELD + 100
-
-
-def test_a_long_reason_is_cut(host: NearRoot) -> None:
     host.write("etc/sysctl.d/99-z.conf", f"net.core.somaxconn = {'7' * 900}\n")
     (row,) = host.plan(sysctl("4096"))
     assert row["status"] == "unsupported" and len(row["reason"]) <= LONGEST_REASON

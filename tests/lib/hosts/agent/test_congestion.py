@@ -208,6 +208,9 @@ def test_a_person_at_the_console_ends_it(edge: RoutesDouble) -> None:
 
 @pytest.mark.processes
 def test_what_a_kernel_cannot_do_is_told(edge: RoutesDouble) -> None:
+    ip("rule add pref 100 from all lookup 77")
+    assert "refused: None: policy routing" in (said := edge.refusal()) and "lookup 77" in said
+    ip("rule del pref 100")
     (edge.root.path / "proc/net/if_inet6").unlink()
     # The host's file names the algorithm, and is wrong.
     edge.root.write("proc/sys/net/ipv4/tcp_available_congestion_control", "bbr nothing\n")
@@ -216,8 +219,6 @@ def test_what_a_kernel_cannot_do_is_told(edge: RoutesDouble) -> None:
     assert {*told["skipped"]} == {V4_CLIENTS, V6_CLIENTS} and edge.ours == []
     edge.tell(edge.configuration(CHOSEN, 2))
     assert [*edge.treated] == [V4_CLIENTS]
-    ip("rule add pref 100 from all lookup 77")
-    assert "refused: None: policy routing" in (said := edge.refusal()) and "lookup 77" in said
 
 
 @pytest.fixture

@@ -249,14 +249,6 @@ def test_what_a_host_cannot_do(host: CpuHost, case: dict[str, Any]) -> None:
     assert row["status"] == "unsupported" and row["reason"].startswith(case["why"]), row
 
 
-def test_no_policy_and_no_list(host: CpuHost) -> None:
-    for value in ("", "near", "3-1", ["local"], None):
-        error = host.fail(
-            "plan", tuning="t", digest="d", settings=[dict(irqs("local"), value=value)]
-        )
-        assert error["field"] == "settings[0].value", value
-
-
 def test_what_an_older_kernel_manages_is_undone(
     host: CpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,22 +350,6 @@ def test_an_interrupt_moves_when_it_is_raised_next(
     assert {name: was for name, was in before.items() if now[name] != was} == {
         "proc/interrupts": before["proc/interrupts"]
     }
-
-
-@pytest.mark.processes
-def test_interrupts_are_found_again_under_new_numbers(host: CpuHost) -> None:
-    own = card(host, queues=6, numa_node=1)
-    own.allow("eth0-TxRx-3", "3")
-    had = own.allowed()
-    host.apply(irqs("local"))
-    own.request()
-    assert not host.verified(irqs("local"))
-    host.new_boot_id()
-    assert host.run_hook().returncode == 0
-    assert list(own.allowed().values()) == ["4", "5", "6", "7", "12", "13"]
-    assert host.verified(irqs("local"))
-    host.restore()
-    assert own.allowed() == had
 
 
 def down(host: CpuHost, own: Vectors) -> None:
@@ -748,30 +724,6 @@ def test_every_policy_is_fair(directory: Path, case: tuple[Machine, int, int, st
 
 def _spread_of(numbers: list[int]) -> int:
     return max(numbers) - min(numbers)
-
-
-@pytest.mark.slow
-@examples(25)
-@given(
-    case=placements(),
-    driver=st.sampled_from(sorted(NAMES)),
-    allowed=st.lists(st.integers(0, 7), min_size=1, max_size=3),
-)
-def test_whatever_was_there_comes_back(
-    directory: Path, case: tuple[Machine, int, int, str], driver: str, allowed: list[int]
-) -> None:
-    machine, node, queues, policy = case
-    host = fresh(directory)
-    own = card(host, machine, driver=driver, queues=min(queues, 6), numa_node=node)
-    for name, cpu in zip(own.of_queues, allowed):
-        own.allow(name, str(cpu))
-    before = host.tree()
-    both = (irqs(policy), xps("per_queue"))
-    host.apply(*both)
-    assert host.verified(*both)
-    assert not host.apply(*both)["changed"]
-    host.restore()
-    assert host.tree() == before
 
 
 @pytest.mark.processes

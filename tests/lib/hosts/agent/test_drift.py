@@ -12,6 +12,7 @@ import pytest
 
 from edgetune.hosts.agent.host import Host
 from tests.lib.hosts.agent.test_nic import NicHost, channels
+from tests.support.agent_nic import Card, mlx5
 from tests.support.agent_root import THP, AgentRoot, near_root, nginx, setting, sysctl, thp
 
 ENABLED = f"{THP}/enabled"
@@ -42,49 +43,33 @@ def test_nothing_drifts_where_nothing_was_changed_since(host: AgentRoot) -> None
     assert drift(host) == []
 
 
-def test_a_value_changed_now(host: AgentRoot) -> None:
+def test_each_way_to_drift_is_told(host: AgentRoot) -> None:
+    def told(*names: str) -> list[Any]:
+        (row,) = drift(host)
+        assert row["tuning"] == "t"
+        return [row[name] for name in names]
+
     host.apply(sysctl("4096"), thp("never"))
     host.write(SOMAXCONN, "128\n")
-    (row,) = drift(host)
-    assert row == {
-        "tuning": "t",
-        "id": "sysctl:net.core.somaxconn",
-        "wanted": "4096",
-        "runtime": "128",
-        "persistent": "4096",
-        "reason": "differs now",
-    }
-
-
-def test_a_value_that_the_next_boot_would_lose(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"))
-    (host.path / "etc/sysctl.d/90-edgetune-0001-t.conf").unlink()
-    (row,) = drift(host)
-    assert (row["runtime"], row["persistent"]) == ("4096", "128")
-    assert row["reason"] == "would be lost at the next boot"
-
-
-def test_a_later_file_is_named(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"))
-    host.write("etc/sysctl.d/99-local.conf", "net.core.somaxconn = 512\n")
-    (row,) = drift(host)
-    assert row["persistent"] == "512"
-    assert "99-local.conf is read after ours and sets it to 512" in row["reason"]
-
-
-def test_a_whole_file_is_told_in_a_line(host: AgentRoot) -> None:
-    host.apply(thp("never"))
+    names = ("id", "wanted", "runtime", "persistent", "reason")
+    key = "sysctl:net.core.somaxconn"
+    assert told(*names) == [key, "4096", "128", "4096", "differs now"]
+    host.write(SOMAXCONN, "4096\n")
+    later = host.write("etc/sysctl.d/99-local.conf", "net.core.somaxconn = 512\n")
+    persistent, reason = told("persistent", "reason")
+    assert persistent == "512" and "99-local.conf is read after ours and sets it to 512" in reason
+    later.unlink()
+    ours = host.path / "etc/sysctl.d/90-edgetune-0001-t.conf"
+    text = ours.read_text()
+    ours.unlink()
+    assert told(*names[2:]) == ["4096", "128", "would be lost at the next boot"]
+    ours.write_text(text)
     host.write(ENABLED, "one\ntwo\n")
-    (row,) = drift(host)
-    assert row["runtime"].startswith("sha256:") and ", 7 bytes, 2 lines" in row["runtime"]
-
-
-def test_what_cannot_be_read_any_more_is_null(host: AgentRoot) -> None:
-    host.apply(thp("never"))
+    (runtime,) = told("runtime")
+    assert runtime.startswith("sha256:") and ", 7 bytes, 2 lines" in runtime
     (host.path / ENABLED).unlink()
-    (row,) = drift(host)
-    assert (row["runtime"], row["persistent"]) == (None, "never")
-    assert "No such file" in row["reason"]
+    runtime, persistent, reason = told(*names[2:])
+    assert (runtime, persistent) == (None, "never") and "No such file" in reason
 
 
 def test_more_than_was_asked_for_is_no_drift(host: AgentRoot) -> None:
@@ -125,59 +110,51 @@ def test_of_a_coupled_pair_the_later_one_counts(host: AgentRoot) -> None:
     assert drift(host) == []
 
 
-@pytest.mark.parametrize("state", ["applying", "provisional", "restoring"])
-def test_a_tuning_on_its_way_does_not_drift(host: AgentRoot, state: str) -> None:
+def test_a_tuning_on_its_way_does_not_drift(host: AgentRoot) -> None:
     host.apply(sysctl("4096"))
-    journal = host.path / "var/lib/edgetune/tunings/t.json"
-    journal.write_text(json.dumps({**json.loads(journal.read_text()), "state": state}))
     host.write(SOMAXCONN, "128\n")
-    assert drift(host) == []
+    journal = host.path / "var/lib/edgetune/tunings/t.json"
+    for state in ("applying", "provisional", "restoring"):
+        journal.write_text(json.dumps({**json.loads(journal.read_text()), "state": state}))
+        assert drift(host) == [], state
 
 
-class TestOfACard:
-    """Settings with parts, on a card that is asked in this process."""
+@pytest.fixture
+def nic(tmp_path: Path) -> NicHost:
+    return NicHost(tmp_path / "host")
 
-    @pytest.fixture
-    def host(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NicHost:
-        from tests.support.agent_nic import mlx5
 
-        made = NicHost(tmp_path / "host")
-        self.card = mlx5().install(made, monkeypatch)
-        return made
+@pytest.fixture
+def card(nic: NicHost, monkeypatch: pytest.MonkeyPatch) -> Card:
+    return mlx5().install(nic, monkeypatch)
 
-    def test_a_later_tuning_takes_over_only_its_parts(self, host: NicHost) -> None:
-        host.apply(coalesce(**{"adaptive-rx": "off", "rx-usecs": 50}), tuning="a")
-        host.apply(coalesce(**{"rx-usecs": 80}), tuning="b")
-        assert drift(host) == []
-        self.card.coalesce["adaptive-rx"] = "on"
-        (row,) = drift(host)
-        assert (row["tuning"], row["wanted"]) == ("a", {"adaptive-rx": "off"})
-        assert row["runtime"] == {"adaptive-rx": "on"}
-        self.card.coalesce["rx-usecs"] = 8
-        assert [row["tuning"] for row in drift(host)] == ["a", "b"]
 
-    def test_a_later_tuning_makes_the_table_in_other_words(self, host: NicHost) -> None:
-        host.apply(rss(equal=2, hfunc="toeplitz"), tuning="a")
-        host.apply(rss(weight="3 1"), tuning="b")
-        assert drift(host) == []
-        host.ask("restore", epoch=1, tuning="b")
-        assert drift(host) == []
+def test_a_later_tuning_takes_over_only_its_parts(
+    nic: NicHost, card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nic.apply(coalesce(**{"adaptive-rx": "off", "rx-usecs": 50}), tuning="a")
+    nic.apply(coalesce(**{"rx-usecs": 80}), tuning="b")
+    nic.apply(channels(combined=4), tuning="c")
+    assert drift(nic) == []
+    card.coalesce["adaptive-rx"] = "on"
+    (row,) = drift(nic)
+    assert (row["tuning"], row["wanted"]) == ("a", {"adaptive-rx": "off"})
+    assert row["runtime"] == {"adaptive-rx": "on"}
+    card.coalesce["rx-usecs"] = 8
+    assert ids(nic) == [("a", "nic.coalesce:eth0"), ("b", "nic.coalesce:eth0")]
+    # A reading that breaks leaves the sample whole.
+    monkeypatch.setattr(Host, "attempt", lambda host, *words: words["x"])
+    row = drift(nic)[0]
+    assert (row["runtime"], row["persistent"]) == (None, None)
+    assert row["reason"].startswith("cannot be read: TypeError: ")
 
-    def test_other_settings_of_the_interface_stay_watched(self, host: NicHost) -> None:
-        host.apply(coalesce(**{"rx-usecs": 50}), tuning="a")
-        host.apply(channels(combined=4), tuning="b")
-        assert drift(host) == []
-        self.card.coalesce["rx-usecs"] = 8
-        assert ids(host) == [("a", "nic.coalesce:eth0")]
 
-    def test_a_reading_that_breaks_leaves_the_sample_whole(
-        self, host: NicHost, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        host.apply(coalesce(**{"rx-usecs": 50}))
-        monkeypatch.setattr(Host, "attempt", lambda host, *words: words["x"])
-        (row,) = drift(host)
-        assert (row["runtime"], row["persistent"]) == (None, None)
-        assert row["reason"].startswith("cannot be read: TypeError: ")
+def test_a_later_tuning_makes_the_table_in_other_words(nic: NicHost, card: Card) -> None:
+    nic.apply(rss(equal=2, hfunc="toeplitz"), tuning="a")
+    nic.apply(rss(weight="3 1"), tuning="b")
+    assert drift(nic) == []
+    nic.ask("restore", epoch=1, tuning="b")
+    assert drift(nic) == []
 
 
 def rss(**value: Any) -> dict[str, Any]:

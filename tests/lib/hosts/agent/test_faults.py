@@ -92,21 +92,6 @@ def applied(host: AgentRoot, *settings: dict[str, Any]) -> bool:
     return bool(verified["verified"]) and verified["state"] == "confirmed"
 
 
-def test_killed_at_any_point_of_an_apply_it_can_be_taken_back(host: AgentRoot) -> None:
-    before = host.tree()
-    change = request("apply", **host.change(*SETTINGS, confirm_within=300))
-    restore = request("restore", epoch=1, tuning="t")
-    for step in range(MOST_STEPS):
-        died = killed(host, change, step)
-        reply = answer(host, restore)
-        assert reply["ok"], (step, reply)
-        assert host.tree() == before and host.leftovers() <= {"epoch"}, step
-        if not died:
-            assert step > 30
-            return
-    raise AssertionError("it never came to an end")
-
-
 def settled(host: AgentRoot) -> dict[str, Any]:
     """All but what the next agent that comes by removes: an idle hook, and empty directories."""
     return {
@@ -125,47 +110,40 @@ def end_after_boot(host: AgentRoot, before: dict[str, Any], *own: dict[str, Any]
     return "new"
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, [sysctl("4096")]])
-def test_killed_at_any_point_of_an_apply_the_next_boot_leaves_all_or_nothing(
-    host: AgentRoot, settings: list[dict[str, Any]]
-) -> None:
-    before, tree = settled(host), without_boot_id(host.tree())
-    change = request("apply", **host.change(*settings))
-    ends = set()
-    for step in range(MOST_STEPS):
-        died = killed(host, change, step)
-        ends.add(end_after_boot(host, before, *settings))
-        assert answer(host, request("restore", epoch=1, tuning="t"))["ok"]
-        assert without_boot_id(host.tree()) == tree and host.leftovers() <= {"epoch"}, step
-        if not died:
-            assert ends == {"old", "new"}
-            return
-    raise AssertionError("it never came to an end")
+LIVE = {"live": ["sysctl:net.core.somaxconn", "memory.thp:enabled"]}
 
 
 @pytest.mark.parametrize(
-    ("settings", "live"),
+    ("verb", "settings", "live", "boots"),
     [
-        (SETTINGS, {}),
-        ([sysctl("4096")], {}),
-        (SETTINGS, {"live": ["sysctl:net.core.somaxconn", "memory.thp:enabled"]}),
+        ("apply", SETTINGS, {}, False),
+        ("apply", SETTINGS, {}, True),
+        ("apply", [sysctl("4096")], {}, True),
+        ("restore", SETTINGS, {}, True),
+        ("restore", [sysctl("4096")], {}, True),
+        ("restore", SETTINGS, LIVE, True),
     ],
 )
-def test_killed_at_any_point_of_a_restore_the_next_boot_leaves_all_or_nothing(
-    host: AgentRoot, settings: list[dict[str, Any]], live: dict[str, Any]
+def test_killed_at_any_point_the_next_boot_leaves_all_or_nothing_and_it_can_be_taken_back(
+    host: AgentRoot, verb: str, settings: list[dict[str, Any]], live: dict[str, Any], boots: bool
 ) -> None:
     before, tree = settled(host), without_boot_id(host.tree())
-    change = request("apply", **host.change(*settings))
+    change = request("apply", **host.change(*settings, confirm_within=0 if boots else 300))
     restore = request("restore", epoch=1, tuning="t")
     ends = set()
     for step in range(MOST_STEPS):
-        assert answer(host, change)["ok"]
-        died = killed(host, request("restore", epoch=1, tuning="t", **live), step)
-        ends.add(end_after_boot(host, before, *settings))
-        assert answer(host, restore)["ok"]
-        assert without_boot_id(host.tree()) == tree and host.leftovers() == {"epoch"}, step
+        if verb == "restore":
+            assert answer(host, change)["ok"]
+        asked = change if verb == "apply" else request("restore", epoch=1, tuning="t", **live)
+        died = killed(host, asked, step)
+        if boots:
+            ends.add(end_after_boot(host, before, *settings))
+        reply = answer(host, restore)
+        assert reply["ok"], (step, reply)
+        assert without_boot_id(host.tree()) == tree and host.leftovers() <= {"epoch"}, step
         if not died:
-            assert ends == {"old", "new"}
+            assert ends == ({"old", "new"} if boots else set())
+            assert step > 30 or verb == "restore" or settings != SETTINGS
             return
     raise AssertionError("it never came to an end")
 

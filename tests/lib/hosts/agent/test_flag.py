@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,8 +33,7 @@ def ask(host: AgentRoot, do: str = "look", **more: Any) -> dict[str, Any]:
     """The whole reply, in this process."""
     fields = {"file": more.pop("file", FILE), "settle": SETTLE}
     asked = {"by": "flag", "fields": fields, "do": do, "withdrawn": "", "ports": [80], "epoch": 1}
-    asked.update(more)
-    return answer(str(host.path), request("drain", **asked))
+    return answer(str(host.path), request("drain", **{**asked, **more}))
 
 
 def told(host: AgentRoot, do: str = "look", **more: Any) -> dict[str, Any]:
@@ -85,20 +83,16 @@ def test_a_host_leaves_and_comes_back_for_as_long_as_readers_need(host: AgentRoo
     assert not told(host)["leaving"]
     # A second call begins no second wait.
     assert not told(host, "isolate")["leaving"]
-    assert not told(host, "restore")["up"]
-    pass_time(host, SETTLE)
-    assert told(host)["up"]
-
-
-def test_a_boot_changes_no_flag_and_readers_have_to_follow_anew(host: AgentRoot) -> None:
-    told(host, "withdraw")
-    pass_time(host, 1000)
+    # A boot changes no flag, and readers have to follow anew.
     host.new_boot_id()
     host.write("proc/uptime", "3.00 0.00\n")
     seen = told(host)
     assert (seen["withdrawn"], seen["leaving"]) == ("flag", True)
     pass_time(host, SETTLE)
     assert not told(host)["leaving"]
+    assert not told(host, "restore")["up"]
+    pass_time(host, SETTLE)
+    assert told(host)["up"]
 
 
 def test_a_flag_of_somebody_else_is_kept_to_the_byte(host: AgentRoot) -> None:
@@ -107,12 +101,8 @@ def test_a_flag_of_somebody_else_is_kept_to_the_byte(host: AgentRoot) -> None:
         assert told(host, do)["withdrawn"] == "flag"
     assert told(host, "restore", withdrawn="flag")["withdrawn"] == "flag"
     assert flag.read_text() == "bob: the disk\n"
-
-
-def test_the_flag_of_another_path_says_nothing_of_this_one(host: AgentRoot) -> None:
-    told(host, "withdraw")
     other = told(host, file="/etc/edgetune/other")
-    assert (other["withdrawn"], other["up"]) == ("", True)
+    assert (other["withdrawn"], other["up"]) == ("", True), "it says nothing of another path"
 
 
 def test_what_a_flag_cannot_be_is_told_before_and_changes_nothing(host: AgentRoot) -> None:
@@ -133,22 +123,18 @@ def test_what_a_flag_cannot_be_is_told_before_and_changes_nothing(host: AgentRoo
     assert told(host)["refuses"] == "", "a disk is none of these"
 
 
-def test_a_flag_that_others_could_remove_is_none(host: AgentRoot) -> None:
+def test_a_host_on_which_a_flag_would_mean_little_is_not_withdrawn(host: AgentRoot) -> None:
     (host.path / "etc/edgetune").chmod(0o777)
-    assert "etc/edgetune" in refused(host, "look")
-    assert not host.exists(FILE[1:])
-
-
-def test_a_damaged_note_is_no_old_one(host: AgentRoot) -> None:
-    told(host, "withdraw")
-    host.write("var/lib/edgetune/drain-flag.json", "[1]")
-    assert "drain-flag.json is damaged" in refused(host, "look")
-
-
-def test_a_host_without_uptime_is_withdrawn_by_nobody(host: AgentRoot) -> None:
+    assert "etc/edgetune" in refused(host, "look"), "others could remove it"
+    (host.path / "etc/edgetune").chmod(0o755)
+    uptime = host.read("proc/uptime")
     (host.path / "proc/uptime").unlink()
     assert "does not tell its uptime" in refused(host, "withdraw")
     assert not host.exists(FILE[1:])
+    host.write("proc/uptime", uptime)
+    told(host, "withdraw")
+    host.write("var/lib/edgetune/drain-flag.json", "[1]")
+    assert "drain-flag.json is damaged" in refused(host, "look"), "which is no old one"
 
 
 @pytest.mark.parametrize(
@@ -156,9 +142,5 @@ def test_a_host_without_uptime_is_withdrawn_by_nobody(host: AgentRoot) -> None:
     [("by", "haproxy"), ("do", "reset"), ("withdrawn", "No"), ("fields", {"file": "etc"})],
 )
 def test_a_request_that_is_none_names_the_field(host: AgentRoot, field: str, value: Any) -> None:
-    asked = {"by": "flag", "fields": {"file": FILE, "settle": 1}, "do": "look", "withdrawn": ""}
-    asked["epoch"] = 1
-    reply = answer(str(host.path), request("drain", **{**asked, field: value}))
-    assert reply["error"]["reason"] == "bad_request", reply
-    assert str(reply["error"]["field"]).startswith(field)
-    assert json.dumps(reply)
+    error = ask(host, **{field: value})["error"]
+    assert error["reason"] == "bad_request" and error["field"].startswith(field), error
