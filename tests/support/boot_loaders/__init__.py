@@ -36,35 +36,21 @@ class Double:
         for device in ("8:1", "8:2"):
             (root.path / f"sys/dev/block/{device}").mkdir(parents=True)
 
-    def attempt(self, program: str, *words: str) -> Answer:
-        """As Host.attempt, for one of the programs."""
-        raise NotImplementedError
+    def attempt(self, program: str, *words: str) -> Answer: ...  # As Host.attempt.
 
-    def add(self, release: str) -> None:
-        """What the package of a kernel does as it is installed."""
-        raise NotImplementedError
+    def add(self, release: str) -> None: ...  # What the package of a kernel does.
 
-    def id_of(self, release: str) -> str:
-        """The id of a kernel's own entry."""
-        raise NotImplementedError
+    def id_of(self, release: str) -> str: ...  # The id of a kernel's own entry.
+
+    def forget_default(self) -> None: ...  # Have no default by name.
+
+    def boot(self) -> tuple[str, str]: ...  # Of what is booted: its release and command line.
 
     @property
-    def default(self) -> str:
-        """The id that is stored."""
-        raise NotImplementedError
+    def default(self) -> str: ...  # The id that is stored.
 
     @property
-    def once(self) -> str:
-        """The id that is booted once, or ""."""
-        raise NotImplementedError
-
-    def forget_default(self) -> None:
-        """Have no default by name."""
-        raise NotImplementedError
-
-    def boot(self) -> tuple[str, str]:
-        """Choose an entry, forget what was for once: its release and its command line."""
-        raise NotImplementedError
+    def once(self) -> str: ...  # The id that is booted once, or "".
 
     def packaged(self, release: str) -> list[str]:
         """The files of a kernel and its initramfs that its package leaves in /boot."""

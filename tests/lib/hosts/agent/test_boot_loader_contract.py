@@ -59,30 +59,26 @@ def test_every_boot_loader_has_a_file_and_a_double() -> None:
     assert sorted(doubles - {"__init__"}) == sorted(NAMES)
 
 
-def test_it_is_found(double: Double) -> None:
-    loader = loader_of(double)
-    loader.probe()
-    loader.probe_install()
-    assert isinstance(double, boot_loaders.of(loader.name).LOADER)
-
-
 def test_a_host_without_any_says_so(tmp_path: Path) -> None:
     with near_root(tmp_path / "host") as root, pytest.raises(Unsupported, match="none that is"):
         boot_loader(Host(str(root.path)))
 
 
-def test_it_reads_the_entry_that_is_booted(double: Double) -> None:
-    entry = loader_of(double).default()
+def test_it_is_found_and_reads_the_entry_that_is_booted(double: Double) -> None:
+    loader = loader_of(double)
+    loader.probe()
+    loader.probe_install()
+    assert isinstance(double, boot_loaders.of(loader.name).LOADER)
+    entry = loader.default()
     release, line = double.boot()
     assert (entry.release, entry.id) == (OLD, double.id_of(OLD)) and release == OLD
     assert [word for word in split(line) if word in entry.words] == list(entry.words)
     assert words_of(entry.words, "console") == ["console=tty0", "console=ttyS0"]
-
-
-def test_a_kernel_that_is_installed_leaves_the_default(double: Double) -> None:
     double.add(NEW)
     assert loader_of(double).default().release == OLD and not booted(double)
     assert loader_of(double).entry_of(NEW).release == NEW
+    with pytest.raises(Failed, match="no entry for the kernel 9.9"):
+        loader_of(double).entry_of("9.9")
 
 
 def test_an_entry_is_booted_once_and_never_again(double: Double) -> None:
@@ -131,21 +127,16 @@ def test_an_entry_is_tried_before_a_kernel_is_the_default(double: Double) -> Non
 
 
 def test_what_was_to_be_tried_can_be_forgotten(double: Double) -> None:
+    """And what others ask for once is left."""
     before = double.root.tree()
     loader = loader_of(double)
     base = loader.default()
     loader.boot_once(base, [*base.words, "panic=10"])
     assert loader.trial() and loader.trial() == loader.next()
     assert "panic=10" in loader.next().words
-    loader.forget_trial()
-    assert loader.next() == base and not double.once
-    assert double.root.tree() == before
-    loader.forget_trial()
-    assert double.root.tree() == before
-
-
-def test_what_others_ask_for_once_is_left(double: Double) -> None:
-    loader = loader_of(double)
+    for _ in range(2):
+        loader.forget_trial()
+        assert loader.next() == base and not double.once and double.root.tree() == before
     double.add(NEW)
     loader.set_once(double.id_of(NEW))
     assert loader.once_id() == double.id_of(NEW) and loader.next().release == NEW
@@ -184,23 +175,15 @@ def test_words_are_kept_for_every_boot_and_taken_back(
     assert not left
 
 
-def test_a_default_without_a_name_is_refused_with_what_to_do(double: Double) -> None:
+def test_a_default_without_a_name_or_of_ours_is_refused(double: Double) -> None:
     double.forget_default()
     for ask in (loader_of(double).probe, loader_of(double).default):
         with pytest.raises(Unsupported, match=r"set-default '?.*" + OLD):
             ask()
-
-
-def test_our_own_entry_is_never_the_default(double: Double) -> None:
     loader = try_new(double)
     loader.set_default("edgetune-trial.conf" if loader.name == "systemd_boot" else TRIAL)
     with pytest.raises(Unsupported):
         loader.default()
-
-
-def test_a_kernel_without_an_entry_is_told(double: Double) -> None:
-    with pytest.raises(Failed, match="no entry for the kernel 9.9"):
-        loader_of(double).entry_of("9.9")
 
 
 def test_words_are_put_where_they_were() -> None:

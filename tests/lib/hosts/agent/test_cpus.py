@@ -33,8 +33,7 @@ from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.vocabulary.kinds.nic_irq_affinity import POLICIES
 from edgetune.vocabulary.setting import Setting
-from edgetune.vocabulary.values import format_mask, parse_cpus
-from tests.support.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
+from tests.support.agent_cpus import NODE, Machine, Vectors, run_nginx
 from tests.support.agent_nic import QUEUES, ixgbe
 from tests.support.agent_root import (
     NGINX_DROP_INS,
@@ -51,6 +50,7 @@ from tests.support.builders import pop, proofs, tuning
 from tests.support.cases import cases
 from tests.support.examples import examples
 
+HERE = Path(__file__).parent
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
 ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
 
@@ -82,53 +82,45 @@ def test_facts_tell_cpus_and_memory_by_node(host: CpuHost) -> None:
     host.write("proc/meminfo", "MemTotal:       98304000 kB\nSwapTotal:       4096 kB\n")
     host.write("sys/class/net/eth0/device/local_cpulist", "4-7,12-15\n")
     facts = host.ask("facts")
-    assert facts["cpus"] == {
-        "online": "0-14",
-        "count": 15,
-        "vendor": "GenuineIntel",
-        "model": "Intel(R) Xeon(R) CPU E5-2690 v3 @ 2.60GHz",
-        "nodes": {"0": "0-3,8-11", "1": "4-7,12-14"},
-    }
-    assert facts["memory"] == {
-        "total_kb": 98304000,
-        "swap_kb": 4096,
-        "nodes": {"0": 65536000, "1": 32768000},
-        "smallest_node_kb": 32768000,
-    }
+    cpus = facts["cpus"]
+    assert (cpus["online"], cpus["count"], cpus["vendor"]) == ("0-14", 15, "GenuineIntel")
+    assert cpus["model"] == "Intel(R) Xeon(R) CPU E5-2690 v3 @ 2.60GHz"
+    assert cpus["nodes"] == {"0": "0-3,8-11", "1": "4-7,12-14"}
+    total = {"total_kb": 98304000, "swap_kb": 4096, "smallest_node_kb": 32768000}
+    assert facts["memory"] == {**total, "nodes": {"0": 65536000, "1": 32768000}}
     assert facts["nics"]["eth0"]["local_cpus"] == "4-7,12-15"
 
 
 # Debian 12 (Linux 6.1) on QEMU 7.2 with a bus for each NUMA node: links, and what files say.
 PCI = "sys/devices/pci0000:{0}/0000:{0}:00.0/0000:{1}:00.0"
 VIRTIO, E1000E = PCI.format("40", "41"), PCI.format("80", "81")
-RECORDED_LINKS = {
+RECORDED = {
     "sys/class/net/enp65s0": f"../../../{VIRTIO}/virtio3/net/enp65s0",
     f"{VIRTIO}/virtio3/net/enp65s0/device": "../../../virtio3",
+    f"{VIRTIO}/virtio3/net/enp65s0/statistics/rx_packets": "7",
     "sys/class/net/enp129s0": f"../../../{E1000E}/net/enp129s0",
     f"{E1000E}/net/enp129s0/device": "../../../0000:81:00.0",
-}
-RECORDED_FILES = {
-    f"{VIRTIO}/numa_node": "0",
-    f"{VIRTIO}/local_cpulist": "0",
-    f"{VIRTIO}/virtio3/net/enp65s0/statistics/rx_packets": "7",
-    f"{E1000E}/numa_node": "1",
-    f"{E1000E}/local_cpulist": "1",
     f"{E1000E}/net/enp129s0/statistics/rx_packets": "7",
     "sys/devices/pci0000:80/0000:80:00.0/numa_node": "-1",
-    "sys/devices/system/node/node0/cpulist": "0",
-    "sys/devices/system/node/node1/cpulist": "1",
     "sys/devices/system/cpu/online": "0-1",
 }
 
 
 @pytest.mark.processes
 def test_the_node_of_a_virtio_card_is_that_of_its_pci_device(host: CpuHost) -> None:
-    for name, text in RECORDED_FILES.items():
-        host.write(name, f"{text}\n")
-    for name, target in RECORDED_LINKS.items():
-        link = host.path / name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(target)
+    nodes = {
+        f"{own}/{name}": node
+        for node, own in (("0", VIRTIO), ("1", E1000E))
+        for name in ("numa_node", "local_cpulist")
+    }
+    cpus = {f"{NODE}/node{node}/cpulist": node for node in "01"}
+    for name, text in {**RECORDED, **nodes, **cpus}.items():
+        path = host.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("../"):
+            path.symlink_to(text)
+        else:
+            path.write_text(f"{text}\n")
     nics = host.ask("facts")["nics"]
     found = {name: (nics[name]["numa_node"], nics[name]["local_cpus"]) for name in nics}
     assert found["enp65s0"] == (0, "0") and found["enp129s0"] == (1, "1")
@@ -174,45 +166,47 @@ def xps(value: str) -> dict[str, Any]:
     return setting("nic.xps", {"interface": "eth0"}, value)
 
 
-@pytest.mark.parametrize(
-    ("value", "machine", "node", "cpus"),
-    [
-        ("local", TWO_SOCKETS, 0, [0, 1, 2, 3, 8, 9]),
-        ("local", TWO_SOCKETS, 1, [4, 5, 6, 7, 12, 13]),
-        ("local", Machine(2, 2, 2), 1, [2, 3, 6, 7, 2, 3]),
-        ("local", Machine(2, 4, 2, offline=[5]), 1, [4, 6, 7, 13, 12, 14]),
-        ("local", ONE_SOCKET, -1, [0, 1, 2, 3, 4, 5]),
-        ("spread", TWO_SOCKETS, 0, [0, 1, 2, 4, 5, 6]),
-        ("interleave", TWO_SOCKETS, 0, [0, 4, 1, 5, 2, 6]),
-        ("interleave", ONE_SOCKET, -1, [0, 1, 2, 3, 4, 5]),
-        ("2-4,10", TWO_SOCKETS, -1, [2, 3, 4, 10, 2, 3]),
-    ],
-)
-def test_a_policy_gives_each_queue_a_cpu(
-    host: CpuHost, value: str, machine: Machine, node: int, cpus: list[int]
-) -> None:
-    own = card(host, machine, queues=6, numa_node=node)
+@pytest.mark.processes
+@pytest.mark.parametrize("case", cases(HERE / "cpus_applied.yaml"))
+def test_cpus_are_chosen_kept_and_given_back(host: CpuHost, case: dict[str, Any]) -> None:
+    machine = Machine(*case.get("machine", (2, 4, 2)))
+    machine.install(host)
+    vectors = card(host, machine, **case["card"]) if "card" in case else None
+    run_nginx(host)
+    everywhere = f"0-{machine.count - 1}"
+    settings = [setting(*own, restart=restart(own)) for own in case["own"]]
     before = host.tree()
-    assert host.row(irqs(value))["runtime"] == f"each 0-{machine.count - 1}"
-    host.apply(irqs(value))
-    assert own.allowed() == {f"eth0-TxRx-{queue}": str(cpu) for queue, cpu in enumerate(cpus)}
-    assert own.read("eth0") == f"0-{machine.count - 1}\n"
-    row = host.row(irqs(value))
-    assert (row["status"], row["runtime"], row["persistent"]) == ("noop", value, value)
-    assert host.verified(irqs(value))
-    assert not host.apply(irqs(value))["changed"]
+    rows = host.plan(*settings)
+    for row in rows:
+        if row["id"].startswith("nic.irq_affinity"):
+            assert row["runtime"] == f"each {everywhere}"
+    done = host.apply(*settings)
+    assert done["restarted"] == ["nginx"] * ("left" in case)
+    if vectors:
+        assert [*vectors.allowed().values()] == case.get(
+            "allowed", " ".join(vectors.allowed().values())
+        ).split()
+        others = set(vectors.names) - set(vectors.of_queues)
+        assert {vectors.read(name) for name in others} <= {f"{everywhere}\n"}
+    reads = case.get("reads", {})
+    assert {name: host.read(name).strip() for name in reads} == reads
+    if "left" in case:
+        left = case["left"]
+        assert host.read(DROP_IN).endswith(f"[Service]\nCPUAffinity=\nCPUAffinity={left}\n")
+        assert host.read("proc/77/status") == f"Cpus_allowed_list:\t{left}\n"
+    for own, row in zip(settings, host.plan(*settings)):
+        assert (row["status"], row["runtime"], row["persistent"]) == (
+            "noop",
+            own["value"],
+            own["value"],
+        )
+    assert host.verified(*settings) and not host.apply(*settings)["changed"]
     host.restore()
     assert host.tree() == before
 
 
-@pytest.mark.parametrize("driver", NAMES)
-def test_the_interrupts_of_queues_are_known_by_their_names(host: CpuHost, driver: str) -> None:
-    own = card(host, driver=driver, queues=3, numa_node=1)
-    host.apply(irqs("local"))
-    pairs = len(own.of_queues) // 3
-    assert list(own.allowed().values()) == [cpu for cpu in "456" for _ in range(pairs)]
-    others = set(own.names) - set(own.of_queues)
-    assert {own.read(name) for name in others} <= {"0-15\n"}
+def restart(own: list[Any]) -> str | None:
+    return "nginx" if "service" in own[1] else None
 
 
 def test_what_some_queues_have_is_shown_queue_by_queue(host: CpuHost) -> None:
@@ -228,7 +222,7 @@ def test_what_some_queues_have_is_shown_queue_by_queue(host: CpuHost) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("case", cases(Path(__file__).parent / "cpus_unsupported.yaml"))
+@pytest.mark.parametrize("case", cases(HERE / "cpus_unsupported.yaml"))
 def test_what_a_host_cannot_do(host: CpuHost, case: dict[str, Any]) -> None:
     machine = Machine(*case.get("machine", (2, 4, 2)))
     if "card" in case:
@@ -244,8 +238,7 @@ def test_what_a_host_cannot_do(host: CpuHost, case: dict[str, Any]) -> None:
     if "remove" in case:
         shutil.rmtree(host.path / case["remove"])
     beside = [setting(*own) for own in case.get("beside", [])]
-    restart = "nginx" if "service" in case["own"][1] else None
-    row = host.row(setting(*case["own"], restart=restart), *beside)
+    row = host.row(setting(*case["own"], restart=restart(case["own"])), *beside)
     assert row["status"] == "unsupported" and row["reason"].startswith(case["why"]), row
 
 
@@ -501,23 +494,6 @@ def test_a_change_of_queues_puts_interrupts_back(
     assert own.allowed() == had
 
 
-def test_each_transmit_queue_is_for_the_cpus_that_serve_it(host: CpuHost) -> None:
-    card(host, queues=3)
-    before = host.tree()
-    host.apply(irqs("0-2"), xps("per_queue"))
-    masks = [host.read(f"{QUEUES}/tx-{queue}/xps_cpus").strip() for queue in range(3)]
-    shares = [{0, 3, 6, 9, 12, 15}, {1, 4, 7, 10, 13}, {2, 5, 8, 11, 14}]
-    assert masks == [format_mask(share) for share in shares]
-    assert host.row(xps("per_queue"))["runtime"] == "per_queue"
-    assert host.verified(irqs("0-2"), xps("per_queue"))
-    host.restore()
-    host.apply(xps("0-3"))
-    assert host.read(f"{QUEUES}/tx-1/xps_cpus") == "f\n", "all alike"
-    assert host.read(f"{QUEUES}/rx-1/rps_cpus") == "0\n"
-    host.restore()
-    assert host.tree() == before
-
-
 def test_masks_follow_interrupts_that_the_same_tuning_moves(host: CpuHost) -> None:
     card(host, queues=2)
     host.apply(irqs("0-1"), xps("per_queue"), tuning="first")
@@ -525,6 +501,7 @@ def test_masks_follow_interrupts_that_the_same_tuning_moves(host: CpuHost) -> No
     # It fits the interrupts as they are, and not those to come.
     assert host.row(xps("per_queue"))["status"] == "noop"
     assert host.row(xps("per_queue"), irqs("5-6"))["status"] == "change"
+    assert host.row(rps("others"), irqs("4-7,12-15"))["status"] == "change"
     host.apply(irqs("5-6"), xps("per_queue"), tuning="second")
     assert host.row(xps("per_queue"))["status"] == "noop"
     assert host.verified(irqs("5-6"), xps("per_queue"))
@@ -532,55 +509,11 @@ def test_masks_follow_interrupts_that_the_same_tuning_moves(host: CpuHost) -> No
     assert host.tree() == before
 
 
-def test_packets_are_received_by_those_near_that_serve_no_interrupts(host: CpuHost) -> None:
-    card(host, queues=2, numa_node=1)
-    host.apply(irqs("local"), rps("others"))
-    assert host.read(f"{QUEUES}/rx-1/rps_cpus").strip() == format_mask(parse_cpus("6-7,12-15"))
-    assert host.row(rps("others"))["status"] == "noop"
-    host.restore()
-    assert host.row(rps("others"), irqs("4-7,12-15"))["status"] == "change"
-
-
-def test_an_interface_without_a_card_has_no_interrupts_to_spare_cpus_for(host: CpuHost) -> None:
-    TWO_SOCKETS.install(host)
-    host.apply(rps("others"))
-    assert host.read(f"{QUEUES}/rx-1/rps_cpus") == "ffff\n"
-
-
 def off(value: str = "off_nic_irqs") -> dict[str, Any]:
     return setting("cpu.service_affinity", {"service": "nginx"}, value, restart="nginx")
 
 
 DROP_IN = f"{NGINX_DROP_INS}/90-edgetune-0001-t.cpus.conf"
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(
-    ("value", "policy", "left"),
-    [
-        ("off_nic_irqs", "local", "3-15"),
-        ("off_nic_irqs", "spread", "2-3,5-15"),
-        ("off_nic_cores", "local", "3-7,11-15"),
-        ("off_nic_cores", "0,8", "1-7,9-15"),
-    ],
-)
-def test_a_service_keeps_off_the_cpus_that_serve_cards(
-    host: CpuHost, value: str, policy: str, left: str
-) -> None:
-    card(host, queues=3)
-    run_nginx(host)
-    before = host.tree()
-    row = host.row(off(value), irqs(policy))
-    assert (row["status"], row["runtime"], row["persistent"]) == ("change", "0-3", None)
-    done = host.apply(irqs(policy), off(value))
-    assert done["restarted"] == ["nginx"]
-    assert host.read(DROP_IN).endswith(f"[Service]\nCPUAffinity=\nCPUAffinity={left}\n")
-    assert host.read("proc/77/status") == f"Cpus_allowed_list:\t{left}\n"
-    row = host.row(off(value))
-    assert (row["status"], row["runtime"], row["persistent"]) == ("noop", value, value)
-    assert host.verified(irqs(policy), off(value))
-    host.restore()
-    assert host.tree() == before
 
 
 @pytest.mark.processes
@@ -592,11 +525,13 @@ def test_every_thread_of_a_service_is_looked_at(host: CpuHost) -> None:
     assert "is 4-15; 2 in 79/79, 79/790, stored off_nic_irqs; undone" in error["message"]
     assert host.tree() == before
     run_nginx(host, p79="5")
-    host.apply(*both)
-    assert host.verified(*both)
+    every = (both[0], nginx("LimitNOFILE", "65536"), both[1])
+    host.apply(*every)
+    assert host.verified(*every)
+    assert "LimitNOFILE=65536" in host.read(DROP_IN.replace(".cpus", "")), "in a file of its own"
     run_nginx(host, p79="2")
-    rows = host.ask("verify", tuning="t", settings=list(both))["settings"]
-    assert (rows[1]["ok"], rows[1]["runtime"]) == (False, "4-15; 2 in 79/79, 79/790")
+    rows = host.ask("verify", tuning="t", settings=list(every))["settings"]
+    assert (rows[2]["ok"], rows[2]["runtime"]) == (False, "4-15; 2 in 79/79, 79/790")
 
 
 @pytest.mark.processes
@@ -646,19 +581,6 @@ def test_hardware_tells_better_than_a_mask_who_serves(host: CpuHost) -> None:
     assert host.read("proc/77/status") == "Cpus_allowed_list:\t0-3,5,7-15\n"
     assert host.row(off())["status"] == "noop"
     assert host.row(off(), irqs("8-9"))["status"] == "change", "what the tuning is about to choose"
-
-
-@pytest.mark.processes
-def test_half_of_the_cpus_are_enough_and_other_properties_have_a_file_of_their_own(
-    host: CpuHost,
-) -> None:
-    card(host, queues=8)
-    run_nginx(host)
-    settings = (irqs("spread"), nginx("LimitNOFILE", "65536"), off())
-    host.apply(*settings)
-    assert host.verified(*settings)
-    assert "LimitNOFILE=65536" in host.read(f"{NGINX_DROP_INS}/90-edgetune-0001-t.conf")
-    assert "CPUAffinity=8-15" in host.read(DROP_IN)
 
 
 topologies = st.builds(

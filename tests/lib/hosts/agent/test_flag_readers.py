@@ -10,18 +10,19 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
+import yaml
 
 from edgetune.hosts.agent.dispatch import answer
 from lab.pop import network
-from tests.support.agent_root import AgentRoot, near_root, request
+from tests.support import FIXTURES
+from tests.support.agent_root import AgentRoot, near_root, request, until
 
 pytestmark = pytest.mark.processes
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -30,22 +31,7 @@ HAS_KEEPALIVED = os.geteuid() == 0 and KEEPALIVED and shutil.which("ip", path=SY
 ENVOY = shutil.which("envoy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 FILE = "/srv/drained"
 SHARED = "192.0.2.1"
-VRRP = """\
-global_defs {{
-    router_id {name}
-    script_user root
-}}
-{reader}
-vrrp_instance anycast {{
-    state BACKUP
-    interface eth0
-    virtual_router_id 51
-    priority {priority}
-    advert_int 0.2
-    virtual_ipaddress {{ {address}/32 }}
-    {tracks}
-}}
-"""
+VRRP = (FIXTURES / "keepalived.conf").read_text(encoding="utf-8")
 BY_FILE = (
     "vrrp_track_file drained {{\n    file {flag}\n    weight 0\n}}",
     "track_file {{ drained weight 0 }}",
@@ -76,13 +62,6 @@ class Flagged:
 def host(tmp_path: Path) -> Iterator[Flagged]:
     with near_root(tmp_path / "host") as root:
         yield Flagged(root)
-
-
-def until(condition: Callable[[], object], what: object = "") -> None:
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends, what
-        time.sleep(0.05)
 
 
 class Routers:
@@ -145,12 +124,12 @@ def test_keepalived_gives_up_its_address_while_the_flag_is_there(
 ) -> None:
     with ExitStack() as stack:
         routers = Routers(tmp_path, host.flag, reads, stack)
-        until(lambda: routers.holders() == [True, False], routers)
+        assert until(lambda: routers.holders() == [True, False]), routers
         host.ask("withdraw")
-        until(lambda: routers.holders() == [False, True], routers)
+        assert until(lambda: routers.holders() == [False, True]), routers
         assert "FAULT" in routers.log(0)
         host.ask("restore")
-        until(lambda: routers.holders() == [True, False], routers)
+        assert until(lambda: routers.holders() == [True, False]), routers
 
 
 class Server(ThreadingHTTPServer):
@@ -195,7 +174,7 @@ class Envoy:
             )
         stack.callback(process.wait)
         stack.callback(process.kill)
-        until((folder / "admin").exists, folder)
+        assert until((folder / "admin").exists), folder
 
     def answering(self) -> set[str]:
         """Who answers a dozen new requests."""
@@ -220,37 +199,17 @@ class Envoy:
         return port
 
 
-def place(port: int = 0) -> dict[str, Any]:
-    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
-
-
 def envoy_configuration(folder: Path, servers: dict[str, Server]) -> dict[str, Any]:
     """Two hosts behind a TCP listener; health as docs/how-to/bgp-drains.md says."""
-    proxy = "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy"
-    filter = {
-        "name": "envoy.filters.network.tcp_proxy",
-        "typed_config": {"@type": proxy, "stat_prefix": "edges", "cluster": "edges"},
-    }
-    check = {
-        "timeout": "5s",
-        "interval": "0.2s",
-        "no_traffic_interval": "0.2s",
-        "unhealthy_threshold": 2,
-        "healthy_threshold": 2,
-        "http_health_check": {"path": "/health"},
-    }
-    hosts = [{"endpoint": {"address": place(own.server_port)}} for own in servers.values()]
-    cluster = {
-        "name": "edges",
-        "type": "STATIC",
-        "health_checks": [check],
-        "load_assignment": {"cluster_name": "edges", "endpoints": [{"lb_endpoints": hosts}]},
-    }
-    listener = {"address": place(), "filter_chains": [{"filters": [filter]}]}
-    return {
-        "admin": {"address": place(), "profile_path": f"{folder}/profile"},
-        "static_resources": {"listeners": [listener], "clusters": [cluster]},
-    }
+    known = yaml.safe_load((FIXTURES / "envoy.yaml").read_text(encoding="utf-8"))
+    known["admin"]["profile_path"] = f"{folder}/profile"
+    hosts = [
+        {"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}}
+        for port in (own.server_port for own in servers.values())
+    ]
+    (cluster,) = known["static_resources"]["clusters"]
+    cluster["load_assignment"]["endpoints"] = [{"lb_endpoints": hosts}]
+    return known
 
 
 @contextmanager
@@ -271,8 +230,8 @@ def test_envoy_sends_nothing_new_while_the_health_answer_says_503(
     flags = {"e000": host.flag, "e001": tmp_path / "none"}
     with ExitStack() as stack, serving(flags) as servers:
         envoy = Envoy(tmp_path, servers, stack)
-        until(lambda: envoy.answering() == {"e000", "e001"}, tmp_path)
+        assert until(lambda: envoy.answering() == {"e000", "e001"}), tmp_path
         host.ask("withdraw")
-        until(lambda: envoy.answering() == {"e001"}, tmp_path)
+        assert until(lambda: envoy.answering() == {"e001"}), tmp_path
         host.ask("restore")
-        until(lambda: envoy.answering() == {"e000", "e001"}, tmp_path)
+        assert until(lambda: envoy.answering() == {"e000", "e001"}), tmp_path
