@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.pop import network
+from tests.support import FIXTURES
 
 ADDRESS = "192.0.2.1/32"
 PLAIN, GRACEFUL, OTHER = "anycast", "anycast_leaving", "management"
@@ -30,54 +31,10 @@ PAIR = f"{PLAIN}/{GRACEFUL}"
 CONSTANTS = "etc/bird/edgetune.conf"
 SOCKET = "run/bird/bird.ctl"
 IN_SERVICE = "define EDGETUNE_DRAINED = 0;\n"
-HOST = """\
-router id 10.99.{number}.2;
-include "{constants}";
-protocol device {{}}
-protocol static anycast {{ disabled EDGETUNE_DRAINED; ipv4; route {address} blackhole; }}
-protocol static anycast_leaving {{
-    disabled yes;
-    ipv4 {{ preference 300; }};
-    route {address} blackhole {{ bgp_community.add((65535, 0)); }};
-}}
-protocol static management {{ ipv4; route 198.51.100.{number}/32 blackhole; }}
-protocol bgp router1 {{
-    local 10.99.{number}.2 as 65001; neighbor 10.99.{number}.1 as 65000;
-    connect delay time 1; connect retry time 1;
-    ipv4 {{ import none; export all; }};
-}}
-"""
-ROUTER = """\
-router id 10.99.99.99;
-protocol device {{}}
-filter hear {{ if (65535, 0) ~ bgp_community then bgp_local_pref = 0; accept; }}
-{peers}
-"""
-PEER = """\
-protocol bgp {name} {{
-    local 10.99.{number}.1 as 65000; neighbor 10.99.{number}.2 as 65001;
-    connect delay time 1; connect retry time 1;
-    ipv4 {{ import filter hear; export none; }};
-}}
-"""
-# The shell stays: ExaBGP starts a process anew that closes its standard output.
-EXABGP_PROCESS = """\
-process hear {{
-    run /bin/sh -c "cat >>{place}; true";
-    encoder json;
-}}
-"""
-EXABGP_PEER = """\
-neighbor 10.99.{number}.2 {{
-    router-id 10.99.99.99;
-    local-address 10.99.{number}.1;
-    local-as 65000;
-    peer-as 65001;
-    hold-time 180;
-    family {{ ipv4 unicast; }}
-    api {{ processes [ hear ]; receive {{ parsed; update; }} }}
-}}
-"""
+HOST, ROUTER, PEER, EXABGP_PROCESS, EXABGP_PEER = (
+    (FIXTURES / f"bird/{name}.conf").read_text(encoding="utf-8")
+    for name in ("host", "router", "peer", "exabgp_process", "exabgp_peer")
+)
 # It would look for pipes of its own command, and become another user, who may read nothing here.
 _QUIET_EXABGP = {
     "exabgp_api_cli": "false",

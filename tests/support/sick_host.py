@@ -11,16 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.findings import snapshot
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed
+from tests.support import FIXTURES
 from tests.support.agent_root import AgentRoot
 from tests.support.virtual_clock import VirtualClock
 
 CPUS = 8
 NIC = "sys/class/net/eth0"
-PAGES = "Node {}, zone   Normal {}\n"
 
 
 class DiagnosedHost(AgentRoot):
@@ -179,40 +181,16 @@ def thread(
     host.write(f"{own}/status", f"Name:\t{name}\nCpus_allowed:\tff\nCpus_allowed_list:\t{cpus}\n")
 
 
-SICK: dict[str, Any] = {
-    "channels": channels(16, 63),
-    "table": indirection(128, 8),
-    "ring": ring(512, 4096),
-    "ntuple": "off",
-    "web": "0-7",
-    "swappiness": "60",
-    "shmem": (44, 1),
-    "routes": '[{"dst":"default","gateway":"192.0.2.1","dev":"eth0","flags":[]}]',
-    "programs": ("irqbalance", "tuned", "bpftune"),
-    "pages": "900000 80000 20000 8000 100 0 0 0 0 0 0",
-    "local": "net.core.netdev_max_backlog = 5000\nnet.ipv4.tcp_tw_reuse = 1\n",
-}
-HEALTHY: dict[str, Any] = {
-    "channels": channels(8, 63),
-    "table": indirection(128, 8),
-    "ring": ring(4096, 4096),
-    "ntuple": "on",
-    "web": "4-7",
-    "swappiness": "0",
-    "shmem": (23, 22),
-    "routes": '[{"dst":"default","dev":"eth0","metrics":[{"initcwnd":30}],"flags":[]}]',
-    "programs": (),
-    "pages": "9000 8000 2000 800 100 200 300 400 500 600 9000",
-    "local": "net.core.netdev_max_backlog = 1000\n",
-}
+KNOWN = yaml.safe_load((FIXTURES / "sick_host.yaml").read_text(encoding="utf-8"))
+SICK, HEALTHY = KNOWN["sick"], KNOWN["healthy"]
 
 
 def make(host: DiagnosedHost, state: Mapping[str, Any], grows: int) -> None:
     """Lay a host out; 5 s later everything that tells of harm has grown ``grows``-fold."""
     host.says = {
-        "ethtool -l eth0": state["channels"],
-        "ethtool -x eth0": state["table"],
-        "ethtool -g eth0": state["ring"],
+        "ethtool -l eth0": channels(*state["channels"]),
+        "ethtool -x eth0": indirection(*state["table"]),
+        "ethtool -g eth0": ring(*state["ring"]),
         "ethtool -k eth0": f"Features for eth0:\nntuple-filters: {state['ntuple']}\n",
         "ip -j route show default": state["routes"],
         "systemctl show -p ControlGroup nginx": "ControlGroup=/system.slice/nginx.service\n",
@@ -229,39 +207,15 @@ def make(host: DiagnosedHost, state: Mapping[str, Any], grows: int) -> None:
 
 
 def _still(state: Mapping[str, Any]) -> dict[str, str]:
-    vectors = {f"{NIC}/device/msi_irqs/{irq}": "msix\n" for irq in range(40, 46)}
-    queues = {f"{NIC}/queues/rx-{queue}/rps_cpus": "0\n" for queue in range(2)}
+    files = {name: text.format(**state) for name, text in KNOWN["files"].items()}
     # Four queues, two for each of the CPUs 0 and 1, and the vector of the link.
-    cpus = {40: "0", 41: "1", 42: "0", 43: "1", 44: "0-7"}
-    asked = {f"proc/irq/{irq}/smp_affinity_list": f"{own}\n" for irq, own in cpus.items()}
-    effective = {f"proc/irq/{irq}/effective_affinity_list": f"{own}\n" for irq, own in cpus.items()}
-    sizes = enumerate(state["shmem"])
-    nodes = {f"sys/devices/system/node/node{n}/meminfo": node(gib, n) for n, gib in sizes}
-    available, swap = 45 << 20, 8 << 20
-    left = swap if state is HEALTHY else 2 << 20
-    return {
-        **vectors,
-        **queues,
-        **asked,
-        **effective,
-        **nodes,
-        "sys/devices/system/cpu/online": f"0-{CPUS - 1}\n",
-        "sys/fs/cgroup/system.slice/nginx.service/cgroup.procs": "501\n502\n",
-        "proc/uptime": "100000.00 700000.00\n",
-        "proc/meminfo": f"MemTotal: {256 << 20} kB\nMemAvailable: {available} kB\n"
-        f"SwapTotal: {swap} kB\nSwapFree: {left} kB\n",
-        "proc/buddyinfo": "Node 0, zone      DMA      1      0      0\n"
-        + PAGES.format(0, state["pages"])
-        + PAGES.format(1, HEALTHY["pages"]),
-        "proc/sys/vm/swappiness": state["swappiness"] + "\n",
-        "proc/sys/net/core/netdev_budget": "300\n",
-        "proc/sys/net/core/netdev_budget_usecs": "8000\n",
-        "proc/sys/net/core/netdev_max_backlog": "1000\n",
-        "proc/sys/net/ipv4/tcp_tw_reuse": "2\n",
-        "etc/sysctl.d/10-site.conf": "net.core.netdev_max_backlog = 1000\n",
-        "etc/sysctl.d/99-local.conf": state["local"],
-        "etc/tuned/active_profile": "network-throughput\n",
-    }
+    for irq, cpus in {40: "0", 41: "1", 42: "0", 43: "1", 44: "0-7", 45: ""}.items():
+        files[f"{NIC}/device/msi_irqs/{irq}"] = "msix\n"
+        for name in ("smp_affinity_list", "effective_affinity_list") if cpus else ():
+            files[f"proc/irq/{irq}/{name}"] = f"{cpus}\n"
+    for number, gib in enumerate(state["shmem"]):
+        files[f"sys/devices/system/node/node{number}/meminfo"] = node(gib, number)
+    return files
 
 
 def _count(host: DiagnosedHost, times: int, seconds: int) -> None:

@@ -8,47 +8,15 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from tests.support import FIXTURES
 from tests.support.agent_root import AgentRoot
 from tests.support.boot_loaders import OLD, ROOT_WORDS, Answer, Double
 
-DEFAULTS = """\
-GRUB_DEFAULT=saved
-GRUB_TIMEOUT=5
-GRUB_CMDLINE_LINUX_DEFAULT="quiet mitigations=auto"
-GRUB_CMDLINE_LINUX="console=tty0 console=ttyS0"
-"""
+DEFAULTS, HEADER, ENTRY, FOOTER = (
+    (FIXTURES / "grub" / name).read_text(encoding="utf-8")
+    for name in ("defaults", "header.cfg", "entry.cfg", "footer.cfg")
+)
 NAMES = ("GRUB_DEFAULT", "GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT")
-HEADER = """\
-if [ -s $prefix/grubenv ]; then
-  set have_grubenv=true
-  load_env
-fi
-if [ "${next_entry}" ] ; then
-   set default="${next_entry}"
-   set next_entry=
-   save_env next_entry
-   set boot_once=true
-else
-   set default="DEFAULT"
-fi
-"""
-ENTRY = """\
-menuentry 'Debian GNU/Linux, with Linux RELEASE' --class debian $menuentry_id_option 'ID' {
-	load_video
-	insmod gzio
-	if [ x$grub_platform = xxen ]; then insmod xzio; insmod lzopio; fi
-	search --no-floppy --fs-uuid --set=root 77f2
-	echo	'Loading Linux RELEASE ...'
-	linux	/vmlinuz-RELEASE WORDS
-	echo	'Loading initial ramdisk ...'
-	initrd	/initrd.img-RELEASE
-}
-"""
-FOOTER = """\
-if [ -f  ${config_directory}/custom.cfg ]; then
-  source ${config_directory}/custom.cfg
-fi
-"""
 
 
 class GrubDouble(Double):

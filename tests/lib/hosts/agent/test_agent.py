@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import os
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -309,63 +308,36 @@ def reboot(host: AgentRoot, boot_id: str = "") -> dict[str, Any]:
     return host.ask("reboot", epoch=1, boot_id=boot_id or host.boot_id)
 
 
-def a_minute_passes(host: AgentRoot) -> None:
-    boot_id, sent = host.read("run/edgetune-reboot").split()
-    host.write("run/edgetune-reboot", f"{boot_id} {float(sent) - 61:.3f}\n")
-
-
-@pytest.mark.processes
-def test_a_reboot_asked_for_again_at_once_is_not_sent_again(real_host: AgentRoot) -> None:
-    for _ in range(2):
-        assert reboot(real_host) == {"rebooting": True, "boot_id": real_host.boot_id}
-    assert until(lambda: real_host.commands == ["reboot"])
-    time.sleep(0.5)
-    assert real_host.commands == ["reboot"]
-
-
-@pytest.mark.processes
-def test_a_reboot_that_died_before_its_command_is_sent_later(
-    real_host: AgentRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that was killed before it sent the command left no mark."""
-    asked = request("reboot", epoch=1, boot_id=real_host.boot_id)
-    with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(Host, "detach", lambda *started: sys.exit())
-        answer(str(real_host.path), asked)
-    assert not real_host.exists("run/edgetune-reboot")
-    with monkeypatch.context() as patch:
-        patch.setattr(Host, "detach", lambda *started: None)
-        answer(str(real_host.path), asked)
-    reboot(real_host)
-    time.sleep(0.5)
-    assert not real_host.commands and not real_host.processes(), "it is too early to tell"
-    a_minute_passes(real_host)
-    assert reboot(real_host)["rebooting"]
-    assert until(lambda: real_host.commands == ["reboot"])
-
-
-@pytest.mark.processes
-def test_the_mark_of_another_boot_holds_no_reboot_up(real_host: AgentRoot) -> None:
-    reboot(real_host)
-    assert until(lambda: real_host.commands == ["reboot"])
-    old = real_host.boot_id
-    real_host.new_boot_id()
-    a_minute_passes(real_host)
-    back = {"rebooting": False, "boot_id": real_host.boot_id}
-    assert reboot(real_host, old) == back, "the host is back already"
-    assert reboot(real_host)["rebooting"]
-    assert until(lambda: real_host.commands == ["reboot", "reboot"])
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("mark", ["", "{boot_id}", "{boot_id} soon", "{boot_id} -1", "\0"])
-def test_a_mark_that_says_nothing_is_none(
-    host: AgentRoot, mark: str, monkeypatch: pytest.MonkeyPatch
+def test_a_reboot_is_sent_once_and_again_where_it_did_not_come(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Any] = []
+
+    def a_minute_passes() -> None:
+        boot_id, since = host.read("run/edgetune-reboot").split()
+        host.write("run/edgetune-reboot", f"{boot_id} {float(since) - 61:.3f}\n")
+
+    def killed(*_: Any) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(Host, "detach", killed)
+    with pytest.raises(SystemExit):
+        answer(str(host.path), request("reboot", epoch=1, boot_id=host.boot_id))
+    assert not host.exists("run/edgetune-reboot"), "one that sends nothing leaves no mark"
     monkeypatch.setattr(Host, "detach", lambda _, command: sent.append(command))
-    host.write("run/edgetune-reboot", mark.replace("{boot_id}", host.boot_id))
-    assert reboot(host)["rebooting"] and len(sent) == 1
+    for _ in range(2):
+        assert reboot(host) == {"rebooting": True, "boot_id": host.boot_id}
+        assert len(sent) == 1, "it is too early to tell"
+    a_minute_passes()
+    assert reboot(host)["rebooting"] and len(sent) == 2, "the command died"
+    old, new = host.boot_id, host.new_boot_id()
+    a_minute_passes()
+    assert reboot(host, old) == {"rebooting": False, "boot_id": new}, "the host is back already"
+    assert len(sent) == 2
+    assert reboot(host)["rebooting"] and len(sent) == 3, "the mark is of another boot"
+    for number, mark in enumerate(("", "{}", "{} soon", "{} -1", "\0"), 4):
+        host.write("run/edgetune-reboot", mark.format(new))
+        assert reboot(host)["rebooting"] and len(sent) == number, f"{mark!r} says nothing"
 
 
 def test_without_a_program_of_its_own_a_private_root_never_reboots(host: AgentRoot) -> None:
@@ -375,10 +347,12 @@ def test_without_a_program_of_its_own_a_private_root_never_reboots(host: AgentRo
 
 
 @pytest.mark.processes
-def test_systemd_reboots_by_systemctl(tmp_path: Path) -> None:
-    with agent_root(tmp_path / "host", init="systemd") as host:
-        assert host.ask("reboot", epoch=1, boot_id=host.boot_id)["rebooting"]
-        assert until(lambda: host.commands == ["systemctl reboot"])
+@pytest.mark.parametrize(("init", "command"), [("sysv", "reboot"), ("systemd", "systemctl reboot")])
+def test_a_reboot_outlives_its_agent(tmp_path: Path, init: str, command: str) -> None:
+    with agent_root(tmp_path / "host", init=init) as host:
+        for _ in range(2):
+            assert reboot(host)["rebooting"]
+        assert until(lambda: host.commands == [command])
 
 
 @pytest.mark.processes

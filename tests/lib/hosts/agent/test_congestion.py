@@ -31,6 +31,8 @@ from tests.support.appliers.routes import USUAL, RoutesDouble, host_at, ip
 from tests.support.cases import cases
 from tests.support.examples import examples
 
+HERE = Path(__file__).parent
+
 
 def planned(lines: Sequence[str], prefix: str, initcwnd: int = 0) -> Route | str:
     routes, problems = plan_routes([*lines], [Wanted(prefix, initcwnd)], "bbr")
@@ -38,7 +40,7 @@ def planned(lines: Sequence[str], prefix: str, initcwnd: int = 0) -> Route | str
     return routes[prefix] if routes else problems[prefix]
 
 
-@pytest.mark.parametrize("case", cases(Path(__file__).parent / "routes_copied.yaml"))
+@pytest.mark.parametrize("case", cases(HERE / "routes_copied.yaml"))
 def test_a_route_is_a_copy_of_the_best_one_or_none(case: dict[str, Any]) -> None:
     prefix = case.get("prefix", "203.0.113.0/24")
     own = planned(route_lines("\n".join(case["table"])), prefix, case.get("initcwnd", 0))
@@ -83,8 +85,8 @@ def test_new_connections_of_chosen_prefixes_have_bbr_and_no_others(edge: RoutesD
     before = edge.others
     told = edge.tell(edge.configuration(CHOSEN))
     assert 3590 < told["seconds_left"] <= 3600
-    assert [route.option("initcwnd") for route in edge.ours] == ["", "33"]
     again = edge.ours
+    assert [route.option("initcwnd") for route in again] == ["", "33"]
     edge.tell(edge.configuration(CHOSEN))
     assert edge.ours == again
     clients = ["10.20.1.7", "10.20.2.7", "fd00:20:0:100::7", "fd00:20:0:200::7"]
@@ -92,7 +94,13 @@ def test_new_connections_of_chosen_prefixes_have_bbr_and_no_others(edge: RoutesD
     edge.tell(edge.configuration([], 2))
     assert edge.ours == [] and edge.others == before
     assert edge.algorithms(*clients) == [USUAL] * 4
+    # A person at the console may end it, too.
+    edge.tell(edge.configuration(CHOSEN, 3))
+    (edge.root.path / CONGESTION[1:]).unlink()
+    for family in ("-4", "-6"):
+        ip(f"{family} route flush proto {OURS}")
     assert until(lambda: not edge.is_kept, 20)
+    assert edge.ours == [] and edge.others == before
 
 
 @pytest.mark.processes
@@ -196,17 +204,6 @@ def test_routes_of_others_are_left_alone(edge: RoutesDouble) -> None:
 
 
 @pytest.mark.processes
-def test_a_person_at_the_console_ends_it(edge: RoutesDouble) -> None:
-    before = edge.others
-    edge.tell()
-    (edge.root.path / CONGESTION[1:]).unlink()
-    for family in ("-4", "-6"):
-        ip(f"{family} route flush proto {OURS}")
-    assert until(lambda: not edge.is_kept, 20)
-    assert edge.ours == [] and edge.others == before
-
-
-@pytest.mark.processes
 def test_what_a_kernel_cannot_do_is_told(edge: RoutesDouble) -> None:
     ip("rule add pref 100 from all lookup 77")
     assert "refused: None: policy routing" in (said := edge.refusal()) and "lookup 77" in said
@@ -282,34 +279,10 @@ def test_programs_that_set_another_one_or_none_are_no_tuners(host: Double) -> No
     congestion.refuse_unfit(own, none._replace(checksum=none.sum))
 
 
-PREFIX = {"prefix": "10.0.0.0/24", "initcwnd": 0}
-NO_PREFIXES = ["0.0.0.0/0", "default", "10.0.0.0/25", "10.0.0.0/24 dev lo", "-6", "::/0"]
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"checksum": "sha256:0"}, "refused: None: the checksum is not that"),
-        ({"number": 2}, "refused: None: the checksum is not that"),
-        ({"number": 0}, "number"),
-        ({"algorithm": "bbr congctl"}, "algorithm"),
-        ({"ttl": 10**6}, "ttl"),
-        ({"applier": "ebpf"}, "applier"),
-        ({"more": 1}, "more"),
-        ({"prefixes": None}, "prefixes"),
-        ({"prefixes": [PREFIX] * 2}, "prefixes: has one twice"),
-        ({"prefixes": [{**PREFIX, "initcwnd": 101}]}, "prefixes[0].initcwnd"),
-        *(
-            ({"prefixes": [{**PREFIX, "prefix": prefix}]}, "prefixes[0].prefix")
-            for prefix in NO_PREFIXES
-        ),
-    ],
-)
-def test_what_is_no_configuration_is_refused(
-    host: Double, change: dict[str, Any], says: str
-) -> None:
-    said = host.refusal({**host.configuration(), **change})
-    assert (says if ": " in says[:12] else f"bad_request: configuration.{says}") in said
+@pytest.mark.parametrize("case", cases(HERE / "configurations.yaml"))
+def test_what_is_no_configuration_is_refused(host: Double, case: dict[str, Any]) -> None:
+    said = host.refusal({**host.configuration(), **case["change"]})
+    assert case.get("why", f"bad_request: configuration.{case.get('field')}") in said
     assert not host.root.exists("var")
 
 

@@ -183,9 +183,8 @@ def test_cpus_are_chosen_kept_and_given_back(host: CpuHost, case: dict[str, Any]
     done = host.apply(*settings)
     assert done["restarted"] == ["nginx"] * ("left" in case)
     if vectors:
-        assert [*vectors.allowed().values()] == case.get(
-            "allowed", " ".join(vectors.allowed().values())
-        ).split()
+        allowed = [*vectors.allowed().values()]
+        assert allowed == case.get("allowed", " ".join(allowed)).split()
         others = set(vectors.names) - set(vectors.of_queues)
         assert {vectors.read(name) for name in others} <= {f"{everywhere}\n"}
     reads = case.get("reads", {})
@@ -672,13 +671,3 @@ def test_a_host_is_looked_at_once_for_all_its_cards(
         look()
         assert seen["/proc/98/comm"] == seen["/proc/irq/64/smp_affinity_list"] == 1
         assert seen["/proc/interrupts"] == 1
-
-
-def test_what_a_glance_saw_is_forgotten_with_it(host: CpuHost) -> None:
-    kernel, answers = Host(str(host.path)), iter("abcd")
-    assert [kernel.once("it", lambda: next(answers)) for _ in range(2)] == ["a", "b"]
-    with kernel.read_cache():
-        assert kernel.once("it", lambda: next(answers)) == "c"
-        with kernel.read_cache():
-            assert kernel.once("it", lambda: next(answers)) == "c"
-    assert kernel.once("it", lambda: next(answers)) == "d"

@@ -112,26 +112,22 @@ def test_a_boot_that_cannot_be_proven_is_no_host_for_us(tmp_path: Path) -> None:
 WHOLE = "Format: Length:16 Dump:0x" + "1" * 32 + "\n"
 
 
-@pytest.mark.parametrize(
-    ("status", "output", "complaint", "why"),
-    [
-        (0, "", "", "tells no whole boot, but ''"),
-        (0, WHOLE[:27], "", f"tells no whole boot, but '{WHOLE[:27]}'"),
-        (0, "0x" + "1" * 32, "", "tells no whole boot, but '0x111"),
-        (1, "", "sysctl: Cannot allocate memory\n", "failed, so nothing proves a boot: sysctl: C"),
-        (-9, WHOLE, "", "failed, so nothing proves a boot: Format: Length:16"),
-        (1, "", "", "failed, so nothing proves a boot: exit status 1"),
-        (1, "", "sysctl: unknown oid 'kern.boot_id'\n", "tells no boot: FreeBSD 13 is needed"),
-    ],
-)
-def test_a_boot_id_that_is_not_told_whole_is_none(
-    host: FreeBsd, status: int, output: str, complaint: str, why: str
-) -> None:
+def test_a_boot_id_that_is_not_told_whole_is_none(host: FreeBsd) -> None:
     """Only one that the kernel does not know speaks of an old release."""
-    host.fails["sysctl -n -x kern.boot_id"] = (status, output, complaint)
-    error = host.fail("facts")
-    assert error["reason"] == "failed"
-    assert error["message"].startswith(f"sysctl -n -x kern.boot_id {why}"), error["message"]
+    unproven = "failed, so nothing proves a boot: "
+    for answer, why in {
+        (0, "", ""): "tells no whole boot, but ''",
+        (0, WHOLE[:27], ""): f"tells no whole boot, but '{WHOLE[:27]}'",
+        (0, "0x" + "1" * 32, ""): "tells no whole boot, but '0x111",
+        (1, "", "sysctl: Cannot allocate memory\n"): f"{unproven}sysctl: C",
+        (-9, WHOLE, ""): f"{unproven}Format: Length:16",
+        (1, "", ""): f"{unproven}exit status 1",
+        (1, "", "sysctl: unknown oid 'kern.boot_id'\n"): "tells no boot: FreeBSD 13 is needed",
+    }.items():
+        host.fails["sysctl -n -x kern.boot_id"] = answer
+        error = host.fail("facts")
+        assert error["reason"] == "failed"
+        assert error["message"].startswith(f"sysctl -n -x kern.boot_id {why}"), error["message"]
 
 
 def test_sessions_are_those_from_elsewhere_on_which_something_may_come(host: FreeBsd) -> None:
@@ -168,6 +164,11 @@ def test_a_tuning_leads_there_over_a_boot_and_back(host: FreeBsd) -> None:
     before, kernel = host.tree(), host.in_kernel
     assert {row["status"] for row in host.plan(*own)} == {"change"}
     assert host.tree() == before
+    half = sysctl("70000", "net.inet.tcp.mssdflt")
+    error = host.fail("apply", **host.change(*own, half))
+    assert error["reason"] == "undone"
+    assert "net.inet.tcp.mssdflt=70000: Invalid argument" in error["message"]
+    assert host.tree() == before and host.in_kernel == kernel
     assert host.apply(*own)["changed"]
     after = host.in_kernel
     assert after[:2] == ("rack", "1024")
@@ -176,14 +177,6 @@ def test_a_tuning_leads_there_over_a_boot_and_back(host: FreeBsd) -> None:
     host.restore()
     assert host.tree() == before and host.leftovers() == {"epoch"} and host.in_kernel == kernel
     assert host.boot_anew() == [] and host.in_kernel == kernel
-
-
-def test_what_fails_half_way_is_undone(host: FreeBsd) -> None:
-    before = host.tree()
-    wanted = [LONGER_QUEUE, sysctl("70000", "net.inet.tcp.mssdflt")]
-    error = host.fail("apply", **host.change(*wanted))
-    assert "net.inet.tcp.mssdflt=70000: Invalid argument" in error["message"]
-    assert error["reason"] == "undone" and host.parameter(QUEUE) == "128" and host.tree() == before
 
 
 @pytest.mark.parametrize("case", cases(HERE / "freebsd_unsupported.yaml"))
@@ -237,9 +230,6 @@ def test_a_module_in_use_stays_until_the_next_boot(host: FreeBsd) -> None:
     assert [row["id"] for row in back["diff"]] == ["module:tcp_rack", "tcp.stack"]
     host.boot_anew()
     assert "tcp_rack" not in host.modules
-
-
-def test_a_module_that_cannot_be_unloaded_is_told(host: FreeBsd) -> None:
     host.apply(module())
     host.fails["kldunload"] = (1, "", "kldunload: can't unload file: Operation not permitted\n")
     assert "Operation not permitted" in host.fail("restore", epoch=1, tuning="t")["message"]
@@ -366,37 +356,27 @@ def test_a_boot_environment_is_tried_by_one_boot_and_kept_by_its_confirmation(
     assert host.environments == {**DEFAULT_RUNS, "running": "new"}
 
 
-def test_a_boot_environment_that_would_forget_us_is_refused(host: FreeBsd) -> None:
-    host.keep_in_environment()
-    assert why_not(host, environment()).startswith(
-        "/var/lib is part of the boot environment zroot/ROOT/default: give it a dataset of its own"
-    )
-
-
-@pytest.mark.parametrize("link", ["", "not-there", sys.executable])
-def test_a_boot_environment_that_cannot_run_us_is_never_booted(host: FreeBsd, link: str) -> None:
+def test_a_boot_environment_that_cannot_run_us_is_never_booted(host: FreeBsd) -> None:
     """Nothing there would take it back. A link is followed in there, not on what runs."""
-    host.make_fresh_environment("fresh", link)
     before = host.environments
-    error = host.fail("apply", **host.change(environment("fresh"), **GRACE))
-    why = f"the boot environment fresh has no {sys.executable}, which runs the agent"
-    assert error["reason"] == "undone" and why in error["message"]
-    assert host.environments == before and host.state() == "none"
-    assert not host.exists("var/lib/edgetune/boot_environment")
-    assert not host.exists(f"stub/environments/fresh/{RC_SCRIPT}")
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_an_interpreter_of_another_version_or_of_all_environments_runs_us(
-    host: FreeBsd, shared: bool
-) -> None:
-    interpreter = host.make_fresh_environment("fresh", "" if shared else "python3.99")
-    if shared:
-        host.fails[f"zfs list -H -o name {sys.executable}"] = (0, "zroot/usr/local\n", "")
-    else:
-        interpreter.with_name("python3.99").touch(0o755)
-    host.apply(environment("fresh"), **GRACE)
-    assert host.environments["once"] == "fresh"
+    why = f"has no {sys.executable}, which runs the agent"
+    for name, link in (("a", ""), ("b", "not-there"), ("c", sys.executable)):
+        host.make_fresh_environment(name, link)
+        error = host.fail("apply", **host.change(environment(name), **GRACE))
+        assert error["reason"] == "undone"
+        assert f"the boot environment {name} {why}" in error["message"]
+        assert host.environments == before and host.state() == "none"
+        assert not host.exists("var/lib/edgetune/boot_environment")
+        assert not host.exists(f"stub/environments/{name}/{RC_SCRIPT}")
+    # One of another version runs us, as one does that boot environments share.
+    linked = host.machine.environment("b") / sys.executable[1:]
+    linked.with_name("not-there").touch(0o755)
+    host.apply(environment("b"), **GRACE)
+    assert host.environments["once"] == "b"
+    host.restore()
+    host.fails[f"zfs list -H -o name {sys.executable}"] = (0, "zroot/usr/local\n", "")
+    host.apply(environment("a"), **GRACE)
+    assert host.environments["once"] == "a"
 
 
 @pytest.mark.parametrize("left", ["new", "other"])
@@ -410,7 +390,11 @@ def test_what_a_killed_agent_left_mounted_is_in_nobodys_way(host: FreeBsd, left:
     assert not host.exists("var/lib/edgetune/boot_environment")
 
 
-def test_a_host_without_boot_environments_says_so(host: FreeBsd) -> None:
+def test_a_host_without_boot_environments_or_with_our_state_in_one_says_so(host: FreeBsd) -> None:
+    host.keep_in_environment()
+    assert why_not(host, environment()).startswith(
+        "/var/lib is part of the boot environment zroot/ROOT/default: give it a dataset of its own"
+    )
     host.fails["bectl list"] = (127, "", "bectl: not found\n")
     why = why_not(host, environment())
     assert why.startswith("it has no boot environments: bectl list -H: bectl: not")
@@ -796,9 +780,9 @@ def test_a_drift_is_sampled_and_is_a_finding(young: FreeBsd) -> None:
     assert diagnosed(young)["drift"]["severity"] == "conflict"
 
 
-@pytest.mark.parametrize("answer", ["", "ITEM SIZE LIMIT USED\n", "vmstat: no such thing\n"])
-def test_zones_that_are_not_told_are_unread(young: FreeBsd, answer: str) -> None:
-    young.fails["vmstat -z"] = (0, answer, "")
-    told = young.ask("diagnose", seconds=0)
-    assert told["findings"] == []
-    assert told["unread"] == ["vmstat -z: vmstat -z tells no table of zones"]
+def test_zones_that_are_not_told_are_unread(young: FreeBsd) -> None:
+    for answer in ("", "ITEM SIZE LIMIT USED\n", "vmstat: no such thing\n"):
+        young.fails["vmstat -z"] = (0, answer, "")
+        told = young.ask("diagnose", seconds=0)
+        assert told["findings"] == []
+        assert told["unread"] == ["vmstat -z: vmstat -z tells no table of zones"]

@@ -27,10 +27,11 @@ from edgetune.hosts.agent.protocol import Unsupported
 from tests.support import grub_emulator
 from tests.support.agent_programs import instead
 from tests.support.agent_root import near_root
-from tests.support.boot_loaders import NEW, OLD, PLAIN_DISK
+from tests.support.boot_loaders import NEW, OLD
 from tests.support.boot_loaders.grub import GrubDouble
+from tests.support.cases import cases
 
-LINE = "23 22 8:2 / /boot rw,relatime shared:2 - ext4 /dev/sda2 rw\n"
+HERE = Path(__file__).parent
 
 
 @pytest.fixture
@@ -43,32 +44,12 @@ def loader_of(double: GrubDouble) -> BootLoader:
     return boot_loader(Host(str(double.root.path)))
 
 
-@pytest.mark.parametrize(
-    ("line", "device", "says"),
-    [
-        (LINE.replace("ext4", "btrfs"), "", "which is on btrfs"),
-        (LINE.replace("ext4", "zfs"), "", "which is on zfs"),
-        (LINE, "sys/dev/block/8:2/dm/name", "which is on a device mapper"),
-        (LINE, "sys/dev/block/8:2/md/level", "which is on a RAID"),
-        # Of a partition the disk that it is on tells.
-        (LINE, "sys/devices/virtual/block/md126/md/level", "which is on a RAID"),
-        (LINE, "sys/devices/virtual/block/md126/bcache/state", "which is on bcache"),
-        (LINE, "sys/devices/virtual/block/md126/queue/rotational", ""),
-        (LINE.replace(" rw,relatime", " ro,relatime"), "", "mounted read-only"),
-        (LINE.replace("8:2", "0:77"), "", "the unknown device 0:77"),
-        ("", "", ""),
-        (None, "", "an unknown file system"),
-        # What is mounted over it later is what counts.
-        (LINE.replace("ext4", "btrfs") + LINE, "", ""),
-        (LINE + LINE.replace("ext4", "btrfs"), "", "which is on btrfs"),
-        (LINE.replace("/boot ", "/boot/grubby "), "", ""),
-    ],
-)
+@pytest.mark.parametrize("case", cases(HERE / "grub_places.yaml"))
 def test_a_host_whose_grub_cannot_write_is_refused(
-    double: GrubDouble, line: str | None, device: str, says: str
+    double: GrubDouble, case: dict[str, Any]
 ) -> None:
-    first = PLAIN_DISK.splitlines()[0] + "\n"
-    double.root.write("proc/self/mountinfo", "" if line is None else first + line)
+    double.root.write("proc/self/mountinfo", "".join(f"{line}\n" for line in case["mounts"]))
+    device = case.get("device", "")
     if device:
         double.root.write(device, "x\n")
     if device.startswith("sys/devices"):
@@ -77,7 +58,7 @@ def test_a_host_whose_grub_cannot_write_is_refused(
         number = double.root.path / "sys/dev/block/8:2"
         number.rmdir()
         number.symlink_to(os.path.relpath(part, number.parent))
-    with pytest.raises(Unsupported, match=says) if says else nullcontext():
+    with pytest.raises(Unsupported, match=case["why"]) if "why" in case else nullcontext():
         loader_of(double).probe()
 
 
@@ -118,37 +99,23 @@ def test_the_grub_of_this_machine_chooses_what_was_recorded(row: dict[str, Any])
     assert {chosen} == set(row["boots"].values())
 
 
-SUBMENU, TITLE = "Advanced options", f"Debian GNU/Linux, with Linux {OLD}"
 BY_ID = f"gnulinux-advanced-77f2>gnulinux-{OLD}-advanced-77f2"
 
 
-@pytest.mark.parametrize(
-    ("saved", "says"),
-    [
-        (BY_ID, ""),
-        (f"{SUBMENU}>{TITLE}", ""),
-        (f"gnulinux-advanced-77f2>{TITLE}", ""),
-        # GRUB boots the first line of its menu, or of the submenu.
-        (TITLE, "at some place of its menu, now 'Debian GNU/Linux, with Linux 6.1.0-41-amd64'"),
-        (SUBMENU, "at some place of its menu"),
-        (f"{SUBMENU}>nothing", "at some place of its menu"),
-        ("0", "at some place of its menu"),
-        (f"1>{TITLE}", "at some place of its menu"),
-        (f"{SUBMENU}>1", "at some place of its menu"),
-        ("gnulinux-simple-77f2", "which is of no one kernel"),
-        ("", "GRUB has saved no entry"),
-    ],
-)
-def test_a_default_is_one_that_grub_finds_by_its_name_at_each_level(
-    double: GrubDouble, saved: str, says: str
+@pytest.mark.parametrize("case", cases(HERE / "grub_entries.yaml"))
+def test_an_entry_is_one_that_grub_finds_by_its_name_at_each_level(
+    double: GrubDouble, case: dict[str, Any]
 ) -> None:
+    """That of the next boot is told by its id where it has a kernel of its own."""
     double.add(NEW)
-    double.write_env({"saved_entry": saved})
-    if not says:
-        assert loader_of(double).default_id() == BY_ID
+    double.write_env({"saved_entry": BY_ID, **case["env"]})
+    if "why" in case:
+        says = f"{re.escape(case['why'])}.*grub-set-default '.*{NEW}"
+        with pytest.raises(Unsupported, match=says):
+            loader_of(double).default_id()
         return
-    with pytest.raises(Unsupported, match=f"{re.escape(says)}.*grub-set-default '.*{NEW}"):
-        loader_of(double).default_id()
+    assert loader_of(double).default_id() == BY_ID
+    assert loader_of(double).once_id() == case.get("once", "")
 
 
 def test_a_menu_of_images_without_a_release_has_no_default(double: GrubDouble) -> None:
@@ -156,27 +123,6 @@ def test_a_menu_of_images_without_a_release_has_no_default(double: GrubDouble) -
     double.root.write("boot/grub/grub.cfg", menu)
     with pytest.raises(Unsupported, match="is of no one kernel"):
         loader_of(double).default()
-
-
-@pytest.mark.parametrize(
-    ("env", "once"),
-    [
-        ({"next_entry": f"{SUBMENU}>{TITLE}"}, BY_ID),
-        ({"next_entry": "1>1"}, BY_ID),
-        ({"next_entry": "nothing"}, "nothing"),
-        ({"next_entry": "edgetune-trial"}, "edgetune-trial"),
-        # grub-reboot before 2.0 put the default aside.
-        ({"prev_saved_entry": BY_ID, "saved_entry": "0"}, "0"),
-        ({"prev_saved_entry": "", "saved_entry": BY_ID}, ""),
-    ],
-)
-def test_the_entry_of_the_next_boot_is_told_by_its_id_where_it_has_a_kernel_of_its_own(
-    double: GrubDouble, env: dict[str, str], once: str
-) -> None:
-    double.add(NEW)
-    double.write_env({"saved_entry": BY_ID, **env})
-    assert loader_of(double).once_id() == once
-    assert loader_of(double).default_id() == BY_ID
 
 
 def test_what_else_is_in_custom_cfg_stays(double: GrubDouble) -> None:
