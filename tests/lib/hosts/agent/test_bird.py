@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 
 from edgetune.errors import ServerError
-from edgetune.hosts.agent.dispatch import answer
 from edgetune.traffic.drivers.bird import Bird
-from tests.support.agent_root import AgentRoot, request
+from tests.support.agent_root import AgentRoot, until
 from tests.support.birds import (
     CONSTANTS,
     GRACEFUL,
@@ -36,39 +34,29 @@ from tests.support.birds import (
     running_router,
 )
 from tests.support.load_balancers._on_hosts import InProcess
+from tests.support.steered import Steered
 
 WAIT = 30
 PLAIN6, GRACEFUL6 = "anycast6", "anycast6_leaving"
 PAIRS = [PAIR, f"{PLAIN6}/{GRACEFUL6}"]
 DRAINED = "define EDGETUNE_DRAINED = 1;\n"
+FIELDS: dict[str, Any] = {
+    "protocols": [PAIR],
+    "peers": [],
+    "wait": WAIT,
+    "file": f"/{CONSTANTS}",
+    "socket": f"/{SOCKET}",
+}
 
 
-class Announcer:
-    """A host, its BIRD, and what its agent answers."""
+class Announcer(Steered):
+    """A host with a BIRD in memory."""
 
     def __init__(self, folder: Path) -> None:
-        self.root = AgentRoot(folder)
+        super().__init__(AgentRoot(folder), "bird", **{**FIELDS, "protocols": PAIRS})
         self.root.write(CONSTANTS, IN_SERVICE)
         self.bird = FakeBird(folder / SOCKET, folder / CONSTANTS)
         self.bird.state.update({PLAIN6: "up", GRACEFUL6: "down"})
-
-    def ask(self, do: str = "look", word: str = "", **more: Any) -> dict[str, Any]:
-        fields = {"protocols": PAIRS, "peers": [], "wait": WAIT, **more}
-        fields = {"file": f"/{CONSTANTS}", "socket": f"/{SOCKET}", **fields}
-        asked = {"by": "bird", "fields": fields, "do": do, "withdrawn": word, "ports": [80]}
-        asked["epoch"] = 1
-        return answer(str(self.root.path), request("drain", **asked))
-
-    def told(self, do: str = "look", word: str = "", **more: Any) -> dict[str, Any]:
-        reply = self.ask(do, word, **more)
-        assert reply["ok"], reply
-        found: dict[str, Any] = reply["result"]
-        return found
-
-    def refused(self, do: str, **more: Any) -> str:
-        reply = self.ask(do, **more)
-        assert not reply["ok"], reply
-        return str(reply["error"]["message"])
 
     @property
     def on(self) -> set[str]:
@@ -252,8 +240,8 @@ def test_names_are_names(host: Announcer) -> None:
 def test_a_host_that_is_still_announced_is_not_taken_for_isolated(host: Announcer) -> None:
     """The driver asks once more, and believes no half of it."""
     agents = InProcess({"e000": host.root})
-    fields = {"peers": "", "file": f"/{CONSTANTS}", "socket": f"/{SOCKET}", "wait": "0s"}
-    driver = Bird(agents, protocols=",".join(PAIRS), **fields)
+    fields = {**FIELDS, "protocols": ",".join(PAIRS), "peers": "", "wait": "0s"}
+    driver = Bird(agents, **fields)
     driver.withdraw("e000")
     host.bird.denies = True
     with pytest.raises(ServerError, match="e000: isolate: .*Access denied"):
@@ -270,7 +258,7 @@ needs_bird = pytest.mark.skipif(not HAS_BIRD, reason="needs root and bird2")
 
 
 @pytest.fixture
-def heard() -> Iterator[tuple[Router, Announcer]]:
+def heard() -> Iterator[tuple[Router, Steered]]:
     with tempfile.TemporaryDirectory() as folder:
         roots = {name: Path(folder, name) for name in ("e000", "e001")}
         with running_router(Path(folder), roots) as router, _on(router) as host:
@@ -278,7 +266,7 @@ def heard() -> Iterator[tuple[Router, Announcer]]:
 
 
 @pytest.fixture
-def noted() -> Iterator[tuple[ExaBgp, Announcer]]:
+def noted() -> Iterator[tuple[ExaBgp, Steered]]:
     with tempfile.TemporaryDirectory() as folder:
         roots = {"e000": Path(folder, "e000")}
         with running_exabgp(Path(folder), roots) as router, _on(router) as host:
@@ -286,19 +274,11 @@ def noted() -> Iterator[tuple[ExaBgp, Announcer]]:
 
 
 @contextmanager
-def _on(router: Router) -> Iterator[Announcer]:
+def _on(router: Router) -> Iterator[Steered]:
     """The host e000, whose agent talks to a real BIRD."""
-    host = Announcer.__new__(Announcer)
-    host.root = AgentRoot(router.roots["e000"])
-    with closing(Before(router.roots["e000"] / SOCKET, router.sockets["e000"])):
-        yield host
-
-
-def _until(condition: Callable[[], object]) -> None:
-    ends = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
+    root = router.roots["e000"]
+    with closing(Before(root / SOCKET, router.sockets["e000"])):
+        yield Steered(AgentRoot(root), "bird", **FIELDS)
 
 
 def _session_began(router: Router) -> datetime:
@@ -311,33 +291,33 @@ def _session_began(router: Router) -> datetime:
 @needs_bird
 @pytest.mark.processes
 def test_a_router_sees_the_community_then_the_withdrawal_and_no_session_ends(
-    heard: tuple[Router, Announcer],
+    heard: tuple[Router, Steered],
 ) -> None:
     router, host = heard
     began = _session_began(router)
-    assert host.told("withdraw", protocols=[PAIR])["withdrawn"] == "graceful"
-    _until(lambda: router.paths() == {"e000": True, "e001": False})
-    host.told("isolate", protocols=[PAIR])
-    _until(lambda: router.paths() == {"e001": False})
-    host.told("restore", protocols=[PAIR])
-    _until(lambda: router.paths() == {"e000": False, "e001": False})
+    assert host.told("withdraw")["withdrawn"] == "graceful"
+    assert until(lambda: router.paths() == {"e000": True, "e001": False})
+    host.told("isolate")
+    assert until(lambda: router.paths() == {"e001": False})
+    host.told("restore")
+    assert until(lambda: router.paths() == {"e000": False, "e001": False})
     assert abs(_session_began(router) - began) < timedelta(milliseconds=50)
 
 
 @pytest.mark.skipif(not (HAS_BIRD and exabgp("exabgp")), reason="needs root, bird2 and exabgp")
 @pytest.mark.processes
 def test_another_speaker_hears_the_community_then_the_withdrawal(
-    noted: tuple[ExaBgp, Announcer],
+    noted: tuple[ExaBgp, Steered],
 ) -> None:
     """Each once, and nothing else: a session that ended would withdraw all at once."""
     router, host = noted
     began = _session_began(router)
-    host.told("withdraw", protocols=[PAIR])
-    _until(lambda: router.paths() == {"e000": True})
-    host.told("isolate", protocols=[PAIR])
-    _until(lambda: router.paths() == {})
-    host.told("restore", protocols=[PAIR])
-    _until(lambda: router.paths() == {"e000": False})
+    host.told("withdraw")
+    assert until(lambda: router.paths() == {"e000": True})
+    host.told("isolate")
+    assert until(lambda: router.paths() == {})
+    host.told("restore")
+    assert until(lambda: router.paths() == {"e000": False})
     assert [word for _, word in router.heard()] == ["plain", "65535:0", "withdrawn", "plain"]
     assert abs(_session_began(router) - began) < timedelta(milliseconds=50)
 
@@ -345,16 +325,17 @@ def test_another_speaker_hears_the_community_then_the_withdrawal(
 @needs_bird
 @pytest.mark.processes
 def test_a_bird_that_starts_announces_nothing_until_the_host_is_restored(
-    heard: tuple[Router, Announcer],
+    heard: tuple[Router, Steered],
 ) -> None:
     router, host = heard
-    host.told("isolate", protocols=[PAIR])
+    host.told("isolate")
     router.stop("e000")
     router.start("e000")
-    _until(lambda: host.told(protocols=[PAIR])["up"])
-    assert host.told(protocols=[PAIR])["withdrawn"] == "withdrawn"
+    # It may end a conversation while it starts.
+    assert until(lambda: host.ask().get("result", {}).get("up"))
+    assert host.told()["withdrawn"] == "withdrawn"
     assert router.paths() == {"e001": False}
-    host.told("restore", protocols=[PAIR])
+    host.told("restore")
     router.wait_until_heard()
     # To configure BIRD would bring back what a person disabled, so the agent never does it.
     for command in (f"disable {OTHER}", "configure"):

@@ -16,12 +16,13 @@ from edgetune.hosts.agent import connections, reachable
 from edgetune.hosts.agent.connections import CONNECTIONS, Place, unanswered
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
-from tests.support import agent_nic
+from tests.support import FIXTURES, agent_nic
 from tests.support.agent_nic import Card, NicHost
 from tests.support.agent_root import setting, thp
 from tests.support.kernels import GRACE, kernel_host
 
 NEAR, FAR, GATEWAY = "127.0.0.1", "192.0.2.9", "192.0.2.1"
+ROUTES = FIXTURES / "routes"
 CHANNELS = setting("nic.channels", {"interface": "eth0"}, {"combined": 2})
 
 
@@ -224,7 +225,7 @@ def test_only_what_is_near_is_asked_below_a_private_root(
         return dict.fromkeys(places, 0)
 
     monkeypatch.setattr(reachable, "unanswered", nobody)
-    host.write("proc/net/route", ROUTES)
+    host.write("proc/net/route", (ROUTES / "route").read_text(encoding="utf-8"))
     for client in (FAR, "", "fe80::1%eth0", NEAR):
         monkeypatch.setenv("SSH_CONNECTION", f"{client} 40000 192.0.2.7 22")
         assert reachable.answering(Host(str(host.path))) == (
@@ -236,31 +237,11 @@ def test_only_what_is_near_is_asked_below_a_private_root(
     assert reachable.answering(Host("/")) == {FAR: "client"}
 
 
-# Recorded on Linux 6.18; the third line has no gateway.
-ROUTES = """\
-Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
-eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
-eth1	00000000	00000000	0001	0	0	0	00000000	0	0	0
-eth0	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
-eth0	0000000A	020200C0	0003	0	0	0	000000FF	0	0	0
-"""
-NOWHERE = "0" * 32
-ROUTES6 = "".join(
-    f"{network} {NOWHERE} 00 {gateway} 00000400 00000002 00000000 {flags}     {interface}\n"
-    for network, gateway, flags, interface in (
-        ("fd000000000000000000000000000000 40", NOWHERE, "00000001", "eth0"),
-        (f"{NOWHERE} 00", "fd000000000000000000000000000001", "00000003", "eth0"),
-        (f"{NOWHERE} 00", "fe80000000000000000000000000000a", "00000003", "eth1"),
-        (f"{NOWHERE} 00", NOWHERE, "00200200", "lo"),
-    )
-)
-
-
 def test_gateways_are_those_of_default_routes(
     host: NicHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host.write("proc/net/route", ROUTES)
-    host.write("proc/net/ipv6_route", ROUTES6)
+    for name in ("route", "ipv6_route"):
+        host.write(f"proc/net/{name}", (ROUTES / name).read_text(encoding="utf-8"))
     own = Host(str(host.path))
     assert reachable._gateways(own) == []
     monkeypatch.setattr(Host, "path", lambda _, name: f"{host.path}{name}")

@@ -303,20 +303,16 @@ def test_masks_that_a_word_stands_for_by_now_are_back(host: CpuHost) -> None:
     assert host.read(f"{QUEUES}/rx-0/rps_cpus") == "fd\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "stops"),
-    [
+def test_a_tuning_may_stop_irqbalance_itself() -> None:
+    rows: list[tuple[str, dict[str, int | str], bool]] = [
         ("irqbalance.service", {"active": "off"}, True),
         ("irqbalance", {"active": "off", "enabled": "off"}, True),
         ("irqbalance.service", {"enabled": "off"}, False),
         ("tuned.service", {"active": "off"}, False),
-    ],
-)
-def test_a_tuning_may_stop_irqbalance_itself(
-    name: str, value: dict[str, int | str], stops: bool
-) -> None:
-    other = Setting("unit", {"unit": name}, value, None, None)
-    assert nic_irq_affinity.stops_balancer(other) == stops
+    ]
+    for name, value, stops in rows:
+        own = Setting("unit", {"unit": name}, value, None, None)
+        assert nic_irq_affinity.stops_balancer(own) == stops, (name, value)
 
 
 def test_an_interrupt_moves_when_it_is_raised_next(

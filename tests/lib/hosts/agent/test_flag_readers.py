@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.hosts.agent.dispatch import answer
 from lab.pop import network
 from tests.support import FIXTURES
-from tests.support.agent_root import AgentRoot, near_root, request, until
+from tests.support.agent_root import near_root, until
+from tests.support.steered import Steered
 
 pytestmark = pytest.mark.processes
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -42,26 +42,11 @@ BY_SCRIPT = (
 )
 
 
-class Flagged:
-    """A host whose agent sets and removes the flag, as a drain does."""
-
-    def __init__(self, root: AgentRoot) -> None:
-        self._root = root
-        (root.path / "srv").mkdir()
-        self.flag = root.path / FILE[1:]
-
-    def ask(self, do: str) -> dict[str, Any]:
-        asked = {"by": "flag", "fields": {"file": FILE, "settle": 1}, "do": do, "withdrawn": ""}
-        reply = answer(str(self._root.path), request("drain", **asked, ports=[80], epoch=1))
-        assert reply["ok"], reply
-        told: dict[str, Any] = reply["result"]
-        return told
-
-
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Flagged]:
+def host(tmp_path: Path) -> Iterator[Steered]:
     with near_root(tmp_path / "host") as root:
-        yield Flagged(root)
+        (root.path / "srv").mkdir()
+        yield Steered(root, "flag", file=FILE, settle=1)
 
 
 class Routers:
@@ -120,15 +105,15 @@ class Routers:
 @pytest.mark.skipif(not HAS_KEEPALIVED, reason="needs root and keepalived")
 @pytest.mark.parametrize("reads", [BY_FILE, BY_SCRIPT], ids=["track_file", "track_script"])
 def test_keepalived_gives_up_its_address_while_the_flag_is_there(
-    host: Flagged, tmp_path: Path, reads: tuple[str, str]
+    host: Steered, tmp_path: Path, reads: tuple[str, str]
 ) -> None:
     with ExitStack() as stack:
-        routers = Routers(tmp_path, host.flag, reads, stack)
+        routers = Routers(tmp_path, host.root.path / FILE[1:], reads, stack)
         assert until(lambda: routers.holders() == [True, False]), routers
-        host.ask("withdraw")
+        host.told("withdraw")
         assert until(lambda: routers.holders() == [False, True]), routers
         assert "FAULT" in routers.log(0)
-        host.ask("restore")
+        host.told("restore")
         assert until(lambda: routers.holders() == [True, False]), routers
 
 
@@ -225,13 +210,13 @@ def serving(flags: dict[str, Path]) -> Iterator[dict[str, Server]]:
 
 @pytest.mark.skipif(not ENVOY, reason="Envoy is not installed")
 def test_envoy_sends_nothing_new_while_the_health_answer_says_503(
-    host: Flagged, tmp_path: Path
+    host: Steered, tmp_path: Path
 ) -> None:
-    flags = {"e000": host.flag, "e001": tmp_path / "none"}
+    flags = {"e000": host.root.path / FILE[1:], "e001": tmp_path / "none"}
     with ExitStack() as stack, serving(flags) as servers:
         envoy = Envoy(tmp_path, servers, stack)
         assert until(lambda: envoy.answering() == {"e000", "e001"}), tmp_path
-        host.ask("withdraw")
+        host.told("withdraw")
         assert until(lambda: envoy.answering() == {"e001"}), tmp_path
-        host.ask("restore")
+        host.told("restore")
         assert until(lambda: envoy.answering() == {"e000", "e001"}), tmp_path

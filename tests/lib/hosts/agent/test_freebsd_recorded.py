@@ -16,6 +16,7 @@ from edgetune.hosts.agent.freebsd.zones import Zone, zones
 from edgetune.hosts.agent.host import Host
 from tests.support import ROOT
 from tests.support.agent_root import setting
+from tests.support.cases import cases
 from tests.support.freebsd import FreeBsd, freebsd_host
 
 RECORDED = ROOT / "tests/fixtures/freebsd"
@@ -46,32 +47,11 @@ def counted(host: FreeBsd) -> dict[str, Any]:
     return counters
 
 
-@pytest.mark.parametrize(
-    ("file", "name", "speed", "addresses"),
-    [
-        ("jc/ifconfig-cxl3.txt", "cxl3", 10000, ""),
-        ("jc/ifconfig-ix0.txt", "ix0", 10000, "10.10.2.101"),
-        (
-            "jc/ifconfig-mce0.txt",
-            "mce0",
-            100000,
-            "23.246.26.130 fe80::e42:a1ff:fe2b:374 2a00:86c0:1026:1026::130",
-        ),
-        (
-            "ohai/ifconfig-a.txt",
-            "vtnet0",
-            10000,
-            "140.211.10.91 fe80::f816:3eff:feba:3e25 2605:bc80:3010:506:f816:3eff:feba:3e25",
-        ),
-    ],
-)
-def test_cards_with_all_that_they_tell(
-    host: FreeBsd, file: str, name: str, speed: int, addresses: str
-) -> None:
-    own = told(host, "ifconfig -a", file)
+@pytest.mark.parametrize("case", cases(Path(__file__).parent / "freebsd_cards.yaml"))
+def test_cards_with_all_that_they_tell(host: FreeBsd, case: dict[str, Any]) -> None:
+    own = told(host, "ifconfig -a", case["file"])
     (card,) = carrying(own)
-    assert (card.name, card.up, card.speed) == (name, True, speed)
-    assert card.addresses == addresses.split()
+    assert [card.name, card.up, card.speed, card.addresses] == case["card"]
     loopback = [[*each.addresses, each.up] for each in interfaces(own) if each.name == "lo0"]
     assert loopback in ([], [["127.0.0.1", "::1", "fe80::1", True]])
 
