@@ -71,6 +71,8 @@ def test_a_host_leaves_and_comes_back_for_as_long_as_readers_need(flagged: Steer
     pass_time(flagged.root, SETTLE)
     assert not flagged.told()["leaving"]
     assert not flagged.told("restore")["up"]
+    other = flagged.told(file="/etc/edgetune/other")
+    assert (other["withdrawn"], other["up"]) == ("", True), "it says nothing of another path"
     pass_time(flagged.root, SETTLE)
     assert flagged.told()["up"]
 
@@ -81,8 +83,6 @@ def test_a_flag_of_somebody_else_is_kept_to_the_byte(flagged: Steered) -> None:
         assert flagged.told(do)["withdrawn"] == "flag"
     assert flagged.told("restore", word="flag")["withdrawn"] == "flag"
     assert flag.read_text() == "bob: the disk\n"
-    other = flagged.told(file="/etc/edgetune/other")
-    assert (other["withdrawn"], other["up"]) == ("", True), "it says nothing of another path"
 
 
 def test_what_a_flag_cannot_be_is_told_before_and_changes_nothing(flagged: Steered) -> None:
