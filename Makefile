@@ -12,7 +12,7 @@ report = --junitxml=.reports/$(1).xml -o junit_suite_name="$(1), $$($(BIN)/pytho
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help machine setup client peers packages demo check test test-all quiet anywhere test-machines mutants \
+.PHONY: help machine setup client peers packages demo check test test-all compiled quiet anywhere test-machines mutants \
   lint docs bench clean
 
 help:
@@ -63,19 +63,24 @@ check: machine setup lint
 	  -m "not (lab or machines or processes or slow or quiet or long)"
 
 test: machine setup client packages
-	@$(MAKE) --no-print-directory -j 2 lint quiet
+	@$(MAKE) --no-print-directory -j 2 lint compiled
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
 	  -m "not (machines or quiet or long)" $(call report,test)
 	@echo "long rollouts: not run; make test-all runs them. Virtual machines: make test-machines"
 
 test-all: test
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
-	  -m "long and not machines" $(call report,long)
+	  -m "long and not (machines or quiet)" $(call report,long)
+	@$(MAKE) --no-print-directory quiet
 
 anywhere: machine setup
 	@$(BIN)/python -m tests.anywhere $(ONLY)
 
-# They wait, for the most part, and compile the tests for the workers that come after them.
+# Or each worker would compile all tests for itself. What cannot be collected fails there, and is shown.
+compiled: setup
+	@$(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true
+
+# A machine that is busy keeps these from measuring what they are about.
 quiet: setup
 	@$(BIN)/python -m pytest -q -m quiet $(call report,quiet)
 
