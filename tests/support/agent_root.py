@@ -92,11 +92,11 @@ class AgentRoot:
         self._make_nic("lo", [])
         self._make_nic("eth0", ["rx-0", "rx-1", "rx-2", "rx-3", "tx-0", "tx-1", "tx-2", "tx-3"])
         if init == "systemd":
-            (path / "run/systemd/system").mkdir(parents=True)
-            (path / "etc/systemd/system").mkdir(parents=True)
+            for name in ("run/systemd/system", "etc/systemd/system"):
+                self.make_directory(path / name)
         elif init == "sysv":
             self.write("etc/init.d/rcS", RUN_SCRIPTS).chmod(0o755)
-        shutil.copytree(STUBS, path / "usr/local/sbin")
+        shutil.copytree(STUBS, self.make_directory(path / "usr/local") / "sbin")
 
     def _make_nic(self, name: str, queues: Sequence[str]) -> None:
         base = f"sys/class/net/{name}"
@@ -108,10 +108,20 @@ class AgentRoot:
                 self.write(f"{base}/queues/{queue}/rps_flow_cnt", "0\n")
 
     def write(self, name: str, text: str) -> Path:
-        """Make a file, with the directories it needs."""
+        """Make a file, with the directories it needs; an older one keeps its mode."""
         path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.make_directory(path.parent)
+        is_new = not path.exists()
         path.write_text(text)
+        if is_new:
+            path.chmod(0o644)
+        return path
+
+    def make_directory(self, path: Path) -> Path:
+        """Have a directory, with those above it; as a kernel's, its mode is of no umask."""
+        if not path.is_dir():
+            self.make_directory(path.parent).joinpath(path.name).mkdir()
+            path.chmod(0o755)
         return path
 
     def read(self, name: str) -> str:
