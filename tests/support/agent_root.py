@@ -24,6 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
+
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.__main__ import act_unattended
 from edgetune.hosts.agent.dispatch import answer
@@ -51,37 +53,16 @@ done
 # What a host keeps after a restore, by intent: the fence, the lock, the traces of the stubs.
 LEFT_OUT = ("stub", "run", "var")
 
-FILES = {
-    "proc/sys/net/core/somaxconn": "128\n",
-    "proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456\n",
-    "proc/sys/vm/swappiness": "60\n",
-    "proc/sys/kernel/hostname": "e000\n",
-    "proc/sys/kernel/osrelease": "6.1.0\n",
-    "proc/uptime": "12.50 20.00\n",
-    "proc/loadavg": "0.25 0.10 0.05 1/100 1234\n",
-    "proc/meminfo": "MemTotal:        2048000 kB\nMemAvailable:    1024000 kB\n",
-    "proc/stat": "cpu  100 0 50 800 50 0 10 0 7 0\ncpu0 1 2 3\n",
-    "proc/net/netstat": (
-        "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 3 4\nIpExt: A\nIpExt: 1\n"
-    ),
-    "proc/net/snmp": "Tcp: RtoMin MaxConn OutSegs RetransSegs\nTcp: 200 -1 1000 12\n",
-    "proc/net/softnet_stat": "0000000a 00000002 0000000b 0 0 0 0 0 0 0 0\n00000001 1 1 0\n",
-    "sys/devices/system/cpu/online": "0-3\n",
-    f"{THP}/enabled": "always [madvise] never\n",
-    f"{THP}/defrag": "madvise\n",
-    "etc/os-release": 'ID=debian\nVERSION_ID="12"\n',
-    "etc/sysctl.conf": "# nothing here\n",
-    "usr/lib/sysctl.d/50-default.conf": "# the distribution's\nnet.core.somaxconn = 128\n",
-    "stub/nginx/state": "active\n",
-    "stub/nginx/MainPID": "77\n",
-    "proc/77/limits": "Max open files  1024  524288  files\n",
-    "proc/77/status": "Cpus_allowed_list:\t0-3\n",
-    "proc/77/stat": "77 (a) b) S 1 77 77 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0\n",
-}
+FILES: dict[str, str] = yaml.safe_load(Path(__file__).with_name("agent_files.yaml").read_text())
 
 
 class AgentRoot:
-    """One host. ``ask`` talks to its agent as the controller does."""
+    """One host. ``ask`` talks to its agent as the controller does.
+
+    ``patch`` is what its test changes of this process for a time.
+    """
+
+    patch: Any = None
 
     def __init__(self, path: Path, init: str = "sysv", python: str = sys.executable) -> None:
         self.path = path
@@ -236,9 +217,51 @@ class AgentRoot:
         """Plan and apply."""
         return self.ask("apply", **self.change(*settings, **changes))
 
+    def verifies(self, *settings: Mapping[str, Any], tuning: str = "t") -> bool:
+        """Whether all is as a tuning wants it."""
+        return bool(self.ask("verify", tuning=tuning, settings=list(settings))["verified"])
+
+    def confirm(self, *settings: Mapping[str, Any], tuning: str = "t") -> dict[str, Any]:
+        """Ask to keep a tuning."""
+        return self.ask(
+            "confirm", epoch=1, tuning=tuning, digest="sha256:1", settings=list(settings)
+        )
+
     def restore(self, tuning: str = "t", epoch: int = 1) -> dict[str, Any]:
         """Take a tuning back."""
         return self.ask("restore", epoch=epoch, tuning=tuning)
+
+    @contextlib.contextmanager
+    def applied(self, *settings: Mapping[str, Any], **changes: Any) -> Iterator[dict[str, Any]]:
+        """Settings for a time, after which every byte is as before, also over a boot."""
+        before, tuning = without_boot_id(self.tree()), changes.get("tuning", "t")
+        result = self.apply(*settings, **changes)
+        assert self.verifies(*settings, tuning=tuning)
+        assert not self.apply(*settings, **changes)["changed"]
+        yield result
+        assert self.restore(tuning)["changed"]
+        assert without_boot_id(self.tree()) == before
+
+    def reason(self, *settings: Mapping[str, Any]) -> str:
+        """Why a host cannot have the first of some settings; that no apply changes anything."""
+        row, before = self.plan(*settings)[0], self.tree()
+        assert row["status"] == "unsupported", row
+        error = self.fail("apply", **self.change(*settings))
+        assert error["reason"] == "refused" and str(row["reason"]) in error["message"]
+        assert self.tree() == before
+        return str(row["reason"])
+
+    def journal(self, tuning: str = "t") -> dict[str, Any]:
+        """What the host has noted of a tuning."""
+        own: dict[str, Any] = json.loads(self.read(f"var/lib/edgetune/tunings/{tuning}.json"))
+        return own
+
+    def note(self, tuning: str = "t", **fields: Any) -> None:
+        """Change what the host has noted; at once, as a timer reads it at any moment."""
+        name = f"var/lib/edgetune/tunings/{tuning}.json"
+        self.write("stub/journal", json.dumps({**self.journal(tuning), **fields})).replace(
+            self.path / name
+        )
 
     def boot(self) -> subprocess.CompletedProcess[str]:
         """Boot anew: memory is lost, then the boot hook runs if it is there, then nginx starts."""
@@ -282,16 +305,12 @@ class AgentRoot:
 
     def deadline(self, tuning: str = "t") -> float:
         """When a tuning is taken back; FileNotFoundError when that is done."""
-        journal = json.loads(self.read(f"var/lib/edgetune/tunings/{tuning}.json"))
-        return float(journal["deadline"]["monotonic"])
+        return float(self.journal(tuning)["deadline"]["monotonic"])
 
     def let_deadline_pass(self, tuning: str = "t") -> None:
         """Let the timer of a tuning find it over: no test has to be quicker than its deadline."""
-        name = f"var/lib/edgetune/tunings/{tuning}.json"
-        journal = json.loads(self.read(name))
-        journal["deadline"]["monotonic"] = time.monotonic()
-        # At once, as the timer reads it at any moment.
-        self.write("stub/journal", json.dumps(journal)).replace(self.path / name)
+        deadline = {**self.journal(tuning)["deadline"], "monotonic": time.monotonic()}
+        self.note(tuning, deadline=deadline)
 
     def tree(self) -> dict[str, tuple[int, bytes | str | None]]:
         """Mode and content of everything that a restore has to bring back to the byte."""
@@ -299,9 +318,9 @@ class AgentRoot:
         return {
             entry.path[start:]: (
                 stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode),
-                _content(entry),
+                content(entry),
             )
-            for entry in _below(str(self.path), LEFT_OUT)
+            for entry in below(str(self.path), LEFT_OUT)
         }
 
     def leftovers(self) -> set[str]:
@@ -370,16 +389,18 @@ def without_boot_id(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {name: was for name, was in tree.items() if not name.endswith("/boot_id")}
 
 
-def _below(directory: str, left_out: Sequence[str] = ()) -> Iterator[os.DirEntry[str]]:
+def below(directory: str, left_out: Sequence[str] = ()) -> Iterator[os.DirEntry[str]]:
+    """All that a directory holds, but for some of its own entries."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.name not in left_out:
                 yield entry
                 if entry.is_dir(follow_symlinks=False):
-                    yield from _below(entry.path)
+                    yield from below(entry.path)
 
 
-def _content(entry: os.DirEntry[str]) -> bytes | str | None:
+def content(entry: os.DirEntry[str]) -> bytes | str | None:
+    """Of a file, or where a link leads."""
     path = Path(entry.path)
     if entry.is_symlink():
         return str(path.readlink())
@@ -411,9 +432,10 @@ def agent_root(path: Path, init: str = "sysv", python: str = sys.executable) -> 
 
 
 @contextlib.contextmanager
-def near_root(path: Path, init: str = "sysv") -> Iterator[NearRoot]:
+def near_root(path: Path, init: str = "sysv", patch: Any = None) -> Iterator[NearRoot]:
     """The same for one that is asked in this process."""
     with _until_stopped(NearRoot(path, init)) as root:
+        root.patch = patch
         yield root
 
 

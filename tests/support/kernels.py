@@ -221,12 +221,6 @@ class KernelHost(NearRoot):
         """The setting of the newer kernel."""
         return setting("kernel.package", {}, value or self.packages.new)
 
-    def confirm(self, *settings: dict[str, Any], tuning: str = "t") -> dict[str, Any]:
-        """Ask for it."""
-        return self.ask(
-            "confirm", epoch=1, tuning=tuning, digest="sha256:1", settings=list(settings)
-        )
-
     def stable(self) -> tuple[str, list[str], str]:
         """What three boots lead to, each of which leads to the same."""
         found = []
@@ -258,6 +252,7 @@ def kernel_host(path: Path, name: str = "grub") -> Iterator[KernelHost]:
 def doubles_of(host: KernelHost) -> Iterator[None]:
     """Let the doubles of a host answer for its programs."""
     with pytest.MonkeyPatch.context() as patch:
+        host.patch = patch
         instead(patch, host)
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr("edgetune.hosts.agent.bundle.own_source", lambda: b"# the agent\n")

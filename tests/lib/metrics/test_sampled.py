@@ -61,7 +61,7 @@ def told_by(system: str) -> list[str]:
 @pytest.mark.parametrize("name", told_by("from"))
 def test_the_agent_samples_each_counter_of_a_metric(sample: dict[str, Any], name: str) -> None:
     assert name in sample["counters"], (
-        f"{name}: read it in hosts/agent/verbs/sample.py, and show it in FILES of agent_root.py"
+        f"{name}: read it in verbs/sample.py, and show it in tests/support/agent_files.yaml"
     )
 
 
