@@ -155,14 +155,11 @@ class AnyHost(NicHost):
     def whole(self) -> dict[str, Any]:
         """All that a restore has to bring back; interrupts by name, as their numbers change."""
         tree = {name: was for name, was in self.tree().items() if not re.match(PASSING, name)}
-        card = {
-            name: dict(getattr(self.card, name))
-            for name in ("channels", "ring", "coalesce", "requested")
-        }
+        card = self.card.state
         return {
             **tree,
+            "rss": card.pop("rss"),
             **{f"card {name}": own for name, own in card.items()},
-            "rss": self.card.rss.state,
             "interrupts": self.vectors.allowed() if self.vectors else {},
             "routes": [Route(line) for line in self.routes.lines],
             "nginx": (self.systemd.policy, self.systemd.mask),

@@ -2,20 +2,23 @@
 """Network cards for the agent: what ethtool says of each, and how its driver takes a change.
 
 A `Card` stands for ethtool in this process, so that no program runs. Its texts have the form of
-ethtool 6.1 over netlink, or of 4.8 over ioctl, for the drivers that edge servers have.
+ethtool 6.1 over netlink, or of 4.8 over ioctl, for the drivers that edge servers have. The cards
+are in ``agent_cards.yaml``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from edgetune.vocabulary.kinds.nic_coalesce import NUMBERS, SWITCHES
-from tests.support import agent_rss
 from tests.support.agent_cpus import Vectors
 from tests.support.agent_programs import Answer, instead
 from tests.support.agent_root import AgentRoot, NearRoot
@@ -26,11 +29,16 @@ TABLE = "proc/sys/net/core/rps_sock_flow_entries"
 
 
 class NicHost(NearRoot):
-    """A host whose agent is asked in this process, where ethtool is a `Card`."""
+    """A host whose agent is asked in this process, where ethtool is a `Card`; see ``insert``."""
 
-    def __init__(self, path: Path, init: str = "sysv") -> None:
+    def __init__(self, path: Path, init: str = "sysv", patch: Any = None) -> None:
         super().__init__(path, init)
+        self.patch = patch
         self.write(TABLE, "0\n")
+
+    def insert(self, name: str, rss: Mapping[str, Any] | None = None, **changes: Any) -> Card:
+        """Have a card: its queues, its driver, and every ethtool from now on."""
+        return make_card(name, rss, **changes).install(self, self.patch)
 
     def hook_files(self) -> list[str]:
         """What keeps the boot hook."""
@@ -91,7 +99,6 @@ class Card:
         self.defaults = dict(self.coalesce)
         # Of what there could be, none is told as 0.
         self.channels = {**dict.fromkeys(self.most_channels, 0), **self.channels}
-        self.rss = replace(self.rss)
         self.rss.resize(self.rings)
         self.requested = {name: "on" if name in self.on else "off" for name in LEAVES}
 
@@ -154,20 +161,24 @@ class Card:
             assert words[0] == "rx-flow-hash"
             return self.rss.show_fields(words[1])
         if option == "-l":
-            return self._counts(
-                "Channel", ("RX", "TX", "Other", "Combined"), self.most_channels, self.channels
-            )
+            names = ("RX", "TX", "Other", "Combined")
+            return self._counts("Channel", names, self.most_channels, self.channels)
         if option == "-g" and self.ring:
             names = ("RX", "RX Mini", "RX Jumbo", "TX")
-            more = (
-                "" if self.over_ioctl else "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\n"
-            )
-            return self._counts("Ring", names, self.most_ring, self.ring) + more
+            more = "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\n"
+            told = self._counts("Ring", names, self.most_ring, self.ring)
+            return told + ("" if self.over_ioctl else more)
         if option == "-k":
             return self._features()
         if option == "-c" and self.coalesce:
             return self._coalescing()
         raise Complaint("netlink error: Operation not supported")
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that a change has to leave, or bring back."""
+        names = ("channels", "ring", "coalesce", "requested")
+        return {**{name: dict(getattr(self, name)) for name in names}, "rss": self.rss.state}
 
     @property
     def features(self) -> dict[str, str]:
@@ -221,10 +232,8 @@ class Card:
             none = 0 if self.over_ioctl else "n/a"
             return "".join(f"{name}:\t\t{of.get(name.lower(), none)}\n" for name in names)
 
-        return (
-            f"{what} parameters for eth0:\nPre-set maximums:\n{rows(most)}"
-            f"Current hardware settings:\n{rows(now)}"
-        )
+        text = f"{what} parameters for eth0:\nPre-set maximums:\n{rows(most)}"
+        return f"{text}Current hardware settings:\n{rows(now)}"
 
     def change(self, option: str, words: list[str]) -> str:
         """Take -L, -G, ... as the driver does; the defaults come back where it starts anew."""
@@ -308,163 +317,42 @@ def _power(number: int, down: bool = False) -> int:
     return power // 2 if down and power > number else power
 
 
-ADAPTIVE: dict[str, int | str] = {"adaptive-rx": "on", "adaptive-tx": "on"}
+FITS: dict[str, Callable[[int], int]] = {
+    "any": int,
+    "up 8": _upwards(8),
+    "up 32": _upwards(32),
+    "power": _power,
+    "power below": lambda number: _power(number, True),
+}
+_CARDS = yaml.safe_load(Path(__file__).with_name("agent_cards.yaml").read_text())
 
 
-def ixgbe() -> Card:
-    both = {"rx": 512, "tx": 512}
-    most = {"rx": 4096, "tx": 4096}
-    return Card(
-        "ixgbe",
-        {"combined": 4},
-        {"combined": 16},
-        both,
-        most,
-        _upwards(8),
-        over_ioctl=True,
-        resets=["-L", "-G", "-K", "-C"],
-        coalesce={"rx-usecs": 1, "tx-usecs": 0},
-        rss=agent_rss.IXGBE,
-    )
+def make_card(name: str, rss: Mapping[str, Any] | None = None, **changes: Any) -> Card:
+    """A card by its name in ``agent_cards.yaml``, of which some things are otherwise."""
+    own = {**_CARDS[name], **changes}
+    key = own.get("rss", {}).get("key", 0)
+    of_rss = {**own.pop("rss", {"there": False}), "key": _key(key), **(rss or {})}
+    fits = FITS[own.pop("fits", "any")]
+    return Card(**copy.deepcopy(own), fits=fits, rss=Rss(**copy.deepcopy(of_rss)))
 
 
-def i40e() -> Card:
-    both = {"rx": 512, "tx": 512}
-    return Card(
-        "i40e",
-        {"combined": 4},
-        {"combined": 8},
-        both,
-        {"rx": 4096, "tx": 4096},
-        _upwards(32),
-        resets=["-L", "-G"],
-        coalesce={
-            **ADAPTIVE,
-            "rx-usecs": 50,
-            "tx-usecs": 50,
-            "rx-usecs-high": 0,
-            "rx-frames-irq": 256,
-        },
-        counts_in=2,
-        adaptive_alone=True,
-        fixed=["large-receive-offload", "tx-checksum-ipv4"],
-        rss=agent_rss.I40E,
-    )
-
-
-def ice() -> Card:
-    both = {"rx": 2048, "tx": 256}
-    return Card(
-        "ice",
-        {"combined": 4},
-        {"rx": 8, "tx": 8, "combined": 8},
-        both,
-        {"rx": 8160, "tx": 8160},
-        _upwards(32),
-        resets=["-L", "-G"],
-        coalesce={**ADAPTIVE, "rx-usecs": 50, "tx-usecs": 50, "rx-usecs-high": 0},
-        adaptive_alone=True,
-        fixed=["large-receive-offload", "tx-checksum-ipv4"],
-        rss=agent_rss.ICE,
-    )
-
-
-def mlx5() -> Card:
-    both = {"rx": 1024, "tx": 1024}
-    return Card(
-        "mlx5_core",
-        {"combined": 6},
-        {"combined": 8},
-        both,
-        {"rx": 8192, "tx": 8192},
-        _power,
-        coalesce={
-            **ADAPTIVE,
-            "rx-usecs": 8,
-            "rx-frames": 128,
-            "tx-usecs": 8,
-            "tx-frames": 128,
-            "cqe-mode-rx": "on",
-            "cqe-mode-tx": "off",
-        },
-        rss=agent_rss.MLX5,
-    )
-
-
-def bnxt() -> Card:
-    both = {"rx": 511, "tx": 511}
-    return Card(
-        "bnxt_en",
-        {"combined": 3},
-        {"rx": 4, "tx": 4, "combined": 8},
-        both,
-        {"rx": 2047, "tx": 2047},
-        resets=["-L", "-G", "-K"],
-        coalesce={
-            "adaptive-rx": "on",
-            "rx-usecs": 10,
-            "rx-frames": 15,
-            "rx-usecs-irq": 1,
-            "rx-frames-irq": 1,
-            "tx-usecs": 28,
-            "tx-frames": 30,
-            "stats-block-usecs": 1000000,
-        },
-        rss=agent_rss.BNXT,
-    )
-
-
-def ena() -> Card:
-    both = {"rx": 1024, "tx": 512}
-    most = {"rx": 8192, "tx": 1024}
-    return Card(
-        "ena",
-        {"combined": 2},
-        {"combined": 8},
-        both,
-        most,
-        lambda number: _power(number, True),
-        coalesce={"adaptive-rx": "on", "rx-usecs": 0, "tx-usecs": 64},
-        fixed=["large-receive-offload", "ntuple-filters", "tx-checksum-sctp", *CHECKSUMS],
-        rss=agent_rss.ENA,
-    )
-
-
-def virtio() -> Card:
-    both = {"rx": 256, "tx": 256}
-    return Card(
-        "virtio_net",
-        {"combined": 1},
-        {"combined": 1},
-        both,
-        dict(both),
-        coalesce={
-            "adaptive-rx": "off",
-            "rx-usecs": 0,
-            "rx-frames": 1,
-            "tx-usecs": 0,
-            "tx-frames": 1,
-        },
-        fixed=["large-receive-offload", "ntuple-filters", "receive-hashing"],
-        rss=agent_rss.VIRTIO,
-    )
-
-
-def virtio_rss(stale: bool = False) -> Card:
-    """With RSS in the device; ``stale`` as before Linux 6.12."""
-    return replace(
-        virtio(),
-        channels={"combined": 4},
-        most_channels={"combined": 4},
-        fixed=["large-receive-offload", "ntuple-filters"],
-        rss=replace(agent_rss.VIRTIO_RSS, stale=stale),
-    )
-
-
-def veth() -> Card:
-    """Has channels, and nothing else that ethtool could change."""
-    return Card("veth", {"rx": 4, "tx": 4}, {"rx": 4, "tx": 4}, {}, {})
+def _key(size: int) -> str:
+    return ":".join(f"{7 * number % 256:02x}" for number in range(size))
 
 
 Make = Callable[[], Card]
-CARDS: tuple[Make, ...] = (ixgbe, i40e, ice, mlx5, bnxt, ena, virtio)
+
+
+def _maker(name: str) -> Make:
+    def make() -> Card:
+        return make_card(name)
+
+    make.__name__ = name
+    return make
+
+
+CARDS: tuple[Make, ...] = tuple(
+    map(_maker, ("ixgbe", "i40e", "ice", "mlx5", "bnxt", "ena", "virtio"))
+)
+ixgbe, i40e, ice, mlx5, bnxt, ena, virtio = CARDS
+veth = _maker("veth")

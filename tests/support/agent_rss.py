@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """RSS of the network cards in `agent_nic`: what ethtool says of it, and how drivers take it.
 
-After the drivers of Linux 6.1. Where ethtool changes the table the kernel notes that it is no
-longer the driver's own, which nobody can read back.
+Where ethtool changes the table the kernel notes that it is no longer the driver's own, which
+nobody can read back.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ NAMES = {
     "f": "L4 bytes 0 & 1 [TCP/UDP src port]",
     "n": "L4 bytes 2 & 3 [TCP/UDP dst port]",
 }
-ADDRESSES = dict.fromkeys(("tcp4", "udp4", "sctp4", "tcp6", "udp6", "sctp6"), "sd")
-PORTS = dict.fromkeys(ADDRESSES, "sdfn")
 
 
 class Complaint(Exception):
@@ -35,7 +33,7 @@ class Rss:
     ethtool tells that there is none; without ``there`` it has no answer at all.
     """
 
-    there: bool = False
+    there: bool = True
     entries: int = 0
     step: int = 1 << 16
     reach: int = 1 << 16
@@ -66,10 +64,8 @@ class Rss:
         """Have other queues; refused while a table that was set cannot go with them."""
         if self.configured and self.table:
             if max(self.table) >= rings:
-                what = (
-                    "requested channel counts are too low for existing indirection table settings"
-                )
-                raise Complaint(f"netlink error: {what}")
+                what = "requested channel counts are too low for existing indirection table"
+                raise Complaint(f"netlink error: {what} settings")
             if len(self.table) != self.size(rings):
                 raise Complaint("netlink error: Invalid argument")
         elif not (self.stale and self.table):
@@ -161,40 +157,3 @@ class Rss:
 
 
 KNOWN = ("toeplitz", "xor", "crc32")
-
-
-def _key(size: int) -> str:
-    return ":".join(f"{7 * number % 256:02x}" for number in range(size))
-
-
-IXGBE = Rss(
-    True,
-    128,
-    reach=16,
-    forgets=True,
-    key=_key(40),
-    fields={**PORTS, "udp4": "sd", "udp6": "sd", "sctp4": "sd", "sctp6": "sd"},
-    free=("udp4", "udp6"),
-)
-I40E = Rss(True, 512, reach=64, key=_key(52), fields=PORTS, free=tuple(PORTS))
-ICE = Rss(True, 2048, key=_key(52), fields=PORTS, free=tuple(PORTS))
-MLX5 = Rss(
-    True,
-    128,
-    functions=("toeplitz", "xor"),
-    key=_key(40),
-    fields={name: "sdfn" for name in PORTS if "sctp" not in name},
-    free=("tcp4", "udp4", "tcp6", "udp6"),
-)
-BNXT = Rss(
-    True,
-    64,
-    step=64,
-    key=_key(40),
-    key_fixed=True,
-    fields={**ADDRESSES, "tcp4": "sdfn", "tcp6": "sdfn"},
-    free=("tcp4", "udp4", "tcp6", "udp6"),
-)
-ENA = Rss(True, 128, functions=("toeplitz", "crc32"), key=_key(40), fields=PORTS, free=tuple(PORTS))
-VIRTIO = Rss(True, fields=dict.fromkeys(PORTS, ""))
-VIRTIO_RSS = Rss(True, 128, key=_key(40), fields=PORTS, free=("tcp4", "udp4", "tcp6", "udp6"))

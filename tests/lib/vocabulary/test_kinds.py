@@ -130,7 +130,7 @@ def test_each_class_of_the_agent_carries_out_a_kind() -> None:
 
 
 def test_each_trial_is_of_a_kind() -> None:
-    for path in (ROOT / "tests/support/kinds").glob("[a-z]*.py"):
+    for path in (ROOT / "tests/support/kinds").glob("[a-z]*.yaml"):
         assert path.stem in DECLARED, f"lib/edgetune/vocabulary/kinds/{path.stem}.py is missing"
 
 
