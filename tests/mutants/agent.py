@@ -143,6 +143,7 @@ AGENT = (
             "lib/hosts/agent/test_faults",
             "lib/hosts/agent/test_undo",
             "lib/hosts/agent/test_races",
+            "lib/hosts/agent/test_live",
             "lib/hosts/agent/test_kinds",
         ],
         (

@@ -34,12 +34,6 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
         yield root
 
 
-@pytest.fixture
-def host_with_timers(tmp_path: Path) -> Iterator[AgentRoot]:
-    with agent_root(tmp_path / "host") as root:
-        yield root
-
-
 def live(host: AgentRoot, *names: str, **changes: Any) -> dict[str, Any]:
     return host.ask("restore", **{"epoch": 1, "tuning": "t", "live": list(names), **changes})
 
@@ -86,20 +80,20 @@ def test_repeated_it_changes_nothing(host: AgentRoot) -> None:
     assert [row["id"] for row in live(host, "nic.rps:eth0")["diff"]] == ["nic.rps:eth0"]
 
 
-def test_a_setting_that_the_tuning_does_not_have_is_named(host: AgentRoot) -> None:
+def test_nothing_is_done_without_a_journal_for_another_or_for_what_a_tuning_has_not(
+    host: AgentRoot,
+) -> None:
+    assert live(host, SOMAXCONN)["nothing_to_restore"]
     host.apply(sysctl("4096"))
     error = host.fail("restore", epoch=1, tuning="t", live=[SOMAXCONN, "memory.thp:enabled"])
     assert (error["reason"], error["field"]) == ("bad_request", "live[1]")
-    assert host.read("proc/sys/net/core/somaxconn") == "4096\n"
-    assert host.state() == "confirmed"
-
-
-def test_without_a_journal_or_with_that_of_another_there_is_nothing(host: AgentRoot) -> None:
-    assert live(host, SOMAXCONN)["nothing_to_restore"]
-    host.apply(sysctl("4096"))
     other = live(host, SOMAXCONN, rollout="r2")
     assert other["nothing_to_restore"] and not other["changed"]
-    assert host.state() == "confirmed"
+    assert host.read("proc/sys/net/core/somaxconn") == "4096\n" and host.state() == "confirmed"
+    host.apply(sysctl("16"), tuning="z")
+    error = host.fail("restore", epoch=1, tuning="t", live=[SOMAXCONN])
+    assert error["reason"] == "refused" and "z was applied later" in error["message"]
+    host.restore("z")
     assert live(host, SOMAXCONN, rollout="r1")["changed"]
 
 
@@ -126,21 +120,13 @@ def test_a_service_that_took_the_value_at_its_start_is_restarted_in_the_end(
     assert not rest["changed"] and rest["restarted"] == ["nginx"]
 
 
-def test_the_order_of_stacked_tunings_holds(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"))
-    host.apply(sysctl("16"), tuning="z")
-    error = host.fail("restore", epoch=1, tuning="t", live=[SOMAXCONN])
-    assert error["reason"] == "refused" and "z was applied later" in error["message"]
-    assert host.state() == "confirmed"
-
-
 def test_every_verb_tells_what_stands(host: AgentRoot) -> None:
     request = host.change(*EVERYTHING)
     host.ask("apply", **request)
     live(host, SOMAXCONN)
     verified = host.ask("verify", tuning="t", settings=EVERYTHING)
     assert (verified["verified"], verified["state"]) == (False, "restoring")
-    kept = host.ask("confirm", epoch=1, tuning="t", settings=EVERYTHING)
+    kept = host.confirm(*EVERYTHING)
     assert (kept["confirmed"], kept["state"]) == (False, "restoring")
     error = host.fail("apply", **host.change(sysctl("10", "vm.swappiness"), tuning="new"))
     assert error["reason"] == "refused"
@@ -148,14 +134,11 @@ def test_every_verb_tells_what_stands(host: AgentRoot) -> None:
     assert host.ask("apply", **request)["state"] == "confirmed", "first it is taken back wholly"
 
 
-def test_it_is_not_confirmed_even_if_all_settings_are_as_wanted(
-    host_with_timers: AgentRoot,
-) -> None:
-    host = host_with_timers
-    host.apply(sysctl("4096"), confirm_within=300)
+def test_it_is_not_confirmed_even_if_all_settings_are_as_wanted(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"))
     live(host, SOMAXCONN)
     host.write("proc/sys/net/core/somaxconn", "4096\n")
-    kept = host.ask("confirm", epoch=1, tuning="t", settings=[sysctl("4096")])
+    kept = host.confirm(sysctl("4096"))
     assert (kept["verified"], kept["confirmed"], kept["state"]) == (True, False, "restoring")
 
 
@@ -169,26 +152,19 @@ def test_a_boot_finishes(host: AgentRoot, settings: list[dict[str, Any]]) -> Non
     assert host.state() == "none" and host.leftovers() == {"epoch"}
 
 
-def test_the_timer_of_a_provisional_tuning_finishes(
-    host_with_timers: AgentRoot,
-) -> None:
-    host = host_with_timers
-    before = host.tree()
-    host.apply(*EVERYTHING, confirm_within=300)
-    assert live(host, SOMAXCONN)["changed"]
-    assert host.tree() != before
-    host.let_deadline_pass()
-    assert until(lambda: host.tree() == before and not host.processes())
-    assert host.leftovers() == {"epoch"}
-
-
-def test_the_timer_of_a_confirmed_tuning_does_not(
-    host_with_timers: AgentRoot,
-) -> None:
-    host = host_with_timers
-    host.apply(*EVERYTHING, confirm_within=300)
-    assert host.ask("confirm", epoch=1, tuning="t", settings=EVERYTHING)["confirmed"]
-    live(host, SOMAXCONN)
-    restarted = restarts(host)
-    assert until(lambda: not host.processes())
-    assert host.state() == "restoring" and restarts(host) == restarted
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_the_timer_finishes_what_is_provisional_alone(tmp_path: Path, confirmed: bool) -> None:
+    with agent_root(tmp_path / "host") as host:
+        before = host.tree()
+        host.apply(*EVERYTHING, confirm_within=300)
+        if confirmed:
+            assert host.confirm(*EVERYTHING)["confirmed"]
+        assert live(host, SOMAXCONN)["changed"]
+        between, restarted = host.tree(), restarts(host)
+        assert between != before
+        if not confirmed:
+            host.let_deadline_pass()
+        wanted = between if confirmed else before
+        assert until(lambda: host.tree() == wanted and not host.processes())
+        assert host.state() == ("restoring" if confirmed else "none")
+        assert not confirmed or restarts(host) == restarted

@@ -22,6 +22,7 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.hosts.agent.dispatch import answer as answer_below
+from tests.lib.hosts.agent.test_faults import end_after_boot, settled
 from tests.support.agent_root import (
     AgentRoot,
     near_root,
@@ -129,7 +130,11 @@ def fail_at(step: int, disk: Disk, host: type) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        return _after(step_done, function)
+        def called(*given: Any, **more: Any) -> Any:
+            step_done()
+            return function(*given, **more)
+
+        return called
 
     def synced(descriptor: int) -> None:
         step_done()
@@ -150,14 +155,6 @@ def fail_at(step: int, disk: Disk, host: type) -> None:
     setattr(os, "open", opened)  # noqa: B010
     setattr(subprocess, "run", counted(subprocess.run))  # noqa: B010
     setattr(host, "attempt", counted(getattr(host, "attempt", print)))  # noqa: B010
-
-
-def _after(first: Callable[[], None], function: Callable[..., Any]) -> Callable[..., Any]:
-    def called(*given: Any, **more: Any) -> Any:
-        first()
-        return function(*given, **more)
-
-    return called
 
 
 CHANGES = ("write", "rename", "unlink", "mkdir", "rmdir", "symlink", "posix_fallocate")
@@ -193,25 +190,6 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
         yield root
 
 
-def settled(host: AgentRoot) -> dict[str, Any]:
-    """All but what the next agent that comes by removes: an idle hook, and empty directories."""
-    return {
-        name: was
-        for name, was in without_boot_id(host.tree()).items()
-        if was[1] is not None and "edgetune.service" not in name
-    }
-
-
-def end_after_boot(host: AgentRoot, before: dict[str, Any]) -> str:
-    """``old`` or ``new``, as the host is after a boot, which it is wholly."""
-    assert host.boot().stderr == ""
-    if settled(host) == before:
-        return "old"
-    verified = host.ask("verify", tuning="t", settings=SETTINGS)
-    assert verified["verified"] and verified["state"] == "confirmed"
-    return "new"
-
-
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("verb", ["apply", "restore"])
 def test_a_power_cut_at_any_step_leaves_all_or_nothing(
@@ -225,7 +203,7 @@ def test_a_power_cut_at_any_step_leaves_all_or_nothing(
         if verb == "restore":
             assert answer_below(str(host.path), change)["ok"]
         died = cut(host, change if verb == "apply" else restore, step, entries)
-        ends.add(end_after_boot(host, before))
+        ends.add(end_after_boot(host, before, *SETTINGS))
         reply = answer_below(str(host.path), restore)
         assert reply["ok"], (step, reply)
         assert without_boot_id(host.tree()) == tree and host.leftovers() <= {"epoch"}, step

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.hosts.agent import restore
 from tests.support.agent_root import (
     AgentRoot,
     NearRoot,
@@ -21,6 +22,7 @@ from tests.support.agent_root import (
     file,
     near_root,
     nginx,
+    request,
     sysctl,
     thp,
     without_boot_id,
@@ -30,7 +32,8 @@ pytestmark = pytest.mark.processes
 
 CONF = "/etc/app/conf.d/app.conf"
 SETTINGS = [thp("never"), sysctl("4096"), file(CONF, "workers 4\n"), nginx("LimitNOFILE", "65536")]
-FAILURES = [errno.EROFS, errno.EACCES, errno.EIO, errno.ENOSPC]
+# With the stride of the steps at which it fails.
+FAILURES = {errno.EROFS: 1, errno.EACCES: 5, errno.EIO: 4, errno.ENOSPC: 3}
 MOST_STEPS = 200
 MOUNT = "unshare --mount --propagation private sh -c"
 
@@ -70,22 +73,22 @@ class Broken:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[NearRoot]:
-    with near_root(tmp_path / "host", init="systemd") as root:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NearRoot]:
+    with near_root(tmp_path / "host", "systemd", monkeypatch) as root:
         yield root
 
 
 @pytest.mark.parametrize("why", FAILURES)
 def test_a_directory_that_fails_at_any_point_is_told_of_as_it_is_seen(
-    host: NearRoot, why: int, monkeypatch: pytest.MonkeyPatch
+    host: NearRoot, why: int
 ) -> None:
     before = host.tree()
     said = set()
-    for step in range(MOST_STEPS):
-        request = host.change(*SETTINGS)
-        with monkeypatch.context() as patch:
+    for step in range(0, MOST_STEPS, FAILURES[why]):
+        change = host.change(*SETTINGS)
+        with host.patch.context() as patch:
             broken = Broken(patch, host.path / "etc", why, after=step)
-            reply = answer(host, request)
+            reply = answer(host, change)
         if reply["ok"]:
             host.restore()
             if broken.refused:
@@ -110,10 +113,8 @@ def test_a_directory_that_fails_at_any_point_is_told_of_as_it_is_seen(
     raise AssertionError("it never came to an end")
 
 
-def answer(host: NearRoot, request: dict[str, Any]) -> dict[str, Any]:
-    import json
-
-    return host.send(json.dumps({"protocol": 1, "verb": "apply", **request}).encode())
+def answer(host: NearRoot, fields: dict[str, Any]) -> dict[str, Any]:
+    return host.send(request("apply", **fields))
 
 
 def without_directories(tree: dict[str, Any]) -> dict[str, Any]:
@@ -123,31 +124,27 @@ def without_directories(tree: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("why", FAILURES)
 def test_a_directory_that_never_could_be_written_has_nothing_to_be_undone(
-    host: NearRoot, why: int, monkeypatch: pytest.MonkeyPatch
+    host: NearRoot, why: int
 ) -> None:
     """A file that never existed was named, and its host quarantined."""
     before = host.tree()
-    request = host.change(*SETTINGS)
-    with monkeypatch.context() as patch:
+    change = host.change(*SETTINGS)
+    with host.patch.context() as patch:
         Broken(patch, host.path / "etc", why)
-        reply = answer(host, request)
+        reply = answer(host, change)
         assert reply["error"]["reason"] == "undone", reply
         assert "NOT undone" not in reply["error"]["message"]
         assert host.restore()["nothing_to_restore"]
     assert host.tree() == before and host.leftovers() <= {"epoch"}
 
 
-def test_what_differs_after_an_undo_is_said_to_be_not_undone(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_differs_after_an_undo_is_said_to_be_not_undone(host: NearRoot) -> None:
     """The last word has the host, not the functions that ran."""
-    from edgetune.hosts.agent import restore
-
     host.write("stub/restart-fails", "")
     host.write("etc/app/conf.d/app.conf", "before\n")
-    request = host.change(file(CONF, "workers 4\n", restart="nginx"))
-    monkeypatch.setattr(restore, "restore_file", lambda *given: None)
-    error = host.fail("apply", **request)
+    change = host.change(file(CONF, "workers 4\n", restart="nginx"))
+    host.patch.setattr(restore, "restore_file", lambda *given: None)
+    error = host.fail("apply", **change)
     assert error["reason"] == "failed" and "NOT undone: " in error["message"]
 
 
@@ -185,13 +182,10 @@ def test_a_plan_says_what_cannot_be_written(
     with agent_root(tmp_path / "host", init="systemd") as host:
         (host.path / place).mkdir(parents=True, exist_ok=True)
         read_only(host, place)
-        before = without_boot_id(host.tree())
-        (row,) = host.plan(own)
-        assert row["status"] == "unsupported", row
+        before, (row,) = without_boot_id(host.tree()), host.plan(own)
+        assert row["status"] == "unsupported" and row["reason"].startswith(f"/{place}")
         assert row["reason"].endswith("is on a read-only file system")
-        assert row["reason"].startswith(f"/{place}")
-        error = host.fail("apply", **host.change(own))
-        assert error["reason"] == "refused"
+        assert host.fail("apply", **host.change(own))["reason"] == "refused"
         assert without_boot_id(host.tree()) == before
 
 
@@ -205,5 +199,4 @@ def test_what_is_as_wanted_needs_no_disk(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there_yet_can_be_made(host: NearRoot) -> None:
     assert host.plan(file("/srv/a/b/c.conf", "x\n"))[0]["status"] == "change"
     host.write("srv/a", "a file\n")
-    row = host.plan(file("/srv/a/b/c.conf", "x\n"))[0]
-    assert (row["status"], row["reason"]) == ("unsupported", "/srv/a is not a directory")
+    assert host.reason(file("/srv/a/b/c.conf", "x\n")) == "/srv/a is not a directory"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import tempfile
@@ -16,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.hosts.agent import unattended, undo
-from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 from tests.lib.hosts.agent.test_faults import MOST_STEPS, killed
 from tests.lib.hosts.agent.test_faults import settled as settled_with_ranks
 from tests.support.agent_root import (
     AgentRoot,
     FullDisk,
+    NearRoot,
     channels,
     file,
     near_root,
@@ -44,8 +43,8 @@ UPPER = [sysctl("16"), rps("0-1"), file("/etc/app.conf", "b\n"), nginx("LimitNOF
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host", init="systemd") as root:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]:
+    with near_root(tmp_path / "host", "systemd", monkeypatch) as root:
         yield root
 
 
@@ -58,19 +57,23 @@ def restarts(host: AgentRoot) -> int:
     return host.commands.count("systemctl restart nginx")
 
 
+MORE, LESS = nginx("LimitNOFILE", "65536"), nginx("LimitNOFILE", "4096")
+OLD, NEW = file("/etc/app.conf", "a\n"), file("/etc/app.conf", "b\n")
+
+
 @pytest.mark.parametrize(
     ("lower", "upper", "name"),
     [
         (sysctl("4096"), sysctl("16"), SOMAXCONN),
         (sysctl("4096"), sysctl("4096"), SOMAXCONN),
-        (file("/etc/app.conf", "a\n"), file("/etc/app.conf", "b\n"), "etc/app.conf"),
-        (file("/etc/app.conf", "a\n"), file("/etc/app.conf", "a\n"), "etc/app.conf"),
+        (OLD, NEW, "etc/app.conf"),
+        (OLD, OLD, "etc/app.conf"),
         (thp("never"), thp("always"), "sys/kernel/mm/transparent_hugepage/enabled"),
         (channels(2), rps("0-1"), "sys/class/net/eth0/queues/rx-3/rps_cpus"),
         (rps("0-1"), channels(2), "sys/class/net/eth0/queues/rx-1/rps_cpus"),
-        (nginx("LimitNOFILE", "65536"), nginx("LimitNOFILE", "4096"), "proc/77/limits"),
-        (nginx("LimitNOFILE", "65536"), nginx("LimitNOFILE", "65536"), "proc/77/limits"),
-        (nginx("LimitNOFILE", "65536"), nginx("Nice", "-5"), "proc/77/stat"),
+        (MORE, LESS, "proc/77/limits"),
+        (MORE, MORE, "proc/77/limits"),
+        (MORE, nginx("Nice", "-5"), "proc/77/stat"),
     ],
 )
 def test_what_stands_on_a_tuning_outlives_it(
@@ -114,10 +117,9 @@ def test_units_under_each_other(host: AgentRoot) -> None:
     host.make_unit("x.timer")
     host.apply(unit("x.timer", active="off", enabled="off"), tuning="a")
     host.apply(unit("x.timer", active="on", enabled="on"), tuning="b")
-    host.restore("a")
-    assert host.unit("x.timer") == ("active", "enabled")
-    host.restore("b")
-    assert host.unit("x.timer") == ("active", "enabled")
+    for name in ("a", "b"):
+        host.restore(name)
+        assert host.unit("x.timer") == ("active", "enabled")
 
 
 def test_only_raise_is_worked_out_anew(host: AgentRoot) -> None:
@@ -148,8 +150,8 @@ def test_a_tuning_that_is_not_confirmed_stays_below(host: AgentRoot) -> None:
     host.apply(sysctl("4096"), tuning="a")
     host.apply(sysctl("16"), tuning="b", confirm_within=300)
     error = host.fail("restore", epoch=1, tuning="a")
-    assert error["reason"] == "refused"
-    assert error["message"] == "b was applied later and is provisional: restore it first"
+    says = "b was applied later and is provisional: restore it first"
+    assert (error["reason"], error["message"]) == ("refused", says)
     assert host.state("a") == "confirmed" and host.read(SOMAXCONN) == "16\n"
 
 
@@ -158,49 +160,40 @@ def test_nothing_else_is_done_to_what_another_stands_on(host: AgentRoot) -> None
     host.ask("apply", **lower)
     host.apply(sysctl("16"), tuning="b")
     before = host.tree()
-    for verb, more in (
-        ("apply", lower),
-        ("restore", {"tuning": "a", "epoch": 1, "live": ["sysctl:net.core.somaxconn"]}),
-    ):
+    live = {"tuning": "a", "epoch": 1, "live": ["sysctl:net.core.somaxconn"]}
+    for verb, more in (("apply", lower), ("restore", live)):
         error = host.fail(verb, **more)
-        assert error["reason"] == "refused"
-        assert error["message"] == "b was applied later, on a: restore it first"
+        says = "b was applied later, on a: restore it first"
+        assert (error["reason"], error["message"]) == ("refused", says)
     assert host.tree() == before
 
 
-def test_what_cannot_be_applied_again_is_named_and_can_be_taken_back(host: AgentRoot) -> None:
+@pytest.mark.parametrize("word", ["suspended", "lifted"])
+def test_what_cannot_be_applied_again_is_named_and_can_be_taken_back(
+    host: AgentRoot, word: str
+) -> None:
+    """An older agent called it lifted."""
     before = host.tree()
     host.apply(sysctl("4096"), tuning="a")
     host.apply(sysctl("16"), tuning="b")
-    host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 1\n")
+    late = host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 1\n")
     error = host.fail("restore", epoch=1, tuning="a")
     assert error["message"].startswith("b: sysctl:net.core.somaxconn: /etc/sysctl.d/99-late.conf")
+    host.note("b", state=word)
     assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
     assert host.read(SOMAXCONN) == "128\n"
     error = host.fail("apply", **host.change(thp("never"), tuning="c"))
     assert error["message"] == "the tuning a on this host is restoring: restore it first"
-    confirmed = host.ask("confirm", epoch=1, tuning="b", settings=[sysctl("16")])
+    confirmed = host.confirm(sysctl("16"), tuning="b")
     assert not confirmed["confirmed"] and confirmed["state"] == "suspended"
-    host.restore("b")
-    host.restore("a")
-    (host.path / "etc/sysctl.d/99-late.conf").unlink()
-    (host.path / "etc/sysctl.d").rmdir()
-    assert host.tree() == before
-
-
-def test_what_an_older_agent_called_lifted_is_suspended(host: AgentRoot) -> None:
-    before = host.tree()
-    host.apply(sysctl("4096"), tuning="a")
-    host.apply(sysctl("16"), tuning="b")
-    host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 1\n")
-    host.fail("restore", epoch=1, tuning="a")
-    (host.path / "etc/sysctl.d/99-late.conf").unlink()
-    journal = "var/lib/edgetune/tunings/b.json"
-    host.write(journal, host.read(journal).replace('"suspended"', '"lifted"'))
-    assert host.state("b") == "suspended"
-    host.restore("a")
-    assert host.state("b") == "confirmed" and host.read(SOMAXCONN) == "16\n"
-    host.restore("b")
+    late.unlink()
+    if word == "lifted":
+        host.restore("a")
+        assert host.state("b") == "confirmed" and host.read(SOMAXCONN) == "16\n"
+        host.restore("b")
+    else:
+        host.restore("b")
+        host.restore("a")
     assert host.tree() == before
 
 
@@ -209,10 +202,12 @@ def two_tunings(host: AgentRoot) -> None:
     host.apply(*UPPER, tuning="b")
 
 
-def carried_on(host: AgentRoot, how: str) -> None:
+def carry_on(host: AgentRoot, how: str) -> None:
     """Finish what was left."""
     if how == "boot":
         assert host.boot().stderr == ""
+    elif how == "upper first":
+        host.restore("b")
     elif how == "restore":
         host.restore("a")
     elif host.state("a") != "none":
@@ -220,7 +215,9 @@ def carried_on(host: AgentRoot, how: str) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("how", "stride"), [("restore", 7), ("boot", 11), ("console", 13)])
+@pytest.mark.parametrize(
+    ("how", "stride"), [("restore", 7), ("boot", 11), ("console", 13), ("upper first", 13)]
+)
 def test_killed_at_any_point_it_is_carried_on(host: AgentRoot, how: str, stride: int) -> None:
     before = without_boot_id(host.tree())
     host.apply(*UPPER, tuning="b")
@@ -231,12 +228,13 @@ def test_killed_at_any_point_it_is_carried_on(host: AgentRoot, how: str, stride:
         two_tunings(host)
         both = settled(host)
         died = killed(host, restore, step)
-        carried_on(host, how)
-        assert stands(host, "b", *UPPER), step
-        ends = (alone, both) if how == "boot" and step < 20 else (alone,)
-        assert settled(host) in ends, step
-        host.restore("a")
-        host.restore("b")
+        carry_on(host, how)
+        if how != "upper first":
+            assert stands(host, "b", *UPPER), step
+            ends = (alone, both) if how == "boot" and step < 20 else (alone,)
+            assert settled(host) in ends, step
+        for name in ("b", "a") if how == "upper first" else ("a", "b"):
+            host.restore(name)
         assert without_boot_id(host.tree()) == before and host.leftovers() <= {"epoch"}, step
         if not died:
             assert step > 40
@@ -244,31 +242,16 @@ def test_killed_at_any_point_it_is_carried_on(host: AgentRoot, how: str, stride:
     raise AssertionError("it never came to an end")
 
 
-def test_killed_at_any_point_the_upper_one_can_go_first(host: AgentRoot) -> None:
-    before = host.tree()
-    for step in range(0, MOST_STEPS, 13):
-        two_tunings(host)
-        died = killed(host, request("restore", epoch=1, tuning="a"), step)
-        host.restore("b")
-        host.restore("a")
-        assert host.tree() == before and host.leftovers() == {"epoch"}, step
-        if not died:
-            return
-    raise AssertionError("it never came to an end")
-
-
-def test_a_disk_that_fills_at_any_point_can_be_emptied(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_at_any_point_can_be_emptied(host: AgentRoot) -> None:
     before = host.tree()
     host.apply(*UPPER, tuning="b")
     alone = settled(host)
     host.restore("b")
     for step in range(0, MOST_STEPS, 3):
         two_tunings(host)
-        with monkeypatch.context() as patch:
+        with host.patch.context() as patch:
             FullDisk(patch, after=step)
-            reply = answer(str(host.path), request("restore", epoch=1, tuning="a"))
+            reply = host.send(request("restore", epoch=1, tuning="a"))
         assert reply["ok"] or "No space left" in reply["error"]["message"], reply
         host.restore("a")
         assert stands(host, "b", *UPPER) and settled(host) == alone, step
@@ -310,27 +293,27 @@ def test_a_host_is_as_if_what_was_taken_back_had_never_been(
 ) -> None:
     """Its model is a fresh host on which only what stands was applied, in that order."""
     with tempfile.TemporaryDirectory() as directory:
-        host, standing = _host(Path(directory) / "host"), {}
+        host, standing = host_of(Path(directory) / "host"), {}
         before = host.tree()
         for name, retire, own in steps:
             if retire:
-                assert _ask(host, "restore", tuning=name)["ok"]
+                host.restore(name)
                 standing.pop(name, None)
             elif name not in standing:
-                _apply(host, name, own)
+                host.apply(*own, tuning=name)
                 standing[name] = own
-        model = _host(Path(directory) / "model")
+        model = host_of(Path(directory) / "model")
         for name, own in standing.items():
-            _apply(model, name, own)
-        assert _tree(host) == _tree(model)
+            model.apply(*own, tuning=name)
+        assert files_of(host) == files_of(model)
         assert host.unit("x.timer") == model.unit("x.timer")
         for name in standing:
-            assert _ask(host, "restore", tuning=name)["ok"]
+            host.restore(name)
         assert host.tree() == before and host.unit("x.timer") == ("active", "enabled")
 
 
-def _host(path: Path) -> AgentRoot:
-    host = AgentRoot(path, init="systemd")
+def host_of(path: Path) -> NearRoot:
+    host = NearRoot(path, init="systemd")
     host.write("proc/sys/kernel/random/boot_id", "one\n")
     host.make_unit("x.timer")
     return host
@@ -338,51 +321,35 @@ def _host(path: Path) -> AgentRoot:
 
 def settled(host: AgentRoot) -> dict[str, Any]:
     """The same, however many tunings were applied before."""
-    return _without_ranks(settled_with_ranks(host))
+    return without_ranks(settled_with_ranks(host))
 
 
-def _tree(host: AgentRoot) -> dict[str, Any]:
+def files_of(host: AgentRoot) -> dict[str, Any]:
     # What runs the agent at a boot names no tuning, but the file it is in is made by the time.
-    return _without_ranks({name: was for name, was in host.tree().items() if was[1] is not None})
+    return without_ranks({name: was for name, was in host.tree().items() if was[1] is not None})
 
 
-def _without_ranks(tree: dict[str, Any]) -> dict[str, Any]:
+def without_ranks(tree: dict[str, Any]) -> dict[str, Any]:
     return {re.sub("90-edgetune-[0-9]{4}-", "", name): was for name, was in tree.items()}
-
-
-def _ask(host: AgentRoot, verb: str, **fields: Any) -> dict[str, Any]:
-    return answer(str(host.path), request(verb, **{"epoch": 1, **fields}))
-
-
-def _apply(host: AgentRoot, name: str, own: list[dict[str, Any]]) -> None:
-    named = {"tuning": name, "digest": "d", "settings": own}
-    document = json.dumps({"protocol": 1, "verb": "plan", **named}).encode()
-    rows = answer(str(host.path), document)["result"]["settings"]
-    facts = {row["id"]: {k: row[k] for k in ("runtime", "persistent")} for row in rows}
-    reply = _ask(host, "apply", rollout="r", expect=facts, **named)
-    assert reply["ok"], reply
 
 
 @pytest.mark.parametrize(("service", "again"), [("active", 1), ("inactive", 0)])
 def test_what_was_suspended_at_a_boot_is_applied_once_its_interface_is_there(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch, service: str, again: int
+    host: AgentRoot, service: str, again: int
 ) -> None:
     """A service that runs by then has begun without what was suspended."""
-    monkeypatch.setattr(unattended, "BOOT_WAIT", 0.1)
-    own = (sysctl("16"), rps("0-1"), nginx("LimitNOFILE", "65536"))
+    host.patch.setattr(unattended, "BOOT_WAIT", 0.1)
+    own = (sysctl("16"), rps("0-1"), MORE)
     host.apply(sysctl("4096"), tuning="a")
     host.apply(*own, tuning="b")
-    journal = json.loads(host.read("var/lib/edgetune/tunings/a.json"))
-    host.write("var/lib/edgetune/tunings/a.json", json.dumps({**journal, "state": "restoring"}))
+    host.note("a", state="restoring")
     card, away = host.path / "sys/class/net/eth0", host.path / "away"
     card.rename(away)
     host.new_boot_id()
-    assert unattended.boot(Host(str(host.path))) == [
-        "a: b: nic.rps:eth0: there is no interface eth0"
-    ]
+    problems = unattended.boot(Host(str(host.path)))
+    assert problems == ["a: b: nic.rps:eth0: there is no interface eth0"]
     assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
-    assert host.exists("run/edgetune-late")
-    assert restarts(host) == 1
+    assert host.exists("run/edgetune-late") and restarts(host) == 1
     start_nginx(host)
     assert "Max open files  1024 " in host.read("proc/77/limits")
     host.write("stub/nginx/state", f"{service}\n")
@@ -395,21 +362,17 @@ def test_what_was_suspended_at_a_boot_is_applied_once_its_interface_is_there(
     assert host.state("a") == "none" and stands(host, "b", *own)
 
 
-def test_what_runs_by_the_end_of_a_boot_is_proven(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = nginx("LimitNOFILE", "65536")
-    host.apply(nginx("LimitNOFILE", "4096"), tuning="a")
-    host.apply(own, tuning="b")
-    journal = json.loads(host.read("var/lib/edgetune/tunings/a.json"))
-    host.write("var/lib/edgetune/tunings/a.json", json.dumps({**journal, "state": "restoring"}))
-    with monkeypatch.context() as patch:
+def test_what_runs_by_the_end_of_a_boot_is_proven(host: AgentRoot) -> None:
+    host.apply(LESS, tuning="a")
+    host.apply(MORE, tuning="b")
+    host.note("a", state="restoring")
+    with host.patch.context() as patch:
         patch.setattr(undo, "restart", lambda *_: None)
         host.write("proc/77/limits", "Max open files  1024  524288  files\n")
         problems = unattended.late(Host(str(host.path)))
     assert problems == ["a: b: service.property:nginx.LimitNOFILE: differs now"]
     assert unattended.late(Host(str(host.path))) == []
-    assert host.state("a") == "none" and stands(host, "b", own)
+    assert host.state("a") == "none" and stands(host, "b", MORE)
 
 
 def start_nginx(host: AgentRoot) -> None:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
 import marshal
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import pytest
 
 from edgetune.hosts.agent import bundle, unattended
 from edgetune.hosts.agent.boot_hook import BootHook
-from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kept_copy import PROGRAM, dump
@@ -25,31 +23,38 @@ from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Failed
 from edgetune.hosts.agent.unattended import boot, revert
 from edgetune.hosts.agent.undo import take_back
-from edgetune.vocabulary.places import HOOKS
 from tests.support.agent_root import (
     THP,
     AgentRoot,
     FullDisk,
     agent_root,
     channels,
+    near_root,
     nginx,
+    request,
     rps,
     sysctl,
     thp,
     until,
+    without_boot_id,
 )
 
 pytestmark = pytest.mark.processes
 
 EVERYTHING = [
-    channels(2),
-    rps("0-3"),
-    thp("never"),
-    sysctl("4096"),
+    *(channels(2), rps("0-3"), thp("never"), sysctl("4096")),
     nginx("LimitNOFILE", "65536"),
 ]
 UNIT = "etc/systemd/system/edgetune.service"
 LINK = "etc/systemd/system/multi-user.target.wants/edgetune.service"
+HOOK = "etc/init.d/S99edgetune"
+ENABLED = f"{THP}/enabled"
+OLD_THP = "always [madvise] never\n"
+KEPT = {
+    *("agent.py", "agent.py.source", "agent.py.compiled", "directories.json"),
+    *("epoch", "reserve", "tunings/t.json"),
+}
+"""What is left of the agent beside a tuning that no hook keeps."""
 
 
 @pytest.fixture
@@ -59,118 +64,94 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
 
 
 @pytest.fixture
+def near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]:
+    """One that is asked in this process."""
+    with near_root(tmp_path / "host", patch=monkeypatch) as root:
+        yield root
+
+
+@pytest.fixture
 def systemd_host(tmp_path: Path) -> Iterator[AgentRoot]:
     with agent_root(tmp_path / "host", init="systemd") as root:
         yield root
 
 
-def confirm(host: AgentRoot, *settings: dict[str, Any]) -> dict[str, Any]:
-    return host.ask("confirm", epoch=1, tuning="t", settings=list(settings))
-
-
-def killed_in_the_middle(host: AgentRoot, request: dict[str, Any]) -> None:
+def killed_in_the_middle(host: AgentRoot, **fields: Any) -> None:
     """ethtool or systemctl does what it is asked, then the agent that called it is killed."""
     host.write("stub/kill-parent", "")
-    document = json.dumps({"protocol": 1, "verb": "apply", **request}).encode()
-    process = host.start(document)
+    process = host.start(request("apply", **fields))
     output, _ = process.communicate(timeout=60)
     assert process.returncode == -9 and output == b""
 
 
+def is_as(host: AgentRoot, before: dict[str, Any]) -> bool:
+    """Whether a host is as before, and nothing but the fence tells of us."""
+    same = without_boot_id(host.tree()) == without_boot_id(before)
+    return same and host.leftovers() == {"epoch"}
+
+
+def timers(host: AgentRoot) -> list[str]:
+    """The calls that set one of systemd."""
+    return [line for line in host.commands if line.startswith("systemd-run")]
+
+
 @pytest.mark.parametrize("broken", ["ethtool-fails", "ethtool-lies"])
-def test_a_change_that_fails_half_way_is_undone_to_the_byte(host: AgentRoot, broken: str) -> None:
-    host.write("sys/class/net/eth0/queues/rx-3/rps_cpus", "c\n")
-    before = host.tree()
-    request = host.change(*EVERYTHING)
-    host.write(f"stub/{broken}", "")
+def test_a_change_that_fails_half_way_is_undone_to_the_byte(near: AgentRoot, broken: str) -> None:
+    near.write("sys/class/net/eth0/queues/rx-3/rps_cpus", "c\n")
+    before = near.tree()
+    request = near.change(*EVERYTHING)
+    near.write(f"stub/{broken}", "")
+    error = near.fail("apply", **request)
     if broken == "ethtool-fails":
         # It fails while it is undone, too: everything else comes back, and the rest later.
-        error = host.fail("apply", **request)
+        assert error["reason"] == "failed" and near.state() == "restoring"
         assert "NOT undone: nic.channels:eth0: ethtool -L" in error["message"]
-        assert host.state() == "restoring"
-        (host.path / f"stub/{broken}").unlink()
-        host.restore()
+        (near.path / f"stub/{broken}").unlink()
+        near.restore()
     else:
-        error = host.fail("apply", **request)
         assert error["message"].startswith("nic.channels:eth0: reads {'rx': 4, 'tx': 4} after")
-        assert error["message"].endswith("; undone")
-    assert error["reason"] == ("failed" if broken == "ethtool-fails" else "undone")
-    assert host.tree() == before and host.leftovers() == {"epoch"}
+        assert error["reason"] == "undone" and error["message"].endswith("; undone")
+    assert is_as(near, before)
 
 
-def test_what_does_not_come_back_is_told_and_kept_in_mind(host: AgentRoot) -> None:
+def test_what_does_not_come_back_is_told_and_kept_in_mind(near: AgentRoot) -> None:
     """ethtool says that it set the queues, and does not."""
-    before = host.tree()
-    host.apply(channels(2), thp("never"))
-    host.write("stub/ethtool-lies", "")
-    error = host.fail("restore", epoch=1, tuning="t")
+    before = near.tree()
+    near.apply(channels(2), thp("never"))
+    near.write("stub/ethtool-lies", "")
+    error = near.fail("restore", epoch=1, tuning="t")
     assert "nic.channels:eth0: reads {'rx': 2, 'tx': 2} after" in error["message"]
-    assert host.state() == "restoring"
-    assert host.tree()[f"{THP}/enabled"] == before[f"{THP}/enabled"], "the others are back"
-    (host.path / "stub/ethtool-lies").unlink()
-    assert host.restore()["changed"]
-    assert host.tree() == before and host.leftovers() == {"epoch"}
+    assert near.state() == "restoring"
+    assert near.tree()[ENABLED] == before[ENABLED], "the others are back"
+    (near.path / "stub/ethtool-lies").unlink()
+    assert near.restore()["changed"]
+    assert is_as(near, before)
 
 
-def test_a_service_that_does_not_come_up_undoes_the_change(host: AgentRoot) -> None:
-    before = host.tree()
-    request = host.change(*EVERYTHING)
-    host.write("stub/restart-fails", "")
-    error = host.fail("apply", **request)
+def test_a_service_that_does_not_come_up_undoes_the_change(near: AgentRoot) -> None:
+    before = near.tree()
+    request = near.change(*EVERYTHING)
+    near.write("stub/restart-fails", "")
+    error = near.fail("apply", **request)
     assert error["reason"] == "failed" and "Job for nginx.service failed" in error["message"]
-    files = {name for name, was in host.tree().items() if was != before.get(name) and was[1]}
-    assert files == {"etc/init.d/S99edgetune"}, "the settings are back at once"
-    (host.path / "stub/restart-fails").unlink()
-    restored = host.restore()
-    assert restored["restarted"] == ["nginx"], "it still ran with what was taken back"
-    assert host.tree() == before and host.leftovers() == {"epoch"}
+    files = {name for name, was in near.tree().items() if was != before.get(name) and was[1]}
+    assert files == {HOOK}, "the settings are back at once"
+    (near.path / "stub/restart-fails").unlink()
+    assert near.restore()["restarted"] == ["nginx"], "it still ran with what was taken back"
+    assert is_as(near, before)
 
 
-@pytest.mark.parametrize("within", [0, 300])
-def test_an_agent_killed_in_the_middle_leaves_what_restore_needs(
-    host: AgentRoot, within: float
-) -> None:
+@pytest.mark.parametrize("then", ["apply", "timer"])
+def test_what_an_agent_killed_in_the_middle_left_is_carried_on(host: AgentRoot, then: str) -> None:
+    """By a restore or a boot after every step: `test_faults.py`."""
     before = host.tree()
-    killed_in_the_middle(host, host.change(*EVERYTHING, confirm_within=within))
-    assert host.tree() != before
-    assert host.state() == "applying"
-    assert host.restore()["changed"]
-    assert host.tree() == before and host.leftovers() == {"epoch"}
-
-
-def test_a_half_done_change_is_undone_and_then_done_when_it_is_asked_again(
-    host: AgentRoot,
-) -> None:
-    before = host.tree()
-    request = host.change(*EVERYTHING)
-    killed_in_the_middle(host, request)
-    assert host.ask("apply", **request)["changed"]
-    assert host.ask("verify", tuning="t", settings=EVERYTHING)["verified"]
-    host.restore()
-    assert host.tree() == before
-
-
-def test_an_agent_killed_in_a_restore_is_carried_on_by_the_next(host: AgentRoot) -> None:
-    before = host.tree()
-    host.apply(*EVERYTHING)
-    host.write("stub/kill-parent", "")
-    process = host.start(b'{"protocol": 1, "verb": "restore", "epoch": 1, "tuning": "t"}')
-    process.communicate(timeout=60)
-    assert process.returncode == -9
-    assert host.state() == "restoring"
-    assert host.restore()["restarted"] == ["nginx"]
-    assert host.tree() == before and host.leftovers() == {"epoch"}
-
-
-def test_a_change_that_is_being_taken_back_is_not_kept(host: AgentRoot) -> None:
-    """A restore died before it put anything back: all verifies still, as files keep it."""
-    host.apply(sysctl("4096"), confirm_within=300)
-    name = "var/lib/edgetune/tunings/t.json"
-    host.write(name, json.dumps({**json.loads(host.read(name)), "state": "restoring"}))
-    answer = confirm(host, sysctl("4096"))
-    assert (answer["verified"], answer["confirmed"], answer["state"]) == (True, False, "restoring")
-    host.restore()
-    assert host.state() == "none"
+    change = host.change(*EVERYTHING, confirm_within=1 if then == "timer" else 0)
+    killed_in_the_middle(host, **change)
+    if then == "apply":
+        assert host.state() == "applying"
+        assert host.ask("apply", **change)["changed"] and host.verifies(*EVERYTHING)
+        host.restore()
+    assert until(lambda: is_as(host, before) and not host.processes())
 
 
 def test_an_unconfirmed_change_is_taken_back_by_the_timer(host: AgentRoot) -> None:
@@ -181,31 +162,17 @@ def test_an_unconfirmed_change_is_taken_back_by_the_timer(host: AgentRoot) -> No
     assert until(lambda: host.tree() == before)
     assert time.monotonic() - started > 2.5
     assert until(lambda: not host.processes())
-    assert not confirm(host, *EVERYTHING)["confirmed"]
+    assert not host.confirm(*EVERYTHING)["confirmed"]
     assert host.leftovers() == {"epoch"}
-
-
-def test_a_change_killed_in_the_middle_is_taken_back_by_the_timer(host: AgentRoot) -> None:
-    before = host.tree()
-    killed_in_the_middle(host, host.change(*EVERYTHING, confirm_within=1))
-    assert until(lambda: host.tree() == before and not host.processes())
 
 
 def test_a_confirmed_change_stays_and_its_timer_ends(host: AgentRoot) -> None:
     host.apply(sysctl("4096"), confirm_within=300)
     assert until(host.processes), "the answer does not wait for the timer"
-    assert host.exists("etc/init.d/S99edgetune")
-    assert confirm(host, sysctl("4096"))["confirmed"]
-    assert not host.exists("etc/init.d/S99edgetune"), "nothing needs the boot hook any more"
-    assert host.leftovers() == {
-        "agent.py",
-        "agent.py.source",
-        "agent.py.compiled",
-        "directories.json",
-        "epoch",
-        "reserve",
-        "tunings/t.json",
-    }
+    assert host.exists(HOOK)
+    assert host.confirm(sysctl("4096"))["confirmed"]
+    assert not host.exists(HOOK), "nothing needs the boot hook any more"
+    assert host.leftovers() == KEPT
     assert until(lambda: not host.processes())
     assert host.read("proc/sys/net/core/somaxconn") == "4096\n"
     assert host.state() == "confirmed"
@@ -223,9 +190,11 @@ def test_the_timer_of_an_earlier_change_leaves_the_next_one_alone(host: AgentRoo
 def test_a_boot_sets_again_what_nothing_else_keeps(host: AgentRoot) -> None:
     settings = [channels(2), rps("0-3"), thp("never")]
     host.apply(*settings)
+    kept = (host.path / COMPILED).read_bytes()
+    assert len(kept) > 100_000 and not (host.path / COMPILED).stat().st_mode & 0o077
     hook = host.boot()
     assert (hook.returncode, hook.stderr) == (0, "")
-    assert host.read(f"{THP}/enabled") == "never\n"
+    assert host.read(ENABLED) == "never\n" and (host.path / COMPILED).read_bytes() == kept
     verified = host.ask("verify", tuning="t", settings=settings)
     assert verified["verified"] and verified["boot_id"] == host.boot_id
 
@@ -236,114 +205,62 @@ def test_a_boot_takes_an_unconfirmed_change_back(host: AgentRoot) -> None:
     restarts = len([line for line in host.commands if "restart" in line])
     assert host.boot().returncode == 0
     assert len([line for line in host.commands if "restart" in line]) == restarts
-    after = host.tree()
-    boot_id = "proc/sys/kernel/random/boot_id"
-    assert {**after, boot_id: None} == {**before, boot_id: None}
-    assert host.leftovers() == {"epoch"}
+    assert is_as(host, before)
 
 
 def test_a_change_survives_its_one_grace_boot_only(host: AgentRoot) -> None:
-    settings = [thp("never"), sysctl("4096")]
-    host.apply(*settings, confirm_within=300, grace_boots=1)
+    host.apply(thp("never"), sysctl("4096"), confirm_within=300, grace_boots=1)
     host.boot()
     host.run_hook()
     assert host.state() == "provisional", "the same boot is not counted twice"
-    assert host.read(f"{THP}/enabled") == "never\n"
+    assert host.read(ENABLED) == "never\n"
     assert host.exists("etc/sysctl.d/90-edgetune-0001-t.conf")
     host.boot()
     assert host.state() == "none"
-    assert host.read(f"{THP}/enabled") == "always [madvise] never\n"
-    assert not host.exists("etc/sysctl.d")
+    assert host.read(ENABLED) == OLD_THP and not host.exists("etc/sysctl.d")
 
 
-def test_after_a_grace_boot_the_timer_starts_anew(host: AgentRoot) -> None:
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_after_a_grace_boot_the_timer_starts_anew(host: AgentRoot, confirmed: bool) -> None:
     host.apply(thp("never"), confirm_within=300, grace_boots=1)
     host.stop()
     before = host.deadline()
     host.boot()
-    assert host.read(f"{THP}/enabled") == "never\n"
+    assert host.read(ENABLED) == "never\n"
     assert host.deadline() > before and until(host.processes)
-    host.let_deadline_pass()
-    assert until(lambda: host.read(f"{THP}/enabled") == "always [madvise] never\n")
-    assert until(lambda: not host.processes())
-    assert host.state() == "none"
-
-
-def test_after_a_grace_boot_a_change_can_be_confirmed(host: AgentRoot) -> None:
-    host.apply(thp("never"), confirm_within=300, grace_boots=1)
-    host.stop()
-    host.boot()
-    assert confirm(host, thp("never"))["confirmed"]
-    host.boot()
-    assert host.read(f"{THP}/enabled") == "never\n"
-
-
-def test_a_boot_takes_back_what_died_half_way(host: AgentRoot) -> None:
-    before = host.tree()
-    killed_in_the_middle(host, host.change(*EVERYTHING))
-    host.boot()
-    boot_id = "proc/sys/kernel/random/boot_id"
-    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
-
-
-def test_a_boot_takes_back_what_died_half_way_without_anything_for_the_hook(
-    host: AgentRoot,
-) -> None:
-    before = host.tree()
-    settings = [sysctl("4096"), nginx("LimitNOFILE", "65536")]
-    killed_in_the_middle(host, host.change(*settings))
-    assert host.boot().stderr == ""
-    boot_id = "proc/sys/kernel/random/boot_id"
-    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
-    assert host.leftovers() == {"epoch"}
-
-
-def test_what_files_keep_needs_no_hook_once_it_is_done(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"))
-    assert host.leftovers() == {
-        "agent.py",
-        "agent.py.source",
-        "agent.py.compiled",
-        "directories.json",
-        "epoch",
-        "reserve",
-        "tunings/t.json",
-    }
-    assert not host.exists("etc/init.d/S99edgetune")
-
-
-def test_a_full_disk_stops_no_restore(host: AgentRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = host.tree()
-    host.apply(*EVERYTHING)
-    assert (host.path / "var/lib/edgetune/reserve").stat().st_size > 256 * 1024
-    FullDisk(monkeypatch)
-    request = b'{"protocol": 1, "verb": "restore", "epoch": 2, "tuning": "t"}'
-    assert answer(str(host.path), request)["ok"]
-    assert host.tree() == before and host.leftovers() == {"epoch"}
-    assert host.read("var/lib/edgetune/epoch") == "2\n"
+    if confirmed:
+        assert host.confirm(thp("never"))["confirmed"]
+        host.boot()
+    else:
+        host.let_deadline_pass()
+    wanted = ("never\n", "confirmed") if confirmed else (OLD_THP, "none")
+    assert until(lambda: host.read(ENABLED) == wanted[0] and not host.processes())
+    assert host.state() == wanted[1]
 
 
 def test_a_disk_without_any_room_stops_no_revert_of_what_is_not_confirmed(
     systemd_host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = systemd_host
-    before = host.tree()
-    host.apply(*EVERYTHING, confirm_within=300)
-    (host.path / "var/lib/edgetune/reserve").unlink()
+    before = systemd_host.tree()
+    systemd_host.apply(*EVERYTHING, confirm_within=300)
+    (systemd_host.path / "var/lib/edgetune/reserve").unlink()
     FullDisk(monkeypatch)
-    own = Host(str(host.path))
+    own = Host(str(systemd_host.path))
     journal = Journals(own).load("t")
     assert journal and journal.state == "provisional"
     take_back(own, journal)
-    assert host.tree() == before and host.leftovers() == {"epoch"}
+    assert is_as(systemd_host, before)
 
 
-def test_a_hook_that_is_there_already_needs_no_room(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host.apply(thp("never"))
-    FullDisk(monkeypatch)
-    BootHook(Host(str(host.path))).sync()
+def test_what_a_hook_needs_is_there_already_where_there_is_no_room(near: AgentRoot) -> None:
+    near.apply(thp("never"))
+    before = (near.path / COMPILED).read_bytes()
+    FullDisk(near.patch)
+    BootHook(Host(str(near.path))).sync()
+    near.patch.setattr(bundle, "received", b"source")
+    near.patch.setattr(bundle, "compiled", {"a": compile("1", "a", "exec")})
+    BootHook(Host(str(near.path)))._keep_compiled()
+    assert (near.path / COMPILED).read_bytes() == before
 
 
 def test_a_boot_that_cannot_set_the_timer_takes_the_change_back(systemd_host: AgentRoot) -> None:
@@ -351,78 +268,76 @@ def test_a_boot_that_cannot_set_the_timer_takes_the_change_back(systemd_host: Ag
     host.apply(thp("never"), confirm_within=300, grace_boots=1)
     (host.path / "usr/local/sbin/systemd-run").unlink()
     hook = host.boot()
-    assert hook.returncode == 1
-    assert hook.stderr == (
-        "edgetune: t: taken back, as its timer cannot be set: there is no program systemd-run\n"
-    )
-    assert host.state() == "none"
-    assert host.read(f"{THP}/enabled") == "always [madvise] never\n"
+    why = "its timer cannot be set: there is no program systemd-run"
+    assert (hook.returncode, hook.stderr) == (1, f"edgetune: t: taken back, as {why}\n")
+    assert host.state() == "none" and host.read(ENABLED) == OLD_THP
 
 
-def test_a_journal_of_a_newer_agent_blocks_no_other(host: AgentRoot) -> None:
-    host.apply(thp("never"), tuning="good")
-    host.apply(sysctl("4096"), tuning="newer")
-    journal = host.read("var/lib/edgetune/tunings/newer.json")
-    host.write(
-        "var/lib/edgetune/tunings/newer.json",
-        journal.replace('"kind": "sysctl"', '"kind": "disk.queue"'),
-    )
-    with (host.path / "var/lib/edgetune/agent.py").open("a") as file:
-        file.write("# newer\n")
-    hook = host.boot()
-    assert hook.returncode == 1
-    assert hook.stderr.startswith(
-        "edgetune: the journal /var/lib/edgetune/tunings/newer.json is of"
-    )
-    assert host.read(f"{THP}/enabled") == "never\n"
-    error = host.fail("restore", epoch=1, tuning="newer")
-    assert "another version of edgetune, which knows the kind 'disk.queue'" in error["message"]
-    assert error["message"].endswith("python3 /var/lib/edgetune/agent.py restore newer")
-    assert (
-        host.fail("apply", **host.change(sysctl("1"), tuning="new"))["message"] == error["message"]
-    )
-    assert host.restore("good")["changed"]
-    assert host.read("var/lib/edgetune/agent.py").endswith("# newer\n")
+def damage(host: AgentRoot) -> None:
+    host.write("var/lib/edgetune/tunings/bad.json", '{"journal": 1}')
 
 
-def test_a_boot_goes_on_after_what_nobody_foresaw(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+def be_of_another_kind(host: AgentRoot) -> None:
+    (entry,) = host.journal("bad")["entries"]
+    host.note("bad", entries=[{**entry, "kind": "disk.queue"}])
+
+
+def be_of_another_format(host: AgentRoot) -> None:
+    host.note("bad", journal=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (damage, "bad.json is damaged"),
+        (be_of_another_kind, "another version of edgetune, which knows the kind 'disk.queue'"),
+        (be_of_another_format, "another version of edgetune, which writes journals 2, not 1"),
+    ],
+)
+def test_a_journal_that_is_not_understood_is_named_and_blocks_no_other(
+    host: AgentRoot, change: Callable[[AgentRoot], None], says: str
 ) -> None:
-    host.apply(thp("never"), tuning="first")
-    host.apply(sysctl("4096"), tuning="second")
-    host.write(f"{THP}/enabled", "always [madvise] never\n")
-    name = "var/lib/edgetune/tunings/second.json"
-    host.write(name, host.read(name).replace('"confirmed"', '"provisional"'))
-    monkeypatch.setattr(Sysctl, "restore", lambda *given: {}["nosuch"])
-    problems = boot(Host(str(host.path)))
-    assert len(problems) == 1 and "KeyError: 'nosuch'" in problems[0]
-    assert host.read(f"{THP}/enabled") == "never\n"
+    host.apply(thp("never"), tuning="good")
+    host.apply(sysctl("4096"), tuning="bad")
+    change(host)
+    of_another = "version" in says
+    copy = host.path / "var/lib/edgetune/agent.py"
+    copy.write_text(copy.read_text() + "# of its own\n")
+    before = host.tree()
+    assert host.state("bad") == "damaged"
+    confirm = {"settings": [sysctl("4096")]}
+    for verb, fields in (("restore", {}), ("restore", {"live": []}), ("confirm", confirm)):
+        error = host.fail(verb, epoch=1, tuning="bad", **fields)
+        assert error["reason"] == "failed" and says in error["message"]
+        way_out = "on the host: python3 /var/lib/edgetune/agent.py restore bad"
+        assert error["message"].endswith(way_out) is of_another
+    error = host.fail("apply", **host.change(sysctl("1"), tuning="new"))
+    assert error["reason"] == "refused" and says in error["message"]
+    assert host.tree() == before
+    hook = host.boot()
+    assert hook.returncode == 1 and says in hook.stderr and host.read(ENABLED) == "never\n"
+    assert host.restore("good")["changed"]
+    assert not of_another or copy.read_text().endswith("# of its own\n")
+
+
+def test_a_boot_goes_on_after_what_nobody_foresaw(near: AgentRoot) -> None:
+    near.apply(thp("never"), tuning="first")
+    near.apply(sysctl("4096"), tuning="second")
+    near.write(ENABLED, OLD_THP)
+    near.note("second", state="provisional")
+    near.patch.setattr(Sysctl, "restore", lambda *given: {}["nosuch"])
+    (problem,) = boot(Host(str(near.path)))
+    assert "KeyError: 'nosuch'" in problem and near.read(ENABLED) == "never\n"
 
 
 @pytest.mark.parametrize("snapshot", [None, "128", ["128"]])
-def test_a_snapshot_that_is_none_of_its_kind_is_named(host: AgentRoot, snapshot: object) -> None:
-    host.apply(sysctl("4096"))
-    journal = json.loads(host.read("var/lib/edgetune/tunings/t.json"))
-    journal["entries"][0]["snapshot"] = snapshot
-    host.write("var/lib/edgetune/tunings/t.json", json.dumps(journal))
-    error = host.fail("restore", epoch=1, tuning="t")
+def test_a_snapshot_that_is_none_of_its_kind_is_named(near: AgentRoot, snapshot: object) -> None:
+    near.apply(sysctl("4096"))
+    (entry,) = near.journal()["entries"]
+    near.note(entries=[{**entry, "snapshot": snapshot}])
+    error = near.fail("restore", epoch=1, tuning="t")
     assert "TypeError: the journal holds no mapping" in error["message"]
-    assert host.state("t") == "restoring"
-
-
-def test_a_damaged_journal_is_named_and_blocks_no_other(host: AgentRoot) -> None:
-    host.apply(thp("never"), tuning="good")
-    host.write("var/lib/edgetune/tunings/bad.json", '{"journal": 1}')
-    known = host.ask("facts")["agent_state"]["tunings"]
-    assert known["bad"]["state"] == "damaged"
-    error = host.fail("restore", epoch=1, tuning="bad")
-    assert error["reason"] == "failed" and "bad.json is damaged" in error["message"]
-    error = host.fail("apply", **host.change(sysctl("1"), tuning="new"))
-    assert error["reason"] == "refused" and "bad.json is damaged" in error["message"]
-    hook = host.boot()
-    assert hook.returncode == 1 and "bad.json is damaged" in hook.stderr
-    assert host.read(f"{THP}/enabled") == "never\n"
-    assert host.restore("good")["changed"]
+    assert near.state("t") == "restoring"
 
 
 def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
@@ -433,23 +348,20 @@ def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
     assert "DefaultDependencies=no" in host.read(UNIT)
     assert "ExecStart=" in host.read(UNIT)
     assert (host.path / LINK).resolve() == host.path / UNIT
-    timer = next(line for line in host.commands if line.startswith("systemd-run"))
+    (timer,) = timers(host)
     assert "--no-block --unit=edgetune-revert-t --on-active=300s" in timer
     assert timer.endswith("/var/lib/edgetune/agent.py revert t")
     assert not host.processes(), "the timer is systemd's"
     host.boot()
-    assert len([line for line in host.commands if line.startswith("systemd-run")]) == 2
-    assert confirm(host, thp("never"))["confirmed"]
+    assert len(timers(host)) == 2
+    assert host.confirm(thp("never"))["confirmed"]
     assert host.commands[-1] == "systemctl --no-block stop edgetune-revert-t.timer"
     # What systemd does not know is not named again: it would complain of that in its journal.
     done = len(host.commands)
     host.restore()
     asked = [line for line in host.commands[done:] if "edgetune-revert" in line]
     assert asked and all(line.startswith("systemctl show -p LoadState ") for line in asked)
-    host.write("proc/sys/kernel/random/boot_id", "")
-    boot_id = "proc/sys/kernel/random/boot_id"
-    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
-    assert host.leftovers() == {"epoch"}
+    assert is_as(host, before)
 
 
 def test_the_boot_unit_is_one_that_systemd_takes(systemd_host: AgentRoot, tmp_path: Path) -> None:
@@ -457,9 +369,8 @@ def test_the_boot_unit_is_one_that_systemd_takes(systemd_host: AgentRoot, tmp_pa
     unit = tmp_path / "edgetune.service"
     unit.write_text(systemd_host.read(UNIT))
     program = shutil.which("systemd-analyze") or pytest.skip("there is no systemd-analyze here")
-    done = subprocess.run(
-        [program, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [program, "verify", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert "edgetune" not in done.stdout + done.stderr
 
 
@@ -473,12 +384,12 @@ def test_the_timer_tries_until_all_is_back(
     monkeypatch.setattr(unattended, "REVERT_AGAIN", 0.05)
     timer = threading.Thread(target=revert, args=(Host(str(host.path)), "t"))
     timer.start()
-    assert until(lambda: '"restoring"' in host.read("var/lib/edgetune/tunings/t.json"))
+    assert until(lambda: host.journal()["state"] == "restoring")
     time.sleep(0.3)
     (host.path / "stub/ethtool-fails").unlink()
     timer.join(60)
     assert not timer.is_alive()
-    assert host.tree() == before and host.leftovers() == {"epoch"}
+    assert is_as(host, before)
 
 
 def test_the_timer_tries_ever_less_often(
@@ -500,149 +411,79 @@ def test_the_timer_tries_ever_less_often(
     assert "edgetune: t: it fails" in capsys.readouterr().err
 
 
-def test_what_the_timer_of_systemd_runs(systemd_host: AgentRoot) -> None:
+@pytest.mark.parametrize("same_boot", [True, False])
+def test_the_timer_of_systemd_takes_back_what_this_boot_began(
+    systemd_host: AgentRoot, same_boot: bool
+) -> None:
+    """In another boot the clock of the deadline began anew: only its hook knows what is due."""
     host = systemd_host
     before = host.tree()
-    host.apply(thp("never"), confirm_within=0.2)
-    timer = next(line for line in host.commands if line.startswith("systemd-run"))
-    command = timer.split(" -- ")[1].split()
-    subprocess.run(command, env=host.environment, check=True, timeout=60)
-    assert host.tree() == before and host.leftovers() == {"epoch"}
-
-
-def test_a_timer_of_another_boot_takes_nothing_back(systemd_host: AgentRoot) -> None:
-    """The clock of its deadline began anew: only the hook of this boot knows what is due."""
-    host = systemd_host
     host.apply(thp("never"), confirm_within=300, grace_boots=1)
     host.let_deadline_pass()
-    host.new_boot_id()
-    assert host.run_copy("revert", "t").returncode == 0
-    assert host.read(f"{THP}/enabled") == "never\n" and host.state() == "provisional"
+    if not same_boot:
+        host.new_boot_id()
+    command = timers(host)[0].split(" -- ")[1].split()
+    subprocess.run(command, env=host.environment, check=True, timeout=60)
+    if same_boot:
+        assert is_as(host, before)
+    else:
+        assert host.read(ENABLED) == "never\n" and host.state() == "provisional"
 
 
-def test_a_service_that_is_still_starting_after_a_boot_is_waited_for(host: AgentRoot) -> None:
-    settings = [nginx("LimitNOFILE", "65536")]
-    host.apply(*settings)
-    host.write("stub/nginx/state", "inactive\n")
-    starter = threading.Timer(0.5, host.write, ("stub/nginx/state", "active\n"))
+def test_a_service_that_is_still_starting_after_a_boot_is_waited_for(near: AgentRoot) -> None:
+    near.apply(EVERYTHING[-1])
+    near.write("stub/nginx/state", "inactive\n")
+    starter = threading.Timer(0.5, near.write, ("stub/nginx/state", "active\n"))
     starter.start()
-    assert host.ask("verify", tuning="t", settings=settings)["verified"]
+    assert near.verifies(EVERYTHING[-1])
     starter.join()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["apply"], ["restore"], ["boot", "now"], ["revert", "a", "b"]]
-)
-def test_the_copy_on_disk_says_what_it_can_do(host: AgentRoot, arguments: list[str]) -> None:
+def test_the_copy_on_disk_says_what_it_can_do(host: AgentRoot) -> None:
     host.apply(thp("never"))
-    done = host.run_copy(*arguments)
-    assert done.returncode == 1 and "usage: agent.py boot | agent.py revert TUNING" in done.stderr
+    for arguments in (["apply"], ["restore"], ["boot", "now"], ["revert", "a", "b"]):
+        done = host.run_copy(*arguments)
+        assert done.returncode == 1, arguments
+        assert "usage: agent.py boot | agent.py revert TUNING" in done.stderr, arguments
 
 
-@pytest.mark.parametrize("settings", [EVERYTHING, [sysctl("4096")]])
-def test_a_person_at_the_console_takes_a_tuning_back(
-    host: AgentRoot, settings: list[dict[str, Any]]
-) -> None:
+def test_a_person_at_the_console_takes_tunings_back(host: AgentRoot) -> None:
     before = host.tree()
-    host.apply(*settings, epoch=7)
+    host.apply(*EVERYTHING, epoch=7)
+    host.apply(sysctl("16"), tuning="upper", epoch=7)
     unknown = host.run_copy("restore", "../t")
-    assert (unknown.returncode, unknown.stderr) == (
-        1,
-        "edgetune: ../t: there is no such tuning on this host; there are: t\n",
-    )
+    says = "edgetune: ../t: there is no such tuning on this host; there are: t, upper\n"
+    assert (unknown.returncode, unknown.stderr) == (1, says)
     done = host.run_copy("restore", "t")
     assert (done.returncode, done.stderr) == (0, "")
-    first, last = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
-    assert "4096" in done.stdout and first.startswith(settings[0]["id"])
+    first, *_, last = done.stdout.splitlines()
+    assert "65536" in done.stdout and first.startswith(EVERYTHING[0]["id"])
     assert last.startswith("t is taken back; restarted: ")
-    assert host.tree() == before and host.leftovers() == {"epoch"}
-
-
-def test_the_console_takes_back_what_another_tuning_stands_on(host: AgentRoot) -> None:
-    before = host.tree()
-    host.apply(sysctl("4096"), tuning="a")
-    host.apply(sysctl("16"), tuning="b")
-    assert host.run_copy("restore", "a").returncode == 0
-    assert host.read("proc/sys/net/core/somaxconn") == "16\n"
-    assert host.run_copy("restore", "b").returncode == 0
-    assert host.tree() == before
-
-
-def test_a_journal_of_another_format_is_left_to_its_own_agent(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"))
-    before = host.tree()
-    name = "var/lib/edgetune/tunings/t.json"
-    host.write(name, host.read(name).replace('"journal": 1', '"journal": 2'))
-    requests: list[tuple[str, dict[str, Any]]] = [
-        ("restore", {}),
-        ("restore", {"live": []}),
-        ("confirm", {"settings": [sysctl("4096")]}),
-    ]
-    for verb, fields in requests:
-        error = host.fail(verb, epoch=1, tuning="t", **fields)
-        assert error["reason"] == "failed"
-        assert (
-            "is of another version of edgetune, which writes journals 2, not 1" in error["message"]
-        )
-        assert error["message"].endswith(
-            "on the host: python3 /var/lib/edgetune/agent.py restore t"
-        )
-    assert host.ask("facts")["agent_state"]["tunings"]["t"]["state"] == "damaged"
-    assert host.tree() == before
-
-
-def test_another_rollout_takes_nothing_back(host: AgentRoot) -> None:
-    host.apply(*EVERYTHING)
-    applied = host.tree()
-    answer = host.ask("restore", epoch=1, tuning="t", rollout="somebody-else")
-    assert (answer["changed"], answer["nothing_to_restore"]) == (False, True)
-    assert host.tree() == applied
+    assert host.read("proc/sys/net/core/somaxconn") == "16\n", "another stood on it"
+    assert host.run_copy("restore", "upper").returncode == 0
+    assert is_as(host, before)
 
 
 SOURCE = "var/lib/edgetune/agent.py.source"
 COMPILED = "var/lib/edgetune/agent.py.compiled"
 
 
-def test_a_boot_finds_the_agent_compiled(host: AgentRoot) -> None:
-    host.apply(thp("never"))
-    kept = (host.path / COMPILED).read_bytes()
-    assert len(kept) > 100_000 and not (host.path / COMPILED).stat().st_mode & 0o077
-    assert host.boot().stderr == "" and host.read(f"{THP}/enabled") == "never\n"
-    assert (host.path / COMPILED).read_bytes() == kept
-    host.restore()
-    assert host.leftovers() == {"epoch"}
+def keep_compiled(host: AgentRoot, module: str, text: str, name: str) -> None:
+    modules = {module: marshal.dumps(compile(text, name, "exec"))}
+    (host.path / COMPILED).write_bytes(dump((host.path / SOURCE).read_bytes(), modules))
 
 
-def test_the_compiled_agent_is_what_a_boot_runs(host: AgentRoot) -> None:
-    host.apply(thp("never"))
-    source = host.read(SOURCE)
-    code = {"edgetune.hosts.agent.__main__": compile("1 / 0", "none of ours", "exec")}
-    _keep(host, code, source)
-    assert "none of ours" in host.run_hook().stderr
-
-
-def test_the_compiled_agent_is_what_a_request_runs(host: AgentRoot) -> None:
+def test_the_compiled_agent_is_what_a_boot_and_a_request_run(host: AgentRoot) -> None:
     host.ask("sample")
     assert not (host.path / COMPILED).exists(), "a request that changes nothing leaves nothing"
     host.apply(thp("never"))
-    code = {"edgetune.hosts.agent.verbs.sample": compile("1 / 0", "none of ours", "exec")}
-    _keep(host, code, host.read(SOURCE))
+    keep_compiled(host, "edgetune.hosts.agent.__main__", "1 / 0", "none of ours")
+    assert "none of ours" in host.run_hook().stderr
+    keep_compiled(host, "edgetune.hosts.agent.verbs.sample", "1 / 0", "none of ours")
     assert host.fail("sample")["message"] == "ZeroDivisionError: division by zero"
     assert host.ask("facts"), "what lies there is a part, and the rest is compiled"
-
-
-def test_the_compiled_agent_stays_with_the_text_where_no_hook_is_needed(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"))
-    assert not any((host.path / name[1:]).exists() for name in HOOKS)
-    assert (host.path / COMPILED).exists()
-    host.restore()
-    assert host.leftovers() == {"epoch"}
-
-
-def test_a_boot_compiles_no_text_that_lies_compiled(host: AgentRoot) -> None:
-    host.apply(thp("never"))
-    _keep(host, {PROGRAM: compile("raise SystemExit(3)", "of ours", "exec")}, host.read(SOURCE))
-    assert host.run_hook().returncode == 3
+    keep_compiled(host, PROGRAM, "raise SystemExit(3)", "of ours")
+    assert host.run_hook().returncode == 3, "no text is compiled that lies compiled"
 
 
 @pytest.mark.parametrize(
@@ -652,40 +493,19 @@ def test_a_compiled_agent_that_is_not_whole_is_compiled_anew(host: AgentRoot, wh
     host.apply(thp("never"))
     path = host.path / COMPILED
     kept = path.read_bytes()
+    damaged = {
+        "short": kept[:-1],
+        "empty": b"",
+        "another Python": b"\0" + kept[1:],
+        "bits": kept[:5000] + bytes([kept[5000] ^ 1]) + kept[5001:],
+    }
     if what == "none":
         path.unlink()
     elif what == "another text":
-        with (host.path / SOURCE).open("a") as file:
-            file.write("\n")
+        host.write(SOURCE, host.read(SOURCE) + "\n")
     else:
-        damaged = {
-            "short": kept[:-1],
-            "empty": b"",
-            "another Python": b"\0" + kept[1:],
-            "bits": kept[:5000] + bytes([kept[5000] ^ 1]) + kept[5001:],
-        }
         path.write_bytes(damaged[what])
     assert host.ask("sample")
-    hook = host.boot()
-    assert hook.stderr == "" and host.read(f"{THP}/enabled") == "never\n"
+    assert host.boot().stderr == "" and host.read(ENABLED) == "never\n"
     host.restore()
     assert host.leftovers() == {"epoch"}
-
-
-def test_without_room_for_the_compiled_agent_there_is_none(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, code = b"source", {"a": compile("1", "a", "exec")}
-    monkeypatch.setattr(bundle, "received", source)
-    monkeypatch.setattr(bundle, "compiled", code)
-    near = Host(str(host.path))
-    host.apply(thp("never"))
-    before = (host.path / COMPILED).read_bytes()
-    FullDisk(monkeypatch)
-    BootHook(near)._keep_compiled()
-    assert (host.path / COMPILED).read_bytes() == before
-
-
-def _keep(host: AgentRoot, code: dict[str, Any], source: str) -> None:
-    modules = {name: marshal.dumps(own) for name, own in code.items()}
-    (host.path / COMPILED).write_bytes(dump(source.encode(), modules))
