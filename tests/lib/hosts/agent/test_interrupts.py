@@ -18,6 +18,7 @@ from edgetune.hosts.agent.kinds.nic_xps import NicXps
 from edgetune.hosts.agent.placement import cpus_that_serve
 from edgetune.hosts.agent.protocol import Unsupported
 from tests.support import FIXTURES
+from tests.support.cases import cases
 
 CARDS = load_yaml(FIXTURES / "interrupts/cards.yaml")
 NET = "sys/class/net"
@@ -68,60 +69,35 @@ def test_each_driver_names_the_interrupts_of_its_queues(
     assert found.names.numbered == card.get("numbered", True)
 
 
-UNKNOWN = next(card for card in CARDS if card["card"] == "a driver that nobody knows")
-IN_PART = {**UNKNOWN, "names": ["eth0-rx-0", "eth0-tx-0", "eth0-foo1"]}
-NONE = "eth0 has no interrupts of its queues: "
+def named(start: str) -> dict[str, Any]:
+    """The card that is called so."""
+    return next(card for card in CARDS if card["card"].startswith(start))
 
 
-@pytest.mark.parametrize(
-    ("card", "files", "why"),
-    [
-        (UNKNOWN, {}, NONE + "no name tells what raises eth0, eth0-foo0, eth0-foo1"),
-        (
-            IN_PART,
-            {},
-            "the interrupts of eth0 are known in part: receive queue 1 has none, and no name tells "
-            "what raises eth0-foo1",
-        ),
-        (
-            UNKNOWN,
-            {f"{NET}/eth0/flags": "0x1002\n"},
-            NONE + "it is down, and its driver asks for them as it is brought up",
-        ),
-        (
-            {**UNKNOWN, "names": [f"eth0-foo{number}" for number in range(11)]},
-            {},
-            NONE + "no name tells what raises eth0-foo0, eth0-foo1, eth0-foo10, eth0-foo2, "
-            "eth0-foo3, eth0-foo4, eth0-foo5, eth0-foo6 and 3 more",
-        ),
-        (
-            UNKNOWN,
-            {"proc/interrupts": " CPU0\n40:     7  PCI-MSI  40-edge    \nNMI:   0  ...\n"},
-            NONE + "its driver asks for none of the 3 that it has (msi_irqs)",
-        ),
-        (
-            {**UNKNOWN, "msi_irqs": False},
-            {"proc/interrupts": " CPU0\n19:   7   IO-APIC  19-fasteoi   ehci_hcd:usb1, eth0\n"},
-            NONE + "it has no msi_irqs, and others share its line 19 (ehci_hcd:usb1, eth0)",
-        ),
-        (
-            {**UNKNOWN, "msi_irqs": False, "device": "3e8c5c4a-vmbus"},
-            {"proc/interrupts": " CPU0\nHYP:   7   Hypervisor callback interrupts\n"},
-            NONE
-            + "it has no msi_irqs, and none is named after it, as with devices on the bus vmbus",
-        ),
-    ],
-)
-def test_why_a_card_has_no_interrupts_is_said(
-    tmp_path: Path, card: dict[str, Any], files: dict[str, str], why: str
-) -> None:
-    host = install(tmp_path, card)
+UNKNOWN = named("a driver that nobody knows")
+
+
+def assert_none(root: Path, card: Mapping[str, Any], files: Mapping[str, str], why: str) -> None:
+    host = install(root, card)
     for name, text in files.items():
-        write(tmp_path, name, text)
-    (tmp_path / NET / "eth0/device/subsystem").symlink_to("/sys/bus/vmbus")
+        write(root, name, text)
+    (root / NET / "eth0/device/subsystem").symlink_to("/sys/bus/vmbus")
     with pytest.raises(Unsupported) as error:
         queue_interrupts(host, "eth0")
     assert str(error.value) == why
+
+
+@pytest.mark.parametrize("case", cases(Path(__file__).with_name("interrupts.yaml")))
+def test_why_a_card_has_no_interrupts_is_said(tmp_path: Path, case: dict[str, Any]) -> None:
+    card, why = {**UNKNOWN, **case.get("card", {})}, case["why"]
+    says = f"eth0 has no interrupts of its queues: {why}"
+    assert_none(tmp_path, card, case.get("files", {}), says)
+
+
+def test_a_card_whose_interrupts_are_known_in_part_says_so(tmp_path: Path) -> None:
+    card = {**UNKNOWN, "names": ["eth0-rx-0", "eth0-tx-0", "eth0-foo1"]}
+    says = "the interrupts of eth0 are known in part: receive queue 1 has none, and no name tells "
+    assert_none(tmp_path, card, {}, f"{says}what raises eth0-foo1")
 
 
 def test_a_legacy_line_of_its_own_serves_all_queues(tmp_path: Path) -> None:
@@ -137,9 +113,7 @@ def test_what_a_bridge_above_a_card_raises_is_not_the_cards(tmp_path: Path) -> N
     assert not find_interrupts(host, "eth0")
 
 
-def test_an_interface_without_a_device_has_none_of_the_machine_that_it_is_on(
-    tmp_path: Path,
-) -> None:
+def test_an_interface_without_a_device_has_none_of_its_machine(tmp_path: Path) -> None:
     host = install(tmp_path, CARDS[4])
     (tmp_path / NET / "eth2/device").unlink()
     assert not find_interrupts(host, "eth2")
@@ -155,15 +129,13 @@ def test_no_service_keeps_off_interrupts_that_nobody_knows(tmp_path: Path) -> No
 
 
 def test_no_mask_is_made_of_event_queues_that_are_shared(tmp_path: Path) -> None:
-    card = next(card for card in CARDS if not card.get("numbered", True))
-    host = install(tmp_path, card)
+    host = install(tmp_path, next(card for card in CARDS if not card.get("numbered", True)))
     with pytest.raises(Unsupported, match="nobody knows which queue of eth1 raises which"):
         NicXps(host).derived({"interface": "eth1"}, ["tx-0"], [])
 
 
 def test_queues_that_share_an_interrupt_are_served_by_its_cpu(tmp_path: Path) -> None:
-    card = next(card for card in CARDS if card["card"].startswith("ice 1.16"))
-    host = install(tmp_path, card)
+    host = install(tmp_path, named("ice 1.16"))
     for number, cpu in ((40, 0), (41, 1)):
         write(tmp_path, f"proc/irq/{number}/smp_affinity_list", f"{cpu}\n")
     write(tmp_path, "sys/devices/system/cpu/online", "0-1\n")
@@ -186,8 +158,8 @@ def test_interrupts_come_back_that_are_known_no_more(tmp_path: Path) -> None:
 
 def test_interrupts_are_back_where_fewer_were_told_of(tmp_path: Path) -> None:
     """Agents before 0.11 left out the last queue of tg3."""
-    card = next(card for card in CARDS if card["card"] == "tg3, which counts from 1")
-    kind, target = NicIrqAffinity(install(tmp_path, card)), {"interface": "eth0"}
+    host = install(tmp_path, named("tg3, which counts from 1"))
+    kind, target = NicIrqAffinity(host), {"interface": "eth0"}
     write(tmp_path, "proc/irq/41/smp_affinity_list", "1\n")
     was = "eth0-rx-1: 1, eth0-rx-2: 0-1, eth0-rx-3: 0-1"
     assert kind.runtime(target) != was

@@ -39,6 +39,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NearRoot:
     """256 GiB on two nodes, the second of which has the less."""
     monkeypatch.setattr(memory_watermarks, "PAUSE", 0)
     root = NearRoot(tmp_path / "host")
+    root.patch = monkeypatch
     root.write("proc/meminfo", f"MemTotal: {256 * GIB} kB\n")
     give_nodes(root, 160 * GIB, 96 * GIB, 0)
     root.write(MIN_FREE, "67584\n")
@@ -59,68 +60,53 @@ def watermark(value: int, parameter: str = "min_free_kbytes", **more: Any) -> di
     return setting("memory.watermarks", {"parameter": parameter}, str(value), **more)
 
 
-class Writes:
+def written(patch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Every text that the agent writes into the kernel's files, by name of the file."""
+    texts: list[tuple[str, str]] = []
+    real = Host.write_attribute
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.texts: list[tuple[str, str]] = []
-        self._poke = Host.write_attribute
-        patch.setattr(Host, "write_attribute", lambda host, name, text: self.poke(host, name, text))
+    def poke(host: Host, name: str, text: str) -> None:
+        texts.append((name.rpartition("/")[2], text.strip()))
+        real(host, name, text)
 
-    def poke(self, host: Host, name: str, text: str) -> None:
-        self.texts.append((name.rpartition("/")[2], text.strip()))
-        self._poke(host, name, text)
+    patch.setattr(Host, "write_attribute", poke)
+    return texts
 
 
-def test_watermarks_go_up_in_steps_and_come_back_at_once(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, writes = host.tree(), Writes(monkeypatch)
-    own = watermark(GIB, only="raise")
-    host.apply(own)
-    numbers = ["135168", "270336", "540672", "1048576"]
-    assert writes.texts == [("min_free_kbytes", number) for number in numbers]
-    kept = host.read("etc/sysctl.d/90-edgetune-0001-t.watermarks.conf")
-    assert kept.splitlines()[1:] == ["vm.min_free_kbytes = 1048576"]
-    assert host.ask("verify", tuning="t", settings=[own])["verified"]
-    assert host.plan(own)[0]["status"] == "noop" and not host.apply(own)["changed"]
-    host.restore()
-    assert writes.texts[4:] == [("min_free_kbytes", "67584")]
-    assert host.tree() == before
+def test_watermarks_go_up_in_steps_and_come_back_at_once(host: NearRoot) -> None:
+    texts, pauses = written(host.patch), list[float]()
+    host.patch.setattr(memory_watermarks, "PAUSE", 0.25)
+    host.patch.setattr(time, "sleep", pauses.append)
+    with host.applied(watermark(GIB, only="raise")):
+        numbers = ["135168", "270336", "540672", "1048576"]
+        assert texts == [("min_free_kbytes", number) for number in numbers]
+        assert pauses == [0.25] * 3, (
+            "the kernel has time between the steps, and none after the last"
+        )
+        kept = host.read("etc/sysctl.d/90-edgetune-0001-t.watermarks.conf")
+        assert kept.splitlines()[1:] == ["vm.min_free_kbytes = 1048576"]
+        del texts[:]
+    assert texts == [("min_free_kbytes", "67584")]
 
 
 @pytest.mark.processes
 def test_the_tuning_asks_for_a_share_of_the_memory(host: NearRoot) -> None:
-    tuning, before = load_tuning(ROOT / "tunings/memory_watermarks.yaml"), host.tree()
+    tuning = load_tuning(ROOT / "tunings/memory_watermarks.yaml")
     own = encoded(render(tuning, host.ask("facts")))
     assert [one["value"] for one in own] == ["1048576", "40"], "1 GiB of 256 GiB"
-    host.apply(*own)
-    assert (host.read(MIN_FREE), host.read(SCALE)) == ("1048576\n", "40\n")
-    host.restore()
-    assert host.tree() == before
+    with host.applied(*own):
+        assert (host.read(MIN_FREE), host.read(SCALE)) == ("1048576\n", "40\n")
     host.write("proc/meminfo", f"MemTotal: {64 * GIB} kB\n")
     assert render(tuning, host.ask("facts"))[0].value == "268435"
 
 
-def test_between_the_steps_the_kernel_has_time(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(memory_watermarks, "PAUSE", 0.25)
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    host.apply(watermark(GIB))
-    assert pauses == [0.25] * 3, "and none after the last"
-
-
-def test_a_step_that_the_kernel_does_not_take_is_undone(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_the_kernel_does_not_take_is_undone(host: NearRoot) -> None:
     before, poke = host.tree(), Host.write_attribute
-    monkeypatch.setattr(
-        Host,
-        "write_attribute",
-        lambda own, name, text: poke(own, name, "300000\n" if text == "540672\n" else text),
-    )
+
+    def take_another(own: Host, name: str, text: str) -> None:
+        poke(own, name, "300000\n" if text == "540672\n" else text)
+
+    host.patch.setattr(Host, "write_attribute", take_another)
     error = host.fail("apply", **host.change(watermark(GIB)))
     assert "reads 300000 after 540672 was written; undone" in error["message"]
     assert host.tree() == before
@@ -137,78 +123,46 @@ def test_no_step_more_than_doubles(now: int, wanted: int) -> None:
         assert len(way) == 2, "down, or from nothing, in one step"
 
 
+OF_THE_NODE = "are more than 5 % of the smallest NUMA node, which has 100663296 kB"
+OF_ALL = "are more than 5 % of the memory, which has 268435456 kB"
+
+
 @pytest.mark.parametrize(
-    ("kb", "why"),
+    ("value", "why"),
     [
-        (5 * GIB, "5242880 kB are more than 5 % of the smallest NUMA node, which has 100663296 kB"),
-        (13 * GIB, "13631488 kB are more than 5 % of the memory, which has 268435456 kB"),
+        (f"{5 * GIB}", f"5242880 kB {OF_THE_NODE}"),
+        (f"{13 * GIB}", f"13631488 kB {OF_ALL}"),
+        ("1023", "1023 kB are less than 1024 kB, which the kernel needs"),
+        # What only the kernel takes for a number.
+        *(
+            (text, f"{text} is no number of kB")
+            for text in ("0x7fffffff", "+13631488", "1363148 1")
+        ),
     ],
 )
-def test_too_much_free_memory_is_refused_with_the_numbers(
-    host: NearRoot, kb: int, why: str
+def test_free_memory_that_a_host_cannot_spare_is_refused_with_the_numbers(
+    host: NearRoot, value: str, why: str
 ) -> None:
-    for own in (watermark(kb), sysctl(str(kb), "vm.min_free_kbytes")):
-        row = host.plan(own)[0]
-        assert (row["status"], row["reason"]) == ("unsupported", why)
-    assert host.plan(watermark(4 * GIB))[0]["status"] == "change"
-    assert host.plan(sysctl(str(4 * GIB), "vm/min_free_kbytes"))[0]["status"] == "change"
-    assert host.plan(watermark(3000, "watermark_scale_factor"))[0]["status"] == "change"
-
-
-@pytest.mark.parametrize("value", ["0x7fffffff", "+13631488", "13631488 1"])
-def test_what_only_the_kernel_takes_for_a_number_is_refused(host: NearRoot, value: str) -> None:
-    row = host.plan(sysctl(value, "vm.min_free_kbytes"))[0]
-    assert (row["status"], row["reason"]) == ("unsupported", f"{value} is no number of kB")
-
-
-def test_less_free_memory_than_the_kernel_needs_is_refused(host: NearRoot) -> None:
-    row = host.plan(sysctl("1023", "vm.min_free_kbytes"))[0]
-    assert row["reason"] == "1023 kB are less than 1024 kB, which the kernel needs"
-    for own in (watermark(1024), sysctl("1024", "vm.min_free_kbytes")):
+    assert host.reason(sysctl(value, "vm.min_free_kbytes")) == why
+    if value.isdigit() and int(value) >= 1024:
+        assert host.reason(watermark(int(value))) == why
+    for own in (
+        *(watermark(kb) for kb in (1024, 4 * GIB)),
+        *(sysctl(f"{kb}", "vm/min_free_kbytes") for kb in (1024, 4 * GIB)),
+        watermark(3000, "watermark_scale_factor"),
+    ):
         assert host.plan(own)[0]["status"] == "change"
-
-
-def test_without_nodes_the_whole_memory_counts(host: NearRoot) -> None:
     give_nodes(host)
-    assert host.plan(watermark(12 * GIB))[0]["status"] == "change"
-    assert "5 % of the memory" in host.plan(watermark(13 * GIB))[0]["reason"]
+    assert host.plan(watermark(12 * GIB))[0]["status"] == "change", "the whole memory counts"
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value"),
-    [
-        ("watermark_scale_factor", 0),
-        ("watermark_scale_factor", 3001),
-        ("min_free_kbytes", 1023),
-        ("min_free_kbytes", 2**31),
-    ],
-)
-def test_numbers_that_the_kernel_would_not_take(host: NearRoot, parameter: str, value: int) -> None:
-    own = watermark(value, parameter)
+@pytest.mark.parametrize("value", [0, 3001])
+def test_a_scale_that_the_kernel_would_not_take_is_a_bad_request(
+    host: NearRoot, value: int
+) -> None:
+    own = watermark(value, "watermark_scale_factor")
     error = host.fail("plan", tuning="t", digest="d", settings=[own])
     assert (error["reason"], error["field"]) == ("bad_request", "settings[0].value")
-    error = host.fail("plan", tuning="t", digest="d", settings=[watermark(7, "swappiness")])
-    assert error["field"] == "settings[0].target.parameter"
-
-
-def test_a_watermark_and_the_sysctl_of_that_key_are_one_thing(host: NearRoot) -> None:
-    before = host.tree()
-    host.apply(sysctl("100", "vm.watermark_scale_factor"), sysctl("10"))
-    host.apply(watermark(200, "watermark_scale_factor"), tuning="u")
-    host.restore()
-    assert host.read(SCALE) == "200\n"
-    host.restore("u")
-    assert host.tree() == before
-
-
-def test_one_tuning_has_both_kinds_in_files_of_their_own(host: NearRoot) -> None:
-    before = host.tree()
-    host.apply(watermark(GIB), watermark(50, "watermark_scale_factor"), sysctl("10"))
-    files = sorted(name for name in host.tree() if "sysctl.d/90-" in name)
-    directory = "etc/sysctl.d/90-edgetune-0001-t"
-    assert files == [f"{directory}.conf", f"{directory}.watermarks.conf"]
-    host.restore()
-    assert host.tree() == before
 
 
 def test_a_later_file_that_sets_a_watermark_is_named(host: NearRoot) -> None:
@@ -220,28 +174,20 @@ def test_a_later_file_that_sets_a_watermark_is_named(host: NearRoot) -> None:
 
 @pytest.mark.parametrize("where", [sched_migration_cost.OLD, sched_migration_cost.NEW])
 def test_the_migration_cost_is_where_the_kernel_has_it(host: NearRoot, where: str) -> None:
-    own = setting("sched.migration_cost", {}, "5000000", id="sched.migration_cost")
+    own = setting("sched.migration_cost", {}, "5000000")
     file = host.write(where[1:], "500000\n")
-    before = host.tree()
-    host.apply(own)
-    assert file.read_text() == "5000000\n"
-    file.write_text("500000\n")
-    assert host.plan(own)[0]["reason"] == "differs now"
-    assert host.boot_hook() == []
-    assert file.read_text() == "5000000\n"
-    assert host.ask("verify", tuning="t", settings=[own])["verified"]
-    host.restore()
-    host.write("proc/sys/kernel/random/boot_id", "")
-    boot_id = "proc/sys/kernel/random/boot_id"
-    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
+    with host.applied(own):
+        assert file.read_text() == "5000000\n"
+        file.write_text("500000\n")
+        assert host.plan(own)[0]["reason"] == "differs now"
+        assert host.boot_hook() == []
+        assert file.read_text() == "5000000\n"
+        assert host.verifies(own)
 
 
-def test_a_migration_cost_that_cannot_be_reached_says_why(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = setting("sched.migration_cost", {}, "5000000", id="sched.migration_cost")
-    row = host.plan(own)[0]
-    assert row["status"] == "unsupported" and "debugfs is not mounted" in row["reason"]
+def test_a_migration_cost_that_cannot_be_reached_says_why(host: NearRoot) -> None:
+    own = setting("sched.migration_cost", {}, "5000000")
+    assert "debugfs is not mounted" in host.reason(own)
     host.write(sched_migration_cost.NEW[1:], "500000\n")
     read = Host.read
 
@@ -250,14 +196,11 @@ def test_a_migration_cost_that_cannot_be_reached_says_why(
             raise PermissionError(1, "Operation not permitted")
         return read(own, name)
 
-    monkeypatch.setattr(Host, "read", locked_down)
-    row = host.plan(own)[0]
-    assert row["reason"] == f"{sched_migration_cost.NEW}: Operation not permitted"
+    host.patch.setattr(Host, "read", locked_down)
+    assert host.reason(own) == f"{sched_migration_cost.NEW}: Operation not permitted"
 
 
-def test_huge_pages_leave_the_watermarks_alone(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_huge_pages_leave_the_watermarks_alone(host: NearRoot) -> None:
     """The kernel raises min_free_kbytes to what khugepaged likes to have, and never lowers it."""
     poke = Host.write_attribute
 
@@ -267,12 +210,9 @@ def test_huge_pages_leave_the_watermarks_alone(
             most = max(int(host.read(MIN_FREE)), 112640)
             host.write(MIN_FREE, f"{most}\n")
 
-    monkeypatch.setattr(Host, "write_attribute", khugepaged)
-    before = host.tree()
-    host.apply(thp("always"))
-    assert host.read(f"{THP}/enabled") == "always\n" and host.read(MIN_FREE) == "67584\n"
-    host.restore()
-    assert host.tree() == before
+    host.patch.setattr(Host, "write_attribute", khugepaged)
+    with host.applied(thp("always")):
+        assert host.read(f"{THP}/enabled") == "always\n" and host.read(MIN_FREE) == "67584\n"
 
 
 def numa(value: str) -> dict[str, Any]:
@@ -290,70 +230,52 @@ def numa(value: str) -> dict[str, Any]:
     ],
 )
 def test_a_service_gets_its_memory_by_policy(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch, value: str, lines: list[str], maps: bool
+    host: NearRoot, value: str, lines: list[str], maps: bool
 ) -> None:
-    before = host.tree()
-    systemd = instead(monkeypatch, Systemd(host))
+    systemd = instead(host.patch, Systemd(host))
     systemd.numa_maps = maps
     systemd.start()
     row = host.plan(numa(value))[0]
     assert (row["runtime"], row["persistent"], row["status"]) == ("default", None, "change")
-    assert host.apply(numa(value))["restarted"] == ["nginx"]
-    kept = host.read(f"{NGINX_DROP_INS}/90-edgetune-0001-t.numa.conf")
-    assert kept.splitlines()[1:] == ["[Service]", *lines]
-    assert host.ask("verify", tuning="t", settings=[numa(value)])["verified"]
-    assert host.plan(numa(value))[0]["status"] == "noop" and not host.apply(numa(value))["changed"]
-    host.restore()
+    with host.applied(numa(value)) as applied:
+        assert applied["restarted"] == ["nginx"]
+        kept = host.read(f"{NGINX_DROP_INS}/90-edgetune-0001-t.numa.conf")
+        assert kept.splitlines()[1:] == ["[Service]", *lines]
+        assert host.plan(numa(value))[0]["status"] == "noop"
     assert systemd.restarts == 2 and systemd.policy == ""
-    (host.path / "proc/77/numa_maps").unlink()
-    assert host.tree() == before
 
 
-@pytest.mark.processes
-def test_the_tuning_interleaves_what_can_be(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = encoded(render(load_tuning(ROOT / "tunings/numa_interleave.yaml"), host.ask("facts")))
-    instead(monkeypatch, Systemd(host))
-    assert [row["status"] for row in host.plan(*own)] == ["change", "unsupported"]
-    assert host.plan(*own)[1]["reason"].startswith("/var/cache/nginx is no tmpfs")
-
-
-def test_a_service_that_sets_its_own_policy_is_found(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    systemd = instead(monkeypatch, Systemd(host))
-    monkeypatch.setattr(systemd, "maps", lambda: "556a5d6c8000 bind:0 heap anon=120\n")
+def test_a_service_that_sets_its_own_policy_is_found(host: NearRoot) -> None:
+    systemd = instead(host.patch, Systemd(host))
+    host.patch.setattr(systemd, "maps", lambda: "556a5d6c8000 bind:0 heap anon=120\n")
     error = host.fail("apply", **host.change(numa("interleave")))
     assert "memory.numa_policy:nginx: the main process has bind:0; undone" in error["message"]
     assert not host.exists(f"{NGINX_DROP_INS}/90-edgetune-0001-t.numa.conf")
 
 
-def test_the_pages_of_a_service_are_walked_once(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pages_of_a_service_are_walked_once(host: NearRoot) -> None:
     """The kernel holds a lock of the process meanwhile, and a cache has many."""
-    instead(monkeypatch, Systemd(host))
+    instead(host.patch, Systemd(host))
     walks, read = [], Host.read
 
     def count(kernel: Host, name: str) -> bytes:
         walks.extend([name] if name.endswith("/numa_maps") else [])
         return read(kernel, name)
 
-    monkeypatch.setattr(Host, "read", count)
+    host.patch.setattr(Host, "read", count)
     change = host.change(numa("interleave"))
     assert not walks
     host.ask("apply", **change)
     assert walks == ["/proc/77/numa_maps"]
-    assert host.ask("verify", tuning="t", settings=[numa("interleave")])["verified"]
+    assert host.verifies(numa("interleave"))
     assert host.ask("sample")["drift"] == []
     host.restore()
     assert len(walks) == 1
 
 
-def test_what_other_drop_ins_say_of_numa(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_other_drop_ins_say_of_numa(host: NearRoot) -> None:
     host.write(f"{NGINX_DROP_INS}/10-site.conf", "[Service]\nNUMAPolicy=bind\nNUMAMask=1\n")
-    systemd = instead(monkeypatch, Systemd(host))
+    systemd = instead(host.patch, Systemd(host))
     row = host.plan(numa("interleave"))[0]
     assert (row["runtime"], row["persistent"]) == ("bind:1", "bind:1")
     host.apply(numa("bind:0"))
@@ -361,19 +283,17 @@ def test_what_other_drop_ins_say_of_numa(host: NearRoot, monkeypatch: pytest.Mon
     host.restore()
     assert systemd.mask == "1"
     host.write(f"{NGINX_DROP_INS}/95-site.conf", "[Service]\nNUMAMask=1\n")
-    row = host.plan(numa("bind:0"))[0]
-    assert row["reason"].endswith("/95-site.conf is read after ours and sets it to 1")
+    reason = host.reason(numa("bind:0"))
+    assert reason.endswith("/95-site.conf is read after ours and sets it to 1")
 
 
-def test_hosts_that_have_no_policies(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    systemd = instead(monkeypatch, Systemd(host, version=242))
-    assert host.plan(numa("interleave"))[0]["reason"] == "NUMAPolicy needs systemd 243 or newer"
+def test_hosts_that_have_no_policies(host: NearRoot) -> None:
+    systemd = instead(host.patch, Systemd(host, version=242))
+    assert host.reason(numa("interleave")) == "NUMAPolicy needs systemd 243 or newer"
     systemd.version = 243
-    reason = host.plan(numa("bind:0-2"))[0]["reason"]
-    assert reason == "the host has memory on NUMA nodes 0-1, not on 2"
+    assert host.reason(numa("bind:0-2")) == "the host has memory on NUMA nodes 0-1, not on 2"
     give_nodes(host, 256 * GIB, 0)
-    reason = host.plan(numa("interleave"))[0]["reason"]
-    assert reason == "the host has memory on one NUMA node only"
+    assert host.reason(numa("interleave")) == "the host has memory on one NUMA node only"
 
 
 def tmpfs(value: str, mount: str = CACHE) -> dict[str, Any]:
@@ -384,16 +304,13 @@ def tmpfs(value: str, mount: str = CACHE) -> dict[str, Any]:
     ("value", "mpol"),
     [("interleave", "interleave:0-1"), ("interleave:1", "interleave:1"), ("prefer:1", "prefer:1")],
 )
-def test_a_tmpfs_gets_a_policy_and_keeps_it(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch, value: str, mpol: str
-) -> None:
+def test_a_tmpfs_gets_a_policy_and_keeps_it(host: NearRoot, value: str, mpol: str) -> None:
     own = tmpfs(value)
-    mount = instead(monkeypatch, Tmpfs(host))
+    mount = instead(host.patch, Tmpfs(host))
     assert host.plan(own)[0]["runtime"] == "local"
     host.apply(own)
     assert mount.mpol == mpol and "size=16384k" in host.read("proc/self/mountinfo")
-    assert host.ask("verify", tuning="t", settings=[own])["verified"]
-    assert host.plan(own)[0]["status"] == "noop"
+    assert host.verifies(own) and host.plan(own)[0]["status"] == "noop"
     mount.mpol = ""
     mount.show()
     assert host.boot_hook() == [] and mount.mpol == mpol
@@ -402,29 +319,20 @@ def test_a_tmpfs_gets_a_policy_and_keeps_it(
     assert not host.restore()["changed"]
 
 
-def test_a_tmpfs_that_had_a_policy_gets_it_back(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mount = instead(monkeypatch, Tmpfs(host, "bind=static:0,1"))
-    before = host.tree()
-    host.apply(tmpfs("interleave"))
-    assert host.tree() != before
-    host.restore()
-    assert mount.mpol == "bind=static:0,1" and host.tree() == before
+def test_a_tmpfs_that_had_a_policy_gets_it_back(host: NearRoot) -> None:
+    mount = instead(host.patch, Tmpfs(host, "bind=static:0,1"))
+    with host.applied(tmpfs("interleave")):
+        assert mount.mpol == "interleave:0-1"
+    assert mount.mpol == "bind=static:0,1"
 
 
-def test_what_is_no_tmpfs_or_not_there(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    mount = instead(monkeypatch, Tmpfs(host))
-    reasons = [host.plan(tmpfs("local", at))[0]["reason"] for at in ("/", "/mnt", "/srv")]
-    assert reasons == [
-        "/ is no tmpfs: there is a ext4",
-        "/mnt is no tmpfs: there is nothing mounted",
-        "/srv is a part of a tmpfs that is mounted elsewhere",
-    ]
-    assert host.plan(tmpfs("bind:0-2"))[0]["reason"].endswith("not on 2")
-    for value in ("bind:0,1", "default", "local,size=1", "interleave:0,size=1"):
-        error = host.fail("plan", tuning="t", digest="d", settings=[tmpfs(value)])
-        assert error["field"] == "settings[0].value"
+def test_what_is_no_tmpfs_or_not_there(host: NearRoot) -> None:
+    mount = instead(host.patch, Tmpfs(host))
+    assert host.reason(tmpfs("local", "/")) == "/ is no tmpfs: there is a ext4"
+    assert host.reason(tmpfs("local", "/mnt")) == "/mnt is no tmpfs: there is nothing mounted"
+    says = "/srv is a part of a tmpfs that is mounted elsewhere"
+    assert host.reason(tmpfs("local", "/srv")) == says
+    assert host.reason(tmpfs("bind:0-2")).endswith("not on 2")
     assert not mount.calls
 
 
@@ -471,13 +379,8 @@ def test_a_real_tmpfs_keeps_all_else(tmp_path: Path) -> None:
     point = tmp_path / "a tmpfs"
     point.mkdir()
     own = ["unshare", "--mount", "--propagation", "private", "--", sys.executable]
-    done = subprocess.run(
-        [*own, "-c", IN_A_NAMESPACE, str(ROOT / "lib"), str(point)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    command = [*own, "-c", IN_A_NAMESPACE, str(ROOT / "lib"), str(point)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     if "unshare failed" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr

@@ -128,30 +128,20 @@ def test_features_are_named_as_by_ethtool(kernel: dict[int, bytes]) -> None:
     assert seen["tx-checksumming"] == ("on", "on", False)
     assert seen["tx-checksum-sctp"] == ("off", "off", True)
     assert seen["highdma"] == ("on", "on", True), "it is never changed"
-    assert set(found["tcp-segmentation-offload"].members) == {
-        "tx-tcp-segmentation",
-        "tx-tcp6-segmentation",
-    }
+    members = {"tx-tcp-segmentation", "tx-tcp6-segmentation"}
+    assert set(found["tcp-segmentation-offload"].members) == members
     assert "udp-fragmentation-offload" not in seen
 
 
-def test_a_switch_that_is_cut_short_is_neither_on_nor_off(kernel: dict[int, bytes]) -> None:
-    kernel[ethtool_netlink.COALESCE] = numbers({2: 40}) + struct.pack("=HHB", 6, 11, 1)
-    assert told_by_kernel(Host("/"), "-c", "eth0", ethtool_netlink.coalescing) is None
-
-
 @pytest.mark.parametrize(
-    "told",
-    [
-        b"\0\0\0\0",
-        attribute(6, struct.pack("=I", 5))[:-2],
-        attribute(6, b"\1"),
-        b"\x08\0",
-    ],
+    "told", [b"\0\0\0\0", attribute(6, struct.pack("=I", 5))[:-2], attribute(6, b"\1"), b"\x08\0"]
 )
 def test_an_answer_that_is_cut_short_is_none(kernel: dict[int, bytes], told: bytes) -> None:
     kernel[ethtool_netlink.RINGS] = told
     assert told_by_kernel(Host("/"), "-g", "eth0", ethtool_netlink.rings) is None
+    # A switch is then neither on nor off.
+    kernel[ethtool_netlink.COALESCE] = numbers({2: 40}) + struct.pack("=HHB", 6, 11, 1)
+    assert told_by_kernel(Host("/"), "-c", "eth0", ethtool_netlink.coalescing) is None
 
 
 READERS: list[tuple[str, Callable[[Host], Any], str, Any]] = [
@@ -161,24 +151,19 @@ READERS: list[tuple[str, Callable[[Host], Any], str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("option", "read", "line", "found"), READERS)
 def test_where_the_kernel_has_no_answer_ethtool_is_asked(
-    kernel: dict[int, bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    option: str,
-    read: Callable[[Host], Any],
-    line: str,
-    found: Any,
+    kernel: dict[int, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    for option, read, line, found in READERS:
+        asked = []
 
-    def run(host: Host, name: str, *words: str) -> str:
-        asked.append((name, *words))
-        return f"Pre-set maximums:\nCurrent hardware settings:\n{line}"
+        def run(host: Host, *words: str, asked: Any = asked, line: str = line) -> str:
+            asked.append(words)
+            return f"Pre-set maximums:\nCurrent hardware settings:\n{line}"
 
-    monkeypatch.setattr(Host, "run", run)
-    assert read(Host("/")) == found
-    assert asked == [("ethtool", option, "eth0")]
+        monkeypatch.setattr(Host, "run", run)
+        assert read(Host("/")) == found
+        assert asked == [("ethtool", option, "eth0")]
 
 
 def test_below_a_private_root_no_kernel_is_asked(kernel: dict[int, bytes]) -> None:

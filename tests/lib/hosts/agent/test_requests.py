@@ -5,26 +5,19 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.hosts.agent.dispatch import VERBS, answer
-from tests.support.agent_root import (
-    AgentRoot,
-    channels,
-    near_root,
-    nginx,
-    rps,
-    setting,
-    sysctl,
-    thp,
-)
+from tests.support.agent_root import AgentRoot, channels, near_root, nginx, setting, sysctl, thp
 from tests.support.examples import examples
 
 GOOD: dict[str, Any] = {
@@ -42,7 +35,10 @@ GOOD: dict[str, Any] = {
     "confirm_within": 0,
     "grace_boots": 0,
 }
-DELETE = object()
+LEFT_OUT = "(left out)"
+FIELDS = yaml.safe_load(Path(__file__).with_name("wrong_fields.yaml").read_text())
+WRONG = [(field, value) for field, values in FIELDS.items() for value in values]
+A_B = {"service": "a/b", "property": "Nice"}
 
 
 @pytest.fixture
@@ -51,104 +47,63 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
         yield root
 
 
-def with_change(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+def path_of(field: str) -> list[Any]:
+    """The way to a field by its name; those of ``expect`` have dots in theirs."""
+    if field.startswith("expect."):
+        return field.split(".", 1)
+    parts = re.findall(r"[a-z_]+|[0-9]+", field)
+    return [int(part) if part.isdigit() else part for part in parts]
+
+
+def with_change(path: Any, value: Any) -> dict[str, Any]:
     """GOOD with one part replaced."""
     request = copy.deepcopy(GOOD)
     inner: Any = request
     for step in path[:-1]:
         inner = inner[step]
-    if value is DELETE:
+    if value == LEFT_OUT:
         del inner[path[-1]]
     else:
         inner[path[-1]] = value
     return request
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "field"),
-    [
-        (("protocol",), 2, "protocol"),
-        (("protocol",), True, "protocol"),
-        (("verb",), "destroy", "verb"),
-        (("verb",), None, "verb"),
-        (("epoch",), "1", "epoch"),
-        (("epoch",), -1, "epoch"),
-        (("epoch",), True, "epoch"),
-        (("rollout",), "a\nb", "rollout"),
-        (("tuning",), "../../etc/passwd", "tuning"),
-        (("tuning",), "t\n", "tuning"),
-        (("digest",), DELETE, "digest"),
-        (("confirm_within",), -1, "confirm_within"),
-        (("confirm_within",), 1e9, "confirm_within"),
-        (("grace_boots",), 2, "grace_boots"),
-        (("expect",), None, "expect"),
-        (("expect", "nic.channels:eth0"), DELETE, "expect.nic.channels:eth0"),
-        (("expect", "sysctl:other"), {}, "expect.sysctl:other"),
-        (("confirm_whitin",), 5, "confirm_whitin"),
-        (("settings",), {}, "settings"),
-        (("settings",), [], "settings"),
-        (("settings", 1), "x", "settings[1]"),
-        (("settings", 1, "kind"), "nic.magic", "settings[1].kind"),
-        (("settings", 1, "kind"), DELETE, "settings[1].kind"),
-        (("settings", 1, "id"), "nic.channels:eth1", "settings[1].id"),
-        (("settings", 1, "target"), None, "settings[1].target"),
-        (("settings", 1, "target", "interface"), "../eth0", "settings[1].target.interface"),
-        (("settings", 1, "target", "interface"), "..", "settings[1].target.interface"),
-        (("settings", 1, "target", "interface"), "-L", "settings[1].target.interface"),
-        (("settings", 1, "target", "other"), "x", "settings[1].target.other"),
-        (("settings", 1, "value"), {}, "settings[1].value"),
-        (("settings", 1, "value"), "4", "settings[1].value"),
-        (("settings", 1, "value"), {"rx": "2"}, "settings[1].value.rx"),
-        (("settings", 1, "value"), {"rx": 2, "ring": 4}, "settings[1].value.ring"),
-        (("settings", 1, "extra"), 1, "settings[1].extra"),
-        (("settings", 0, "target", "key"), "net.core/../../x", "settings[0].target.key"),
-        (("settings", 0, "target", "key"), "net.//.//.//.etc.x", "settings[0].target.key"),
-        (("settings", 0, "target", "key"), "net./.x", "settings[0].target.key"),
-        (("settings", 0, "target", "key"), "net..x", "settings[0].target.key"),
-        (("settings", 0, "target", "key"), "net.x.", "settings[0].target.key"),
-        (("settings", 0, "target", "key"), "net/./x", "settings[0].target.key"),
-        (("settings", 0, "target", "key"), "/etc/passwd", "settings[0].target.key"),
-        (("settings", 0, "target", "key"), "-w", "settings[0].target.key"),
-        (("settings", 0, "value"), 4096, "settings[0].value"),
-        (("settings", 0, "value"), "1\nvm.swappiness = 0", "settings[0].value"),
-        (("settings", 0, "value"), "", "settings[0].value"),
-        (("settings", 0, "value"), "\ud800", "settings[0].value"),
-        (("settings", 0, "only"), "double", "settings[0].only"),
-        (("settings", 0, "restart"), "--all", "settings[0].restart"),
-        (("settings", 0), sysctl("a b", only="raise"), "settings[0].only"),
-        (("settings", 0), thp("never", only="raise"), "settings[0].only"),
-        (("settings", 0), thp("never", "khugepaged"), "settings[0].target.file"),
-        (("settings", 0), thp("[never]"), "settings[0].value"),
-        (("settings", 0), rps("4-1"), "settings[0].value"),
-        (("settings", 0), rps("0-99999999"), "settings[0].value"),
-        (("settings", 0), rps("all"), "settings[0].value"),
-        (("settings", 0), nginx("LimitNOFILE", "1\\"), "settings[0].value"),
-        (("settings", 0), nginx("CPUAffinity", "x"), "settings[0].value"),
-        (("settings", 0), nginx("limit=1", "1"), "settings[0].target.property"),
-        (
-            ("settings", 0),
-            setting("service.property", {"service": "a/b", "property": "Nice"}, "1"),
-            "settings[0].target.service",
-        ),
-    ],
-)
-def test_the_wrong_field_is_named_and_nothing_is_touched(
-    host: AgentRoot, path: tuple[Any, ...], value: Any, field: str
-) -> None:
+def assert_named(host: AgentRoot, request: dict[str, Any], field: str) -> None:
     before = host.tree()
-    reply = answer(str(host.path), json.dumps(with_change(path, value)).encode())
+    reply = answer(str(host.path), json.dumps(request).encode())
     assert not reply["ok"]
-    assert reply["error"]["reason"] == "bad_request", reply
-    assert reply["error"]["field"] == field
+    assert (reply["error"]["reason"], reply["error"]["field"]) == ("bad_request", field), reply
     assert host.tree() == before and not host.leftovers() and not host.commands
 
 
+@pytest.mark.parametrize(("field", "value"), [*WRONG, ("settings[0].value", "\ud800")])
+def test_the_wrong_field_is_named_and_nothing_is_touched(
+    host: AgentRoot, field: str, value: Any
+) -> None:
+    assert_named(host, with_change(path_of(field), value), field)
+
+
 @pytest.mark.parametrize(
-    "url", ["https://", "ftp://a", "http://", "http://a:99999999/", "http://[a/", "http://a b/"]
+    ("own", "field"),
+    [
+        (sysctl("a b", only="raise"), "only"),
+        (thp("never", only="raise"), "only"),
+        (thp("never", "khugepaged"), "target.file"),
+        (nginx("CPUAffinity", "x"), "value"),
+        (nginx("limit=1", "1"), "target.property"),
+        (setting("service.property", A_B, "1"), "target.service"),
+        (setting("nic.rfs", {"interface": "eth0"}, 4096), "value"),
+        (setting("nic.features", {"interface": "eth0"}, {"gro": True}), "value.gro"),
+        (setting("nic.coalesce", {"interface": "eth0"}, {"rx-usecs": "on"}), "value.rx-usecs"),
+        (setting("nic.rss", {"interface": "eth0"}, {"equal": "4"}), "value.equal"),
+        (setting("nic.rss", {"interface": "eth0"}, {"equal": 4, "weight": "1 1"}), "value.weight"),
+        (setting("memory.watermarks", {"parameter": "swappiness"}, "7"), "target.parameter"),
+    ],
 )
-def test_a_wrong_health_url_is_named(host: AgentRoot, url: str) -> None:
-    error = host.fail("sample", health_url=url)
-    assert (error["reason"], error["field"]) == ("bad_request", "health_url")
+def test_the_wrong_field_of_another_setting_is_named(
+    host: AgentRoot, own: dict[str, Any], field: str
+) -> None:
+    assert_named(host, with_change(("settings", 0), own), f"settings[0].{field}")
 
 
 def test_another_protocol_is_told_the_way_out(host: AgentRoot) -> None:
@@ -165,8 +120,23 @@ def test_another_protocol_is_told_the_way_out(host: AgentRoot) -> None:
         ("ready", {"rollout": "r", "ready": 1}, "ready"),
         ("ready", {"rollout": "r\nr", "ready": True}, "rollout"),
         ("ready", {"ready": True}, "rollout"),
+        *[
+            ("ready", {"rollout": "r", "ready": False, "ports": ports}, field)
+            for ports, field in (([0], "ports[0]"), ([65536], "ports[0]"), (["80"], "ports[0]"))
+        ],
+        ("ready", {"rollout": "r", "ready": False, "ports": 80}, "ports"),
+        ("ready", {"rollout": "r", "ready": False, "ports": [True]}, "ports[0]"),
         ("restore", {"tuning": "t", "live": "sysctl:a"}, "live"),
         ("restore", {"tuning": "t", "live": ["a", 1]}, "live[1]"),
+        *[
+            ("sample", {"health_url": f"http://{url}"}, "health_url")
+            for url in ("", "a:99999999/", "[a/", "a b/")
+        ],
+        ("sample", {"health_url": "ftp://a"}, "health_url"),
+        *[
+            ("textfile", {"directory": directory}, "directory")
+            for directory in ("var", "/var/../etc", "/var/", "/a b", '/a"b', "/.")
+        ],
     ],
 )
 def test_the_wrong_field_of_another_verb_is_named(
@@ -191,19 +161,20 @@ def test_garbage_gets_one_answer(host: AgentRoot, document: bytes) -> None:
     assert reply["verb"] is None and reply["error"]["reason"] == "bad_request"
 
 
+SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    SCALAR,
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
     ),
     max_leaves=8,
 )
-PLACES = [(key,) for key in GOOD] + [
+PLACES = [
+    *((key,) for key in GOOD),
     ("settings", 0),
     ("settings", 0, "target"),
     ("expect", "sysctl:net.core.somaxconn"),
-    *(("settings", 1, key) for key in GOOD["settings"][1]),
-    *(("settings", 0, key) for key in GOOD["settings"][0]),
+    *(("settings", number, key) for number in (0, 1) for key in GOOD["settings"][number]),
 ]
 ANYTHING = st.one_of(
     JSON,

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
 
 import pytest
+import yaml
 
 from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.findings.conflicts import sysctl_not_in_force
@@ -15,19 +16,19 @@ from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.sysctl_values import left_by, shown_as
 from edgetune.vocabulary.kinds.sysctl import EXCLUSIVE
-from tests.support.agent_root import NearRoot, sysctl, without_boot_id
+from tests.support.agent_root import NearRoot, near_root, sysctl, without_boot_id
 
 Kernel = dict[str, str]
 CONNTRACK = "net.netfilter.nf_conntrack_max"
 MODULE = "proc/sys/net/netfilter/nf_conntrack_max"
 FORWARD = "net.ipv4.ip_forward"
-JOURNAL = "var/lib/edgetune/tunings/t.json"
 HOOK = "etc/systemd/system/edgetune.service"
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> NearRoot:
-    return NearRoot(tmp_path / "host", init="systemd")
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NearRoot]:
+    with near_root(tmp_path / "host", "systemd", monkeypatch) as root:
+        yield root
 
 
 def dirty(kernel: Kernel, key: str, value: str) -> None:
@@ -68,20 +69,21 @@ def from_all(kernel: Kernel, key: str, value: str) -> None:
     kernel.update(dict.fromkeys(kernel if "/all/" in key else [key], value))
 
 
+LINK, NEIGHBOUR = "ignore_routes_with_linkdown", "net/ipv4/neigh"
+# A name of an interface may sort before `all`.
 LINKS = {
-    # A name of an interface may sort before `all`.
-    f"net/ipv6/conf/{card}/ignore_routes_with_linkdown": value
+    f"net/ipv6/conf/{card}/{LINK}": value
     for card, value in {"A0": "1", "all": "0", "default": "0", "eth0": "1"}.items()
 }
+RETRANS = {"default": ("100", "1005"), "eth0": ("7", "70"), "eth1": ("100", "1005")}
 TIMES = {
-    f"net/ipv4/neigh/{card}/retrans_time{unit}": value
-    for card, times in {
-        "default": ("100", "1005"),
-        "eth0": ("7", "70"),
-        "eth1": ("100", "1005"),
-    }.items()
+    f"{NEIGHBOUR}/{card}/retrans_time{unit}": value
+    for card, times in RETRANS.items()
     for unit, value in zip(("", "_ms"), times)
 }
+DOGS = {"kernel/watchdog": "1", "kernel/nmi_watchdog": "0", "kernel/soft_watchdog": "1"}
+CHOSEN = "net/ipv4/tcp_congestion_control"
+ALGORITHMS = {CHOSEN: "cubic", "net/ipv4/tcp_allowed_congestion_control": "reno cubic"}
 
 
 @pytest.mark.parametrize(
@@ -93,37 +95,18 @@ TIMES = {
             for here in (0, 1)
             for there in (0, 1)
         ],
-        *[
-            (
-                {"kernel/watchdog": "1", "kernel/nmi_watchdog": "0", "kernel/soft_watchdog": "1"},
-                watchdog,
-                f"kernel/{name}",
-                value,
-            )
-            for name, value in (("watchdog", "0"), ("soft_watchdog", "0"), ("nmi_watchdog", "1"))
-        ],
-        (
-            {
-                "net/ipv4/tcp_congestion_control": "cubic",
-                "net/ipv4/tcp_allowed_congestion_control": "reno cubic",
-            },
-            congestion,
-            "net/ipv4/tcp_congestion_control",
-            "bbr",
-        ),
-        (LINKS, from_all, "net/ipv6/conf/all/ignore_routes_with_linkdown", "1"),
-        (TIMES, copied, "net/ipv4/neigh/default/retrans_time", "50"),
-        (TIMES, copied, "net/ipv4/neigh/default/retrans_time_ms", "55"),
-        (TIMES, copied, "net/ipv4/neigh/eth0/retrans_time", "50"),
+        (DOGS, watchdog, "kernel/watchdog", "0"),
+        (DOGS, watchdog, "kernel/soft_watchdog", "0"),
+        (DOGS, watchdog, "kernel/nmi_watchdog", "1"),
+        (ALGORITHMS, congestion, CHOSEN, "bbr"),
+        (LINKS, from_all, f"net/ipv6/conf/all/{LINK}", "1"),
+        (TIMES, copied, f"{NEIGHBOUR}/default/retrans_time", "50"),
+        (TIMES, copied, f"{NEIGHBOUR}/default/retrans_time_ms", "55"),
+        (TIMES, copied, f"{NEIGHBOUR}/eth0/retrans_time", "50"),
     ],
 )
 def test_what_changes_with_a_parameter_comes_back_with_it(
-    host: NearRoot,
-    monkeypatch: pytest.MonkeyPatch,
-    kernel: Kernel,
-    poke: Callable[[Kernel, str, str], None],
-    key: str,
-    value: str,
+    host: NearRoot, kernel: Kernel, poke: Callable[[Kernel, str, str], None], key: str, value: str
 ) -> None:
     shown = dict(kernel)
 
@@ -136,18 +119,15 @@ def test_what_changes_with_a_parameter_comes_back_with_it(
         show()
 
     show()
-    monkeypatch.setattr(Host, "write_attribute", write_attribute)
-    host.apply(sysctl(value, key))
-    assert shown[key] == value and shown != kernel
-    host.restore()
+    host.patch.setattr(Host, "write_attribute", write_attribute)
+    with host.applied(sysctl(value, key)):
+        assert shown[key] == value and shown != kernel
     assert shown == kernel
 
 
 def test_an_interface_keeps_what_somebody_else_set_it_to_meanwhile(host: NearRoot) -> None:
-    files = {
-        card: f"proc/sys/net/ipv4/conf/{card}/rp_filter"
-        for card in ("default", "eth0", "eth1", "all")
-    }
+    cards = ("default", "eth0", "eth1", "all")
+    files = {card: f"proc/sys/net/ipv4/conf/{card}/rp_filter" for card in cards}
     for file in files.values():
         host.write(file, "0\n")
     host.apply(sysctl("1", "net.ipv4.conf.default.rp_filter"))
@@ -164,20 +144,17 @@ def test_a_journal_of_old_has_values_in_another_form(host: NearRoot) -> None:
     allowed = "proc/sys/net/ipv4/tcp_allowed_congestion_control"
     host.write(allowed, "reno cubic\n")
     host.apply(sysctl("reno cubic bbr", "net.ipv4.tcp_allowed_congestion_control"))
-    journal = json.loads(host.read(JOURNAL))
-    journal["entries"][0]["before"]["runtime"] = "reno cubic"
-    (host.path / JOURNAL).write_text(json.dumps(journal))
+    (entry,) = host.journal()["entries"]
+    host.note(entries=[{**entry, "before": {**entry["before"], "runtime": "reno cubic"}}])
     host.restore()
-    assert host.read(allowed) == "reno cubic\n" and not host.exists(JOURNAL)
+    assert host.read(allowed) == "reno cubic\n" and host.leftovers() == {"epoch"}
 
 
-def test_a_parameter_that_is_refused_by_now_is_still_taken_back(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parameter_that_is_refused_by_now_is_still_taken_back(host: NearRoot) -> None:
     forward = "proc/sys/net/ipv4/ip_forward"
     host.write(forward, "0\n")
     before = without_boot_id(host.tree())
-    with monkeypatch.context() as old:
+    with host.patch.context() as old:
         old.setattr("edgetune.vocabulary.kinds.sysctl._REFUSED", ())
         host.apply(sysctl("1", FORWARD))
     assert host.fail("verify", tuning="t", settings=[sysctl("1", FORWARD)])["field"]
@@ -186,38 +163,34 @@ def test_a_parameter_that_is_refused_by_now_is_still_taken_back(
     assert without_boot_id(host.tree()) == before
 
 
-def test_a_diagnosis_reads_each_file_of_sysctl_d_once(
-    host: NearRoot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_diagnosis_reads_each_file_of_sysctl_d_once(host: NearRoot) -> None:
     keys = [f"net.core.own{number}" for number in range(9)]
     host.write("etc/sysctl.d/60-site.conf", "".join(f"{key} = 2\n" for key in keys))
     for key in keys:
         host.write(f"proc/sys/{key.replace('.', '/')}", "1\n")
-    own, real = Host(str(host.path)), Host.read
-    read: list[str] = []
+    own, real, read = Host(str(host.path)), Host.read, list[str]()
 
     def counted(self: Host, name: str) -> bytes:
         read.append(name)
         return real(self, name)
 
-    monkeypatch.setattr(Host, "read", counted)
+    host.patch.setattr(Host, "read", counted)
     with own.read_cache():
         (told,) = sysctl_not_in_force(Snapshot(own, []))
     assert told["numbers"] == {"keys": 9} and read.count("/etc/sysctl.d/60-site.conf") == 1
 
 
 def test_a_parameter_of_an_interface_stands_on_that_of_all(host: NearRoot) -> None:
-    for card in ("default", "eth0"):
-        host.write(f"proc/sys/net/ipv4/conf/{card}/rp_filter", "0\n")
-    host.apply(sysctl("1", "net.ipv4.conf.default.rp_filter"), tuning="a")
+    default, of_card = "net.ipv4.conf.default.rp_filter", "proc/sys/net/ipv4/conf/eth0/rp_filter"
+    host.write("proc/sys/net/ipv4/conf/default/rp_filter", "0\n")
+    host.write(of_card, "0\n")
+    host.apply(sysctl("1", default), tuning="a")
     host.apply(sysctl("2", "net.ipv4.conf.eth0.rp_filter"), tuning="b")
-    assert host.fail(
-        "restore", tuning="a", epoch=1, live=["sysctl:net.ipv4.conf.default.rp_filter"]
-    )
+    assert host.fail("restore", tuning="a", epoch=1, live=[f"sysctl:{default}"])
     host.restore("a")
-    assert host.read("proc/sys/net/ipv4/conf/eth0/rp_filter") == "2\n"
+    assert host.read(of_card) == "2\n"
     host.restore("b")
-    assert host.read("proc/sys/net/ipv4/conf/eth0/rp_filter") == "0\n"
+    assert host.read(of_card) == "0\n"
 
 
 def test_what_a_file_takes_out_of_a_pattern_is_not_taken_for_stored(host: NearRoot) -> None:
@@ -233,9 +206,8 @@ def test_what_a_file_takes_out_of_a_pattern_is_not_taken_for_stored(host: NearRo
 
 def test_a_later_file_that_takes_a_parameter_out_is_named(host: NearRoot) -> None:
     host.write("etc/sysctl.d/99-late.conf", "-net.core.somaxconn\n")
-    row = host.plan(sysctl("4096"))[0]
-    assert row["status"] == "unsupported"
-    assert row["reason"] == "/etc/sysctl.d/99-late.conf is read after ours and takes it out"
+    says = "/etc/sysctl.d/99-late.conf is read after ours and takes it out"
+    assert host.reason(sysctl("4096")) == says
 
 
 def come_late(host: NearRoot, shown: str) -> list[str]:
@@ -251,19 +223,11 @@ def test_a_parameter_of_a_module_is_set_by_the_boot_hook_once_the_module_is_ther
     host: NearRoot,
 ) -> None:
     host.write(MODULE, "65536\n")
-    before = host.tree()
     own = sysctl("1000000", CONNTRACK)
-    host.apply(own)
-    assert host.exists(HOOK)
-    assert come_late(host, "65536\n") == []
-    assert host.read(MODULE) == "1000000\n"
-    assert host.ask("verify", tuning="t", settings=[own])["verified"]
-    host.new_boot_id()
-    host.write(
-        "proc/sys/kernel/random/boot_id", before["proc/sys/kernel/random/boot_id"][1].decode()
-    )
-    host.restore()
-    assert host.tree() == before
+    with host.applied(own):
+        assert host.exists(HOOK)
+        assert come_late(host, "65536\n") == []
+        assert host.read(MODULE) == "1000000\n" and host.verifies(own)
 
 
 def test_a_file_alone_keeps_no_parameter_of_a_module(host: NearRoot) -> None:
@@ -276,47 +240,25 @@ def test_a_file_alone_keeps_no_parameter_of_a_module(host: NearRoot) -> None:
     assert come_late(host, "65536\n") == [] and host.read(MODULE) == "1000000\n"
 
 
-def test_a_module_that_never_comes_is_told(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_never_comes_is_told(host: NearRoot) -> None:
     host.write(MODULE, "65536\n")
     host.apply(sysctl("1000000", CONNTRACK))
     (host.path / MODULE).unlink()
     host.boot_hook()
-    monkeypatch.setattr(unattended, "LATE_WAIT", 0.0)
+    host.patch.setattr(unattended, "LATE_WAIT", 0.0)
     problems = unattended.late(Host(str(host.path)))
     assert problems == [f"sysctl:{CONNTRACK}: is not there yet, or down"]
     why = f"there is no /{MODULE}: let modules-load.d(5) load its module"
     assert host.plan(sysctl("1000000", CONNTRACK))[0]["reason"] == why
+    without_init = NearRoot(host.path.parent / "other", init="other")
+    without_init.write(MODULE, "65536\n")
+    assert without_init.reason(sysctl("1000000", CONNTRACK)).startswith("nothing can keep it")
 
 
-def test_a_parameter_of_a_module_is_refused_where_no_hook_can_run(tmp_path: Path) -> None:
-    host = NearRoot(tmp_path / "host", init="other")
-    host.write(MODULE, "65536\n")
-    assert host.plan(sysctl("1000000", CONNTRACK))[0]["reason"].startswith("nothing can keep it")
+FORMS = yaml.safe_load(Path(__file__).with_name("stored.yaml").read_text())["forms"]
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "now", "shown"),
-    [
-        ("net/core/somaxconn", "0x10", "128", "16"),
-        ("net/core/somaxconn", "-010", "128", "-8"),
-        ("net/core/somaxconn", "08", "128", "08"),
-        ("net/core/somaxconn", "many", "128", "many"),
-        ("net/core/somaxconn", "0x10", "", "0x10"),
-        ("sunrpc/rpc_debug", "16", "0x0000", "16"),
-        ("net/new/mask", "8", "00000010", "8"),
-        ("net/new/mask", "010", "00000010", "010"),
-        ("kernel/hostname", "0x10", "128", "0x10"),
-        ("kernel/core_pattern", "core.%p", "core", "core.%p"),
-        ("net/ipv4/ip_local_reserved_ports", "8443,8080-8082,8081", "", "8080-8082,8443"),
-        ("net/ipv4/ip_local_reserved_ports", "a-b", "", "a-b"),
-        ("kernel/watchdog_cpumask", "3,0-1", "0-3", "0-1,3"),
-        ("net/core/flow_limit_cpu_bitmap", "0000000f", "0", "f"),
-        ("net/ipv4/tcp_allowed_congestion_control", "reno cubic", "reno", "cubic reno"),
-        ("net/core/rps_sock_flow_entries", "1000", "0", "1024"),
-        ("fs/pipe-max-size", "1000000", "1048576", "1048576"),
-        ("fs/pipe-max-size", "1", "1048576", "4096"),
-    ],
-)
+@pytest.mark.parametrize(("path", "text", "now", "shown"), FORMS)
 def test_a_value_has_the_form_in_which_the_kernel_shows_it(
     path: str, text: str, now: str, shown: str
 ) -> None:

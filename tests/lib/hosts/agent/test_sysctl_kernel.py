@@ -37,23 +37,18 @@ ROUTES = ("ip -o address", "ip route show table all", "ip -6 route show table al
 def tree(host: NearRoot) -> Tree:
     """What every parameter of the namespace shows, but counters."""
     top = f"{host.path}/proc/sys/"
-    names = [
-        f"{path}/{name}"[len(top) :] for path, _, names in os.walk(top + "net") for name in names
-    ]
+    found = [f"{path}/{name}" for path, _, names in os.walk(top + "net") for name in names]
+    names = [name[len(top) :] for name in found]
     return {name: shown(top + name) for name in sorted(names) if not name.endswith("_count")}
 
 
 def shown(file: str) -> str:
+    """What one call reads: a second one shows some parameters again."""
     try:
-        descriptor = os.open(file, os.O_RDONLY)
+        with open(file, "rb", buffering=0) as opened:
+            return opened.read(4096).decode()
     except OSError as error:
         return str(error.strerror)
-    try:
-        return os.read(descriptor, 4096).decode()
-    except OSError as error:
-        return str(error.strerror)
-    finally:
-        os.close(descriptor)
 
 
 def addresses() -> list[str]:
@@ -130,9 +125,7 @@ def sweep(host: NearRoot) -> dict[str, Any]:
     for keys in batches(host):
         told.update((key, there_and_back(inside, key)) for key in keys)
         after = tree(host)
-        left = {
-            name: [before[name], after.get(name)] for name in before if before[name] != after[name]
-        }
+        left = {name: [was, after[name]] for name, was in before.items() if was != after[name]}
         if left:
             told[f"one of {keys}"] = [str(left)]
         before = after
@@ -169,28 +162,17 @@ UNSET = "77"
 
 
 def a_line(chance: random.Random) -> str:
-    path = chance.choice(NAMES + PATTERNS)
-    name = chance.choice(
-        [path, path.replace("/", "."), f"/{path}", path.replace("/", "//", 1), f"{path}/"]
-        if "/" in path
-        else [path]
-    )
+    name = path = chance.choice(NAMES + PATTERNS)
+    if "/" in path:
+        doubled = path.replace("/", "//", 1)
+        name = chance.choice([path, path.replace("/", "."), f"/{path}", doubled, f"{path}/"])
     # No pattern has a value that the kernel refuses: what stood before would stay.
     value = chance.choice(VALUES if path in NAMES else VALUES[:7])
     before, between = chance.choice(["", " ", "\t"]), chance.choice(["", " "])
-    return chance.choice(
-        [
-            *[f"{before}{name}{between}={between}{value}"] * 6,
-            *[f"{before}-{between}{name}"] * 2,
-            f"{before}-{name}={value}",
-            f"{before}#{name}={value}",
-            f"; {name} = {value}",
-            f"--{name}={value}",
-            name,
-            f"={value}",
-            "",
-        ]
-    )
+    plain, out = f"{before}{name}{between}={between}{value}", f"{before}-{between}{name}"
+    odd = [f"{before}-{name}={value}", f"{before}#{name}={value}", f"; {name} = {value}"]
+    odd += [f"--{name}={value}", name, f"={value}", ""]
+    return chance.choice([*[plain] * 6, out, out, *odd])
 
 
 def a_tree(chance: random.Random) -> dict[str, str | None]:

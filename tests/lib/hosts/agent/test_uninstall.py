@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +12,8 @@ import pytest
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.verbs import uninstall
-from tests.support.agent_root import AgentRoot, near_root, sysctl, thp
+from edgetune.vocabulary import places
+from tests.support.agent_root import AgentRoot, below, content, near_root, sysctl, thp
 
 pytestmark = pytest.mark.processes
 
@@ -25,8 +24,10 @@ Tree = dict[str, tuple[Any, ...]]
 
 
 @pytest.fixture(params=["sysv", "systemd"])
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host", request.param) as root:
+def host(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[AgentRoot]:
+    with near_root(tmp_path / "host", request.param, monkeypatch) as root:
         for name in ("run", "var/lib", TEXTFILES[1:], "etc/app"):
             (root.path / name).mkdir(parents=True, exist_ok=True)
         yield root
@@ -35,19 +36,9 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentRoot]:
 def whole(host: AgentRoot) -> Tree:
     """Everything below the root but the traces of the stubs; also what a restore leaves."""
     found: Tree = {}
-    for directory, directories, files in os.walk(host.path):
-        if directory == str(host.path):
-            directories.remove("stub")
-        for name in [*directories, *files]:
-            path = Path(directory, name)
-            status = path.lstat()
-            content: Any = None
-            if path.is_symlink():
-                content = str(path.readlink())
-            elif path.is_file():
-                content = path.read_bytes()
-            owner = (status.st_uid, status.st_gid)
-            found[str(path)] = (stat.S_IFMT(status.st_mode), status.st_mode, owner, content)
+    for entry in below(str(host.path), ["stub"]):
+        status = entry.stat(follow_symlinks=False)
+        found[entry.path] = (status.st_mode, status.st_uid, status.st_gid, content(entry))
     return found
 
 
@@ -76,30 +67,20 @@ def use(host: AgentRoot) -> None:
 
 def test_a_host_is_as_it_was_before(host: AgentRoot) -> None:
     before = whole(host)
+    assert leave(host)["files"] == [] and whole(host) == before, "it was never used"
     use(host)
-    assert whole(host) != before
+    used = whole(host)
+    assert used != before
+    shown = leave(host, dry_run=True)
+    assert whole(host) == used
     told = leave(host)
+    assert (shown["files"], shown["left"]) == (told["files"], told["left"])
     assert whole(host) == before
     assert "/var/lib/edgetune/epoch" in told["files"] and told["left"] == []
     assert f"{TEXTFILES}/edgetune.prom" in told["files"]
     again = leave(host)
     assert (again["files"], again["left"]) == ([], [])
     assert whole(host) == before
-
-
-def test_a_host_that_was_never_used_is_left_as_it_is(host: AgentRoot) -> None:
-    before = whole(host)
-    assert leave(host)["files"] == []
-    assert whole(host) == before
-
-
-def test_a_dry_run_shows_the_same_files_and_removes_none(host: AgentRoot) -> None:
-    use(host)
-    used = whole(host)
-    shown = leave(host, dry_run=True)
-    assert whole(host) == used
-    told = leave(host)
-    assert (shown["files"], shown["left"]) == (told["files"], told["left"])
 
 
 def test_systemd_forgets_the_unit(tmp_path: Path) -> None:
@@ -111,9 +92,7 @@ def test_systemd_forgets_the_unit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("died", [1, 2, 4, 7, 10, 13])
-def test_one_that_died_half_way_is_finished_by_the_next(
-    host: AgentRoot, died: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_died_half_way_is_finished_by_the_next(host: AgentRoot, died: int) -> None:
     before = whole(host)
     use(host)
     remove, seen = Host.remove, []
@@ -124,10 +103,10 @@ def test_one_that_died_half_way_is_finished_by_the_next(
             raise KeyboardInterrupt
         remove(self, name, only_draft)
 
-    monkeypatch.setattr(Host, "remove", dies)
+    host.patch.setattr(Host, "remove", dies)
     with pytest.raises(KeyboardInterrupt):
         leave(host)
-    monkeypatch.undo()
+    host.patch.undo()
     leave(host)
     assert whole(host) == before
 
@@ -161,12 +140,10 @@ def test_a_tuning_that_stands_is_named(host: AgentRoot) -> None:
     assert refused(host) == "tunings stand here: pages, queue"
 
 
-def test_a_host_that_a_rollout_holds_stays(host: AgentRoot) -> None:
+def test_a_host_that_is_in_use_stays(host: AgentRoot) -> None:
     host.ask("ready", epoch=1, rollout="r1", ready=False, ports=[])
     assert refused(host, dry_runs=(True, False)).startswith("r1 has drained this host")
-
-
-def test_congestion_control_that_stands_is_named(host: AgentRoot) -> None:
+    host.ask("ready", epoch=1, rollout="r1", ready=True, ports=[])
     host.write("var/lib/edgetune/congestion.json", "{}").chmod(0o600)
     assert "congestion control" in refused(host, dry_runs=(True, False))
 
@@ -178,9 +155,7 @@ def test_who_was_at_work_before_is_refused(host: AgentRoot) -> None:
 
 def test_two_never_change_a_host_at_once_over_the_end_of_the_lock(host: AgentRoot) -> None:
     """One waits for the lock while that file is removed, and a third one comes in between."""
-    root = Host(str(host.path))
-    inside: list[int] = []
-    most: list[int] = []
+    root, inside, most = Host(str(host.path)), list[int](), list[int]()
 
     def change() -> None:
         with Host(str(host.path)).lock():
@@ -205,8 +180,6 @@ def test_two_never_change_a_host_at_once_over_the_end_of_the_lock(host: AgentRoo
 
 def test_every_place_of_ours_is_removed() -> None:
     """What the agent names as its own, wherever it does."""
-    from edgetune.vocabulary import places
-
     known = {*uninstall.OURS, *uninstall.LAST, places.STATE, places.CONGESTION, places.NOT_READY}
     own = {name: text for name, text in vars(places).items() if name.isupper()}
     others = {"HOOKS", "SYSTEMD", "SETUP", "PREFIX_FILE_SETUP", "OURS", "HANDED_OVER"}
