@@ -249,6 +249,7 @@ def test_a_feature_that_is_fixed_as_wanted_is_no_change(host: NicHost) -> None:
     row = host.plan(features(ntuple="off", tx="on"))[0]
     wanted = {"ntuple-filters": "off", "tx-checksumming": "on"}
     assert (row["status"], row["runtime"], row["persistent"]) == ("noop", wanted, wanted)
+    assert host.plan(features(ntuple="off", gro="off"))[0]["status"] == "change"
     assert not own.changes
 
 
