@@ -12,8 +12,8 @@ report = --junitxml=.reports/$(1).xml -o junit_suite_name="$(1), $$($(BIN)/pytho
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help machine setup client peers packages demo check test test-all compiled quiet anywhere test-machines mutants \
-  lint docs bench clean
+.PHONY: help setup client peers packages demo check test test-all anywhere test-machines mutants lint docs bench clean
+.PHONY: machine compiled quiet
 
 help:
 	@echo "make setup    build $(VENV); a line for each step"

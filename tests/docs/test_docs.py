@@ -525,14 +525,14 @@ def pages_linked(path: Path) -> set[Path]:
 
 
 def targets() -> set[str]:
-    """The targets of the Makefile that make no file."""
-    (line,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    """The targets of the Makefile that a person calls; those that targets call are apart."""
+    line, _ = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     return {*line.split()}
 
 
 def test_make_help_tells_each_target_that_a_person_calls() -> None:
     told = re.findall(r'^\t@echo "make ([\w-]+) ', (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {*told} == targets() - {"help", "client", "peers", "quiet"}
+    assert {*told} == targets() - {"help", "client", "peers"}
 
 
 def test_each_make_that_a_page_shows_is_a_target() -> None:
