@@ -78,3 +78,11 @@ class Altered:
         for sample in found:
             self._alter(sample)
         return table_of(found)
+
+
+def soaking(folder: Path, test: float, began: float, **planned: Any) -> Soaking:
+    """A soak after a baseline that was checked, as ``Soaking.soak`` says."""
+    world = Soaking(folder, **planned)
+    world.run("check_baseline")
+    world.soak(test, began)
+    return world

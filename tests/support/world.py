@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
+from inspect import Parameter, signature
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable
@@ -58,6 +60,14 @@ _WAYS = {
 
 CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot", "uninstall", "hand_over")
 _DISTURBING_VERBS = ("apply", "restore", "reboot")
+
+
+def step_named(name: Any) -> Any:
+    """A step of the library by its name, or the step itself."""
+    if not isinstance(name, str):
+        return name
+    module = {"begin_drain": "drain_hosts"}.get(name, name)
+    return getattr(import_module(f"edgetune.rollout.steps.{module}"), name)
 
 
 class Died(BaseException):
@@ -515,8 +525,31 @@ class EmptyWorld:
         return taken
 
     def step(self, function: Any, batch: int, **more: Any) -> dict[str, Any]:
-        result: dict[str, Any] = function(self.context, self.rollout, self.epoch, batch, **more)
+        step = step_named(function)
+        result: dict[str, Any] = step(self.context, self.rollout, self.epoch, batch, **more)
         return result
+
+    def run(self, name: str, *given: Any, **more: Any) -> dict[str, Any]:
+        """The step of an action; of this rollout and epoch, where nothing else is said."""
+        step = step_named(name)
+        if not given:
+            takes, own = signature(step).parameters, {"rollout": self.rollout}
+            if "epoch" in takes and takes["epoch"].default is Parameter.empty:
+                own["epoch"] = self.epoch
+            more = {**{key: own[key] for key in own if key in takes}, **more}
+        result: dict[str, Any] = step(self.context, *given, **more)
+        return result
+
+    def status(self, **given: Any) -> str:
+        """What people read of rollouts: of all, unless one is named."""
+        return str(step_named("rollout_status")(self.context, **given)["text"])
+
+    def set_head(self, **fields: Any) -> None:
+        """Have other values in the record."""
+        opened = as_owner(self.context, self.rollout)
+        for name, value in fields.items():
+            setattr(opened.head, name, value)
+        opened.save()
 
     def batch(self, number: int) -> Batch:
         return read_rollout(self.context, self.rollout).batch(number)
@@ -540,7 +573,8 @@ class EmptyWorld:
 
     def roll(self, batch: int, until: Any = None) -> None:
         """One batch the whole way, or up to the step ``until`` and without it."""
-        for step in takewhile(lambda step: step is not until, self.way(batch)):
+        end = step_named(until)
+        for step in takewhile(lambda step: step is not end, self.way(batch)):
             self.step(step, batch)
             if step is reboot_hosts:
                 self.hosts.reboot()
