@@ -14,15 +14,9 @@ from edgetune.connections import Database
 from edgetune.errors import DamagedError, EdgetuneError, FencedError, RefusedError, StoreError
 from edgetune.metrics.samples import RedisSamples
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
-from edgetune.rollout.lease import as_owner, open_rollout
-from edgetune.rollout.record import read_rollout, save_plan
-from edgetune.rollout.steps.begin_rollback import begin_rollback
-from edgetune.rollout.steps.claim_pop import claim_pop
-from edgetune.rollout.steps.compare_groups import compare_groups
-from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rollout.steps.set_rollout_state import set_rollout_state
-from edgetune.rollout.steps.take_over_rollout import take_over_rollout
-from tests.lib.rollout.test_stores import STORES, redis_client  # noqa: F401 - a fixture
+from edgetune.rollout.lease import open_rollout
+from edgetune.rollout.record import save_plan
+from tests.lib.rollout.test_stores import STORES, redis, redis_client  # noqa: F401 - fixtures
 from tests.support.builders import plan, reading
 from tests.support.world import EmptyWorld, World, changing, ended
 
@@ -85,13 +79,13 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Callable[[EmptyWorld], A
 
 def took_a_new_epoch(world: World, before: int) -> None:
     """Somebody takes the rollout over: above all that was ever given away, alone from then on."""
-    taken = take_over_rollout(world.context, world.rollout, requested_by="bo")
+    taken = world.run("take_over_rollout", requested_by="bo")
     assert taken["epoch"] > before
     for epoch in range(1, taken["epoch"]):
         with pytest.raises(FencedError):
             open_rollout(world.context, world.rollout, epoch)
     open_rollout(world.context, world.rollout, taken["epoch"])
-    assert read_rollout(world.context, world.rollout).head.epoch == taken["epoch"]
+    assert world.head.epoch == taken["epoch"]
 
 
 STEPS: dict[str, Callable[[World], Any]] = {
@@ -117,11 +111,11 @@ def test_a_backend_that_lost_its_last_write_gives_no_epoch_twice(
     with pytest.raises(FencedError):
         open_rollout(world.context, world.rollout, older)
     with pytest.raises(FencedError):
-        begin_rollback(world.context, world.rollout, older)
+        world.run("begin_rollback", epoch=older)
     took_a_new_epoch(world, world.epoch)
 
 
-def test_a_state_is_entered_above_the_record_when_the_count_alone_is_lost(
+def test_states_and_looks_are_above_the_record_when_the_count_alone_is_lost(
     tmp_path: Path, backend: Any
 ) -> None:
     """The claim is still held, so nobody is fenced; hosts would refuse a smaller epoch."""
@@ -130,22 +124,13 @@ def test_a_state_is_entered_above_the_record_when_the_count_alone_is_lost(
     kept.restore(kept.backup(), "epochs")
     before = world.epoch
     assert world.mark("changing")["epoch"] == before + 1
-    took_a_new_epoch(world, before + 1)
-
-
-def test_a_look_is_taken_above_the_record_when_the_count_alone_is_lost(
-    tmp_path: Path, backend: Any
-) -> None:
-    world = changing(tmp_path)
     world.roll_all({"first_batch": 0, "end_batch": 4})
     world.mark("soaking")
-    kept = backend(world)
     kept.restore(kept.backup(), "epochs")
-    opened = as_owner(world.context, world.rollout)
-    span = opened.head.soak
-    opened.head.soak = [span[0] - 1e5, span[1] - 1e5]
-    opened.save()
-    assert compare_groups(world.context, world.rollout)["epoch"] > world.epoch
+    world.set_head(soak=[at - 1e5 for at in world.head.soak])
+    looked = world.run("compare_groups")["epoch"]
+    assert looked > world.epoch
+    took_a_new_epoch(world, looked)
 
 
 def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
@@ -157,15 +142,13 @@ def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
     def taken(*given: Any, **more: Any) -> Claim:
         if not inside:
             inside.append(epoch)
-            marked = begin_rollback(world.context, world.rollout, epoch)
-            inside.append(marked["epoch"])
+            inside.append(world.run("begin_rollback")["epoch"])
         return take(*given, **more)
 
-    world.context.claims.take = taken  # type: ignore[method-assign]
+    world.context.claims.take = taken
     with pytest.raises(FencedError, match=f"epoch {epoch}, has lost its claim on lab1"):
-        set_rollout_state(world.context, world.rollout, epoch, "changing")
-    head = read_rollout(world.context, world.rollout).head
-    assert (head.state, head.epoch) == ("rolling_back", inside[1])
+        world.run("set_rollout_state", state="changing")
+    assert (world.head.state, world.head.epoch) == ("rolling_back", inside[1])
 
 
 def planned(world: EmptyWorld, folder: Path, seed: int = 7) -> str:
@@ -176,28 +159,24 @@ def planned(world: EmptyWorld, folder: Path, seed: int = 7) -> str:
 
 def forget(world: EmptyWorld) -> None:
     with Database(world.config["coordination"]).transaction() as db:
-        db.execute("DELETE FROM claims")
-        db.execute("DELETE FROM epochs")
+        for name in TABLES:
+            db.execute(f"DELETE FROM {name}")
 
 
 def test_a_rollout_begins_and_is_taken_over_above_all_of_its_pop(tmp_path: Path) -> None:
     world = ended(tmp_path)
     forget(world)
-    begun = claim_pop(world.context, plan=planned(world, tmp_path))
+    begun = world.run("claim_pop", planned(world, tmp_path))
     assert begun["epoch"] == world.epoch + 1
     forget(world)
-    taken = take_over_rollout(world.context, begun["rollout"])
-    assert taken["epoch"] == begun["epoch"] + 1
-
-
-def test_an_ended_rollout_is_not_taken_up_beside_an_unfinished_one(tmp_path: Path) -> None:
-    """Its claim has run out, and yet the PoP is half changed."""
-    world = ended(tmp_path)
-    begun = claim_pop(world.context, plan=planned(world, tmp_path))["rollout"]
-    forget(world)
-    with pytest.raises(RefusedError, match=f"lab1 has a rollout that is claimed: {begun}"):
-        take_over_rollout(world.context, world.rollout)
+    # The PoP is half changed, although the claim has run out.
+    with pytest.raises(
+        RefusedError, match=f"lab1 has a rollout that is claimed: {begun['rollout']}"
+    ):
+        world.run("take_over_rollout")
     assert world.context.claims.holder("lab1") is None
+    taken = world.run("take_over_rollout", begun["rollout"])
+    assert taken["epoch"] == begun["epoch"] + 1
 
 
 def test_of_two_that_begin_at_once_the_later_sees_the_other(tmp_path: Path) -> None:
@@ -208,16 +187,16 @@ def test_of_two_that_begin_at_once_the_later_sees_the_other(tmp_path: Path) -> N
     def taken(*given: Any, **more: Any) -> Claim:
         if not begun:
             begun.append("")
-            begun[0] = claim_pop(world.context, plan=planned(world, tmp_path, 8))["rollout"]
+            begun[0] = world.run("claim_pop", planned(world, tmp_path, 8))["rollout"]
             forget(world)
         return take(*given, **more)
 
-    world.context.claims.take = taken  # type: ignore[method-assign]
+    world.context.claims.take = taken
     digest = planned(world, tmp_path)
     with pytest.raises(RefusedError, match="lab1 has a rollout that is claimed: "):
-        claim_pop(world.context, plan=digest)
+        world.run("claim_pop", digest)
     assert world.context.claims.holder("lab1") is None
-    assert rollout_status(world.context)["ids"] == begun
+    assert world.run("rollout_status", "")["ids"] == begun
 
 
 JUNK = ["", "{", "7", "[]", "null", '{"rollout": 7, "epoch": 1}', '{"rollout": "x"}']
@@ -235,72 +214,49 @@ def calls(claims: Any, pop: str) -> list[Callable[[], Any]]:
     ]
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("junk", [*JUNK, b"\xff\xfe"])
-def test_junk_in_the_place_of_a_claim_is_named(
-    tmp_path: Path,
-    redis_client: Any,  # noqa: F811
-    junk: Any,
-) -> None:
-    redis_client.flushall()
-    redis_client.set("edgetune:claim:lab1", junk)
-    for call in calls(RedisClaims(redis_client), "lab1"):
-        with pytest.raises(DamagedError, match="edgetune:claim:lab1 is damaged"):
+def _say_damaged(claims: Any, key: str, count: int = 4) -> None:
+    for call in calls(claims, "lab1")[:count]:
+        with pytest.raises(DamagedError, match=f"{key} is damaged"):
             call()
+
+
+@pytest.mark.processes
+def test_junk_in_the_place_of_a_claim_is_named(tmp_path: Path, redis: Any) -> None:  # noqa: F811
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    for junk in [*JUNK, b"\xff\xfe"]:
+        redis.set("edgetune:claim:lab1", junk)
+        _say_damaged(RedisClaims(redis), "edgetune:claim:lab1")
+        with database.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO claims VALUES ('lab1', ?, 1e10)", (junk,))
+        _say_damaged(SqliteClaims(database), "claims.lab1")
+    assert SqliteClaims(database).take("lab2", "one", 60).epoch == 1
+    for junk in (b"a\xff", b"\\ud800"):
+        redis.set("edgetune:claim:lab1", b'{"rollout": "%s", "epoch": 1}' % junk)
+        _say_damaged(RedisClaims(redis), "edgetune:claim:lab1", 3)
+
+
+@pytest.mark.processes
+def test_junk_in_the_place_of_an_epoch_is_named(tmp_path: Path, redis: Any) -> None:  # noqa: F811
     database = Database(f"sqlite:///{tmp_path}/state.sqlite")
     claims = SqliteClaims(database)
-    with database.transaction() as db:
-        db.execute("INSERT INTO claims VALUES ('lab1', ?, 1e10)", (junk,))
-    for call in calls(claims, "lab1"):
-        with pytest.raises(DamagedError, match="claims.lab1 is damaged"):
-            call()
-    assert claims.take("lab2", "one", 60).epoch == 1
+    for junk in ("x", "-1", "1.5", "1e300", "nan", "inf", ""):
+        redis.set("edgetune:epoch:lab1", junk)
+        _say_damaged(RedisClaims(redis), "edgetune:epoch:lab1", 1)
+        with database.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO epochs VALUES ('lab1', ?)", (f"x{junk}",))
+            db.execute("INSERT OR REPLACE INTO claims VALUES ('lab2', 'x', ?)", (f"x{junk}",))
+        with pytest.raises(DamagedError, match="epochs.lab1 is damaged: epoch: is no epoch"):
+            claims.take("lab1", "one", 60)
+        assert claims.expiries(["lab1", "lab2"]) == {"lab1": 0.0, "lab2": 0.0}
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("junk", [b"a\xff", b"\\ud800"])
-def test_a_claim_of_what_is_no_text_is_nobody_s(
-    redis_client: Any,  # noqa: F811
-    junk: bytes,
-) -> None:
-    redis_client.flushall()
-    redis_client.set("edgetune:claim:lab1", b'{"rollout": "%s", "epoch": 1}' % junk)
-    for call in calls(RedisClaims(redis_client), "lab1")[:3]:
-        with pytest.raises(DamagedError, match="edgetune:claim:lab1 is damaged"):
-            call()
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("junk", ["x", "-1", "1.5", "1e300", "nan", "inf", ""])
-def test_junk_in_the_place_of_an_epoch_is_named(
-    tmp_path: Path,
-    redis_client: Any,  # noqa: F811
-    junk: str,
-) -> None:
-    redis_client.flushall()
-    redis_client.set("edgetune:epoch:lab1", junk)
-    with pytest.raises(DamagedError, match="edgetune:epoch:lab1 is damaged"):
-        RedisClaims(redis_client).take("lab1", "one", 60)
-    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
-    with database.transaction() as db:
-        db.execute("INSERT INTO epochs VALUES ('lab1', ?)", (f"x{junk}",))
-        db.execute("INSERT INTO claims VALUES ('lab2', 'x', ?)", (f"x{junk}",))
-    claims = SqliteClaims(database)
-    with pytest.raises(DamagedError, match="epochs.lab1 is damaged: epoch: is no epoch"):
-        claims.take("lab1", "one", 60)
-    assert claims.expiries(["lab1", "lab2"]) == {"lab1": 0.0, "lab2": 0.0}
-
-
-@pytest.mark.processes
-def test_a_key_of_another_kind_is_an_error_that_names_it(
-    redis_client: Any,  # noqa: F811
-) -> None:
-    redis_client.flushall()
+def test_a_key_of_another_kind_is_an_error_that_names_it(redis: Any) -> None:  # noqa: F811
     for kind in ("claim", "epoch", "samples"):
-        redis_client.hset(f"edgetune:{kind}:lab1", "a", "b")
-    claims, samples = RedisClaims(redis_client), RedisSamples(redis_client, 60.0)
+        redis.hset(f"edgetune:{kind}:lab1", "a", "b")
+    samples = RedisSamples(redis, 60.0)
     for call in (
-        *calls(claims, "lab1"),
+        *calls(RedisClaims(redis), "lab1"),
         lambda: samples.window("lab1", 0, 1),
         lambda: samples.add("lab1", [reading("a", 1.0)]),
     ):
@@ -316,7 +272,7 @@ def test_junk_about_one_pop_stops_no_other(tmp_path: Path, backend: Any) -> None
     else:
         with kept.database.transaction() as db:
             db.execute("INSERT INTO claims VALUES ('lab2', '{', 1e10)")
-    assert rollout_status(world.context, orphaned=True)["ids"] == []
+    assert world.run("rollout_status", rollout="", orphaned=True)["ids"] == []
     assert world.take_over()["claimed"]
     with pytest.raises(EdgetuneError, match="lab2 is damaged"):
         world.context.claims.holder("lab2")
