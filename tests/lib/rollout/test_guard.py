@@ -23,21 +23,13 @@ from edgetune.rollout.guard.turns import Alone
 from edgetune.rollout.guard.watched import Soaks, Watched
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.steps.check_baseline import check_baseline
-from edgetune.rollout.steps.check_health import check_health
-from edgetune.rollout.steps.check_rebooted import check_rebooted
-from edgetune.rollout.steps.compare_groups import compare_groups
-from edgetune.rollout.steps.drain_hosts import begin_drain
-from edgetune.rollout.steps.pause_pop import pause_pop
-from edgetune.rollout.steps.resume_all import resume_all
-from edgetune.rollout.steps.resume_pop import resume_pop
-from edgetune.rollout.steps.stop_all import stop_all
 from tests.support.builders import as_samples, reading
-from tests.support.soaking import USUAL, Soaking
+from tests.support.soaking import USUAL, Soaking, soaking
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld, World, changing
 
 FEW = (60, 50, 40, 30, 20, 10, 0)
+HOSTS = [f"e{number:03d}" for number in range(8)]
 
 
 @pytest.fixture
@@ -56,13 +48,6 @@ def found(world: EmptyWorld, trigger: str = "", by: Guard | None = None) -> list
     return [payload for name, payload in all_found if trigger in ("", name)]
 
 
-def keep(world: EmptyWorld, **fields: Any) -> None:
-    opened = as_owner(world.context, world.rollout)
-    for name, value in fields.items():
-        setattr(opened.head, name, value)
-    opened.save()
-
-
 def sample(
     world: EmptyWorld,
     ages: Sequence[float],
@@ -75,56 +60,56 @@ def sample(
     is ``silent`` has none that is younger."""
     now = now or wall()
     for age in ages:
+        counters = {"rx_packets": int(rate * (10000 - age))}
         rows = [
             {
-                "host": host,
-                "time": now - age,
-                "boot_id": "b",
-                "uptime": 10000 - age,
-                "counters": {"rx_packets": int(rate * (10000 - age))},
+                **{"host": host, "time": now - age, "boot_id": "b", "uptime": 10000 - age},
+                "counters": counters,
                 "gauges": {"health_failed": 0.9 * (host in sick), "health_p50_ms": 1.0},
             }
-            for host in world.balancer.state
+            for host in HOSTS
             if age >= silent.get(host, age)
         ]
         world.context.samples.add("lab1", as_samples(rows))
 
 
-def check(world: EmptyWorld, batch: int) -> None:
-    """As ``check_health`` leaves a batch, without a sample of its own."""
-    opened = as_owner(world.context, world.rollout)
-    work = opened.batch(batch)
-    work.checked = True
-    opened.save_batch(work)
+def begun(world: EmptyWorld, ago: float = 1000) -> None:
+    """Its baseline was measured."""
+    now = wall()
+    world.set_head(baseline=[now - ago, now - ago + 100])
+    sample(world, [ago - 50])
+
+
+def changed(world: World, *batches: int) -> list[str]:
+    """Hosts of these batches are changed, as ``check_health`` leaves them."""
+    for number in batches:
+        world.roll(number)
+        opened = as_owner(world.context, world.rollout)
+        work = opened.batch(number)
+        work.checked = True
+        opened.save_batch(work)
+    begun(world)
+    return [host for number in batches for host in world.plan.batches[number].hosts]
 
 
 class TestDegraded:
     @pytest.fixture
     def sick(self, world: World) -> str:
-        world.roll(0)
-        check(world, 0)
-        now = wall()
-        keep(world, baseline=[now - 1000, now - 900])
-        sample(world, [950])
-        (host,) = world.plan.batches[0].hosts
+        (host,) = changed(world, 0)
         return host
 
     @pytest.fixture
     def tested(self, world: World) -> list[str]:
-        """The whole test group, changed and checked."""
-        for batch in (0, 2):
-            world.roll(batch)
-            check(world, batch)
-        now = wall()
-        keep(world, baseline=[now - 1000, now - 900])
-        sample(world, [950])
-        return list(world.plan.groups.test)
+        """The whole test group."""
+        return sorted(changed(world, 0, 2))
 
-    def test_a_changed_host_that_is_unwell(self, world: World, sick: str) -> None:
-        keep(world, channel="edge")
-        sample(world, [10, 0], sick=[sick])
-        (payload,) = found(world)
-        assert payload == {
+    def test_a_changed_host_that_is_unwell_is_found_as_long_as_it_stands(
+        self, world: World, sick: str
+    ) -> None:
+        world.set_head(channel="edge")
+        sample(world, [11, 1], sick=[sick])
+        one = Guard(refuse)
+        told = {
             "id": f"{world.rollout}-{world.head.epoch}",
             "rollout": world.rollout,
             "epoch": world.head.epoch,
@@ -134,17 +119,17 @@ class TestDegraded:
             "kind": "limits",
             "hosts": [sick],
             "evidence": f"{sick} fails 90% of its health checks",
-            "first": True,
         }
+        for first in (True, False, False):
+            assert found(world, by=one) == [{**told, "first": first}]
+        sample(world, [0])
+        assert found(world, by=one) == []
 
-    def test_one_that_is_sampled_seldom(self, tmp_path: Path) -> None:
-        """Two samples in a row are up to two intervals apart."""
+    def test_samples_of_one_that_is_sampled_seldom_are_two_in_a_row(self, tmp_path: Path) -> None:
+        """They are up to two intervals apart."""
         world = changing(tmp_path, interval=600, baseline=1200, soak=7200)
-        world.roll(0)
-        check(world, 0)
-        keep(world, baseline=[wall() - 9000, wall() - 6000])
-        sample(world, [8000])
-        (sick,) = world.plan.batches[0].hosts
+        (sick,) = changed(world, 0)
+        begun(world, ago=9000)
         sample(world, [600, 0], sick=[sick])
         (payload,) = found(world)
         assert (payload["kind"], payload["hosts"]) == ("limits", [sick])
@@ -156,72 +141,61 @@ class TestDegraded:
     def test_a_sensor_whose_clock_is_ahead_is_not_blind(
         self, world: World, sick: str, ahead: float, finds: str
     ) -> None:
-        keep(world, created=wall() - 9000)
+        world.set_head(created=wall() - 9000)
         sample(world, [ahead + 60, ahead], sick=[sick])
         assert [name for name, _ in Guard(refuse).look(world.context)] == [finds]
 
-    def test_one_that_was_unwell_for_a_moment_is_no_harm(self, world: World, sick: str) -> None:
-        """Somebody restarted its service."""
-        sample(world, [20])
-        sample(world, [10], sick=[sick])
-        assert found(world) == []
-        sample(world, [0])
+    def test_what_passed_or_is_not_of_the_change_is_no_harm(
+        self, world: World, tested: list[str]
+    ) -> None:
+        control, others = world.plan.groups.control, set(HOSTS) - set(tested)
+        for ages, sick in (
+            ([20], []),
+            ([18], tested[:1]),  # Somebody restarted its service.
+            ([16], tested[1:2]),
+            ([14], []),
+            ([12, 10], HOSTS),
+            ([8], control),
+            ([6], []),
+        ):
+            sample(world, ages, sick=sick)
+            assert found(world) == [], (ages, sick)
+        sample(world, [4, 2], sick=[tested[0], control[0]])
+        assert others and [payload["hosts"] for payload in found(world)] == [tested[:1]]
+        world.mark("rolling_back")
         assert found(world) == []
 
     def test_a_whole_test_group_that_is_slow(self, world: World, tested: list[str]) -> None:
         """Half of the PoP: what is usual there now is no measure."""
-        slow = dict.fromkeys(tested, 300.0)
-        rows = [
-            reading(host, wall(), health_p50_ms=slow.get(host, 3.0))
-            for host in world.balancer.state
-        ]
+        slow, now = dict.fromkeys(tested, 300.0), wall()
+        rows = [reading(host, now, health_p50_ms=slow.get(host, 3.0)) for host in HOSTS]
         world.context.samples.add("lab1", rows)
         (payload,) = found(world, "health_degraded")
-        assert payload["hosts"] == sorted(tested)
-
-    def test_many_hosts_are_a_short_text(self, world: World, tested: list[str]) -> None:
-        sample(world, [0], sick=tested)
-        (payload,) = found(world)
-        assert payload["hosts"] == sorted(tested)
-        assert payload["evidence"].count("90%") == 3
+        assert payload["hosts"] == tested
+        # Of many hosts the text is short.
+        assert payload["evidence"].count("300") == 3
         assert payload["evidence"].endswith("; and 1 more")
-
-    def test_it_is_found_as_long_as_it_stands(self, world: World, sick: str) -> None:
-        sample(world, [11, 1], sick=[sick])
-        one = Guard(refuse)
-        assert [p["first"] for _ in range(3) for p in found(world, by=one)] == [True, False, False]
-        sample(world, [0])
-        assert found(world, by=one) == []
 
     @pytest.mark.parametrize("state", ["changing", "soaking", "held", "promoting"])
     def test_it_is_found_as_long_as_hosts_are_changed(
         self, world: World, sick: str, state: str
     ) -> None:
         """A rollout can be held for days."""
-        keep(world, state=state, soak=[wall(), wall() + 100])
+        world.set_head(state=state, soak=[wall(), wall() + 100])
         sample(world, [11, 1], sick=[sick])
         assert [payload["kind"] for payload in found(world, "health_degraded")] == ["limits"]
 
-    def test_what_was_sampled_while_it_was_out_is_no_harm(self, world: World) -> None:
+    def test_what_was_sampled_or_not_while_it_was_out_is_no_harm(self, world: World) -> None:
         """It serves again, and ``check_health`` is about to look at it."""
-        now = wall()
-        keep(world, baseline=[now - 1000, now - 900])
-        (host,) = world.plan.batches[0].hosts
-        sample(world, [950])
-        sample(world, [10, 0], sick=[host])
-        world.roll(0)
-        assert world.at(0) == {host: "done"}
-        assert found(world) == []
-        world.step(check_health, 0)
-        assert found(world) == []
-
-    def test_a_host_that_was_long_in_its_reboot_is_no_harm(self, world: World) -> None:
-        now = wall()
-        keep(world, baseline=[now - 1000, now - 900])
-        (host,) = world.plan.batches[0].hosts
-        sample(world, [950])
-        sample(world, range(400, -1, -10), silent={host: 300})
-        world.roll(0)
+        begun(world)
+        host, *silent = world.plan.batches[0].hosts + world.plan.batches[2].hosts
+        sample(world, range(400, -1, -10), silent=dict.fromkeys(silent, 300))
+        sample(world, [11, 1], sick=[host])
+        for batch in (0, 2):
+            world.roll(batch)
+            assert set(world.at(batch).values()) == {"done"}
+            assert found(world) == []
+        world.step("check_health", 0)
         assert found(world) == []
 
     def test_a_silent_host_is_lost_and_not_sick(self, world: World, sick: str) -> None:
@@ -230,44 +204,22 @@ class TestDegraded:
         assert found(world, "health_degraded") == []
         assert [payload["hosts"] for payload in found(world, "host_lost")] == [[sick]]
 
-    def test_an_outage_of_the_pop_is_no_harm(self, world: World, sick: str) -> None:
-        everybody = [*world.balancer.state]
-        sample(world, [11, 1], sick=everybody)
-        assert found(world) == []
-        others = world.plan.groups.control
-        sample(world, [0], sick=[sick, others[0]])
-        assert [payload["hosts"] for payload in found(world)] == [[sick]]
-
-    def test_one_after_the_other_was_unwell_for_a_moment_is_no_harm(
-        self, world: World, tested: list[str]
-    ) -> None:
-        sample(world, [10], sick=tested[:1])
-        sample(world, [0], sick=tested[1:2])
-        assert found(world) == []
-
     def test_what_is_changed_wholly_has_nothing_to_blame(self, world: World, sick: str) -> None:
         opened = as_owner(world.context, world.rollout)
         work = opened.batch(0)
-        work.hosts = dict.fromkeys(world.balancer.state, work.hosts[sick])
+        work.hosts = dict.fromkeys(HOSTS, work.hosts[sick])
         opened.save_batch(work)
-        sample(world, [0], sick=[*world.balancer.state])
+        sample(world, [0], sick=HOSTS)
         assert [len(payload["hosts"]) for payload in found(world)] == [8]
 
     def test_while_all_is_stopped_it_is_found_once(self, world: World, sick: str) -> None:
         """A rollback would fail at each look; it begins at the first one after that."""
         sample(world, [11, 1], sick=[sick])
         one = Guard(refuse)
-        stop_all(world.context)
+        world.run("stop_all")
         assert [len(found(world, "health_degraded", by=one)) for _ in range(3)] == [1, 0, 0]
-        resume_all(world.context)
+        world.run("resume_all")
         assert len(found(world, "health_degraded", by=one)) == 1
-
-    def test_hosts_that_are_well_or_not_changed(self, world: World, sick: str) -> None:
-        sample(world, [1], sick=world.plan.groups.control)
-        assert found(world) == []
-        world.mark("rolling_back")
-        sample(world, [0], sick=[sick])
-        assert found(world) == []
 
 
 @pytest.fixture
@@ -280,70 +232,57 @@ def clock(clock: VirtualClock) -> VirtualClock:
 def hide_later(world: EmptyWorld) -> None:
     """Samples of the future are not there yet."""
     every = world.context.samples.window
-    world.context.samples.window = (  # type: ignore[method-assign]
-        lambda pop, start, end: every(pop, start, min(end, wall()))
-    )
+    world.context.samples.window = lambda pop, start, end: every(pop, start, min(end, wall()))
 
 
 class TestComparison:
-    def test_harm_is_found_with_its_evidence(self, tmp_path: Path) -> None:
-        world = Soaking(tmp_path, alpha_harm=0.2)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=30, began=400)
+    def test_harm_is_found_with_its_evidence_until_somebody_acts_on_it(
+        self, tmp_path: Path
+    ) -> None:
+        world = soaking(tmp_path, 30, began=400, alpha_harm=0.2)
         before = world.context.store.list("")
         (payload,) = found(world, "health_degraded")
         assert world.context.store.list("") == before
-        assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
         assert (payload["kind"], payload["hosts"]) == ("comparison", [])
-        look = compare_groups(world.context, world.rollout)
+        look = world.run("compare_groups")
         assert look["message"] == f"degraded: {payload['evidence']}"
         assert " p = " in payload["evidence"]
         assert payload["evidence"].endswith("look 1 of 4")
+        (after,) = found(world, "health_degraded")
+        epoch = world.head.epoch
+        assert {each["id"] for each in (payload, after)} == {
+            f"{world.rollout}-{own}-1" for own in (world.epoch, epoch)
+        }
+        world.epoch = epoch
+        world.mark("rolling_back")
+        assert found(world, "health_degraded") == []
 
     def test_a_look_is_judged_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        world = Soaking(tmp_path)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=USUAL, began=400)
+        world = soaking(tmp_path, USUAL, began=400)
         judge, judged = soak.Soak._judge, mock.Mock()
         monkeypatch.setattr(soak.Soak, "_judge", lambda *given: (judged(), judge(*given))[1])
         one = Guard(refuse)
         for _ in range(3):
             assert found(world, "health_degraded", by=one) == []
         assert judged.call_count == 2
-        compare_groups(world.context, world.rollout)
+        world.run("compare_groups")
         assert judged.call_count == 4
-
-    def test_a_look_that_somebody_took_and_did_not_act_on(self, tmp_path: Path) -> None:
-        world = Soaking(tmp_path, alpha_harm=0.2)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=30, began=400)
-        compare_groups(world.context, world.rollout)
-        (payload,) = found(world, "health_degraded")
-        assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
-        world.epoch = world.head.epoch
-        world.mark("rolling_back")
-        assert found(world, "health_degraded") == []
 
     @pytest.mark.parametrize("test", [USUAL, 0.9])
     def test_what_is_no_harm_is_nothing(self, tmp_path: Path, test: float) -> None:
-        world = Soaking(tmp_path)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=test, began=700)
-        assert found(world, "health_degraded") == []
+        assert found(soaking(tmp_path, test, began=700), "health_degraded") == []
 
     def test_a_baseline_that_was_not_kept_is_left_to_the_look(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path, alpha_harm=0.2)
         world.soak(test=30, began=400)
         assert found(world, "health_degraded") == []
-        assert compare_groups(world.context, world.rollout)["decision"] == "roll_back"
+        assert world.run("compare_groups")["decision"] == "roll_back"
 
     def test_it_is_found_as_soon_as_a_look_has_its_samples(
         self, tmp_path: Path, clock: VirtualClock
     ) -> None:
         """Before, another judgement of the same look could come out another way."""
-        world = Soaking(tmp_path, alpha_harm=0.2)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=30, began=0)
+        world = soaking(tmp_path, 30, began=0, alpha_harm=0.2)
         hide_later(world)
         first = world.head.soak[0] + 150
         for at, dispatched in ((first - 1, 0), (first + 9, 0), (first + 10, 1), (first + 40, 1)):
@@ -351,7 +290,7 @@ class TestComparison:
             assert len(found(world, "health_degraded")) == dispatched
 
 
-ROLLOUTS, ALPHA = 12, 0.2
+ROLLOUTS, ALPHA = 8, 0.2
 POLLS = (155, 165, 311, 459, 470, 611)
 
 
@@ -363,9 +302,8 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: VirtualCloc
     for number in range(ROLLOUTS):
         folder = tmp_path / str(number)
         folder.mkdir()
-        world = Soaking(folder, (100 + number, 200 + number), alpha_harm=ALPHA)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=USUAL, began=0)
+        seeds = (100 + number, 200 + number)
+        world = soaking(folder, USUAL, began=0, seeds=seeds, alpha_harm=ALPHA)
         hide_later(world)
         start = world.head.soak[0]
         soaks: Soaks = {}
@@ -401,32 +339,29 @@ def taken(world: Soaking, clock: VirtualClock, at: float) -> set[str]:
 
 class TestSurge:
     def test_it_is_found_until_the_pop_is_paused_for_it(self, world: World) -> None:
-        keep(world, usual_load=300.0)
+        world.set_head(usual_load=300.0)
         sample(world, FEW)
         for _ in range(2):
             (payload,) = found(world)
             said = "lab1 carries 2.7 times its usual load; nothing is drained now"
             assert payload["reason"] == said
             assert payload["id"] == f"{world.rollout}-{world.head.epoch}-surge"
-        pause_pop(world.context, "lab1", "asked")
+        world.run("pause_pop", "lab1", "asked")
         assert len(found(world)) == 1
-        pause_pop(world.context, "lab1", "surge")
+        world.run("pause_pop", "lab1", "surge")
         assert found(world) == []
 
-    def test_less_is_none(self, world: World) -> None:
-        keep(world, usual_load=500.0)
-        sample(world, FEW)
-        assert found(world) == []
-
-    def test_a_clock_that_is_ahead_hides_none(self, world: World) -> None:
-        keep(world, usual_load=300.0)
-        sample(world, [age + 200 for age in FEW])
-        assert len(found(world, "traffic_surge")) == 1
-
-    def test_a_held_rollout_has_nothing_to_wait_with(self, world: World) -> None:
-        keep(world, usual_load=300.0, state="held")
-        sample(world, FEW)
-        assert found(world) == []
+    @pytest.mark.parametrize(
+        ("usual", "ahead", "state", "finds"),
+        [(500, 0, "changing", 0), (300, 200, "changing", 1), (300, 0, "held", 0)],
+        ids=["less is none", "a clock that is ahead hides none", "held, it drains nothing"],
+    )
+    def test_what_is_one(
+        self, world: World, usual: float, ahead: float, state: str, finds: int
+    ) -> None:
+        world.set_head(usual_load=usual, state=state)
+        sample(world, [age + ahead for age in FEW])
+        assert len(found(world, "traffic_surge")) == finds
 
     @pytest.mark.parametrize(
         ("ages", "high", "over"),
@@ -442,51 +377,53 @@ class TestSurge:
     def test_it_is_over_after_three_minutes_without(
         self, world: World, ages: Sequence[float], high: Sequence[float], over: bool
     ) -> None:
-        keep(world, usual_load=500.0, created=wall())
-        pause_pop(world.context, "lab1", "surge")
+        world.set_head(usual_load=500.0, created=wall())
+        world.run("pause_pop", "lab1", "surge")
         sample(world, [*high], rate=10.0)
         sample(world, ages)
-        assert [p["reason"] for p in found(world, "surge_over")] == (
-            ["lab1 carries its usual load again"] if over else []
-        )
+        told = ["lab1 carries its usual load again"] if over else []
+        assert [payload["reason"] for payload in found(world, "surge_over")] == told
 
-    def test_it_ends_with_its_rollout(self, world: World) -> None:
+    @pytest.mark.parametrize(("kind", "ends"), [("surge", True), ("asked", False)])
+    def test_it_alone_ends_with_its_rollout(self, world: World, kind: str, ends: bool) -> None:
         """Nobody samples a PoP without one."""
-        pause_pop(world.context, "lab1", "surge")
+        world.run("pause_pop", "lab1", kind)
         world.roll_back()
-        (payload,) = found(world)
-        assert payload["reason"] == "no rollout is under way on lab1 any more"
-        resume_pop(world.context, "lab1", "surge")
-        assert found(world) == []
-
-    def test_another_pause_has_no_end_of_its_own(self, world: World) -> None:
-        pause_pop(world.context, "lab1", "asked")
-        world.roll_back()
+        told = ["no rollout is under way on lab1 any more"] if ends else []
+        assert [payload["reason"] for payload in found(world)] == told
+        world.run("resume_pop", "lab1", kind)
         assert found(world) == []
 
 
 class TestLostHost:
-    def test_a_host_that_misses_three_samples(self, world: World) -> None:
-        sample(world, FEW, silent={"e003": 35})
-        (payload,) = found(world)
-        assert (payload["hosts"], payload["reason"]) == (
-            ["e003"],
-            "no sample of e003 for 40s, others have theirs",
-        )
-
-    @pytest.mark.parametrize("silent", [{"e003": 25}, {}, {f"e{i:03d}": 35 for i in range(8)}])
-    def test_two_or_all_are_not_lost(self, world: World, silent: dict[str, float]) -> None:
-        sample(world, FEW, silent=silent)
+    @pytest.mark.parametrize(
+        ("ages", "silent", "lost"),
+        [
+            (FEW, {"e003": 35}, True),
+            (FEW, {"e003": 1000}, True),  # It was never heard of.
+            (FEW, {"e003": 25}, False),
+            (FEW, dict.fromkeys(HOSTS, 35), False),
+            # Samples that come seldom are waited for.
+            ((3, 2, 1, 0), {"e003": 2.5}, False),
+            # A host misses what was sampled, not the time in which nothing was.
+            ((100, 90, 80, 10, 0), {"e003": 80}, False),
+        ],
+    )
+    def test_one_misses_three_samples_that_others_have(
+        self, world: World, ages: Sequence[float], silent: dict[str, float], lost: bool
+    ) -> None:
+        sample(world, ages, silent=silent)
+        payloads = found(world, "host_lost")
+        assert [payload["hosts"] for payload in payloads] == [["e003"]] * lost
+        if silent == {"e003": 35}:
+            assert payloads[0]["reason"] == "no sample of e003 for 40s, others have theirs"
+        world.set_head(quarantined={"e003": {"reason": "it is"}})
         assert found(world, "host_lost") == []
-
-    def test_samples_that_come_seldom_are_waited_for(self, world: World) -> None:
-        sample(world, (3, 2, 1, 0), silent={"e003": 2.5})
-        assert found(world) == []
 
     def test_what_edgetune_has_in_hand_is_not_lost(self, world: World) -> None:
         (host,) = world.at(0)
         sample(world, FEW, silent={host: 35})
-        world.roll(0, until=check_rebooted)
+        world.roll(0, until="check_rebooted")
         assert found(world) == []
         world.roll(0)
         assert world.at(0) == {host: "done"}
@@ -494,27 +431,13 @@ class TestLostHost:
         world.age(0)
         assert [payload["hosts"] for payload in found(world)] == [[host]]
 
-    def test_a_quarantined_host_is_not_lost(self, world: World) -> None:
-        keep(world, quarantined={"e003": {"reason": "it is"}})
-        sample(world, FEW, silent={"e003": 35})
-        assert found(world) == []
-
-    def test_two_late_sweeps_of_the_others_lose_nobody(self, world: World) -> None:
-        """A host misses what was sampled, not the time in which nothing was."""
-        sample(world, (100, 90, 80, 10, 0), silent={"e003": 80})
-        assert found(world, "host_lost") == []
-
-    def test_one_that_was_never_heard_of_is_lost(self, world: World) -> None:
-        sample(world, FEW, silent={"e003": 1000})
-        assert [payload["hosts"] for payload in found(world)] == [["e003"]]
-
     def test_who_resumes_knows_of_it(self, world: World, clock: VirtualClock) -> None:
         one = Guard(refuse)
         sample(world, FEW, silent={"e003": 35}, now=clock.wall())
         assert len(found(world, by=one)) == 1
-        pause_pop(world.context, "lab1", "lost_host")
+        world.run("pause_pop", "lab1", "lost_host")
         assert found(world, by=one) == []
-        resume_pop(world.context, "lab1")
+        world.run("resume_pop", "lab1")
         assert found(world, by=one) == []
         clock.wait(100)
         sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.wall())
@@ -524,9 +447,9 @@ class TestLostHost:
         self, world: World, clock: VirtualClock
     ) -> None:
         """Its last sample may be older than what is read."""
-        pause_pop(world.context, "lab1", "lost_host")
-        resume_pop(world.context, "lab1")
-        keep(world, created=wall())
+        world.run("pause_pop", "lab1", "lost_host")
+        world.run("resume_pop", "lab1")
+        world.set_head(created=wall())
         sample(world, FEW, silent={"e003": 1000}, now=clock.wall())
         assert [payload["hosts"] for payload in found(world)] == [["e003"]]
 
@@ -534,7 +457,7 @@ class TestLostHost:
         self, world: World, clock: VirtualClock
     ) -> None:
         one = Guard(refuse)
-        pause_pop(world.context, "lab1", "lost_host")
+        world.run("pause_pop", "lab1", "lost_host")
         sample(world, FEW, silent={"e003": 35}, now=clock.wall())
         assert [p["first"] for _ in range(2) for p in found(world, by=one)] == [True]
         clock.wait(100)
@@ -543,51 +466,42 @@ class TestLostHost:
         assert told == [(["e003", "e004"], True)]
 
 
-class TestStalled:
-    def test_an_orphan(self, world: World) -> None:
-        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
-        sample(world, [0])
-        assert is_orphaned(world.context, world.head)
-        (payload,) = found(world)
-        assert payload["reason"].startswith(
-            f"{world.rollout} is changing, and nobody made a step for 23h59m; "
-        )
-        assert f"recover_rollout rollout={world.rollout}" in payload["reason"]
-        stop_all(world.context)
-        assert found(world) == []
+def forsaken(world: World) -> None:
+    """Nobody made a step for a day."""
+    claim = as_owner(world.context, world.rollout).lease.claim
+    world.context.claims.renew("lab1", claim, 60)
 
-    def test_one_that_is_retired_under_a_later_one(self, world: World) -> None:
-        """A complete rollout that came later hides nothing of it."""
+
+class TestStalled:
+    def test_an_orphan_also_under_a_later_rollout_that_is_complete(self, world: World) -> None:
         sample(world, [0])
+        forsaken(world)
         later = replace(world.head, id="later", created=wall(), state="complete")
         document = {"schema": RECORD_SCHEMA, **asdict(later)}
-        world.context.store.put("edgetune.rollout.later", json.dumps(document))
-        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
-        assert [payload["rollout"] for payload in found(world, "rollout_stalled")] == [
-            world.rollout
-        ]
+        for retired in (False, True):
+            if retired:
+                world.context.store.put("edgetune.rollout.later", json.dumps(document))
+            assert is_orphaned(world.context, world.head)
+            (payload,) = found(world)
+            began = f"{world.rollout} is changing, and nobody made a step for 23h59m; "
+            assert payload["reason"].startswith(began)
+            assert f"recover_rollout rollout={world.rollout}" in payload["reason"]
+        world.run("stop_all")
+        assert found(world) == []
 
-    def test_a_look_that_nobody_takes(self, tmp_path: Path) -> None:
-        world = Soaking(tmp_path)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=USUAL, began=150 + 900)
+    def test_a_look_that_nobody_takes_and_a_decision_that_nobody_acts_on(
+        self, tmp_path: Path, clock: VirtualClock
+    ) -> None:
+        world = soaking(tmp_path, 0.9, began=150 + 900)
         assert found(world, "rollout_stalled") == []
         world.keep("soak", [world.now - 150 - 920, world.now - 470])
         (payload,) = found(world, "rollout_stalled")
         said = "is soaking, and nobody took its look or acted on it for 15m2"
         assert said in payload["reason"]
-        compare_groups(world.context, world.rollout)
-        assert found(world, "rollout_stalled") == []
-
-    def test_a_decision_that_nobody_acts_on(self, tmp_path: Path, clock: VirtualClock) -> None:
-        world = Soaking(tmp_path)
-        check_baseline(world.context, world.rollout, world.epoch)
-        world.soak(test=0.9, began=700)
-        assert compare_groups(world.context, world.rollout)["decision"] == "promote"
-        clock.wait(905)
-        assert found(world, "rollout_stalled") == []
-        clock.wait(30)
-        assert len(found(world, "rollout_stalled")) == 1
+        assert world.run("compare_groups")["decision"] != "wait"
+        for later, told in ((0, 0), (905, 0), (30, 1)):
+            clock.wait(later)
+            assert len(found(world, "rollout_stalled")) == told
 
     @pytest.mark.parametrize("waits", ["held", "paused", "room"])
     def test_of_what_waits_people_are_reminded_after_an_hour_and_once_a_day(
@@ -597,17 +511,18 @@ class TestStalled:
         if waits == "held":
             for state in ("soaking", "held"):
                 world.mark(state)
+            why = "it is held, and a person has to decide"
         elif waits == "paused":
-            pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
-            world.step(begin_drain, 0)
+            world.run("pause_pop", "lab1", reason="a final", requested_by="ana")
+            world.step("begin_drain", 0)
+            why = "lab1 is paused (asked, by ana: a final); no further batch begins; until"
         else:
             world.roll(0)
             world.mark("rolling_back")
-            host = next(iter(world.hosts.tuned))
-            world.balancer.state.update(
-                {name: "maint" for name in world.balancer.state if name != host}
-            )
-            world.step(begin_drain, world.head.first_restore)
+            (host,) = world.hosts.tuned
+            world.balancer.state = {**dict.fromkeys(HOSTS, "maint"), host: "ready"}
+            world.step("begin_drain", world.head.first_restore)
+            why = f"lab1: draining {host} would leave 0 hosts in service, 4 must stay; until more"
         one, told = Guard(refuse), []
         # A day and three hours, looked at each quarter of an hour.
         for quarter in range(4 * 27):
@@ -616,12 +531,6 @@ class TestStalled:
             told += [(quarter // 4, payload["reason"]) for payload in now]
             clock.wait(900)
         assert [hour for hour, _ in told] == [1, 24]
-        why = {
-            "held": "it is held, and a person has to decide",
-            "paused": "lab1 is paused (asked, by ana: a final); no further batch begins; until",
-            "room": f"lab1: draining {world.plan.batches[0].hosts[0]} would leave 0 hosts in "
-            "service, 4 must stay; until more than 4 hosts are in service",
-        }[waits]
         assert told[0][1].startswith(f"{world.rollout} waits for 1h: {why}")
 
     @pytest.mark.parametrize("state", ["soaking", "rolling_back"])
@@ -631,13 +540,13 @@ class TestStalled:
         """Its batches are done, or go back."""
         world.roll(0)
         world.mark(state)
-        pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
+        world.run("pause_pop", "lab1", reason="a final", requested_by="ana")
         clock.wait(5400)
         as_owner(world.context, world.rollout).lease.renew()
         assert [p for p in found(world, "rollout_stalled") if p["id"].endswith("-waits")] == []
 
     def test_people_are_told_once_an_hour(self, world: World, clock: VirtualClock) -> None:
-        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
+        forsaken(world)
         one = Guard(refuse)
         for later, told in ((0, 1), (30, 0), (3500, 0), (100, 1), (30, 0)):
             clock.wait(later)
@@ -645,13 +554,33 @@ class TestStalled:
         assert len(found(world, "rollout_stalled")) == 1
 
 
+class Others(Alone):
+    """Its turns are mine until I give them up, or another guard's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mine, self.asked, self.gave_up = True, [], []
+
+    def has(self, guard: str) -> bool:
+        self.asked.append(guard)
+        return self.mine
+
+    def give_up(self, guard: str) -> None:
+        self.gave_up.append(guard)
+
+
 class TestSeveral:
+    @pytest.fixture(autouse=True)
+    def others(self, monkeypatch: pytest.MonkeyPatch) -> Others:
+        made = Others()
+        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: made)
+        return made
+
     def test_a_guard_whose_turn_it_is_not_finds_nothing_and_leaves_no_heartbeat(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, others: Others
     ) -> None:
-        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
-        others = Others()
-        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
+        others.mine = False
+        forsaken(world)
         one = Guard(refuse)
         assert found(world, by=one) == []
         assert world.context.heartbeats.last("guard") is None
@@ -659,32 +588,26 @@ class TestSeveral:
         assert others.gave_up == others.asked
 
     def test_what_another_told_is_told_to_nobody_again(
-        self, world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+        self, world: World, clock: VirtualClock
     ) -> None:
-        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
-        shared = Alone()
-        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: shared)
+        forsaken(world)
         clock.wait(5000)
-        assert len(found(world, "rollout_stalled")) == 1
-        assert found(world, "rollout_stalled") == []
+        assert [len(found(world, "rollout_stalled")) for _ in range(2)] == [1, 0]
 
-    @pytest.mark.parametrize("error", [KeyError("gauges"), StoreError("Redis: refused")])
+    @pytest.mark.parametrize("error", [None, KeyError("gauges"), StoreError("Redis: refused")])
     def test_a_guard_that_cannot_look_lets_another(
-        self, world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+        self, world: World, monkeypatch: pytest.MonkeyPatch, others: Others, error: Any
     ) -> None:
-        others = Others(my_turn=True)
-        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
-        fails = mock.Mock(side_effect=error, __name__="fails")
+        fails = mock.Mock(side_effect=error, return_value=None, __name__="fails")
         monkeypatch.setattr(guard, "CHECKS", (("health_degraded", fails), *guard.CHECKS))
         with suppress(StoreError):
             list(Guard(lambda problem: None).look(world.context))
-        assert others.gave_up == others.asked
+        assert len(others.asked) == 1
+        assert others.gave_up == (others.asked if error else [])
 
     def test_what_a_guard_found_and_could_not_tell_is_told_by_the_next(
-        self, world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+        self, world: World, clock: VirtualClock, others: Others
     ) -> None:
-        others = Others(my_turn=True)
-        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
         clock.wait(5000)
         look = Guard(refuse).look(world.context)
         untold = next(look)
@@ -693,67 +616,36 @@ class TestSeveral:
         assert next(Guard(refuse).look(world.context)) == untold
         assert untold.payload["first"]
 
-    def test_a_guard_that_can_look_keeps_its_turn(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        others = Others(my_turn=True)
-        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
-        found(world)
-        assert (len(others.asked), others.gave_up) == (1, [])
 
-
-class Others(Alone):
-    """It is another guard's turn, or mine until I give it up."""
-
-    def __init__(self, my_turn: bool = False) -> None:
-        super().__init__()
-        self.my_turn = my_turn
-        self.asked: list[str] = []
-        self.gave_up: list[str] = []
-
-    def has(self, guard: str) -> bool:
-        self.asked.append(guard)
-        return self.my_turn
-
-    def give_up(self, guard: str) -> None:
-        self.gave_up.append(guard)
-
-
-class TestStale:
-    @pytest.mark.parametrize(("age", "stale"), [(290, False), (310, True), (5000, True)])
-    def test_a_pop_that_nobody_samples(self, world: World, age: float, stale: bool) -> None:
-        keep(world, created=wall() - 9000)
+@pytest.mark.parametrize(("age", "stale"), [(290, False), (310, True), (5000, True), (None, False)])
+def test_a_pop_that_nobody_samples_is_told_until_its_rollout_ends(
+    world: World, age: float | None, stale: bool
+) -> None:
+    if age is not None:
+        world.set_head(created=wall() - 9000)
         sample(world, [age])
-        payloads = found(world)
-        assert bool(payloads) == stale
-        if stale:
-            assert payloads[0]["reason"].startswith("no host of lab1 was sampled for 5m, so ")
-
-    def test_one_that_was_just_begun(self, world: World) -> None:
-        assert found(world) == []
-
-    def test_one_that_has_ended(self, world: World) -> None:
-        world.roll_back()
-        keep(world, created=wall() - 9000)
-        assert found(world) == []
+    payloads = found(world)
+    assert bool(payloads) == stale
+    if stale:
+        assert payloads[0]["reason"].startswith("no host of lab1 was sampled for 5m, so ")
+    world.roll_back()
+    assert found(world) == []
 
 
-class TestFailures:
-    def test_a_check_that_fails_is_told_and_the_others_go_on(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def breaks(watched: Watched) -> None:
-            raise KeyError("gauges")
+def test_a_check_that_fails_is_told_and_the_others_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks = mock.Mock(side_effect=KeyError("gauges"), __name__="breaks")
+    monkeypatch.setattr(guard, "CHECKS", (("health_degraded", breaks), *guard.CHECKS))
+    world.set_head(usual_load=300.0)
+    sample(world, FEW)
+    problems: list[str] = []
+    assert [name for name, _ in Guard(problems.append).look(world.context)] == ["traffic_surge"]
+    assert problems == [f"lab1, {world.rollout}: breaks: KeyError: 'gauges'"]
 
-        monkeypatch.setattr(guard, "CHECKS", (("health_degraded", breaks), *guard.CHECKS))
-        keep(world, usual_load=300.0)
-        sample(world, FEW)
-        problems: list[str] = []
-        assert [name for name, _ in Guard(problems.append).look(world.context)] == ["traffic_surge"]
-        assert problems == [f"lab1, {world.rollout}: breaks: KeyError: 'gauges'"]
 
-    def test_a_store_that_fails_ends_the_look(self, world: World) -> None:
-        down = mock.Mock(side_effect=StoreError("Redis: refused"))
-        with mock.patch.object(world.context.samples, "window", down), pytest.raises(StoreError):
-            found(world)
-        assert down.call_count == 1
+def test_a_store_that_fails_ends_the_look(world: World) -> None:
+    down = mock.Mock(side_effect=StoreError("Redis: refused"))
+    with mock.patch.object(world.context.samples, "window", down), pytest.raises(StoreError):
+        found(world)
+    assert down.call_count == 1

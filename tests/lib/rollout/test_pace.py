@@ -21,23 +21,22 @@ from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import Heartbeat
 from edgetune.rollout.lease import Lease, as_owner
-from edgetune.rollout.record import read_rollout
 from edgetune.rollout.sampling import sample_pops
 from edgetune.rollout.soak import Soak
-from edgetune.rollout.steps.check_baseline import _too_short, check_baseline
-from edgetune.rollout.steps.compare_groups import compare_groups
-from edgetune.rollout.steps.sample_hosts import _is_due, _next_sample, sample_hosts
-from edgetune.rollout.steps.sample_running import sample_running
+from edgetune.rollout.steps.check_baseline import _too_short
+from edgetune.rollout.steps.sample_hosts import _is_due, _next_sample
 from tests.support import ROOT
 from tests.support.builders import as_samples, samples, table_of
 from tests.support.soaking import Soaking
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World
 
+A_WHILE = "edgetune.rollout.steps.sample_hosts._A_WHILE"
+
 
 @pytest.fixture(autouse=True)
 def one_sample_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 0)
+    monkeypatch.setattr(A_WHILE, 0)
 
 
 @pytest.fixture
@@ -47,23 +46,64 @@ def clock(clock: VirtualClock) -> VirtualClock:
     return clock
 
 
-def began(tmp_path: Path, ago: float, wait: bool = True, **planned: Any) -> World:
-    """A world whose PoP was claimed some seconds ago."""
-    options = {"interval": 2, "baseline": 20, "warmup": 5, "soak": 30}
-    world = World(tmp_path, **{**options, **planned})
-    opened = as_owner(world.context, world.rollout)
-    last = opened.head.history[-1]
-    opened.head.history[-1] = replace(last, at=last.at - ago)
-    opened.head.wait = wait
-    opened.save()
+def measuring(folder: Path, interval: float = 10, baseline: float = 600) -> World:
+    """A world whose baseline has just begun."""
+    world = World(folder, interval=interval, baseline=baseline)
+    world.mark("baseline")
     return world
 
 
-def test_an_interval_that_cannot_be_kept_is_told_before_the_baseline(tmp_path: Path) -> None:
-    world = began(tmp_path, ago=5)
-    told = world.mark("baseline")["message"]
-    assert told.startswith("baseline: measuring the baseline; interval=2s cannot always ")
-    assert "be kept: from one task to the next 5" in told
+def sampled(world: World) -> dict[str, Any]:
+    """One task of the workflow."""
+    return world.run("sample_hosts", epoch=world.epoch)
+
+
+def ends_baseline(world: World, seconds: float) -> Any:
+    """So many seconds from now."""
+    world.set_head(baseline=[world.head.baseline[0], wall() + seconds])
+    return as_owner(world.context, world.rollout)
+
+
+def told_of_pace(tmp_path: Path, ago: float = 0, wait: bool = True, **planned: Any) -> str:
+    """What is said as the baseline of a PoP begins that was claimed some seconds ago."""
+    options = {"interval": 2, "baseline": 20, "warmup": 5, "soak": 30}
+    world = World(tmp_path, **{**options, **planned})
+    *before, last = world.head.history
+    world.set_head(history=[*before, replace(last, at=last.at - ago)], wait=wait)
+    return str(world.mark("baseline")["message"])
+
+
+CANNOT = "; interval=2s cannot always be kept: from one task to the next 5"
+
+
+@pytest.mark.parametrize(
+    ("wait", "planned", "says", "ends"),
+    [
+        (True, {}, CANNOT, ""),
+        (False, {}, CANNOT, "every 1m, too rarely for a look within soak=30s"),
+        (True, {"interval": 10, "baseline": 60, "soak": 60}, "", "measuring the baseline"),
+    ],
+)
+def test_an_interval_that_cannot_be_kept_is_told_before_the_baseline(
+    tmp_path: Path, wait: bool, planned: dict[str, int], says: str, ends: str
+) -> None:
+    told = told_of_pace(tmp_path, ago=5, wait=wait, **planned)
+    assert told.startswith(f"baseline: measuring the baseline{says}")
+    assert told.endswith(ends)
+    assert ("is that of the baseline alone" in told) is not wait
+
+
+@pytest.mark.parametrize(
+    ("soak", "tells"), [(184, ", too rarely for a look within soak=3m4s"), (185, "")]
+)
+def test_without_a_workflow_a_soak_is_sampled_as_the_rule_does(
+    tmp_path: Path, soak: int, tells: str
+) -> None:
+    told = told_of_pace(tmp_path, wait=False, soak=soak)
+    assert "cannot" not in told
+    assert told.endswith(f"the rule sample_running samples every {duration(SAMPLED_EVERY)}{tells}")
+    trigger = load_yaml(ROOT / "rules/sample_running.yaml")["trigger"]
+    assert trigger["parameters"] == {"unit": "seconds", "delta": SAMPLED_EVERY}
 
 
 @pytest.mark.parametrize(
@@ -78,111 +118,71 @@ def test_an_interval_that_cannot_be_kept_is_told_before_the_baseline(tmp_path: P
 def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
     tmp_path: Path, clock: VirtualClock, apart: float, soak: int, told: str
 ) -> None:
-    world = began(tmp_path, 0, interval=10, baseline=60, warmup=5, soak=soak)
+    world = World(tmp_path, interval=10, baseline=60, warmup=5, soak=soak)
     world.mark("baseline")
     for _ in range(5):
-        sample_hosts(world.context, "lab1")
+        world.run("sample_hosts", "lab1")
         clock.wait(apart)
-    now = clock.wall()
-    opened = as_owner(world.context, world.rollout)
-    opened.head.baseline = [now - 61, now]
-    opened.save()
+    now = wall()
+    world.set_head(baseline=[now - 61, now])
     why = f"soak={soak}s is too short: {told}" if told else ""
-    assert _too_short(opened) == why
+    assert _too_short(as_owner(world.context, world.rollout)) == why
     if told:
         with pytest.raises(RefusedError, match=f"^{why}$"):
-            check_baseline(world.context, world.rollout, world.epoch)
+            world.run("check_baseline")
 
 
-def test_a_soak_for_fewer_samples_than_a_look_needs_is_no_plan(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match="soak: 34s is below 35s: it is at least 3 x interval \\+ warmup"
-    ):
+def test_a_soak_for_fewer_samples_than_a_look_needs_is_no_plan() -> None:
+    says = "soak: 34s is below 35s: it is at least 3 x interval \\+ warmup"
+    with pytest.raises(InputError, match=says):
         Options(interval=10, baseline=60, warmup=5, soak=34).checked()
-
-
-def test_nothing_is_told_of_an_interval_that_is_kept(tmp_path: Path) -> None:
-    world = began(tmp_path, ago=5, interval=10, baseline=60, soak=60)
-    assert world.mark("baseline")["message"] == "baseline: measuring the baseline"
-
-
-@pytest.mark.parametrize(
-    ("soak", "tells"), [(184, ", too rarely for a look within soak=3m4s"), (185, "")]
-)
-def test_without_a_workflow_a_soak_is_sampled_as_the_rule_does(
-    tmp_path: Path, soak: int, tells: str
-) -> None:
-    world = began(tmp_path, ago=0, wait=False, soak=soak)
-    told = world.mark("baseline")["message"]
-    assert "cannot" not in told
-    assert told.endswith(f"the rule sample_running samples every {duration(SAMPLED_EVERY)}{tells}")
-    trigger = load_yaml(ROOT / "rules/sample_running.yaml")["trigger"]
-    assert trigger["parameters"] == {"unit": "seconds", "delta": SAMPLED_EVERY}
-
-
-def test_both_things_are_told_of_an_interval(tmp_path: Path) -> None:
-    world = began(tmp_path, ago=5, wait=False)
-    told = world.mark("baseline")["message"]
-    assert "interval=2s cannot always be kept" in told and "is that of the baseline alone" in told
 
 
 def test_what_a_task_costs_is_not_added_to_the_interval(
     tmp_path: Path, clock: VirtualClock
 ) -> None:
-    world = World(tmp_path, interval=10, baseline=600)
-    world.mark("baseline")
+    world = measuring(tmp_path)
     opened = as_owner(world.context, world.rollout)
     clock.set_to(opened.head.created)
     moments = []
     for lag in (2.5, 0.5, 4.0, 3.0, 9.0):
         clock.wait(lag)
-        moments.append(clock.wall() - opened.head.created)
+        moments.append(wall() - opened.head.created)
         clock.wait(_next_sample(opened, False))
     assert [int(moment // 10) for moment in moments] == [0, 1, 2, 3, 4]
 
 
 def test_a_baseline_is_over_with_the_sample_that_ends_it(tmp_path: Path) -> None:
-    world = World(tmp_path, interval=10, baseline=600)
-    world.mark("baseline")
-    given = {"rollout": world.rollout, "epoch": world.epoch}
-    early = sample_hosts(world.context, **given)
+    world = measuring(tmp_path)
+    early = sampled(world)
     assert (early["due"], early["retry_after"] <= 10) == (False, True)
-    opened = as_owner(world.context, world.rollout)
-    opened.head.baseline[1] = wall() + 1.5
-    assert _next_sample(opened, False) <= 2
-    opened.head.baseline[1] = wall()
-    opened.save()
-    assert sample_hosts(world.context, **given)["due"]
+    assert _next_sample(ends_baseline(world, 1.5), False) <= 2
+    ends_baseline(world, 0)
+    assert sampled(world)["due"]
 
 
-def test_a_soak_is_looked_at_when_a_look_is_due(tmp_path: Path) -> None:
+def test_a_soak_is_looked_at_when_a_look_is_due_and_who_stays_with_it_keeps_its_claim(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     world = Soaking(tmp_path)
     world.soak(test=1.0, began=100)
     opened = as_owner(world.context, world.rollout)
-    soaking = Soak(opened)
-    assert _is_due(opened) == bool(soaking.due(now=False))
-
-
-def test_who_stays_with_a_soak_keeps_its_claim(tmp_path: Path, monkeypatch: Any) -> None:
-    world = World(tmp_path)
-    for state in ("baseline", "changing", "soaking"):
-        world.mark(state)
+    assert _is_due(opened) == bool(Soak(opened).due(now=False))
     kept: list[str] = []
     monkeypatch.setattr(Lease, "renew", lambda lease: kept.append(lease.record.head.id))
-    assert not sample_hosts(world.context, rollout=world.rollout)["due"]
+    assert not world.run("sample_hosts")["due"]
     assert kept == [world.rollout]
 
 
 def test_samples_that_follow_soon_are_taken_by_one_task(
     tmp_path: Path, clock: VirtualClock, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 15)
-    world = World(tmp_path, interval=5, baseline=600)
-    world.mark("baseline")
-    begun = read_rollout(world.context, world.rollout).head.created + 2
+    monkeypatch.setattr(A_WHILE, 15)
+    world = measuring(tmp_path, interval=5)
+    begun = world.head.created + 2
     clock.set_to(begun)
-    told = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
-    times = {*world.context.samples.window("lab1", begun, clock.wall()).time}
+    told = sampled(world)
+    times = {*world.context.samples.window("lab1", begun, wall()).time}
     # At once, and then on the grid: 3 s later, 8, 13, and no more in a while.
     assert sorted(round(at - begun, 3) for at in times) == [0, 3, 8, 13]
     assert (told["due"], told["retry_after"]) == (False, 5)
@@ -191,64 +191,55 @@ def test_samples_that_follow_soon_are_taken_by_one_task(
 def test_a_task_that_samples_ends_with_its_claim(
     tmp_path: Path, clock: VirtualClock, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 60)
-    world = World(tmp_path, interval=1, baseline=600)
-    world.mark("baseline")
+    monkeypatch.setattr(A_WHILE, 60)
+    world = measuring(tmp_path, interval=1)
     clock.then = lambda: world.context.claims.take("lab1", "another", 60)
     with pytest.raises(FencedError):
-        sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
+        sampled(world)
 
 
 def test_what_the_rule_samples_is_not_sampled_again(tmp_path: Path) -> None:
-    world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
-    world.mark("baseline")
-    first = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
+    world = measuring(tmp_path, SAMPLED_EVERY, 6000)
+    first = sampled(world)
     assert (first["samples"], first["retry_after"] <= SAMPLED_EVERY) == (8, True)
-    sample_running(world.context)
-    later = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
+    world.run("sample_running")
+    later = sampled(world)
     assert later["samples"] == 0
     assert later["message"] == "the rule sample_running sampled it in this interval already"
     assert later["retry_after"] == world.context.config.owner_timeout // 3
-    opened = as_owner(world.context, world.rollout)
-    opened.head.baseline[1] = wall() + 20
-    opened.save()
-    soon = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
-    assert soon["retry_after"] <= 20
+    ends_baseline(world, 20)
+    assert sampled(world)["retry_after"] <= 20
 
 
 @pytest.mark.parametrize("ago", [None, SAMPLED_EVERY + 1, -3600])
 def test_a_sample_of_ours_does_not_stand_for_one_of_the_rule(
     tmp_path: Path, ago: float | None
 ) -> None:
-    world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
-    world.mark("baseline")
+    world = measuring(tmp_path, SAMPLED_EVERY, 6000)
     if ago is not None:
         world.context.heartbeats.beat("sample_running:lab1", Heartbeat(wall() - ago))
-    given = {"rollout": world.rollout, "epoch": world.epoch}
-    told = [sample_hosts(world.context, **given) for _ in range(2)]
-    assert [(each["samples"], each["retry_after"] <= SAMPLED_EVERY) for each in told] == [
-        (8, True)
-    ] * 2
+    told = [sampled(world) for _ in range(2)]
+    assert [each["samples"] for each in told] == [8, 8]
+    assert max(each["retry_after"] for each in told) <= SAMPLED_EVERY
 
 
 def test_a_task_tells_of_every_sample_that_it_took(
     tmp_path: Path, clock: VirtualClock, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 15)
-    world = World(tmp_path, interval=10, baseline=600)
-    world.mark("baseline")
-    clock.set_to(read_rollout(world.context, world.rollout).head.created)
-    sampled, found = sample_pops, [["e002"], []]
+    monkeypatch.setattr(A_WHILE, 15)
+    world = measuring(tmp_path)
+    clock.set_to(world.head.created)
+    found: list[list[str]] = [["e002"], []]
 
     def without(context: Context, pops: Sequence[str]) -> Any:
-        told = sampled(context, pops)
+        told = sample_pops(context, pops)
         for name in found.pop(0) if found else ():
             told.answered.discard(name)
             told.errors[name] = "no answer"
         return told
 
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.sample_pops", without)
-    told = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
+    told = sampled(world)
     assert not found
     assert (told["samples"], told["missing"]) == (8, ["e002"])
 
@@ -278,7 +269,7 @@ def each_minute(folder: Path, wait: bool, ago: float) -> Soaking:
     rates = dict.fromkeys(world.hosts_of("control"), 3.0)
     rates.update(dict.fromkeys(world.hosts_of("test"), 0.0))
     world.context.samples.add("lab1", as_samples(samples(rates, begin, 700, "boot 1", seed=15)))
-    world.context.samples = EachMinute(world.context.samples, begin)  # type: ignore[assignment]
+    world.context.samples = EachMinute(world.context.samples, begin)
     return world
 
 
@@ -304,6 +295,6 @@ def test_a_soak_that_the_rule_samples_is_judged_at_the_pace_of_the_rule(
 ) -> None:
     """Its newest sample is 50 s old at the end, which is late for a plan of one each 10 s alone."""
     world = each_minute(tmp_path, wait, ago=100)
-    told = compare_groups(world.context, world.rollout)
+    told = world.run("compare_groups")
     assert told["decision"] == decision, told["message"]
     assert ("the newest sample is 50s old" in told["message"]) is wait

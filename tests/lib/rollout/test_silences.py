@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +18,10 @@ from edgetune.alertmanager import Alertmanager
 from edgetune.documents.batch import Silence, read_batch
 from edgetune.errors import FencedError
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.steps.adopt_host import adopt_host
-from edgetune.rollout.steps.check_drained import check_drained
-from edgetune.rollout.steps.check_health import check_health
-from edgetune.rollout.steps.check_rebooted import check_rebooted
-from edgetune.rollout.steps.doctor_pop import doctor_pop
-from edgetune.rollout.steps.drain_hosts import begin_drain
-from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rollout.steps.undrain_hosts import undrain_hosts
-from edgetune.rollout.steps.verify_hosts import verify_hosts
-from tests.support.alertmanagers import (
-    EITHER,
-    InMemory,
-    Silenced,
-    in_memory,
-    needs_alertmanager,
-    real,
-    say,
-)
+from tests.support.alertmanagers import EITHER, InMemory, Silenced, in_memory, real, say
+from tests.support.alertmanagers import needs_alertmanager as needed
 from tests.support.builders import inventory_document, write_yaml
-from tests.support.world import World, at_every_moment, changing, dies
+from tests.support.world import World, at_every_moment, changing
 
 BOUND = 1000.0
 
@@ -91,40 +74,22 @@ def test_a_host_is_silenced_before_it_is_withdrawn_until_it_serves(
         seen = _watch(world, alertmanager)
         for batch in (0, 1, 2):
             hosts = world.at(batch)
-            world.roll(batch, until=undrain_hosts)
+            world.roll(batch, until="undrain_hosts")
+            for host, silence in alertmanager.active().items():
+                says = f"{host}: edgetune has it out of service in rollout {world.rollout}"
+                assert (silence["createdBy"], silence["comment"]) == ("edgetune", says)
+                assert 0 < _until(silence) - time.time() <= BOUND
             assert alertmanager.active().keys() == set(hosts)
-            world.step(undrain_hosts, batch)
+            world.step("undrain_hosts", batch)
             assert alertmanager.active() == {}
             assert {f"{host} {state}" for host in hosts for state in ("drain", "ready")} <= {*seen}
-        world.moments.at = lambda moment: None
+        seen.clear()
         world.roll_back()
-        assert alertmanager.active() == {}
-        assert world.head.quarantined == {}
+        assert {f"{host} drain" for host in world.at(0)} <= {*seen}
+        assert (alertmanager.active(), world.head.quarantined) == ({}, {})
 
 
-def test_a_host_is_silenced_again_while_it_is_taken_back(
-    world: World, alertmanager: InMemory
-) -> None:
-    world.roll_all({"first_batch": 0, "end_batch": 2})
-    (host,) = world.at(0)
-    seen = _watch(world, alertmanager)
-    world.roll_back()
-    assert f"{host} drain" in seen
-    assert alertmanager.active() == {}
-
-
-def test_a_silence_says_for_which_host_and_rollout_it_is(
-    world: World, alertmanager: InMemory
-) -> None:
-    (host,) = world.at(0)
-    world.step(begin_drain, 0)
-    silence = alertmanager.active()[host]
-    says = f"{host}: edgetune has it out of service in rollout {world.rollout}"
-    assert (silence["createdBy"], silence["comment"]) == ("edgetune", says)
-    assert 0 < _until(silence) - time.time() <= BOUND
-
-
-@pytest.mark.parametrize("begin", [pytest.param(real, marks=needs_alertmanager)])
+@pytest.mark.parametrize("begin", [pytest.param(real, marks=needed)])
 def test_alerts_of_a_rebooting_host_reach_nobody(begin: Any, tmp_path: Path) -> None:
     with begin() as alertmanager:
         world = _made(tmp_path, alertmanager)
@@ -132,7 +97,7 @@ def test_alerts_of_a_rebooting_host_reach_nobody(begin: Any, tmp_path: Path) -> 
         other = next(iter(world.at(2)))
         for name in (host, other):
             alertmanager.fire(alertname="HostDown", host=name)
-        world.roll(0, until=check_rebooted)
+        world.roll(0, until="check_rebooted")
         assert _soon_heard(alertmanager, [other])
         world.roll(0)
         assert _soon_heard(alertmanager, sorted([host, other]))
@@ -145,74 +110,66 @@ def _soon_heard(alertmanager: Any, hosts: list[str]) -> bool:
     return bool(alertmanager.heard() == hosts)
 
 
-def test_a_step_that_waits_renews_the_silence(world: World, alertmanager: InMemory) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until=check_rebooted)
-    before = alertmanager.active()[host]
-    asked = len(alertmanager.asked)
-    world.hosts.unreachable.add(host)
-    world.step(check_rebooted, 0)
-    assert len(alertmanager.asked) == asked
-    _age(world, 0, 0.11 * BOUND)
-    alertmanager.ahead = 100.0
-    world.step(check_rebooted, 0)
-    after = alertmanager.active()[host]
-    assert (after["id"], len(alertmanager.kept)) == (before["id"], 1)
-    assert _until(after) - _until(before) > 99
-
-
 def _age(world: World, number: int, seconds: float) -> None:
     """Alertmanager was asked that much longer ago."""
     opened = as_owner(world.context, world.rollout)
     work = opened.batch(number)
-    assert work.silence
     work.silence = replace(work.silence, at=work.silence.at - seconds)
     opened.save_batch(work)
 
 
-def test_a_clock_that_was_set_back_renews_at_once(world: World, alertmanager: InMemory) -> None:
-    world.roll(0, until=verify_hosts)
+def test_a_step_that_waits_renews_the_silence(world: World, alertmanager: InMemory) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until="check_rebooted")
+    before = alertmanager.active()[host]
+    asked = len(alertmanager.asked)
+    world.hosts.unreachable.add(host)
+    world.step("check_rebooted", 0)
+    assert len(alertmanager.asked) == asked
+    _age(world, 0, 0.11 * BOUND)
+    alertmanager.ahead = 100.0
+    world.step("check_rebooted", 0)
+    after = alertmanager.active()[host]
+    assert (after["id"], len(alertmanager.kept)) == (before["id"], 1)
+    assert _until(after) - _until(before) > 99
+    # A clock that was set back.
     _age(world, 0, -3600)
     asked = len(alertmanager.asked)
-    world.step(verify_hosts, 0)
+    world.step("check_rebooted", 0)
     assert len(alertmanager.asked) > asked
 
 
-def test_the_recovery_of_a_dead_workflow_renews_the_silence(
+def test_the_recovery_of_a_dead_workflow_renews_the_silence_which_the_dead_one_cannot(
     world: World, alertmanager: InMemory
 ) -> None:
     (host,) = world.at(0)
-    world.roll(0, until=verify_hosts)
+    world.roll(0, until="verify_hosts")
     alertmanager.kept.clear()
     _age(world, 0, BOUND)
     world.take_over()
+    world.epoch -= 1
+    asked = len(alertmanager.asked)
+    with pytest.raises(FencedError):
+        world.step("begin_drain", 0)
+    assert len(alertmanager.asked) == asked
+    world.epoch += 1
     world.mark("changing")
-    world.step(begin_drain, 0)
+    world.step("begin_drain", 0)
     assert alertmanager.active().keys() == {host}
     world.roll_all({"first_batch": 0, "end_batch": 1})
     assert alertmanager.active() == {}
 
 
-def test_who_lost_the_claim_silences_nothing(world: World, alertmanager: InMemory) -> None:
-    world.take_over()
-    world.epoch -= 1
-    with pytest.raises(FencedError):
-        world.step(begin_drain, 0)
-    assert alertmanager.asked == []
-
-
-def test_a_skipped_host_is_silenced_no_longer(world: World, alertmanager: InMemory) -> None:
-    (host,) = world.at(0)
-    world.step(begin_drain, 0)
-    world.hosts.sessions = lambda name: 2
-    world.age(0)
-    assert world.step(check_drained, 0)["skipped"] == [host]
-    assert alertmanager.active() == {}
-
-
-def test_hosts_that_go_back_for_want_of_room_are_silenced_no_longer(
+def test_hosts_that_are_skipped_or_go_back_for_want_of_room_are_silenced_no_longer(
     world: World, alertmanager: InMemory
 ) -> None:
+    (host,) = world.at(0)
+    world.step("begin_drain", 0)
+    sessions, world.hosts.sessions = world.hosts.sessions, lambda name: 2
+    world.age(0)
+    assert world.step("check_drained", 0)["skipped"] == [host]
+    assert alertmanager.active() == {}
+    world.hosts.sessions = sessions
     ours = list(world.at(2))
     others = world.plan.batches[3].hosts[:2]
 
@@ -222,7 +179,7 @@ def test_hosts_that_go_back_for_want_of_room_are_silenced_no_longer(
             world.balancer.state.update(dict.fromkeys(others, "drain"))
 
     world.moments.at = drained_by_others
-    assert "went back" in world.step(begin_drain, 2)["message"]
+    assert "went back" in world.step("begin_drain", 2)["message"]
     assert alertmanager.active() == {}
 
 
@@ -231,49 +188,40 @@ def test_hosts_that_are_put_back_unproven_are_silenced_no_longer(
 ) -> None:
     (host,) = world.at(0)
     world.balancer.heeds_marker = False
-    world.step(begin_drain, 0)
-    assert world.step(check_drained, 0)["waiting"] == 1
+    world.step("begin_drain", 0)
+    assert world.step("check_drained", 0)["waiting"] == 1
     opened = as_owner(world.context, world.rollout)
     work = opened.batch(0)
     work.hosts[host].told_at -= 60
     opened.save_batch(work)
-    assert world.step(check_drained, 0)["failed"] == [host]
+    assert world.step("check_drained", 0)["failed"] == [host]
     assert world.balancer.state[host] == "ready"
     assert alertmanager.active() == {}
 
 
-def test_alerts_of_a_quarantined_host_reach_people(world: World, alertmanager: InMemory) -> None:
-    world.roll_all({"first_batch": 0, "end_batch": 2})
+def _quarantined(world: World, alertmanager: InMemory, until: str = "") -> str:
+    """A host that cannot be taken back; alerts of it reach people."""
     (host,) = world.at(0)
+    world.roll(0, until=until or None)
+    assert alertmanager.active().keys() == ({host} if until else set())
+    world.take_over()
     world.hosts.errors[host, "restore"] = "Read-only file system"
     world.roll_back()
     assert world.head.quarantined.keys() == {host}
     assert world.balancer.state[host] == "maint"
     assert alertmanager.active() == {}
+    return host
 
 
-def test_a_rollback_ends_the_silence_of_a_host_that_it_quarantines(
-    world: World, alertmanager: InMemory
+@pytest.mark.parametrize("until", ["", "verify_hosts"])
+def test_a_quarantined_host_is_silenced_only_while_it_is_released(
+    world: World, alertmanager: InMemory, until: str
 ) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until=verify_hosts)
-    assert alertmanager.active().keys() == {host}
-    world.take_over()
-    world.hosts.errors[host, "restore"] = "Read-only file system"
-    world.roll_back()
-    assert world.head.quarantined.keys() == {host}
-    assert alertmanager.active() == {}
-
-
-def test_a_quarantined_host_is_silenced_while_it_is_released(
-    world: World, alertmanager: InMemory
-) -> None:
-    test_alerts_of_a_quarantined_host_reach_people(world, alertmanager)
-    (host,) = world.at(0)
+    host = _quarantined(world, alertmanager, until)
     world.hosts.errors.clear()
     world.take_over()
     marked = world.mark("rolling_back", hosts=[host])
-    world.step(begin_drain, marked["first_batch"])
+    world.step("begin_drain", marked["first_batch"])
     assert alertmanager.active().keys() == {host}
     world.roll_all(marked)
     assert world.head.quarantined == {}
@@ -283,27 +231,22 @@ def test_a_quarantined_host_is_silenced_while_it_is_released(
 def test_a_machine_that_is_adopted_is_silenced_no_longer(
     world: World, alertmanager: InMemory
 ) -> None:
-    test_alerts_of_a_quarantined_host_reach_people(world, alertmanager)
-    (host,) = world.at(0)
+    host = _quarantined(world, alertmanager)
     world.hosts.tuned.discard(host)
     seen = _watch(world, alertmanager)
-    assert adopt_host(world.context, world.rollout, host)["failed"] == []
+    assert world.run("adopt_host", host=host)["failed"] == []
     assert f"{host} ready" in seen
     assert alertmanager.active() == {}
 
 
-def test_hosts_that_are_not_drained_are_not_silenced(
+def test_hosts_that_are_not_drained_are_not_silenced_and_none_without_the_option(
     tmp_path: Path, alertmanager: InMemory
 ) -> None:
-    world = _made(tmp_path, alertmanager, disruption="live")
-    world.roll_all({"first_batch": 0, "end_batch": 1})
-    assert alertmanager.asked == []
-
-
-def test_without_the_option_nobody_is_asked(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    world.roll_all({"first_batch": 0, "end_batch": 1})
-    assert world.batch(0).silence is None
+    live = _made(tmp_path / "live", alertmanager, disruption="live")
+    without = changing(tmp_path / "without")
+    for world in (live, without):
+        world.roll_all({"first_batch": 0, "end_batch": 1})
+    assert (alertmanager.asked, without.batch(0).silence) == ([], None)
 
 
 def _fail(alertmanager: InMemory) -> None:
@@ -316,8 +259,7 @@ def test_without_alertmanager_a_batch_is_rolled_and_it_is_told_once(
     _fail(alertmanager)
     world.roll_all({"first_batch": 0, "end_batch": 3})
     assert all(world.batch(number).finished for number in range(3))
-    told = [own for own in world.head.history if "not silenced" in own.reason]
-    (entry,) = told
+    (entry,) = [own for own in world.head.history if "not silenced" in own.reason]
     assert entry.by == "edgetune"
     assert entry.reason.startswith(f"alerts of hosts are not silenced: {alertmanager.url}: 503 ")
     # Once for each batch, as none lasted for a tenth of the bound.
@@ -326,13 +268,13 @@ def test_without_alertmanager_a_batch_is_rolled_and_it_is_told_once(
 
 def test_the_status_says_that_alerts_are_not_silenced(world: World, alertmanager: InMemory) -> None:
     _fail(alertmanager)
-    world.step(begin_drain, 0)
-    text = rollout_status(world.context, world.rollout)["text"]
+    world.step("begin_drain", 0)
+    text = world.status(rollout=world.rollout)
     assert f"; alerts of hosts are not silenced: {alertmanager.url}: 503 " in text
     alertmanager.says = None
     _age(world, 0, BOUND)
-    world.step(check_drained, 0)
-    now = rollout_status(world.context, world.rollout)["text"].partition("now: ")[2]
+    world.step("check_drained", 0)
+    now = world.status(rollout=world.rollout).partition("now: ")[2]
     assert "not silenced" not in now.partition("\n")[0]
     assert alertmanager.active().keys() == set(world.at(0))
 
@@ -341,13 +283,13 @@ def test_a_silence_that_could_not_be_ended_is_ended_by_the_check_of_health(
     world: World, alertmanager: InMemory
 ) -> None:
     (host,) = world.at(0)
-    world.roll(0, until=undrain_hosts)
+    world.roll(0, until="undrain_hosts")
     _fail(alertmanager)
-    world.step(undrain_hosts, 0)
+    world.step("undrain_hosts", 0)
     alertmanager.says = None
     assert alertmanager.active().keys() == {host}
     _age(world, 0, 0.11 * BOUND)
-    world.step(check_health, 0)
+    world.step("check_health", 0)
     assert alertmanager.active() == {}
 
 
@@ -364,7 +306,7 @@ def test_a_matcher_that_fits_a_host_of_another_pop_silences_nobody(
     write_yaml(tmp_path / "inventory.yaml", document)
     del world.context.inventory
     (host,) = world.at(0)
-    world.step(begin_drain, 0)
+    world.step("begin_drain", 0)
     assert alertmanager.asked == []
     told = f"lab1/{host}, lab2/{host} have the same alertmanager.matchers"
     kept = world.batch(0).silence
@@ -373,7 +315,7 @@ def test_a_matcher_that_fits_a_host_of_another_pop_silences_nobody(
     settings = replace(world.context.config.alertmanager, matchers=matchers)
     world.context.config = replace(world.context.config, alertmanager=settings)
     _age(world, 0, BOUND)
-    world.step(check_drained, 0)
+    world.step("check_drained", 0)
     assert alertmanager.active().keys() == {host}
 
 
@@ -389,7 +331,7 @@ def test_the_doctor_says_whether_alerts_would_be_silenced(
 
 
 def _alerts(world: World) -> list[Any]:
-    checks: Any = doctor_pop(world.context, "lab1")["checks"]
+    checks: Any = world.run("doctor_pop", "lab1")["checks"]
     (own,) = [check for check in checks if check["check"] == "alerts"]
     return list(own["findings"])
 
@@ -400,17 +342,26 @@ def test_a_batch_that_an_earlier_version_recorded_is_read(world: World) -> None:
     assert read_batch(world.rollout, 0, text).silence is None
 
 
+Make = Callable[[str], World]
+
+
 @pytest.fixture
-def worlds(monkeypatch: pytest.MonkeyPatch) -> list[World]:
-    """Whoever keeps silences for the newest of them may die just before that, and just after."""
+def make(tmp_path: Path, alertmanager: InMemory, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes worlds; whoever keeps silences for the newest may die just before that, and after."""
     made: list[World] = []
 
     def keep(*given: Any) -> str:
         with made[-1].moments.around("silences kept"):
             return keep_silences(*given)
 
+    def new(name: str) -> World:
+        alertmanager.kept.clear()
+        alertmanager.ahead = 0.0
+        made.append(_made(tmp_path / name, alertmanager))
+        return made[-1]
+
     monkeypatch.setattr(silences, "keep_silences", keep)
-    return made
+    return new
 
 
 def _change(world: World) -> None:
@@ -419,47 +370,24 @@ def _change(world: World) -> None:
 
 @pytest.mark.slow
 def test_wherever_the_owner_dies_hosts_are_silenced_until_the_batch_is_ended(
-    tmp_path: Path, alertmanager: InMemory, worlds: list[World]
+    alertmanager: InMemory, make: Make
 ) -> None:
-    def make(name: str) -> World:
-        alertmanager.kept.clear()
-        worlds.append(_made(tmp_path / name, alertmanager))
-        return worlds[-1]
-
     for moment, world in at_every_moment(make, _change):
         assert world.batch(0).finished, moment
         assert alertmanager.active() == {}, moment
 
 
 @pytest.mark.slow
-def test_what_a_stop_leaves_ends_by_itself_within_the_bound(
-    tmp_path: Path, alertmanager: InMemory, worlds: list[World]
+def test_what_a_stop_leaves_ends_by_itself_within_the_bound_unless_a_rollback_renews_and_ends_it(
+    alertmanager: InMemory, make: Make
 ) -> None:
-    for moment in count(1, 2):
-        alertmanager.kept.clear()
-        world = _made(tmp_path / str(moment), alertmanager)
-        worlds.append(world)
-        if not dies(world, moment, lambda made: made.roll(0)):
-            assert moment > 40
-            return
-        for host, silence in alertmanager.active().items():
-            assert _until(silence) <= time.time() + BOUND, world.moments.seen[-1]
-            assert world.batch(0).silence.hosts == [host]  # type: ignore[union-attr]
-        out = {name for name, state in world.balancer.state.items() if state != "ready"}
-        assert out <= alertmanager.active().keys(), world.moments.seen[-1]
-
-
-@pytest.mark.slow
-def test_wherever_the_owner_dies_a_rollback_renews_its_silences_and_ends_them(
-    tmp_path: Path, alertmanager: InMemory, worlds: list[World]
-) -> None:
-    def make(name: str) -> World:
-        alertmanager.kept.clear()
-        worlds.append(_made(tmp_path / name, alertmanager))
-        return worlds[-1]
-
     def take_back(world: World) -> None:
-        left = alertmanager.active()
+        left, died = alertmanager.active(), world.moments.seen[-1]
+        for host, silence in left.items():
+            assert _until(silence) <= time.time() + BOUND, died
+            assert world.batch(0).silence.hosts == [host]
+        out = {name for name, state in world.balancer.state.items() if state != "ready"}
+        assert out <= left.keys(), died
         # Whoever died had put it long ago.
         alertmanager.ahead += 0.9 * BOUND
         begun = world.mark("rolling_back")
@@ -472,4 +400,3 @@ def test_wherever_the_owner_dies_a_rollback_renews_its_silences_and_ends_them(
     for moment, world in at_every_moment(make, _change, take_back):
         assert world.head.state == "rolled_back", moment
         assert alertmanager.active() == {}, moment
-        alertmanager.ahead = 0.0

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from edgetune import clock
+from edgetune.clock import wall
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.drain_hosts import drain_hosts
-from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.report_rollout import _waits
-from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
@@ -36,7 +33,7 @@ def world(tmp_path: Path) -> World:
 
 def told(world: World) -> list[tuple[str, str]]:
     """Since when it waits, and why, as a person reads it."""
-    status = rollout_status(world.context, rollout=world.rollout)
+    status = world.run("rollout_status")
     found = _LINE.findall(status["text"])
     (row,) = status["rollouts"]
     assert row["waits"] == "".join(f"waits since {since}: {why}" for since, why in found)
@@ -44,7 +41,7 @@ def told(world: World) -> list[tuple[str, str]]:
 
 
 def drained(world: World) -> Any:
-    return world.step(drain_hosts, world.head.first_restore)
+    return world.step("drain_hosts", world.head.first_restore)
 
 
 def surge(world: World, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
@@ -70,66 +67,46 @@ def test_a_rollback_without_room_says_so_until_there_is_some(world: World) -> No
     assert _waits(read_rollout(world.context, world.rollout)) == ""
 
 
-def test_a_rollback_in_a_surge_tells_its_latest_load_and_since_when_it_waits(
+def test_a_rollback_in_a_surge_tells_its_latest_load_and_since_when_each_cause_holds(
     world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock.set_to(1_000_000_000.0)
-    surge(world, monkeypatch, 2.4)
-    assert drained(world)["waiting"] == 1
-    clock.set_to(1_000_000_060.0)
-    surge(world, monkeypatch, 3.1)
-    drained(world)
+    for seconds, times in ((0, 2.4), (60, 3.1)):
+        clock.set_to(1_000_000_000.0 + seconds)
+        surge(world, monkeypatch, times)
+        assert drained(world)["waiting"] == 1
     said = f"lab1 carries 3.1 times its usual load; nothing is drained now; {_CALM}"
     assert told(world) == [("2001-09-09 01:46:40Z", said)]
-
-
-def test_another_cause_has_a_beginning_of_its_own(
-    world: World, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock.set_to(1_000_000_000.0)
-    surge(world, monkeypatch, 2.4)
-    drained(world)
-    clock.set_to(1_000_000_060.0)
     surge(world, monkeypatch, 1.0)
     (host,) = world.at(world.head.first_restore)
-    for name in world.balancer.state:
-        world.balancer.state[name] = "ready" if name == host else "maint"
+    world.balancer.state = {**dict.fromkeys(world.balancer.state, "maint"), host: "ready"}
     drained(world)
     ((since, why),) = told(world)
     assert since == "2001-09-09 01:47:40Z"
     assert why.endswith(_ROOM)
 
 
-def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path) -> None:
+def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused_or_of_its_state(
+    tmp_path: Path,
+) -> None:
     world = changing(tmp_path)
-    pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
-    world.step(drain_hosts, 0)
+    world.run("pause_pop", "lab1", reason="a final", requested_by="ana")
+    world.step("drain_hosts", 0)
     said = "lab1 is paused (asked, by ana: a final); no further batch begins"
     assert told(world)[0][1] == f"{said}; until st2 run edgetune.resume_pop pop=lab1 lets it go on"
-    opened = as_owner(world.context, world.rollout)
-    opened.head.freezes = [{"name": "final", "start": 0.0, "end": clock.wall() + 3600}]
-    opened.save()
-    world.step(drain_hosts, 0)
-    assert re.fullmatch(
-        r"lab1 is frozen by final until \S+ \S+Z; no further batch begins", told(world)[0][1]
-    )
-
-
-def test_what_a_state_waited_for_ends_with_it(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    pause_pop(world.context, "lab1", requested_by="ana")
-    world.step(drain_hosts, 0)
-    assert told(world)
+    world.set_head(freezes=[{"name": "final", "start": 0.0, "end": wall() + 3600}])
+    world.step("drain_hosts", 0)
+    says = r"lab1 is frozen by final until \S+ \S+Z; no further batch begins"
+    assert re.fullmatch(says, told(world)[0][1])
     world.mark("rolling_back")
     assert told(world) == []
 
 
 def test_a_batch_that_cannot_be_read_hides_no_status(world: World) -> None:
     world.context.store.put(f"edgetune.batch.{world.rollout}.{world.head.first_restore}", "{")
-    text = rollout_status(world.context)["text"]
+    text = world.status()
     assert "NOT KNOWN: edgetune.batch." in text
     assert "rolling back for " in text
-    in_full = rollout_status(world.context, world.rollout)["text"]
+    in_full = world.status(rollout=world.rollout)
     assert "what it waits for is not known: edgetune.batch." in in_full
     assert "rolling_back" in in_full
 
