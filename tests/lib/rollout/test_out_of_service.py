@@ -13,12 +13,11 @@ import pytest
 from edgetune.errors import DrainError
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import rollout_text
-from edgetune.rollout.steps.drain_hosts import drain_hosts
-from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.traffic import Server
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
+
+GONE = "Read-only file system"
 
 
 @pytest.fixture
@@ -29,20 +28,16 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def _serves_without(world: World, shown: Callable[[int], set[str]]) -> None:
-    """The load balancer's list lacks servers; ``shown`` tells which, by the number of the look."""
+def _serves_without(world: World, hidden: Callable[[int], set[str]]) -> None:
+    """The load balancer's list lacks servers; ``hidden`` tells which, by the number of the look."""
     whole, looks = world.balancer.servers, 0
 
     def servers() -> Mapping[str, Server]:
         nonlocal looks
         looks += 1
-        return {name: each for name, each in whole().items() if name not in shown(looks)}
+        return {name: each for name, each in whole().items() if name not in hidden(looks)}
 
-    world.balancer.servers = servers  # type: ignore[method-assign]
-
-
-def _told(world: World) -> str:
-    return str(rollout_status(world.context, rollout=world.rollout)["text"])
+    world.balancer.servers = servers
 
 
 def test_a_server_that_one_answer_lacks_is_taken_back_like_any_other(world: World) -> None:
@@ -63,28 +58,26 @@ def test_a_server_that_every_answer_lacks_is_quarantined_and_named(world: World)
     assert marked["quarantined"] == {host: "the load balancer does not know it any more"}
     assert world.head.quarantined[host].out_of_service is True
     assert "NOT" not in marked["message"]
-    assert "    out of service: not in the load balancer's list of servers" in _told(world)
+    said = "    out of service: not in the load balancer's list of servers"
+    assert said in world.status(rollout=world.rollout)
     # It may be a machine that somebody else uses by now.
     assert host not in world.hosts.not_ready
 
 
-def test_a_load_balancer_that_knows_no_host_says_nothing_of_hosts(world: World) -> None:
-    world.mark("rolling_back")
-    _serves_without(world, lambda look: set(world.balancer.state))
-    with pytest.raises(DrainError, match="the load balancer knows none of its hosts"):
-        world.step(drain_hosts, world.head.first_restore)
-    assert world.head.quarantined == {}
-
-
-def test_a_load_balancer_that_is_away_quarantines_nobody(world: World) -> None:
-    world.mark("rolling_back")
-
-    def away() -> Any:
+@pytest.mark.parametrize("away", [False, True])
+def test_a_load_balancer_that_knows_no_host_or_is_away_says_nothing_of_hosts(
+    world: World, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    def cut() -> Any:
         raise DrainError("HAProxy cut its answer off")
 
-    world.balancer.servers = away  # type: ignore[method-assign]
-    with pytest.raises(DrainError, match="cut its answer off"):
-        world.step(drain_hosts, world.head.first_restore)
+    world.mark("rolling_back")
+    _serves_without(world, lambda look: set(world.balancer.state))
+    if away:
+        world.balancer.servers = cut
+    says = "cut its answer off" if away else "the load balancer knows none of its hosts"
+    with pytest.raises(DrainError, match=says):
+        world.step("drain_hosts", world.head.first_restore)
     assert world.head.quarantined == {}
 
 
@@ -93,7 +86,7 @@ def test_a_server_that_vanishes_between_two_looks_fails_the_step(tmp_path: Path)
     (host,) = world.at(0)
     _serves_without(world, lambda look: {host} if look > 2 else set())
     with pytest.raises(DrainError, match=f"has no server '{host}'"):
-        world.step(drain_hosts, 0)
+        world.step("drain_hosts", 0)
 
 
 def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(
@@ -103,7 +96,7 @@ def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(
     world.roll(2)
     (host,) = world.at(0)
     began = world.mark("rolling_back")
-    world.roll(began["first_batch"], until=undrain_hosts)
+    world.roll(began["first_batch"], until="undrain_hosts")
     other = next(name for name in world.at(began["first_batch"]) if name != host)
     looks = 0
     whole = world.balancer.servers
@@ -117,14 +110,13 @@ def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(
         world.balancer.up[host] = looks != 3
         return whole()
 
-    world.balancer.servers = servers  # type: ignore[method-assign]
-    done = world.step(undrain_hosts, began["first_batch"])
+    world.balancer.servers = servers
+    done = world.step("undrain_hosts", began["first_batch"])
     assert host in done["done"]
     assert world.head.quarantined == {}
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_connection_that_fails_once_quarantines_nobody(world: World, first: int) -> None:
+def test_a_connection_that_fails_once_quarantines_nobody(world: World) -> None:
     """Each second question that is asked once only does not reach its hosts."""
     ask, asked = world.hosts.ask, 0
 
@@ -137,7 +129,7 @@ def test_a_connection_that_fails_once_quarantines_nobody(world: World, first: in
             return ask(hosts, verb, request, timeout, patience)
         return {each.name: HostResult(each.name, error="timed out") for each in hosts}
 
-    world.hosts.ask = failing  # type: ignore[method-assign]
+    world.hosts.ask = failing
     assert world.roll_back()["quarantined"] == {}
 
 
@@ -146,63 +138,59 @@ def test_a_host_is_back_once_a_check_has_passed(world: World) -> None:
     (host,) = world.at(0)
     world.mark("rolling_back")
     batch = world.head.first_restore
-    world.roll(batch, until=undrain_hosts)
+    world.roll(batch, until="undrain_hosts")
     whole = world.balancer.servers
-    world.balancer.servers = lambda: {  # type: ignore[method-assign]
+    world.balancer.servers = lambda: {
         name: replace(each, passing=False) for name, each in whole().items()
     }
-    world.step(undrain_hosts, batch)
+    world.step("undrain_hosts", batch)
     assert world.at(batch) == {host: "quarantined"}
     assert world.head.quarantined[host].out_of_service is True
 
 
-def _stuck_live(folder: Path, **options: Any) -> tuple[World, str]:
-    """A live tuning that one host in service cannot take back."""
-    world = changing(folder, disruption="live", **options)
+@pytest.fixture
+def live(tmp_path: Path) -> tuple[World, str, list[str]]:
+    """A live tuning that one host in service cannot take back; that host, and the others."""
+    world = changing(tmp_path, disruption="live")
     world.roll_all({"first_batch": 0, "end_batch": 1})
     (host,) = world.at(0)
-    world.hosts.errors[host, "restore"] = "Read-only file system"
-    return world, host
-
-
-def test_a_quarantined_host_that_serves_is_taken_out(tmp_path: Path) -> None:
-    world, host = _stuck_live(tmp_path)
+    world.hosts.errors[host, "restore"] = GONE
     assert world.balancer.state[host] == "ready"
+    return world, host, [name for name in world.balancer.state if name != host]
+
+
+def test_a_quarantined_host_that_serves_is_taken_out_and_serves_again_once_released(
+    live: Any,
+) -> None:
+    world, host, _ = live
     marked = world.roll_back()
     assert (world.balancer.state[host], world.hosts.not_ready) == ("maint", {host})
     assert world.head.quarantined[host].out_of_service is True
     assert marked["message"].count(f" but {host}, quarantined;") == 1
-    assert "    out of service: maint in the load balancer" in _told(world)
-
-
-def test_a_host_that_quarantine_took_out_serves_again_once_released(tmp_path: Path) -> None:
-    world, host = _stuck_live(tmp_path)
-    world.roll_back()
+    said = "    out of service: maint in the load balancer"
+    assert said in world.status(rollout=world.rollout)
     world.hosts.errors.clear()
     world.take_over()
     assert world.roll_back(hosts=[host])["quarantined"] == {}
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
 
 
-def test_min_in_service_keeps_a_quarantined_host_in_service_and_it_is_said(tmp_path: Path) -> None:
-    world, host = _stuck_live(tmp_path)
-    for other in [name for name in world.balancer.state if name != host][:4]:
+def test_min_in_service_keeps_a_quarantined_host_in_service_and_it_is_said(live: Any) -> None:
+    world, host, others = live
+    for other in others[:4]:
         world.balancer.up[other] = False
     marked = world.roll_back()
     assert (host, "maint") not in world.balancer.log
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
     why = world.head.quarantined[host]
-    assert (why.out_of_service, why.noted) == (
-        False,
-        "without it 3 hosts would serve, 4 must",
-    )
+    assert (why.out_of_service, why.noted) == (False, "without it 3 hosts would serve, 4 must")
     assert f"but {host}, quarantined and NOT seen out of service: {host}" in marked["message"]
-    assert "    NOT seen out of service: ready in the load balancer" in _told(world)
+    said = "    NOT seen out of service: ready in the load balancer"
+    assert said in world.status(rollout=world.rollout)
 
 
-def test_a_host_goes_back_when_somebody_else_drains_at_the_same_moment(tmp_path: Path) -> None:
-    world, host = _stuck_live(tmp_path)
-    others = [name for name in world.balancer.state if name != host]
+def test_a_host_goes_back_when_somebody_else_drains_at_the_same_moment(live: Any) -> None:
+    world, host, others = live
     for other in others[:3]:
         world.balancer.up[other] = False
 
@@ -212,49 +200,42 @@ def test_a_host_goes_back_when_somebody_else_drains_at_the_same_moment(tmp_path:
 
     world.moments.at = drains
     world.roll_back()
-    assert (f"{host}", "maint") in world.balancer.log
+    assert (host, "maint") in world.balancer.log
     assert world.balancer.state[host] == "ready"
     assert world.head.quarantined[host].out_of_service is False
     assert world.hosts.not_ready == set()
 
 
-def test_a_load_balancer_that_refuses_leaves_it_in_service_and_it_is_said(tmp_path: Path) -> None:
-    world, host = _stuck_live(tmp_path)
-
+@pytest.mark.parametrize("refuses", ["load balancer", "host"])
+def test_where_a_host_or_the_load_balancer_refuses_it_is_said_whether_it_is_out(
+    live: Any, refuses: str
+) -> None:
     def refuse(server: str) -> None:
         raise DrainError("Permission denied")
 
-    world.balancer.isolate = refuse  # type: ignore[method-assign]
+    world, host, _ = live
+    if refuses == "load balancer":
+        world.balancer.isolate = refuse
+        expected = (False, "Permission denied")
+    else:
+        world.hosts.errors[host, "ready"] = "No route to host"
+        expected = (True, "it could not be told to say not ready: No route to host")
     marked = world.roll_back()
     why = world.head.quarantined[host]
-    assert (why.out_of_service, why.noted) == (False, "Permission denied")
-    assert "NOT seen out of service" in marked["message"]
-
-
-def test_a_host_that_cannot_be_told_is_out_by_the_load_balancer_alone(tmp_path: Path) -> None:
-    world, host = _stuck_live(tmp_path)
-    world.hosts.errors[host, "ready"] = "No route to host"
-    world.roll_back()
-    why = world.head.quarantined[host]
-    assert why.out_of_service is True
-    assert why.noted == "it could not be told to say not ready: No route to host"
+    assert (why.out_of_service, why.noted) == expected
+    assert ("NOT seen out of service" in marked["message"]) is not why.out_of_service
 
 
 def test_what_is_said_at_the_end_is_what_is_seen_then(world: World) -> None:
     """A person, or a load balancer that forgot, put the host back meanwhile."""
     (host,) = world.at(0)
-    world.hosts.errors[host, "restore"] = "Read-only file system"
+    world.hosts.errors[host, "restore"] = GONE
     began = world.mark("rolling_back")
     world.roll_all(began)
     assert world.head.quarantined[host].out_of_service is True
     world.balancer.state[host] = "ready"
     assert "NOT seen out of service" in world.mark("rolled_back")["message"]
-
-
-def test_a_quarantine_of_version_0_6_is_not_said_to_be_out_of_service(world: World) -> None:
-    (host,) = world.at(0)
-    world.hosts.errors[host, "restore"] = "Read-only file system"
-    world.roll_back()
+    # Version 0.6 wrote down nothing of it.
     head = world.head
     head.quarantined[host] = replace(head.quarantined[host], out_of_service=None, seen="", noted="")
     assert "NOT known to be out of service" in rollout_text(head)

@@ -18,9 +18,6 @@ from edgetune.documents.look import Conclusion
 from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import DamagedError, RefusedError
 from edgetune.rollout.record import read_rollout, save_plan
-from edgetune.rollout.steps.claim_pop import claim_pop
-from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.support import ROOT
 from tests.support.builders import plan
 from tests.support.world import EmptyWorld
@@ -45,22 +42,19 @@ def _world(folder: Path, **changed: Any) -> EmptyWorld:
 
 def test_a_record_of_the_first_version_is_understood(tmp_path: Path) -> None:
     world = _world(tmp_path)
-    assert rollout_status(world.context)["ids"] == [ROLLOUT]
-    text = rollout_status(world.context, ROLLOUT)["text"]
+    assert world.run("rollout_status", rollout="")["ids"] == [ROLLOUT]
+    text = world.status(rollout=ROLLOUT)
     assert f"{ROLLOUT}  accept_queue on lab1: soaking" in text
     assert (world.head.wait, world.head.usual_load, world.head.recoveries) == (False, 0.0, 0)
     assert world.batch(0).hosts["e001"].boot_before == "8b2d217b-1894-4674-a717-8a3102bc6330"
 
 
-def test_it_is_taken_over_above_the_epoch_that_hosts_have_seen(tmp_path: Path) -> None:
+def test_it_is_taken_over_above_the_epoch_that_hosts_have_seen_and_back_to_the_end(
+    tmp_path: Path,
+) -> None:
     world = _world(tmp_path)
     world.hosts.epochs = dict.fromkeys(TUNED, 4)
     assert world.take_over()["epoch"] == 5
-
-
-def test_it_is_taken_back_to_the_end(tmp_path: Path) -> None:
-    world = _world(tmp_path)
-    world.take_over()
     assert world.roll_back()["quarantined"] == {}
     assert world.head.state == "rolled_back"
     assert world.hosts.tuned == set()
@@ -81,13 +75,13 @@ def test_it_is_promoted_to_the_end(tmp_path: Path) -> None:
 
 def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None:
     world = _world(tmp_path, quarantined={"e002": "did not come back within 900 s"})
-    result = rollout_status(world.context, host="e002")
+    result = world.run("rollout_status", rollout="", host="e002")
     assert result["ids"] == [ROLLOUT]
     why = result["rollouts"][0]["quarantined"]["e002"]
     assert {name: known for name, known in why.items() if known not in (None, "", {})} == {
         "reason": "did not come back within 900 s"
     }
-    text = rollout_status(world.context, ROLLOUT)["text"]
+    text = world.status(rollout=ROLLOUT)
     assert "quarantined: e002: did not come back within 900 s" in text
     assert "since an earlier version" in text
     world.take_over()
@@ -110,11 +104,12 @@ def test_a_head_of_0_10_kept_more_of_its_newest_look(
     assert world.head.verdict == told
 
 
-@pytest.mark.parametrize("metrics", [["x"], "x", {"x": 1}, [{"ratio": "x"}]])
-def test_a_damaged_verdict_of_0_10_is_refused(tmp_path: Path, metrics: Any) -> None:
-    kept = {"verdict": "improved", "decision": "promote", "reason": "so", "metrics": metrics}
-    with pytest.raises(DamagedError, match="verdict.ratio: must be a number"):
-        read_rollout(_world(tmp_path, schema=3, verdict=kept).context, ROLLOUT)
+def test_a_damaged_verdict_of_0_10_is_refused(tmp_path: Path) -> None:
+    kept = {"verdict": "improved", "decision": "promote", "reason": "so"}
+    for metrics in (["x"], "x", {"x": 1}, [{"ratio": "x"}]):
+        world = _world(tmp_path, schema=3, verdict={**kept, "metrics": metrics})
+        with pytest.raises(DamagedError, match="verdict.ratio: must be a number"):
+            read_rollout(world.context, ROLLOUT)
 
 
 def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -125,7 +120,7 @@ def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path)
     ):
         read_rollout(world.context, ROLLOUT)
     with pytest.raises(RefusedError, match=says):
-        take_over_rollout(world.context, ROLLOUT)
+        world.run("take_over_rollout")
 
 
 def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -136,19 +131,15 @@ def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         world.batch(0)
 
 
-@pytest.mark.parametrize("state", ["changing", "soaking", "rolling_back"])
-def test_a_newer_version_s_rollout_blocks_its_pop(tmp_path: Path, state: str) -> None:
+@pytest.mark.parametrize("state", ["changing", "soaking", "rolling_back", "complete"])
+def test_a_newer_version_s_rollout_blocks_its_pop_until_it_has_ended(
+    tmp_path: Path, state: str
+) -> None:
     world = _world(tmp_path, schema=RECORD_SCHEMA + 1, state=state)
-    with pytest.raises(RefusedError, match=f"lab1 has a rollout that is {state}: {ROLLOUT}"):
-        _begin(world, tmp_path)
-
-
-def test_one_that_a_newer_version_ended_blocks_nothing(tmp_path: Path) -> None:
-    world = _world(tmp_path, schema=RECORD_SCHEMA + 1, state="complete")
-    assert _begin(world, tmp_path)["rollout"] != ROLLOUT
-
-
-def _begin(world: EmptyWorld, folder: Path) -> dict[str, Any]:
-    made = plan(folder)
+    made = plan(tmp_path)
     save_plan(world.context, made)
-    return claim_pop(world.context, plan=made.digest)
+    if state == "complete":
+        assert world.run("claim_pop", made.digest)["rollout"] != ROLLOUT
+        return
+    with pytest.raises(RefusedError, match=f"lab1 has a rollout that is {state}: {ROLLOUT}"):
+        world.run("claim_pop", made.digest)
