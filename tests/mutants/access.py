@@ -189,7 +189,7 @@ HELPERS = mutations_of(
 )
 EXPIRY = mutations_of(
     "lib/edgetune",
-    ["lib/rollout/test_expiring", "lib/traffic/test_tls"],
+    ["lib/rollout/test_doctor", "lib/traffic/test_tls"],
     (
         "nobody is warned of a certificate",
         "rollout/expiring.py",

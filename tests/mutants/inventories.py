@@ -135,7 +135,7 @@ KEPT = mutations_of(
 )
 UPGRADED = mutations_of(
     "lib/edgetune",
-    ["pack/test_upgrade", "lib/rollout/test_pack_folder"],
+    ["pack/test_upgrade", "lib/rollout/test_doctor"],
     (
         "the share that an older inventory gives is not looked at",
         "inventories/_reading.py",

@@ -72,16 +72,18 @@ def test_one_that_nobody_renews_is_taken_back(double: Double) -> None:
     assert double.others == before
 
 
-def test_a_boot_takes_it_back(double: Double) -> None:
+def test_a_boot_takes_it_back_and_its_hook_run_by_hand_does_not(double: Double) -> None:
     double.tell()
+    double.root.run_hook()
+    assert double.treated == BOTH and double.is_kept
     double.boot()
     assert nothing_is_left(double)
 
 
-def test_a_boot_hook_that_is_run_by_hand_takes_nothing_back(double: Double) -> None:
-    double.tell()
-    double.root.run_hook()
-    assert double.treated == BOTH and double.is_kept
+def test_nothing_is_left_of_a_first_one_that_fails(double: Double) -> None:
+    before = double.others
+    double.fail()
+    assert double.refusal() and nothing_is_left(double) and double.others == before
 
 
 def test_what_stood_before_goes_on_when_the_next_one_fails(double: Double) -> None:
@@ -90,12 +92,6 @@ def test_what_stood_before_goes_on_when_the_next_one_fails(double: Double) -> No
     assert double.refusal(double.configuration(CHOSEN[:1], 2))
     stands = json.loads(double.root.read(CONGESTION[1:]))["configuration"]
     assert (stands["number"], double.treated) == (1, BOTH)
-
-
-def test_nothing_is_left_of_a_first_one_that_fails(double: Double) -> None:
-    before = double.others
-    double.fail()
-    assert double.refusal() and nothing_is_left(double) and double.others == before
 
 
 def test_what_is_somebody_elses_is_refused_and_left_alone(double: Double) -> None:

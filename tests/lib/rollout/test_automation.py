@@ -15,9 +15,6 @@ from edgetune.errors import StoreError
 from edgetune.files import load_yaml
 from edgetune.rollout.automation import ALWAYS, QUIET, SOAKING
 from edgetune.rollout.heartbeat import GUARD, Heartbeat, SqliteHeartbeats
-from edgetune.rollout.steps.doctor_pop import doctor_pop
-from edgetune.rollout.steps.report_rollout import report_rollout
-from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support import ROOT
 from tests.support.world import World
 
@@ -45,7 +42,7 @@ def world(tmp_path: Path) -> World:
     """A rollout whose first batch is to come, on a StackStorm that does all that it should."""
     world = World(tmp_path)
     world.context.config = replace(world.context.config, report_dir=str(tmp_path / "reports"))
-    world.context.stackstorm = Api()  # type: ignore[assignment]
+    world.context.stackstorm = Api()
     world.context.heartbeats.beat(GUARD, Heartbeat(time.time()))
     world.mark("baseline")
     return world
@@ -53,31 +50,31 @@ def world(tmp_path: Path) -> World:
 
 def texts(world: World) -> list[str]:
     """All that an operator reads, without the breaks of lines."""
-    page = Path(report_rollout(world.context, world.rollout)["path"])
+    page = Path(world.run("report_rollout")["path"])
     found = [
-        rollout_status(world.context)["text"],
-        rollout_status(world.context, rollout=world.rollout)["text"],
-        doctor_pop(world.context, "lab1")["text"],
+        world.status(),
+        world.status(rollout=world.rollout),
+        world.run("doctor_pop", "lab1")["text"],
         page.read_text(encoding="utf-8"),
         world.mark("changing")["message"],
     ]
     return [" ".join(text.replace(" | ", " ").split()) for text in found]
 
 
-def test_nothing_is_said_of_what_goes_on(world: World) -> None:
-    assert not [text for text in texts(world) if "RolloutGuard" in text or "is off" in text]
-
-
-def test_nothing_is_asked_in_the_local_runner(world: World) -> None:
-    world.context.stackstorm = None
-    world.context.heartbeats.beat(GUARD, Heartbeat(0.0))
+@pytest.mark.parametrize("local", [False, True])
+def test_nothing_is_said_of_what_goes_on_nor_asked_in_the_local_runner(
+    world: World, local: bool
+) -> None:
+    if local:
+        world.context.stackstorm = None
+        world.context.heartbeats.beat(GUARD, Heartbeat(0.0))
     assert not [text for text in texts(world) if "RolloutGuard" in text or "is off" in text]
 
 
 @pytest.mark.parametrize("name", NEEDED)
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_rule_that_is_off_is_named_everywhere(world: World, name: str, gone: bool) -> None:
-    rules = world.context.stackstorm.rules  # type: ignore[union-attr]
+    rules = world.context.stackstorm.rules
     rules[name] = False
     if gone:
         del rules[name]
@@ -103,29 +100,27 @@ def test_a_guard_that_does_not_look_is_told_everywhere(
 
 def test_a_guard_that_never_looked_is_told(world: World, tmp_path: Path) -> None:
     world.context.heartbeats = SqliteHeartbeats(Database(f"sqlite:///{tmp_path}/other.sqlite"))
-    assert "RolloutGuard has never looked" in rollout_status(world.context)["text"]
+    assert "RolloutGuard has never looked" in world.status()
 
 
 def test_what_cannot_be_asked_is_told_as_that(world: World) -> None:
-    world.context.stackstorm.fails = True  # type: ignore[union-attr]
+    world.context.stackstorm.fails = True
     said = texts(world)
     assert [text for text in said if "Which rules are on is not known: GET /rules: 403" in text]
     assert not [text for text in said if "is off" in text]
 
 
-def test_a_workflow_that_waits_takes_its_own_looks(world: World) -> None:
-    world.context.stackstorm.rules["advance_soaking"] = False  # type: ignore[union-attr]
-    assert "advance_soaking is off" in rollout_status(world.context)["text"]
+def test_a_workflow_that_waits_takes_its_own_looks_and_what_has_ended_needs_no_rule(
+    world: World,
+) -> None:
+    rules = world.context.stackstorm.rules
+    rules["advance_soaking"] = False
+    assert "advance_soaking is off" in world.status()
     world.take_over(wait=True)
-    assert "advance_soaking" not in rollout_status(world.context)["text"]
-
-
-def test_what_has_ended_needs_no_rule(world: World) -> None:
-    world.context.stackstorm.rules.clear()  # type: ignore[union-attr]
+    assert "advance_soaking" not in world.status()
+    rules.clear()
+    assert "is off" in world.status()
     world.roll_back()
-    assert "is off" not in rollout_status(world.context)["text"]
-
-
-def test_each_rule_is_one_of_the_pack() -> None:
+    assert "is off" not in world.status()
     shipped = {load_yaml(path)["name"] for path in (ROOT / "rules").glob("*.yaml")}
     assert shipped >= {*NEEDED}

@@ -12,31 +12,22 @@ from hypothesis import HealthCheck, given, settings
 
 from edgetune.errors import DamagedError, RefusedError
 from edgetune.rollout.bios_journal import BiosJournal, Change, Entry, load_journal
-from edgetune.rollout.steps.check_rebooted import check_rebooted
-from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.set_bios import set_bios
-from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.support.bmcs import EARLY, HOME, SNOOP
 from tests.support.damage import damaged
 from tests.support.world import BiosWorld, EmptyWorld
 
-SECOND = 2
+SECOND, MISSING = 2, object()
 KEY = "edgetune.bios.lab1.{}"
 ENTRY = {
-    "tuning": "home_snoop",
-    "digest": "sha256:0",
-    "rollout": "lab1-1",
-    "bios_version": "1.0",
+    **{"tuning": "home_snoop", "digest": "sha256:0"},
+    **{"rollout": "lab1-1", "bios_version": "1.0"},
     "snapshot": {"SnoopMode": "EarlySnoop"},
     "changes": {"SnoopMode": {"was": "EarlySnoop", "to": "HomeSnoop"}},
     "job": "/redfish/v1/1",
     "at": 1.0,
 }
 JOURNAL: dict[str, Any] = {
-    "schema": 1,
-    "pop": "lab1",
-    "host": "e000",
-    "system": "uuid-e000",
+    **{"schema": 1, "pop": "lab1", "host": "e000", "system": "uuid-e000"},
     "entries": [ENTRY],
 }
 
@@ -83,57 +74,38 @@ def store(tmp_path: Path) -> EmptyWorld:
         ("host", "e001", "host: is that of another one"),
         ("schema", None, "schema: is none of ours"),
         ("system", 5, "system: must be text, not a number"),
+        # It is not taken for nothing.
+        *((place, MISSING, f"{place}: is missing") for place in ("system", "entries")),
     ],
 )
 def test_key_and_field_of_what_is_damaged_are_told(
     store: EmptyWorld, place: str, value: Any, told: str
 ) -> None:
-    store.context.store.put(KEY.format("e000"), json.dumps({**JOURNAL, place: value}))
+    document = {**JOURNAL, place: value}
+    if value is MISSING:
+        del document[place]
+    store.context.store.put(KEY.format("e000"), json.dumps(document))
     with pytest.raises(DamagedError, match=rf"edgetune.bios.lab1.e000 is damaged: .*{told}"):
         load_journal(store.context, "lab1", "e000")
 
 
-@pytest.mark.parametrize("place", ["system", "entries"])
-def test_what_is_missing_is_not_taken_for_nothing(store: EmptyWorld, place: str) -> None:
-    left = {name: value for name, value in JOURNAL.items() if name != place}
-    store.context.store.put(KEY.format("e000"), json.dumps(left))
-    with pytest.raises(DamagedError, match=f"{place}: is missing"):
-        load_journal(store.context, "lab1", "e000")
-
-
-def test_the_bios_of_the_other_hosts_is_set(world: BiosWorld) -> None:
+@pytest.mark.parametrize("step", ["set_bios", "reboot_hosts", "check_rebooted"])
+def test_the_other_hosts_go_on(world: BiosWorld, step: str) -> None:
     hurt, *others = world.at(SECOND)
+    world.roll(SECOND, until=step)
     told = _damage(world, hurt)
-    world.roll(SECOND, until=set_bios)
-    result = world.step(set_bios, SECOND)
-    assert (result["failed"], result["waiting"]) == ([hurt], 0)
-    assert told in result["error"]
-    assert world.bmcs.sent_to(hurt, "set") == []
-    assert all(world.bmcs.sent_to(name, "set") for name in others)
-
-
-def test_the_other_hosts_reboot(world: BiosWorld) -> None:
-    hurt, *others = world.at(SECOND)
-    world.roll(SECOND, until=reboot_hosts)
-    told = _damage(world, hurt)
-    result = world.step(reboot_hosts, SECOND)
-    assert result["failed"] == [hurt]
+    result = world.step(step, SECOND)
+    assert (result["failed"], result.get("waiting", 0)) == ([hurt], 0)
     assert told in result["error"]
     world.hosts.reboot()
-    assert {name: world.hosts.reboots(name) for name in world.at(SECOND)} == {
-        hurt: 0,
-        **dict.fromkeys(others, 1),
-    }
-
-
-def test_the_other_hosts_are_proven_after_their_reboot(world: BiosWorld) -> None:
-    hurt, *others = world.at(SECOND)
-    world.roll(SECOND, until=check_rebooted)
-    told = _damage(world, hurt)
-    result = world.step(check_rebooted, SECOND)
-    assert (result["failed"], result["waiting"]) == ([hurt], 0)
-    assert told in result["error"]
-    assert world.at(SECOND) == {hurt: "rebooting", **dict.fromkeys(others, "rebooted")}
+    is_set = step != "set_bios"
+    assert bool(world.bmcs.sent_to(hurt, "set")) is is_set
+    assert all(world.bmcs.sent_to(name, "set") for name in others)
+    rebooted = {name: world.hosts.reboots(name) for name in others}
+    assert rebooted == dict.fromkeys(others, int(is_set))
+    assert world.hosts.reboots(hurt) == (step == "check_rebooted")
+    if step == "check_rebooted":
+        assert world.at(SECOND) == {hurt: "rebooting", **dict.fromkeys(others, "rebooted")}
 
 
 def test_the_other_hosts_are_taken_back(world: BiosWorld) -> None:
@@ -156,7 +128,7 @@ def test_the_drift_of_the_other_hosts_is_told(
     world.bmcs.system[other] = "uuid-new"
     standing = "edgetune.rollout.steps.watch_drift._pops_standing"
     monkeypatch.setattr(standing, lambda context: ["lab1"])
-    drift = watch_drift(world.context)["drift"]
+    drift = world.run("watch_drift")["drift"]
     assert set(drift) == {hurt, other}
     assert told in drift[hurt][0]
 

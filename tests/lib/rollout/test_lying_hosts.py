@@ -19,10 +19,6 @@ from hypothesis import strategies as st
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.agent.dispatch import VERBS
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.steps.assess_orphan import assess_orphan
-from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
-from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.rollout.steps.sample_hosts import sample_hosts
 from tests.lib.hosts.test_answers import CHANGES, changed, paths
 from tests.support.agent_answers import RESULTS
 from tests.support.examples import examples
@@ -110,15 +106,11 @@ def test_an_odd_answer_fails_its_own_host_only(verb: str, lie: Lie, tmp_path: Pa
         assert world.balancer.state[liar] != "ready"
     assert errors.keys() == {liar}
     assert re.search(rf"answer to {verb}: (result\.|reply\..* is nested deeper)", errors[liar])
-    stands = {name: step for at in _all_batches(world) for name, step in world.at(at).items()}
+    planned = len(world.plan.batches) + len(world.plan.promote_batches)
+    every = range(planned + world.head.restore_batches)
+    stands = {name: step for at in every for name, step in world.at(at).items()}
     assert [stands[name] for name in others] == ["done", "done"]
     assert [world.balancer.state[name] for name in others] == ["ready", "ready"]
-
-
-def _all_batches(world: World) -> Sequence[int]:
-    head = world.head
-    planned = len(world.plan.batches) + len(world.plan.promote_batches)
-    return range(planned + head.restore_batches)
 
 
 @st.composite
@@ -170,14 +162,14 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_no_answer_stops_those_who_only_look(told: tuple[str, list[Any]], looked_at: World) -> None:
     world, (verb, changes) = looked_at, told
     world.hosts.lies = lying(verb, "e002", lie_of(changes))
-    sampled = sample_hosts(world.context, pop="lab1")
+    sampled = world.run("sample_hosts", "lab1")
     assert sampled["samples"] + len(sampled["missing"]) == 8
     assert set(sampled["missing"]) <= {"e002"}
     assert set(sampled["errors"]) == set(sampled["missing"])
-    diagnosed = diagnose_hosts(world.context, "lab1")
+    diagnosed = world.run("diagnose_hosts", "lab1")
     assert set(diagnosed["missing"]) <= {"e002"}
-    assess_orphan(world.context, world.rollout, world.epoch)
+    world.run("assess_orphan")
     try:
-        plan_rollout(world.context, pop="lab1", tuning="accept_queue", seed=7)
+        world.run("plan_rollout", "lab1", "accept_queue", seed=7)
     except EdgetuneError as error:
         assert "e002" in str(error)

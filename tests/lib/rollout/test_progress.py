@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rollout tells in chat while it goes on: each state, batch and look, and each once."""
+"""What a rollout tells in chat while it goes on: each state, batch and look, and each once; one
+that was begun in chat tells it in the thread of the message that began it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import pytest
@@ -11,27 +13,17 @@ import pytest
 from edgetune.action import safe
 from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.run import run_campaign
+from edgetune.errors import StoreError
+from edgetune.rollout.chat_thread import thread_of
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.assess_orphan import assess_orphan
-from edgetune.rollout.steps.check_health import check_health
-from edgetune.rollout.steps.claim_pop import claim_pop
-from edgetune.rollout.steps.compare_groups import compare_groups
-from edgetune.rollout.steps.pause_pop import pause_pop
-from edgetune.rollout.steps.resume_pop import resume_pop
-from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rollout.steps.set_rollout_state import set_rollout_state
-from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
-from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from lab.runner import Engine, Pack
 from lab.serve.rules import RuleBook
-from tests.lib.rollout.test_looks import USUAL, Soaking
 from tests.support import ROOT
 from tests.support.campaign_world import CampaignWorld
 from tests.support.hostile import HOSTILE
 from tests.support.metadata.values import documents
-from tests.support.world import World, changing
+from tests.support.soaking import USUAL, Soaking
+from tests.support.world import EmptyWorld, World, changing
 
 PACK = Pack(ROOT)
 RULE = RuleBook(PACK).rule("post_progress")
@@ -62,58 +54,55 @@ def tell(tmp_path: Path) -> Tell:
     return posts
 
 
-def listens(world: World) -> None:
-    opened = as_owner(world.context, world.rollout)
-    opened.head.channel = "C1"
-    opened.save()
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """It is changing, and tells a channel."""
+    made = changing(tmp_path / "world")
+    made.set_head(channel="C1")
+    return made
 
 
 def post(text: str) -> list[str]:
     return [f"```lab1-7: {text}```{{~}}"]
 
 
-def test_a_batch_is_told_once_it_is_wholly_done(tmp_path: Path, tell: Tell) -> None:
-    world = changing(tmp_path)
-    listens(world)
+def test_a_batch_is_told_once_it_is_wholly_done(world: World, tell: Tell) -> None:
     world.roll(0)
     (host,) = world.at(0)
-    done = check_health(world.context, world.rollout, world.epoch, 0)
+    done = world.step("check_health", 0)
     end = len(world.plan.batches)
     told = f"batch 1 of {end}: {host} changed and back in service, within limits"
     assert tell("check_health", done) == post(told)
     assert tell("check_health", {**done, "failed": [host]}, ended="failed") == []
     back = world.mark("rolling_back")["first_batch"]
-    waits = check_health(world.context, world.rollout, world.epoch, back)
+    waits = world.step("check_health", back)
     assert (waits["remaining"], tell("check_health", waits)) == (1, [])
     assert waits["message"] == f"batch 1 of 1: {host} waiting for room"
 
 
-def test_a_state_is_told(tmp_path: Path, tell: Tell) -> None:
-    world = changing(tmp_path)
-    listens(world)
+def test_a_state_and_a_recovery_are_told_and_an_end_that_was_there_before_is_not(
+    world: World, tell: Tell
+) -> None:
+    found = world.run("assess_orphan")
+    told = "carry_on: its owner is gone, no host under way"
+    assert tell("assess_orphan", found) == post(told)
     marked = world.mark("soaking")
     assert tell("set_rollout_state", marked) == post(str(marked["message"]))
     back = world.mark("rolling_back", reason="too slow")
     assert tell("begin_rollback", back) == post("rolling_back: too slow")
-
-
-def test_an_end_that_was_there_before_is_not_told_again(tmp_path: Path, tell: Tell) -> None:
-    world = changing(tmp_path)
-    listens(world)
-    for state in ("rolling_back", "rolled_back"):
-        world.mark(state)
-    again = take_over_for_rollback(world.context, world.rollout)
+    world.mark("rolled_back")
+    again = world.run("take_over_for_rollback")
     assert (again["entered"], tell("take_over_for_rollback", again)) == (False, [])
 
 
 def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> None:
     world = Soaking(tmp_path)
-    listens(world)
+    world.set_head(channel="C1")
     world.soak(test=USUAL, began=200)
-    first = compare_groups(world.context, world.rollout)
+    first = world.run("compare_groups")
     assert tell("compare_groups", first) == post(first["message"])
     assert "look 1 of 4" in first["message"]
-    again = compare_groups(world.context, world.rollout)
+    again = world.run("compare_groups")
     assert (again["decision"], tell("compare_groups", again)) == ("wait", [])
 
 
@@ -121,38 +110,26 @@ def test_a_look_that_decides_is_told_with_the_state_that_follows(
     tmp_path: Path, tell: Tell
 ) -> None:
     world = Soaking(tmp_path)
-    listens(world)
+    world.set_head(channel="C1")
     world.soak(test=0.9, began=700)
-    found = compare_groups(world.context, world.rollout)
+    found = world.run("compare_groups")
     assert (found["decision"], tell("compare_groups", found)) == ("promote", [])
     reason = found["message"].partition(": ")[2]
-    epoch = world.head.epoch
-    marked = set_rollout_state(world.context, world.rollout, epoch, "promoting")
+    marked = world.run("set_rollout_state", epoch=world.head.epoch, state="promoting")
     assert tell("set_rollout_state", marked) == post(f"promoting: {reason}")
 
 
-def test_a_recovery_is_told(tmp_path: Path, tell: Tell) -> None:
-    world = changing(tmp_path)
-    listens(world)
-    found = assess_orphan(world.context, world.rollout, world.epoch)
-    told = "carry_on: its owner is gone, no host under way"
-    assert tell("assess_orphan", found) == post(told)
-
-
-def test_a_pause_is_told_once(tmp_path: Path, tell: Tell) -> None:
-    world = changing(tmp_path)
-    listens(world)
-    for step, more in ((pause_pop, {"reason": "the final"}), (resume_pop, {})):
-        first = step(world.context, "lab1", requested_by="ana", **more)
-        assert tell(step.__name__, first) == post(first["message"])
-        again = step(world.context, "lab1", requested_by="ana", **more)
-        assert (again["changed"], tell(step.__name__, again)) == (False, [])
+def test_a_pause_is_told_once(world: World, tell: Tell) -> None:
+    for step, more in (("pause_pop", {"reason": "the final"}), ("resume_pop", {})):
+        first, again = (world.run(step, "lab1", requested_by="ana", **more) for _ in range(2))
+        assert tell(step, first) == post(first["message"])
+        assert (again["changed"], tell(step, again)) == (False, [])
 
 
 def test_who_asked_nowhere_is_told_nothing(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     world.roll(0)
-    assert tell("check_health", check_health(world.context, world.rollout, world.epoch, 0)) == []
+    assert tell("check_health", world.step("check_health", 0)) == []
     assert tell("set_rollout_state", world.mark("soaking")) == []
 
 
@@ -183,12 +160,11 @@ def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("soaking", "rolling_back", "rolled_back"):
         world.mark(state)
-    digest = world.plan.digest
-    taken = claim_pop(world.context, plan=digest, channel="C1")
-    assert read_rollout(world.context, taken["rollout"]).head.channel == "C1"
-    take_over_rollout(world.context, taken["rollout"], channel="C2")
-    assert read_rollout(world.context, taken["rollout"]).head.channel == "C1"
-    shown = rollout_status(world.context, taken["rollout"])
+    world.rollout = world.run("claim_pop", world.plan.digest, channel="C1")["rollout"]
+    assert world.head.channel == "C1"
+    world.take_over(channel="C2")
+    assert world.head.channel == "C1"
+    shown = world.run("rollout_status")
     assert shown["rollouts"][0]["channel"] == "C1"
     assert ", tells C1" in shown["text"]
 
@@ -204,3 +180,83 @@ def test_what_nobody_asked_for_in_chat_is_told_where_the_configuration_says(
     step = step_campaign(world.context, begun["campaign"], owner="run-1", requested_by="cron")
     assert [news["channel"] for news in step["news"]] == [told_in]
     assert [head.channel for head in all_heads(world.context)] == [told_in]
+
+
+MESSAGE = "1503435956.000247"
+
+
+def asked(channel: str = "C1", message: Any = MESSAGE, **more: Any) -> dict[str, Any]:
+    """An execution as StackStorm 3.10 tells it, which hubot asked for."""
+    context = {"id": message, "user": {"id": "U1"}, "room": channel}
+    data = {"user": "ana", "source_channel": channel, "source_context": context, **more}
+    notify = {"on-complete": {"routes": ["hubot"], "data": data}}
+    return {"id": "run-1", "liveaction": {"action": "edgetune.rollout_pop", "notify": notify}}
+
+
+class _Api:
+    def __init__(self, told: Any) -> None:
+        self.told = told
+
+    def call(self, method: str, path: str) -> Any:
+        assert (method, path) == ("GET", "/executions/run-1?include_attributes=liveaction")
+        if isinstance(self.told, Exception):
+            raise self.told
+        return self.told
+
+
+def test_the_message_that_began_the_execution_is_kept() -> None:
+    context: Any = SimpleNamespace(stackstorm=_Api(asked()))
+    assert thread_of(context, "C1", "run-1") == f"C1|{MESSAGE}"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        asked("C2"),
+        asked(message="{{ 1 }}"),
+        asked(message=None),
+        asked(source_context=None),
+        {"id": "run-1", "liveaction": {"action": "edgetune.rollout_pop"}},
+        {"id": "run-1"},
+        [],
+        StoreError("403 Forbidden"),
+    ],
+)
+def test_without_such_a_message_the_channel_does(told: Any) -> None:
+    context: Any = SimpleNamespace(stackstorm=_Api(told))
+    assert thread_of(context, "C1", "run-1") == "C1"
+
+
+def test_nothing_is_asked_of_a_rollout_without_channel_or_stackstorm(tmp_path: Path) -> None:
+    assert thread_of(EmptyWorld(tmp_path).context, "C1", "run-1") == "C1"
+    context: Any = SimpleNamespace(stackstorm=_Api(AssertionError("asked")))
+    assert thread_of(context, "", "run-1") == ""
+    assert thread_of(context, "C1", "") == "C1"
+
+
+def test_a_rollout_keeps_the_thread(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    plan = world.run("plan_rollout", "lab1", "accept_queue", seed=7)["plan"]
+    world.context.stackstorm = _Api(asked())
+    world.rollout = world.run("claim_pop", plan, owner="run-1", channel="C1")["rollout"]
+    assert world.head.channel == f"C1|{MESSAGE}"
+
+
+@pytest.mark.parametrize(
+    ("to", "message", "id", "threaded"),
+    [
+        # An empty text is none to hubot, which threads attachments alone: those are without {~}.
+        ("C1", "```soaking```{~}", "", ""),
+        (f"C1|{MESSAGE}", "```soaking```", MESSAGE, "yes"),
+    ],
+)
+def test_hubot_is_handed_the_thread(
+    tmp_path: Path, to: str, message: str, id: str, threaded: str
+) -> None:
+    engine = Engine(PACK, {}, tmp_path)
+    said = engine.run("edgetune.post", {"to": to, "text": "soaking"}).payload
+    assert (said["channel"], said["message"]) == ("C1", message)
+    assert (said["context"], said["extra"]) == (
+        {"id": id},
+        {"slack": {"thread_response": threaded}},
+    )

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor tells beside a preflight: nodes that are not alike, files of a site that lie in
+the folder of the pack, which an upgrade removes, and certificates that expire soon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from edgetune.alertmanager import Alertmanager
+from edgetune.config import Config, read_config
+from edgetune.files import load_yaml
+from edgetune.rollout import nodes, pack_folder
+from edgetune.rollout.nodes import Node, differences, this_node
+from edgetune.rollout.pack_folder import site_files
+from edgetune.rollout.preflight import Subject
+from edgetune.rollout.steps.doctor_pop import check_nodes, check_pack_folder
+from tests.support import ROOT
+from tests.support.builders import inventory_document, write_yaml
+from tests.support.real_sshd import keygen, make_key
+from tests.support.world import EmptyWorld
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> EmptyWorld:
+    return EmptyWorld(tmp_path)
+
+
+@pytest.fixture
+def config(world: EmptyWorld) -> Config:
+    return world.context.config
+
+
+@pytest.mark.parametrize("what", ["", "inventory", "ssh_key_file", "ssh_known_hosts"])
+def test_the_node_that_holds_something_else_is_named(
+    tmp_path: Path, config: Config, what: str
+) -> None:
+    alike = [this_node(config)._replace(name=name) for name in ("one", "two")]
+    other = tmp_path / "other"
+    other.write_text("something else")
+    third = this_node(replace(config, **({what: other} if what else {})))._replace(name="three")
+    told = [f"{what} on three is not that on one, two"] if what else []
+    assert list(differences([third, *alike])) == told
+
+
+def test_what_a_node_cannot_read_is_told(tmp_path: Path, config: Config, monkeypatch: Any) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    tunings = (tmp_path / "no", *config.tunings)
+    lost = replace(config, inventory=tmp_path / "none", tunings=tunings, ssh_known_hosts=empty)
+    assert sorted(differences([this_node(lost)._replace(name="one")])) == [
+        "inventory cannot be read (No such file or directory) on one",
+        "ssh_known_hosts is empty on one",
+        f"tunings {tmp_path}/no is not there on one",
+    ]
+
+    def walk(folder: Path, onerror: Callable[[OSError], None]) -> Iterator[Any]:
+        onerror(PermissionError(13, "Permission denied", f"{folder}/own"))
+        yield from ()
+
+    monkeypatch.setattr(nodes.os, "walk", walk)
+    told = "cannot be read (Permission denied: "
+    assert this_node(config).holds[f"tunings {config.tunings[0]}"].startswith(told)
+
+
+def test_with_an_agent_no_digest_of_a_password_is_made_with_a_public_key(config: Config) -> None:
+    told = this_node(replace(config, ssh_agent="/run/agent")).holds
+    assert "ssh_key_file" in told
+    assert not {name for name in told if name in nodes._SECRETS}
+
+
+def test_a_file_is_told_to_its_end(tmp_path: Path, config: Config) -> None:
+    large = tmp_path / "large"
+    config = replace(config, inventory=large)
+    told = []
+    for end in ("a", "b"):
+        large.write_bytes(bytes(11 << 20) + end.encode())
+        told.append(this_node(config).holds["inventory"])
+    assert told[0] != told[1]
+
+
+def test_the_pack_is_told_by_what_stackstorm_runs(tmp_path: Path, monkeypatch: Any) -> None:
+    for name in ("actions", "workflows", "sensors", "lib", ".git"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file.yaml").write_text("one")
+    monkeypatch.setattr(nodes, "_ROOT", tmp_path)
+    before = nodes._of_pack()
+    (tmp_path / "lib/file.pyc").write_text("compiled")
+    (tmp_path / ".git/file.yaml").write_text("two")
+    assert nodes._of_pack() == before
+    for name in ("actions", "workflows", "sensors", "lib"):
+        (tmp_path / name / "file.yaml").write_text("two")
+        assert nodes._of_pack() != before
+        (tmp_path / name / "file.yaml").write_text("one")
+
+
+def test_what_one_node_alone_is_configured_with_is_told() -> None:
+    now = time.time()
+    with_ca = Node("three", now - 600, {"bmc_ca_file": "a", "ssh_key_file": "k"})
+    others = [Node(name, now, {"ssh_key_file": "k"}) for name in ("one", "two")]
+    told = "bmc_ca_file is configured on three (10m ago), and not on one, two"
+    assert list(differences([with_ca, *others])) == [told]
+    one_without = [with_ca, others[0], with_ca._replace(name="two", time=now)]
+    told = "bmc_ca_file is configured on three, two, and not on one"
+    assert list(differences(one_without)) == [told]
+
+
+def test_passwords_are_told_by_the_key_and_not_compared_with_those_of_another(
+    tmp_path: Path, config: Config
+) -> None:
+    file = tmp_path / "passwords"
+    file.write_text("lab: secret")
+    config = replace(config, bmc_credentials_file=str(file))
+    one = this_node(config)._replace(name="one")
+    config.ssh_key_file.write_text("another key")
+    two = this_node(config)._replace(name="two")
+    assert one.holds["bmc_credentials_file"] != two.holds["bmc_credentials_file"]
+    assert list(differences([one, two])) == ["ssh_key_file on two is not that on one"]
+
+
+def test_a_folder_is_told_by_its_files_and_their_names(tmp_path: Path, config: Config) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "a.yaml").write_text("one")
+    before = this_node(replace(config, tunings=(own,))).holds
+    (own / "a.yaml").rename(own / "b.yaml")
+    assert this_node(replace(config, tunings=(own,))).holds != before
+
+
+def test_the_doctor_compares_what_nodes_left(world: EmptyWorld) -> None:
+    subject = Subject(world.context, world.context.inventory.pop("lab1"), ())
+    assert list(check_nodes(subject)) == []
+
+    this = this_node(world.context.config)
+    other = this._replace(name="other", holds={**this.holds, "inventory": "older"})
+    world.context.nodes.keep(other)
+    (finding,) = check_nodes(subject)
+    assert finding.what.startswith("inventory on other is not that on ")
+    assert not finding.refuses
+
+
+def test_a_timer_leaves_what_the_node_holds(world: EmptyWorld) -> None:
+    world.run("find_orphans")
+    (node,) = world.context.nodes.all()
+    assert node.time == pytest.approx(time.time(), abs=60)
+    assert "cannot" not in " ".join(node.holds.values())
+
+
+@pytest.fixture
+def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "packs/edgetune"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(pack_folder, "ROOT", folder)
+    return folder
+
+
+@pytest.mark.usefixtures("pack")
+def test_a_site_apart_has_nothing_there(world: EmptyWorld) -> None:
+    assert list(site_files(world.context.config)) == []
+
+
+def test_the_catalogue_of_the_pack_is_no_file_of_the_site(world: EmptyWorld) -> None:
+    """Options hold them beside directories of the site."""
+    assert pack_folder.ROOT == ROOT
+    assert {ROOT / "tunings", ROOT / "metrics"} <= {
+        *world.context.config.tunings,
+        *world.context.config.metrics,
+    }
+    assert list(site_files(world.context.config)) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "made"),
+    [
+        ("ssh_key_file", lambda path: path),
+        ("tunings", lambda path: (Path("/elsewhere"), path)),
+        ("bmc_credentials_file", str),
+        ("records", lambda path: f"sqlite:///{path}"),
+        ("report_dir", str),
+        ("alertmanager", lambda path: Alertmanager(password_file=str(path))),
+    ],
+)
+def test_a_path_of_the_configuration_is_named(
+    world: EmptyWorld, pack: Path, option: str, made: Any
+) -> None:
+    config = replace(world.context.config, **{option: made(pack / "ours")})
+    ((field, path),) = site_files(config)
+    assert field.startswith(f"configuration.{option}") and path.endswith(str(pack / "ours"))
+
+
+def test_a_path_of_the_inventory_is_named(world: EmptyWorld, pack: Path) -> None:
+    inventory: Any = inventory_document()
+    inventory["pops"]["lab1"]["load_balancer"] = {"driver": "command", "program": f"{pack}/hook"}
+    world.change_inventory(inventory)
+    named = [("inventory.pops.lab1.load_balancer.program", f"{pack}/hook")]
+    assert list(site_files(world.context.config)) == named
+
+
+def test_links_are_followed_both_ways(world: EmptyWorld, pack: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(pack / "key")
+    (pack / "key").write_text("k")
+    ((field, _),) = site_files(replace(world.context.config, ssh_key_file=tmp_path / "link"))
+    assert field == "configuration.ssh_key_file"
+    (pack / "out").symlink_to(tmp_path / "elsewhere")
+    # The link itself would go with the pack.
+    assert list(site_files(replace(world.context.config, ssh_key_file=pack / "out")))
+
+
+def test_a_name_that_only_begins_alike_is_elsewhere(world: EmptyWorld, pack: Path) -> None:
+    apart = Path(f"{pack}_site/key")
+    assert list(site_files(replace(world.context.config, ssh_key_file=apart))) == []
+
+
+def test_the_doctor_tells_it_where_stackstorm_replaces_the_pack(
+    world: EmptyWorld, pack: Path
+) -> None:
+    assert "pack folder" not in str(world.run("doctor_pop", "lab1")["checks"])
+    config = replace(world.context.config, records="st2", report_dir=f"{pack}/reports")
+    world.context.config = config
+    subject = Subject(world.context, world.context.inventory.pop("lab1"), ())
+    (finding,) = check_pack_folder(subject)
+    says = f"configuration.report_dir: {pack}/reports lies in the folder of the pack"
+    assert finding.what.startswith(says) and not finding.refuses
+    assert "pack folder" in world.run("doctor_pop", "lab1")["failed"]
+
+
+def test_nothing_that_is_usual_lies_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the defaults of the schema nor the example of a configuration."""
+    monkeypatch.setattr(pack_folder, "ROOT", Path("/opt/stackstorm/packs/edgetune"))
+    schema = load_yaml(ROOT / "config.schema.yaml")
+    texts = [str(own.get("default")) for own in schema.values()]
+    example = load_yaml(ROOT / "edgetune.yaml.example")
+    assert read_config(example).records == "st2"
+    for value in example.values():
+        texts += map(str, value if isinstance(value, list) else [value])
+    assert not [text for text in texts if pack_folder._is_inside(text)]
+
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+def certificate(seconds: float, encoding: Encoding = Encoding.PEM) -> bytes:
+    """One that ends in so many seconds."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(timezone.utc)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lb")])
+    built = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    built = built.not_valid_before(now - timedelta(days=60))
+    built = built.not_valid_after(now + timedelta(seconds=seconds))
+    return built.sign(key, hashes.SHA256()).public_bytes(encoding)
+
+
+def check(world: EmptyWorld) -> tuple[str, list[str]]:
+    """What the check means, and what it finds; "" without one."""
+    rows = world.run("doctor_pop", "lab1")["checks"]
+    own: list[Any] = [row for row in rows if row["check"] == "certificates"]
+    if not own:
+        return "", []
+    assert all(row["advice"] == "renew it" for row in own[0]["findings"])
+    return str(own[0]["means"]), [row["what"] for row in own[0]["findings"]]
+
+
+def shows(world: EmptyWorld, monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+    found: Mapping[str, bytes] = {
+        f"tls://192.0.2.{number}:9999": certificate(left, Encoding.DER)
+        for number, left in enumerate(seconds, 1)
+    }
+    monkeypatch.setattr(world.balancer, "certificates", lambda: found, raising=False)
+
+
+def with_haproxy(folder: Path, **fields: str) -> EmptyWorld:
+    """One whose inventory has these fields of an HAProxy."""
+    world = EmptyWorld(folder)
+    document = inventory_document()
+    entry = {"driver": "haproxy", "address": "tls://127.0.0.1:1", "backend": "edges", **fields}
+    document["pops"]["lab1"]["load_balancer"] = entry
+    write_yaml(Path(world.config["inventory"]), document)
+    return world
+
+
+def test_without_a_certificate_nothing_is_said(world: EmptyWorld) -> None:
+    assert check(world) == ("", [])
+
+
+def test_what_load_balancers_show_is_warned_of_with_the_days_left(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shows(world, monkeypatch, 15 * DAY, 3 * DAY + HOUR, 400 * DAY)
+    means, (found,) = check(world)
+    assert means == "none of 3 expires within 14d"
+    told = "the certificate that tls://192.0.2.2:9999 shows expires in 3d"
+    assert found.startswith(told), found
+    assert found.endswith("Z")
+    failed = world.run("doctor_pop", "lab1")
+    assert failed["failed"] == ["certificates"]
+
+
+def test_the_threshold_is_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for within, count in (("14d", 0), ("20d", 1)):
+        world = EmptyWorld(tmp_path, certificate_warning=within)
+        shows(world, monkeypatch, 15 * DAY)
+        means, found = check(world)
+        assert (means, len(found)) == (f"none of 1 expires within {within}", count)
+
+
+def test_one_that_has_expired_says_when(world: EmptyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    shows(world, monkeypatch, -HOUR)
+    (found,) = check(world)[1]
+    assert "shows has expired at 2" in found
+
+
+@pytest.mark.parametrize(("field", "left"), [("ca_file", 0), ("certificate_file", 1)])
+def test_files_of_the_inventory_are_read(tmp_path: Path, field: str, left: int) -> None:
+    """Of authorities the last to end does for all; of ours the first that ends stops a login."""
+    file = tmp_path / "own.pem"
+    file.write_bytes(certificate(2 * DAY + HOUR) + certificate(60 * DAY))
+    means, found = check(with_haproxy(tmp_path, **{field: str(file)}))
+    assert means == "none of 1 expires within 14d"
+    assert len(found) == left
+    assert not left or f"the certificate of load_balancer.{field} {file} expires in 2d" in found[0]
+
+
+def test_a_file_that_cannot_be_read_is_left_to_its_own_check(tmp_path: Path) -> None:
+    world = with_haproxy(tmp_path, ca_file=str(tmp_path / "gone.pem"))
+    assert check(world) == ("", [])
+    (tmp_path / "gone.pem").write_text("no certificate")
+    assert check(world) == ("", [])
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("valid", "days"), [("+5d2h", "5d"), ("+30d", ""), ("", "")])
+def test_the_certificate_of_the_user_is_read(tmp_path: Path, valid: str, days: str) -> None:
+    """By OpenSSH's own tool; one without an end has none to be warned of."""
+    authority, key = make_key(tmp_path / "ca"), make_key(tmp_path / "id")
+    until = ["-V", valid] if valid else []
+    keygen("-s", authority, "-I", "ana", "-n", "root", *until, f"{key}.pub")
+    means, found = check(EmptyWorld(tmp_path, ssh_key_file=str(key)))
+    assert (means == "none of 1 expires within 14d") == bool(valid)
+    assert len(found) == bool(days)
+    assert not days or f"the user certificate {key}-cert.pub expires in {days}" in found[0]
