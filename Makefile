@@ -3,6 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 PEERS := $(VENV)/.peers
+MUTMUT := $(VENV)/.mutmut
 CLIENT := $(VENV)/st2client
 SLOWEST := --durations=10 --durations-min=5
 # A report says which suite it is of, and which commit; docs/verified.md is written from reports.
@@ -25,7 +26,8 @@ help:
 	@echo "make test-machines  the tests that boot virtual machines, and how long each took: over two hours"
 	@echo "make lint     ruff, mypy, the import rule, generated pages"
 	@echo "make docs     write docs/reference and the YAML that code says"
-	@echo "make mutants  make mistakes on purpose, one at a time, and see whether a test fails"
+	@echo "make mutants  make 150 mistakes on purpose, one at a time, and see whether a test fails"
+	@echo "make mutants ROOM=judge SAMPLE=100  mistakes of mutmut's in one room, by chance; all without SAMPLE"
 	@echo "make demo     bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
 	@echo "make bench    measure"
 	@echo "make clean    remove $(VENV) and what the local runner keeps"
@@ -89,9 +91,18 @@ test-machines: setup
 	@$(BIN)/python -m pytest -v -rP --durations=0 --durations-min=5 -m machines $(call report,machines) \
 	  tests/machine tests/bench/test_bench.py
 
-mutants: setup packages
+$(MUTMUT): $(STAMP) requirements-mutants.txt
+	@./lab/setup.sh mutmut "$(VENV)"
+	@touch $(MUTMUT)
+
+ifdef ROOM
+mutants: machine setup $(MUTMUT)
+	@$(BIN)/python -m tests.mutants.rooms $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
+else
+mutants: machine setup packages
 	@$(BIN)/python -m tests.mutants
 	@$(BIN)/python -m bench.chaos --sabotage all
+endif
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -4,6 +4,7 @@
 #   lab/setup.sh venv PYTHON DIRECTORY
 #   lab/setup.sh client PYTHON DIRECTORY     StackStorm's client, whose parser tests ask
 #   lab/setup.sh peers DIRECTORY     what benchmarks compare with, into that virtualenv
+#   lab/setup.sh mutmut DIRECTORY    what makes mistakes by room, into that virtualenv
 #   lab/setup.sh packages [machines]   installs with YES=1 or CI set, asks otherwise; machines: theirs, too
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -147,6 +148,7 @@ case ${1:-} in
   venv) build_venv "$2" "$3" ;;
   client) build_client "$2" "$3" ;;
   peers) install_requirements "$2" requirements-bench.txt ;;
+  mutmut) install_requirements "$2" requirements-mutants.txt ;;
   packages) offer_packages "${2:-}" ;;
-  *) echo "usage: lab/setup.sh machine | venv PYTHON DIRECTORY | client PYTHON DIRECTORY | peers DIRECTORY | packages [machines]" >&2; exit 2 ;;
+  *) echo "usage: lab/setup.sh machine | venv PYTHON DIRECTORY | client PYTHON DIRECTORY | peers DIRECTORY | mutmut DIRECTORY | packages [machines]" >&2; exit 2 ;;
 esac

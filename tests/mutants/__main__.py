@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-from __future__ import annotations
+"""python -m tests.mutants [WORD ...]"""
 
 import sys
 
 from tests.mutants import main
 
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())
