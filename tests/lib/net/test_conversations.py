@@ -430,6 +430,21 @@ def test_an_address_that_takes_no_connection_leaves_time_for_the_next(two_addres
         assert service.ask("GET", "/", time.monotonic() + 4).status == 200
 
 
+def test_a_socket_that_takes_no_connection_any_more_is_not_waited_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "full")
+    with socket.socket(socket.AF_UNIX) as full, socket.socket(socket.AF_UNIX) as waiting:
+        full.bind(path)
+        full.listen(0)
+        waiting.connect(path)
+        with ThreadPoolExecutor(1) as pool:
+            reached = pool.submit(connection.reach_path, path, time.monotonic() + DEADLINE)
+            try:
+                with pytest.raises(BlockingIOError):
+                    reached.result(20)
+            finally:
+                full.close()
+
+
 def once(*answers: bytes) -> Misbehaviour:
     """One answer after the other, over one connection, which is then ended."""
 
