@@ -27,7 +27,7 @@ from edgetune.rollout import drain  # noqa: E402
 from tests.support import examples, leftovers, processes  # noqa: E402
 from tests.support.virtual_clock import RunningClock, VirtualClock  # noqa: E402
 
-hypothesis.settings.register_profile("quick", max_examples=examples.FEW)
+hypothesis.settings.register_profile("quick", max_examples=examples.FEW, deadline=None)
 
 # Before a step imports it. A load balancer in this process need not be asked twice a second only.
 drain.POLL = 0.05
