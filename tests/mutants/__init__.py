@@ -28,7 +28,7 @@ import yaml
 from bench._mutation import Edit, MutationError, copy_checkout
 
 LIST = Path(__file__).with_name("mistakes.yaml")
-SECONDS = 600.0  # a mistake that makes its tests hang is killed by that, too
+SECONDS = 900.0  # a mistake that makes its tests hang is killed by that, too
 PASSED, FAILED = 0, 1  # of pytest
 
 
@@ -165,7 +165,7 @@ def _judged(done: subprocess.CompletedProcess[str] | None) -> tuple[str, str]:
 
 
 def _first_failed(done: subprocess.CompletedProcess[str]) -> str:
-    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     return failed[0].split()[1] if failed else ""
 
 

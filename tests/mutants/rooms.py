@@ -2,8 +2,8 @@
 """Mistakes that mutmut makes in one room: how many does a quick test of that room see?
 
 A room is a folder or a module of lib/edgetune; its tests are those of tests/lib/ROOM. The score
-becomes a row of docs/mutation.md. The copy with the mistakes stays in .edgetune/mutants, where
-`mutmut show NAME` shows one; survivors.diff has those that no test saw.
+becomes a row of docs/mutation.md; .edgetune/survivors/ROOM.diff has the mistakes that no test saw.
+The copy with all of them stays in .edgetune/mutants, where `mutmut show NAME` shows one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lab import CHECKOUT
 
 TABLE = CHECKOUT / "docs" / "mutation.md"
 PLACE = CHECKOUT / ".edgetune" / "mutants"
+SURVIVORS = CHECKOUT / ".edgetune" / "survivors"
 QUICK = "not (lab or machines or processes or slow or quiet or long)"
 CONFIGURATION = """
 [tool.mutmut]
@@ -105,8 +106,11 @@ def attempt(room: str, sample: int | None, seed: int) -> Score:
     _mutmut("run", *chosen)
     took = time.monotonic() - began
     score = Score(room, seed if chosen else None, results(), took)
+    if {*score.words.values()} == {"not checked"}:
+        raise MutmutError("mutmut tried no mistake, and says above why")
     text = "".join(_mutmut("show", name, shows=False) for name in score.survivors())
-    (PLACE / "survivors.diff").write_text(text, encoding="utf-8")
+    SURVIVORS.mkdir(exist_ok=True)
+    (SURVIVORS / f"{room.replace('/', '-')}.diff").write_text(text, encoding="utf-8")
     return score
 
 
