@@ -13,6 +13,10 @@ OWN = "4c4c4544-0058-4a10-8031-b6c04f483432"
 SWAPPED = "44454c4c-5800-104a-8031-b6c04f483432"
 OTHER = "4c4c4544-0058-4a10-8031-b6c04f483433"
 
+ZEROS, ONES = "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-ffffffffffff"
+NOTHING = ["", " ", "0", ZEROS, ONES, "03000200-0400-0500-0006-000700080009"]
+NOTHING += ["Default string", "Not Specified", "none"]
+
 
 def _mismatch(host: tuple[str, str], bmc: tuple[str, str, str]) -> str | None:
     machine = dict(zip(("uuid", "serial"), host))
@@ -52,20 +56,7 @@ def test_what_both_tell_and_nothing_of_it_matches_are_two_machines(host: Any, bm
     assert _mismatch(host, bmc)
 
 
-@pytest.mark.parametrize(
-    "nothing",
-    [
-        "",
-        " ",
-        "0",
-        "00000000-0000-0000-0000-000000000000",
-        "FFFFFFFF-FFFF-FFFF-FFFF-ffffffffffff",
-        "03000200-0400-0500-0006-000700080009",
-        "Default string",
-        "Not Specified",
-        "none",
-    ],
-)
+@pytest.mark.parametrize("nothing", NOTHING)
 def test_what_nobody_wrote_tells_nothing(nothing: str) -> None:
     assert _mismatch((nothing, nothing), (OWN, "6XJ1H42", "6XJ1H42")) is None
     assert _mismatch((OWN, "6XJ1H42"), (nothing, nothing, nothing)) is None

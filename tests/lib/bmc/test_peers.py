@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beside what others wrote: sushy, a client, and sushy-emulator, a BMC (both OpenStack's)."""
+"""Beside what others wrote: sushy-emulator, a BMC (of OpenStack)."""
 
 from __future__ import annotations
 
@@ -17,47 +17,9 @@ import pytest
 from edgetune.hosts.result import HostResult
 from lab.bmc.certificates import make_certificates
 from tests.support import FIXTURES
-from tests.support.bmc_site import PASSWORD, Site, bmcs, give_changes_up_soon, host, setting
+from tests.support.bmc_site import bmcs, host, setting
 
 TURBO = {"ProcTurboMode": "Enabled"}
-
-
-class TestLateAnswer:
-    """A BMC that resets the machine at once, and answers when nobody listens any more."""
-
-    @pytest.fixture
-    def late(self, tmp_path: Path) -> Iterator[Site]:
-        site = Site(tmp_path, "dell")
-        site.machines["e000"].faults.add("late")
-        yield site
-        site.close()
-
-    def test_edgetune_sends_one_reset(self, late: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        give_changes_up_soon(monkeypatch)
-        request = {"kind": "ForceRestart", "os_answers": True}
-        assert late.ask("reset", request).reason == "unknown"
-        assert late.machines["e000"].resets == ["ForceRestart"]
-
-    def test_sushy_sends_several(self, late: Site) -> None:
-        sushy = pytest.importorskip("sushy")
-        bmc = late.hosts[0].bmc
-        assert bmc is not None
-        root = sushy.Sushy(
-            bmc.address,
-            username="edgetune",
-            password=PASSWORD,
-            verify=str(late.certificates.authority),
-            server_side_retries=3,
-            server_side_retries_delay=0.01,
-        )
-        try:
-            system = root.get_system()
-            root._conn._default_request_timeout = 0.5
-            with pytest.raises(sushy.exceptions.ConnectionError):
-                system.reset_system(sushy.ResetType.FORCE_RESTART)
-        finally:
-            root._conn.close()
-        assert late.machines["e000"].resets == ["ForceRestart"] * 3
 
 
 class Emulator:

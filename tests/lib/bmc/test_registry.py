@@ -133,9 +133,13 @@ def test_conditions(terms: list[dict[str, Any]], b: Any, holds: bool) -> None:
 
 class TestDependencies:
     def test_says_while_what(self) -> None:
-        known = registry(entry("A"), rules=[rule("A", "GrayOut", True, term("B", "NEQ", "x"))])
-        text = "A: is grayed out while B is not x"
-        assert known.problem({"A": "Off"}, {"A": "On", "B": "y"}) == text
+        terms = [term("B", "EQU", "x"), term("B", "EQU", "y")]
+        for known, b, text in (
+            ([term("B", "NEQ", "x")], "y", "A: is read-only while B is not x"),
+            (terms, "y", "A: is read-only while B is y"),
+        ):
+            found = registry(entry("A"), rules=[rule("A", "ReadOnly", True, *known)])
+            assert found.problem({"A": "Off"}, {"A": "On", "B": b}) == text
 
     def test_of_a_property_of_the_entry(self) -> None:
         hidden = term("B", "EQU", True, MapFromProperty="Hidden")
@@ -193,11 +197,6 @@ class TestDependencies:
         assert known.problem({"A": "Off"}, now, {"C": "few"}) == "A: 'Off' is none of: On"
         assert known.problem({"B": 9}, now, {"C": "few"}) == "B: 9 is above 5"
 
-    def test_says_which_of_several_conditions_is_met(self) -> None:
-        terms = [term("B", "EQU", "x"), term("B", "EQU", "y")]
-        known = registry(entry("A"), rules=[rule("A", "ReadOnly", True, *terms)])
-        assert known.problem({"A": "Off"}, {"B": "y"}) == "A: is read-only while B is y"
-
     def test_other_types_are_left_alone(self) -> None:
         odd = {"Type": "Expression", "Dependency": {"MapFrom": [], "MapToAttribute": "A"}}
         assert registry(entry("A"), rules=[odd, 7, None]).problem({"A": "Off"}, {"A": "On"}) is None
@@ -210,10 +209,10 @@ class TestSnoopMode:
             find_knob("bios.snoop_mode", {"UpiPrefetch": "Enabled"}, listed)
         assert caught.value.reason == "refused"
         assert "SnoopMode (EarlySnoop, HomeSnoop)" in str(caught.value)
-
-    def test_machine_without_a_choice(self) -> None:
         with pytest.raises(BmcError, match="no such setting"):
             find_knob("bios.snoop_mode", {"A": "On"}, registry(entry("A")))
+        knob = find_knob("bios.snoop_mode", {"SnoopMode": "EarlySnoop"}, listed)
+        assert set(knob.modes) == {"home", "early"}  # a mode that this machine lacks is none
 
     @pytest.mark.parametrize(
         ("values", "home"),
@@ -226,22 +225,12 @@ class TestSnoopMode:
     def test_the_first_spelling_that_the_registry_allows(
         self, values: list[str], home: str
     ) -> None:
-        name = "Processors_SnoopPreference"
-        knob = find_knob(
-            "bios.snoop_mode", {name: values[-1]}, registry(entry(name, values=values))
-        )
+        name, last = "Processors_SnoopPreference", values[-1]
+        listed = registry(entry(name, values=values))
+        knob = find_knob("bios.snoop_mode", {name: last}, listed)
         assert knob.modes == {"home": {name: home}}
-
-    def test_another_spelling_beside_it_is_another_mode(self) -> None:
-        name = "Processors_SnoopPreference"
-        listed = registry(entry(name, values=["Home Snoop", "Home Snoop Plus"]))
-        knob = find_knob("bios.snoop_mode", {name: "Home Snoop Plus"}, listed)
-        assert knob.mode_of({name: "Home Snoop Plus"}) == f"{name}=Home Snoop Plus"
-
-    def test_mode_that_this_machine_lacks(self) -> None:
-        listed = registry(entry("SnoopMode", values=["EarlySnoop", "HomeSnoop"]))
-        knob = find_knob("bios.snoop_mode", {"SnoopMode": "EarlySnoop"}, listed)
-        assert set(knob.modes) == {"home", "early"}
+        # Another spelling beside it is another mode.
+        assert knob.mode_of({name: last}) == ("home" if last == home else f"{name}={last}")
 
     def test_standard_of_a_gen9_is_home(self) -> None:
         listed = registry(
