@@ -34,7 +34,6 @@ from tests.support import ROOT
 from tests.support.printed import (
     PAGES,
     Printed,
-    commands,
     of_messages,
     of_metadata,
     of_pages,
@@ -89,44 +88,6 @@ def test_no_message_shows_a_part_of_a_command() -> None:
     assert parts_of_messages() == []
 
 
-@pytest.mark.processes
-@needs_client
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("run edgetune.run_campaign queue", 'edgetune.run_campaign has no parameter "cmd"'),
-        ("run edgetune.retire_tuning lab1 tuning=nic_ring", 'has no parameter "cmd"'),
-        ("run edgetune.run_campaign campain=queue", 'has no parameter "campain"'),
-        ("run edgetune.run_campaign dry_run=false", 'requires the parameter "campaign"'),
-        ("run edgetune.rollout_pop pop=lab1 test_fraction=long", "could not convert string"),
-        ("run edgetune.rollout_pop pop=lab1 soak=15x", 'soak: "15x" is no duration'),
-        ("run edgetune.resume_pop pop=lab1 cause=weather", 'parameter "cause"'),
-        ("run edgetune.start_campaign campaign=queue", "edgetune.start_campaign"),
-        ("rule enable", "the following arguments are required: ref-or-id"),
-        ("rule start edgetune.recover_left", "invalid choice: 'start'"),
-        ("key set edgetune.stop_all true does the same", "unrecognized arguments: does the same"),
-    ],
-)
-def test_what_would_be_refused_is_found(text: str, why: str) -> None:
-    (found,) = refused(commands("here", f"`st2 {text}`"))
-    assert found.startswith(f"here: st2 {text}: ") and why in found
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("so `st2 run edgetune.approve digest=a` again", ["run edgetune.approve digest=a"]),
-        ("$ st2 run edgetune.x a=b   # why", ["run edgetune.x a=b"]),
-        ("| st2 rule list | st2 key get KEY; then |", ["rule list", "key get KEY"]),
-        ('st2 run edgetune.x reason="a `b` c" d=e', ["run edgetune.x reason=a `b` c d=e"]),
-        ("edgetune run x a=b\n", ["run edgetune.x a=b"]),
-        ("`edgetune run ACTION key=value` is `st2 run edgetune.ACTION`; `st2 run` does", []),
-    ],
-)
-def test_commands_are_found_in_a_text(text: str, words: list[str]) -> None:
-    assert [" ".join(each.words) for each in commands("here", text)] == words
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_target_of_make_exists(page: Path) -> None:
     shown = [words for words in lines_of_code(page) if words[0] == "make"]
@@ -139,26 +100,6 @@ def test_every_command_of_the_tutorial_is_one() -> None:
     lines = list(lines_of_code(ROOT / "docs/tutorial.md"))
     assert len(lines) >= 20
     assert [line for line in lines if why_no_step(line)] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("make sandwich", "make has no target sandwich"),
-        ("edgetune lab upp", "edgetune refuses it"),
-        ("edgetune run rollout_popp pop=lab1", 'unknown action "rollout_popp"'),
-        ("edgetune run rollout_pop popp=lab1", "popp"),
-        ("edgetune run rollout_pop pop=lab7", "there is no lab7"),
-        ("edgetune run rollout_pop pop=lab1 tuning=quick", "there is no quick"),
-        ("edgetune run run_campaign campaign=all", "there is no all"),
-        ("edgetune doctor lab7", "there is no lab7"),
-        ("edgetune serve --enable advance_all --every 5", "there is no advance_all"),
-        ("edgetune lab fault cutt e000", "there is no cutt"),
-        ("sudo reboot", "neither make nor edgetune"),
-    ],
-)
-def test_a_step_that_would_fail_is_found(text: str, why: str) -> None:
-    assert why in why_no_step(shlex.split(text))
 
 
 def lines_of_code(page: Path) -> Iterator[list[str]]:

@@ -18,7 +18,7 @@ import pytest
 
 from docs import generate, judge_tables, report_picture
 from docs.pages import words as words_of
-from docs.pages.markdown import cell, page, paragraph, replace_section, table
+from docs.pages.markdown import cell, replace_section, table
 from docs.pages.pack import type_of
 from docs.pages.words import words
 from edgetune.errors import InputError
@@ -99,11 +99,6 @@ def test_pages_are_up_to_date() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_page_of_the_reference_is_generated() -> None:
-    found = {f"docs/reference/{path.name}" for path in (ROOT / "docs/reference").iterdir()}
-    assert found == generate.pages_of(ROOT).keys()
-
-
 def test_check_names_what_is_out_of_date_and_writes_nothing(
     pack: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,15 +106,6 @@ def test_check_names_what_is_out_of_date_and_writes_nothing(
     told = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
     assert told == [*generate.pages_of(pack)]
     assert not (pack / "docs").exists()
-
-
-@pytest.mark.slow
-def test_writing_once_is_enough(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert generate.main([], pack) == 0
-    assert generate.main(["--check"], pack) == 0
-    capsys.readouterr()
-    assert generate.main([], pack) == 0
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow
@@ -169,36 +155,6 @@ def test_yaml_without_the_place_for_its_part_is_one_clear_line(
     assert generate.main([], pack) == 1
     told = capsys.readouterr().err
     assert told.startswith(f"docs/generate.py: {name}: ") and told.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_changed_metadata_is_seen(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    generate.main([], pack)
-    rule = pack / "rules" / "sample_running.yaml"
-    rule.write_text(rule.read_text().replace("Reads only.", "Reads | only."))
-    capsys.readouterr()
-    assert generate.main(["--check"], pack) == 1
-    assert capsys.readouterr().err.startswith("docs/reference/rules.md: out of date")
-    generate.main([], pack)
-    assert "Reads \\| only." in text_of(pack, "rules")
-
-
-@pytest.mark.parametrize("parts", [{}, {"options": "x", "more": "y"}])
-def test_a_page_has_a_place_for_each_part(parts: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="configuration.md.in: must have once each of"):
-        page("configuration", **parts)
-
-
-@pytest.mark.parametrize(
-    ("subjects", "why"),
-    [
-        ([*SUBJECTS, "errors"], "applies_to.errors: is missing"),
-        (SUBJECTS[1:], f"applies_to.{SUBJECTS[0]}: is about nothing that there is"),
-    ],
-)
-def test_words_have_a_subject_and_subjects_have_words(subjects: list[str], why: str) -> None:
-    with pytest.raises(InputError, match=re.escape(why)):
-        words("applies_to", subjects)
 
 
 def test_words_that_are_missing_are_one_clear_line(
@@ -257,12 +213,24 @@ def _paths(facts: dict[str, Any]) -> Iterator[str]:
             yield name
 
 
-def test_every_metric_is_told_with_the_numbers_behind_it(written: Path) -> None:
-    text = text_of(written, "metrics")
+def test_everything_is_listed(written: Path) -> None:
+    for folder, page in PAGE_OF.items():
+        text = text_of(written, page)
+        for path in (written / folder).glob("*.yaml"):
+            document = load_yaml(path)
+            shown = document["formats"][0]["display"] if folder == "aliases" else document["name"]
+            assert f"{shown}`" in text
+            parameters = document.get("parameters", {}) if folder == "actions" else {}
+            for name in (name for name, own in parameters.items() if "description" in own):
+                assert f"| `{name}` |" in text
+            for setting in document.get("settings", []):
+                assert cell(setting["why"]) in text and setting["source"] in text
+    for name in load_yaml(written / "config.schema.yaml"):
+        assert f"\n| `{name}` |" in text_of(written, "configuration")
     for name, metric in METRICS.items():
-        assert f"| `{name}` | {metric.title} |" in text
+        assert f"| `{name}` | {metric.title} |" in text_of(written, "metrics")
         for number in metric.readings:
-            assert f"\n| `{number}` | " in text
+            assert f"\n| `{number}` | " in text_of(written, "metrics")
 
 
 def test_every_table_is_whole(written: Path) -> None:
@@ -271,32 +239,6 @@ def test_every_table_is_whole(written: Path) -> None:
         assert tables
         for own in tables:
             assert len({cells(line) for line in own.splitlines()}) == 1, own
-
-
-@pytest.mark.parametrize("folder", PAGE_OF)
-def test_everything_is_listed(written: Path, folder: str) -> None:
-    text = text_of(written, PAGE_OF[folder])
-    for path in (written / folder).glob("*.yaml"):
-        document = load_yaml(path)
-        shown = document["formats"][0]["display"] if folder == "aliases" else document["name"]
-        assert f"{shown}`" in text
-        parameters = document.get("parameters", {}) if folder == "actions" else {}
-        for name in (name for name, own in parameters.items() if "description" in own):
-            assert f"| `{name}` |" in text
-
-
-def test_every_option_is_listed(written: Path) -> None:
-    text = text_of(written, "configuration")
-    for name in load_yaml(written / "config.schema.yaml"):
-        assert f"\n| `{name}` |" in text
-
-
-def test_every_reason_of_a_tuning_is_shown(written: Path) -> None:
-    text = text_of(written, "tunings")
-    for path in (written / "tunings").glob("*.yaml"):
-        for setting in load_yaml(path)["settings"]:
-            assert cell(setting["why"]) in text
-            assert setting["source"] in text
 
 
 @pytest.mark.parametrize(
@@ -321,13 +263,6 @@ def test_cell_cannot_break_a_table() -> None:
     )
 
 
-def test_a_paragraph_is_filled() -> None:
-    lines = paragraph("word " * 60, "  ").splitlines()
-    assert len(lines) == 3 and all(len(line) <= 120 for line in lines)
-    assert lines[1].startswith("  word")
-    assert "`some code`" in paragraph("word " * 23 + "`some code`")
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -342,12 +277,6 @@ def test_a_paragraph_is_filled() -> None:
 def test_markers_that_do_not_fit_are_one_clear_line(text: str, why: str) -> None:
     with pytest.raises(InputError, match=f"page.md: {re.escape(why)}"):
         replace_section(text, "a", "new", "page.md")
-
-
-def test_text_around_the_markers_stays() -> None:
-    begin, end = "<!-- BEGIN GENERATED a -->\n", "<!-- END GENERATED a -->\n"
-    made = replace_section(f"first\n{begin}old\n{end}last\n", "a", "new", "page.md")
-    assert made == f"first\n{begin}new\n{end}last\n"
 
 
 def test_the_tables_of_judges_are_those_of_the_figures(tmp_path: Path) -> None:
@@ -399,11 +328,6 @@ def _figures_of_judges() -> dict[str, Any]:
     }
 
 
-def test_tables_of_judges_need_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    assert judge_tables.main([]) == 2
-    assert "usage" in capsys.readouterr().err
-
-
 def test_the_readme_is_short() -> None:
     text = README.read_text()
     assert 150 <= len(text.splitlines()) <= 180
@@ -448,36 +372,9 @@ def test_every_link_leads_somewhere(name: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("link", "well"),
-    [
-        ("design.md", True),
-        ("design.md#records", True),
-        ("#look-up", True),
-        ("../LICENSE", True),
-        ("gone.md", False),
-        ("design.md#gone", False),
-        ("#gone", False),
-        ("/etc/passwd", False),
-    ],
-)
-def test_a_link_that_leads_nowhere_is_seen(link: str, well: bool) -> None:
-    assert leads_somewhere(ROOT / "docs/index.md", link) is well
-
-
-def test_anchors_are_made_as_by_a_forge() -> None:
-    text = "# One `two`: three_four\n\n## Same\n\n```\n# no heading\n```\n\n## Same\n"
-    assert anchors_of(text) == {"one-two-three_four", "same", "same-1"}
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_lines_are_short(name: str) -> None:
     assert long_lines((ROOT / name).read_text()) == []
-
-
-def test_a_long_line_is_seen() -> None:
-    long = "x" * (WIDEST + 1)
-    assert long_lines(f"{long}\n| {long} |\n```\n{long}\n```\n") == [long]
 
 
 def test_every_page_is_reachable_from_the_index() -> None:

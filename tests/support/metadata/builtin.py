@@ -29,52 +29,29 @@ RUNNERS: dict[str, Schema] = {
 }
 OVERRIDABLE = {"default", "description", "enum", "immutable", "required"}
 
-_KEY_VALUE = {"object"}
 _TIMER = {"executed_at", "schedule"}
 _WHEN = {"type": ["integer", "string"]}
 
-# Trigger to what a rule may ask of its payload (`trigger.NAME`).
+# Trigger to what a rule may ask of its payload (`trigger.NAME`), of those that the pack uses.
+_EXECUTION = (
+    "execution_id status start_timestamp action_name action_ref runner_ref parameters result"
+)
 TRIGGER_PAYLOADS: dict[str, set[str]] = {
-    "core.st2.generic.actiontrigger": {
-        "execution_id",
-        "status",
-        "start_timestamp",
-        "action_name",
-        "action_ref",
-        "runner_ref",
-        "parameters",
-        "result",
-    },
-    "core.st2.generic.inquiry": {"id", "route"},
-    "core.st2.sensor.process_spawn": {"object"},
-    "core.st2.sensor.process_exit": {"object"},
-    "core.st2.key_value_pair.create": _KEY_VALUE,
-    "core.st2.key_value_pair.update": _KEY_VALUE,
-    "core.st2.key_value_pair.value_change": {"old_object", "new_object"},
-    "core.st2.key_value_pair.delete": _KEY_VALUE,
-    "core.st2.webhook": {"headers", "body"},
+    "core.st2.generic.actiontrigger": {*_EXECUTION.split()},
     "core.st2.IntervalTimer": _TIMER,
-    "core.st2.DateTimer": _TIMER,
     "core.st2.CronTimer": _TIMER,
 }
 NO_PARAMETERS = closed("")
 TRIGGER_PARAMETERS: dict[str, Schema] = {
-    "core.st2.webhook": closed("url", url=TEXT),
     "core.st2.IntervalTimer": closed(
         "unit delta",
         unit={"enum": ["weeks", "days", "hours", "minutes", "seconds"]},
         delta={"type": "integer", "minimum": 1},
         timezone=TEXT,
     ),
-    "core.st2.DateTimer": closed("date", date=TEXT, timezone=TEXT),
     "core.st2.CronTimer": closed(
-        "",
+        "timezone minute",
         timezone=TEXT,
-        year=_WHEN,
-        month={**_WHEN, "minimum": 1, "maximum": 12},
-        day={**_WHEN, "minimum": 1, "maximum": 31},
-        week={**_WHEN, "minimum": 1, "maximum": 53},
-        day_of_week={**_WHEN, "minimum": 0, "maximum": 6},
         hour={**_WHEN, "minimum": 0, "maximum": 23},
         minute={**_WHEN, "minimum": 0, "maximum": 59},
         second={**_WHEN, "minimum": 0, "maximum": 59},

@@ -30,46 +30,22 @@ def closed(must_have: str, **properties: Schema) -> Schema:
     return {**schema, "required": must_have.split()} if must_have else schema
 
 
-# Draft 4, plus position, immutable and secret, and a boolean `required`; `type` is one word.
-PARAMETER: Schema = {
-    **closed(
-        "",
-        type={"enum": ["array", "boolean", "integer", "null", "number", "object", "string"]},
-        title=TEXT,
-        description=PHRASE,
-        default={},
-        enum={"type": "array", "minItems": 1, "uniqueItems": True},
-        required=FLAG,
-        secret=FLAG,
-        immutable=FLAG,
-        position=COUNT,
-        minimum=NUMBER,
-        maximum=NUMBER,
-        exclusiveMinimum=FLAG,
-        exclusiveMaximum=FLAG,
-        multipleOf={"type": "number", "minimum": 0, "exclusiveMinimum": True},
-        minLength=COUNT,
-        maxLength=COUNT,
-        pattern=TEXT,
-        minItems=COUNT,
-        maxItems=COUNT,
-        uniqueItems=FLAG,
-        items=NESTED,
-        additionalItems={"anyOf": [FLAG, NESTED]},
-        minProperties=COUNT,
-        maxProperties=COUNT,
-        properties=NESTED_BY_NAME,
-        patternProperties=NESTED_BY_NAME,
-        additionalProperties={"anyOf": [FLAG, NESTED]},
-        dependencies=OBJECT,
-        definitions=NESTED_BY_NAME,
-        allOf={"type": "array", "minItems": 1, "items": NESTED},
-        anyOf={"type": "array", "minItems": 1, "items": NESTED},
-        oneOf={"type": "array", "minItems": 1, "items": NESTED},
-        **{"not": NESTED},
-    ),
-    "dependencies": {"exclusiveMaximum": ["maximum"], "exclusiveMinimum": ["minimum"]},
-}
+# Of draft 4 what the pack uses, plus position, immutable and secret, and a boolean `required`.
+PARAMETER: Schema = closed(
+    "",
+    type={"enum": ["array", "boolean", "integer", "null", "number", "object", "string"]},
+    description=PHRASE,
+    default={},
+    enum={"type": "array", "minItems": 1, "uniqueItems": True},
+    pattern=TEXT,
+    items=NESTED,
+    properties=NESTED_BY_NAME,
+    additionalProperties={"anyOf": [FLAG, NESTED]},
+    anyOf={"type": "array", "minItems": 1, "items": NESTED},
+    **dict.fromkeys(("required", "secret", "immutable", "uniqueItems"), FLAG),
+    **dict.fromkeys(("position", "minLength", "maxLength", "minItems", "maxItems"), COUNT),
+    **dict.fromkeys(("minimum", "maximum"), NUMBER),
+)
 PARAMETERS: Schema = {
     "type": "object",
     "patternProperties": {r"^\w+$": PARAMETER},
