@@ -12,11 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents.reading import encoded
-from edgetune.documents.sample import SampleAnswer
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.samples import make_sample
 from edgetune.metrics.series import REBOOTED, Window, join, read_window
 from tests.support.builders import metrics_named, samples, table_of
 from tests.support.examples import examples
@@ -60,9 +57,9 @@ def test_both_ends_are_as_said() -> None:
     # The middles 100 and 140 are on the ends: the window is open at its start.
     assert _events(_read(rows)) == [[10, 20 + 10]]
     assert _read(rows).samples.tolist() == [2]
-    edges = [_sample(time, listen_drops=0) for time in (100.0, 140.0)]
-    assert _read(edges).samples.tolist() == [2]
-    assert _read(edges).newest.tolist() == [140]
+    edges = _read([_sample(time, listen_drops=0) for time in (100.0, 140.0)])
+    assert (edges.samples.tolist(), edges.newest.tolist()) == ([2], [140])
+    assert np.isnan(_events(_read([]))).all()
 
 
 def test_what_is_not_known_is_nan() -> None:
@@ -72,10 +69,6 @@ def test_what_is_not_known_is_nan() -> None:
     np.testing.assert_array_equal(window.newest, [110, NAN])
     assert window.samples.tolist() == [1, 0]
     assert np.isnan(window.packets).all()
-
-
-def test_no_samples_at_all_is_no_error() -> None:
-    assert np.isnan(_read([]).metrics["listen_drops"].events).all()
 
 
 def test_the_hosts_own_clock_gives_the_order() -> None:
@@ -142,10 +135,13 @@ def test_a_gauge_is_the_sum_and_the_number_of_its_readings() -> None:
     rows = [_sample(time, gauges={"health_p50_ms": value}) for time, value in readings]
     rows.append(_sample(130.0))
     rows.append(_sample(131.0, gauges={"health_p50_ms": None}))
-    window = _read(rows, "health_p50")
-    assert _events(window, "health_p50") == [[6, 1]]
-    assert window.metrics["health_p50"].exposure.tolist() == [[2, 1]]
-    assert window.exposures == {"health_p50": "readings"}
+    # One that is stored twice counts once.
+    for window in (_read(rows, "health_p50"), _read([*rows, rows[1]], "health_p50")):
+        assert _events(window, "health_p50") == [[6, 1]]
+        assert window.metrics["health_p50"].exposure.tolist() == [[2, 1]]
+        assert window.exposures == {"health_p50": "readings"}
+        assert 0 < window.coverage.known["health_p50"][0] < window.coverage.watched[0]
+        assert window.coverage.unread["health_p50_ms"][0] > 0
 
 
 def test_counters_of_two_boots_are_never_compared() -> None:
@@ -192,24 +188,15 @@ def test_cpu_time_that_falls_by_a_few_ticks_was_not_reset() -> None:
     assert "cpu_busy_ms fell from" in _read(rows, "cpu").flaws["a"]
 
 
-def test_a_reset_of_one_counter_does_not_hide_behind_another() -> None:
-    rows = [
-        _sample(100.0, rx_dropped=0, rx_missed=50),
-        _sample(110.0, rx_dropped=900, rx_missed=0),
-    ]
-    assert "rx_missed fell from 50 to 0" in _read(rows, "packet_drops").flaws["a"]
-
-
-def test_the_first_flaw_is_told_and_goes_before_a_reboot() -> None:
+def test_the_first_flaw_of_the_window_is_told_and_goes_before_a_reboot() -> None:
     rows = [_sample(100.0 + 5 * i, listen_drops=drops) for i, drops in enumerate((9, 3, 8, 7))]
     rows.append(_sample(130.0, boot="second", listen_drops=0, uptime=1.0))
-    assert _read(rows).flaws == {"a": "listen_drops fell from 9 to 3: it was reset"}
-
-
-def test_a_fall_outside_the_window_is_none() -> None:
-    rows = [_sample(80.0, listen_drops=9), _sample(90.0, listen_drops=3)]
-    rows += [_sample(time, listen_drops=3) for time in (110.0, 130.0)]
-    assert _read(rows).flaws == {}
+    before = [_sample(80.0, listen_drops=99), _sample(90.0, listen_drops=9)]
+    assert _read([*before, *rows]).flaws == {"a": "listen_drops fell from 9 to 3: it was reset"}
+    # One that fell does not hide behind another one of the same metric.
+    both = [(0, 50), (900, 0)]
+    rows = [_sample(100.0 + t, rx_dropped=a, rx_missed=b) for t, (a, b) in zip((0, 10), both)]
+    assert "rx_missed fell from 50 to 0" in _read(rows, "packet_drops").flaws["a"]
 
 
 NO_NUMBERS = [-4, NAN, math.inf, pytest.param(10**400, id="huge"), "12", True, None]
@@ -239,20 +226,6 @@ def test_a_sample_without_its_time_is_left_out(field: str, value: Any) -> None:
     assert (_events(window)[0][0], window.flaws, window.newest.tolist()) == (18, {}, [118])
 
 
-def test_a_sample_that_is_stored_twice_counts_once() -> None:
-    rows = [_sample(100.0 + 10 * i, gauges={"health_p50_ms": float(i)}) for i in range(5)]
-    once, twice = (_read(own, "health_p50") for own in (rows, [*rows, *rows[1:3]]))
-    for left, right in zip(_arrays(once), _arrays(twice)):
-        np.testing.assert_array_equal(left, right)
-
-
-def test_a_host_that_is_sampled_more_often_accuses_no_other() -> None:
-    often = [_sample(100.0 + 2.5 * i, "a", listen_drops=0) for i in range(17)]
-    rarely = [_sample(100.0 + 10 * i, "c", listen_drops=0) for i in range(5)]
-    window = _read([*often, *rarely], hosts=["a", "c"], slot=10.0)
-    assert window.samples.tolist() == [4, 4]
-
-
 def _covered(rows: list[dict[str, Any]], metric: str, **more: Any) -> tuple[Any, ...]:
     coverage = _read(rows, metric, "packets", **more).coverage
     known = [coverage.known[name].tolist() for name in (metric, "packets")]
@@ -268,6 +241,9 @@ def test_measured_zero_never_measured_and_stopped_are_three_things() -> None:
     stopped = [*zero[:3], *(_sample(time) for time in times[3:])]
     assert _covered(stopped, "listen_drops") == ([40], [20], [0])
     assert _covered([], "listen_drops") == ([0], [0], [0])
+    # One that is sampled more often accuses no other.
+    often = [_sample(100.0 + 2.5 * i, "c", listen_drops=0) for i in range(17)]
+    assert _read([*often, *zero], hosts=["a", "c"], slot=10.0).samples.tolist() == [4, 4]
 
 
 def test_a_metric_without_what_it_is_compared_per_is_not_measured() -> None:
@@ -281,14 +257,6 @@ def test_a_metric_without_what_it_is_compared_per_is_not_measured() -> None:
     assert window.coverage.known["packet_drops"].tolist() == [0]
     unread = {name: own.tolist() for name, own in window.coverage.unread.items()}
     assert unread == {"rx_dropped": [0], "rx_missed": [40]}
-
-
-def test_a_gauge_is_measured_in_the_share_of_samples_that_read_it() -> None:
-    rows = [_sample(100.0 + 10 * i, gauges={"health_p50_ms": 1.0}) for i in range(5)]
-    assert _covered(rows, "health_p50")[:2] == ([40], [40])
-    rows[3]["gauges"] = {}
-    assert _covered(rows, "health_p50")[:2] == ([40], [30])
-    assert _read(rows, "health_p50").coverage.unread["health_p50_ms"].tolist() == [10]
 
 
 def test_the_boots_of_a_window_are_those_of_its_first_and_last_sample() -> None:
@@ -400,15 +368,3 @@ def test_windows_that_follow_each_other_are_as_one() -> None:
     for name, known in whole.coverage.known.items():
         np.testing.assert_allclose(joined.coverage.known[name], known)
     assert joined.coverage.watched.tolist() == whole.coverage.watched.tolist() == [600, 600]
-
-
-def test_a_soak_is_read_per_what_the_baseline_of_an_earlier_version_was() -> None:
-    """CPU time was compared per CPU time; hosts still tell it, and samples keep it."""
-    counted = {"cpu_busy_ms": 20, "cpu_total_ms": 100, "rx_packets": 7}
-    rows = []
-    for step in range(5):
-        counters = {name: step * grown for name, grown in counted.items()}
-        told = SampleAnswer("b", step * 10.0, counters, {}, [], "")
-        rows.append(encoded(make_sample("a", 100.0 + 10 * step, told, METRICS)))
-    (series,) = _read(rows, "cpu", exposures={"cpu": "cpu_total_ms"}).metrics.values()
-    assert (series.events.sum(), series.exposure.sum()) == (80, 400)

@@ -34,7 +34,6 @@ from edgetune.metrics.sources.prometheus import Prometheus
 from edgetune.metrics.table import SampleTable
 from edgetune.prometheus import client
 from edgetune.prometheus.promql import one_of, quoted, read_host_matcher, selector
-from edgetune.prometheus.wanted import read_wanted
 from lab.bmc.certificates import make_certificates
 from tests.support import ROOT
 from tests.support.prometheus_api import Api, Database, Reply, api, matrix
@@ -169,20 +168,8 @@ def test_the_matchers_of_usual_sites_find_a_host(matcher: str, address: str, lab
 def test_a_template_that_names_no_host_is_refused(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says).replace(r"\.\.\.", "...")):
         read_host_matcher(text)
-
-
-@pytest.mark.parametrize(
-    "text", ['a="b"} or {x="{name}"', 'a="{name}" b="c"', "a={name}", 'a="{name}"\n', ',a="{name}"']
-)
-def test_what_is_no_matcher_is_no_template(text: str) -> None:
-    assert not re.fullmatch(Prometheus.fields["matcher"].pattern, text)
-
-
-def test_hosts_that_a_template_does_not_tell_apart_are_named(server: Api) -> None:
-    other = Host("b", "10.0.0.0", 23, "", "", "b")
-    alike = replace(pop(server.url), hosts=(*hosts(1), other))
-    with pytest.raises(SourceError, match=r'e000 and b are both instance="10\.0\.0\.0:9100"'):
-        window(alike)
+    for no_matcher in ('a="b"} or {x="{name}"', 'a="{name}" b="c"', "a={name}", ',a="{name}"'):
+        assert not re.fullmatch(Prometheus.fields["matcher"].pattern, no_matcher)
 
 
 # What it is asked, and what is made of the answer.
@@ -233,10 +220,11 @@ def test_many_hosts_are_asked_for_in_groups(server: Api, monkeypatch: pytest.Mon
     assert {*errors(pop(server.url, many=7))} == {"e005", "e006"}
 
 
-def test_hosts_of_two_groups_that_a_template_does_not_tell_apart_are_named(
-    server: Api, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_hosts_that_a_template_does_not_tell_apart_are_named(
+    server: Api, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(prometheus_window, "MOST_HOSTS", 1)
+    monkeypatch.setattr(prometheus_window, "MOST_HOSTS", at_once)
     alike = replace(pop(server.url), hosts=(*hosts(2), Host("b", "10.0.0.0", 23, "", "", "b")))
     with pytest.raises(SourceError, match=r'e000 and b are both instance="10\.0\.0\.0:9100"'):
         window(alike)
@@ -337,8 +325,8 @@ def test_half_of_the_hosts_missing_are_hosts_without_rows(server: Api) -> None:
 
 def test_two_replicas_are_refused_with_both_named(server: Api) -> None:
     database = filled()
-    own = {"instance": "10.0.0.1:9100", "job": "node", "device": "eth0"}
-    database.add(PACKETS, [(at, 1.0) for at in grid()], **own, replica="b")
+    own = {"instance": "10.0.0.1:9100", "job": "node"}
+    database.add(PACKETS, [(at, 1.0) for at in grid()], **own, device="eth0", replica="b")
     server.answer = database.answer
     both = rf'{PACKETS}\{{replica=""\}} and {PACKETS}\{{replica="b"\}}'
     with pytest.raises(SourceError, match=rf"prometheus of lab1 at {server.url}: e001: .*{both}"):
@@ -347,6 +335,14 @@ def test_two_replicas_are_refused_with_both_named(server: Api) -> None:
     # One replica can be chosen by the matcher.
     chosen = pop(server.url, matcher='instance="{address}:9100", replica=""')
     assert len({row.host for row in window(chosen).rows()}) == 3
+    database = filled()
+    for replica in "ab":
+        pairs = [(at, 1.0) for at in grid()]
+        database.add("node_softnet_dropped_total", pairs, **own, cpu="0", replica=replica)
+    server.answer = database.answer
+    says = r'e001: .*softnet_dropped_total\{replica="a"\} and .*\{replica="b"\}'
+    with pytest.raises(SourceError, match=says):
+        window(pop(server.url))
 
 
 def test_a_pair_behind_one_address_makes_no_reset(server: Api) -> None:
@@ -401,15 +397,6 @@ def test_both_shapes_of_dropped_packets_are_known(server: Api) -> None:
     assert seen == {"e000": (7.0, 0.0), "e001": (7.0, 2.0)}
 
 
-def test_another_exporter_of_a_host_is_scraped_at_another_time(server: Api) -> None:
-    database = filled(many=1)
-    pairs = [(at - 4, at) for at in grid()]
-    database.add("node_netstat_TcpExt_ListenDrops", pairs, instance="10.0.0.0:9100", job="other")
-    server.answer = database.answer
-    rows = [*window(pop(server.url, many=1)).rows()]
-    assert all(row.counters["listen_drops"] == row.time for row in rows)
-
-
 @pytest.mark.parametrize("at_once", [20, 200_000])
 @pytest.mark.parametrize("phase", [0.0, 3.3, 14.9])
 def test_cpus_are_added_up_as_each_scrape_told_them(
@@ -444,17 +431,6 @@ def test_a_sum_that_is_told_for_later_scrapes_too_is_none_of_theirs(server: Api)
     for row in window(pop(server.url, many=1)).rows():
         told = row.counters.get("backlog_dropped")
         assert told == (row.uptime if row.time <= NOW - 40 else None)
-
-
-def test_two_replicas_show_in_a_sum_too(server: Api) -> None:
-    database = filled()
-    for replica in "ab":
-        own = {"instance": "10.0.0.1:9100", "job": "node", "cpu": "0", "replica": replica}
-        database.add("node_softnet_dropped_total", [(at, 1.0) for at in grid()], **own)
-    server.answer = database.answer
-    says = r'e001: .*softnet_dropped_total\{replica="a"\} and .*\{replica="b"\}'
-    with pytest.raises(SourceError, match=says):
-        window(pop(server.url))
 
 
 def booted(*boots: tuple[float, float, str], clock: float = 0.0) -> Database:
@@ -513,12 +489,6 @@ def test_boots_are_told_by_id_or_by_time(
     assert len(found) == len(boots)
     assert all(map(is_same_boot, found, boots))
     assert at_once == 5 or found == boots
-
-
-def test_uptime_does_not_step_with_the_clock(server: Api) -> None:
-    server.answer = booted((FIRST, NOW - 1000, ""), clock=3.0).answer
-    rows = [*window(pop(server.url, many=1)).rows()]
-    assert [row.uptime for row in rows] == [row.time - (NOW - 1000) for row in rows]
 
 
 def test_a_stopped_exporter_leaves_a_hole_and_no_zero(server: Api) -> None:
@@ -696,13 +666,6 @@ def test_a_sweep_waits_once_for_a_server_that_hangs(
     assert len(hanging.asked) == 8
 
 
-def test_a_secret_that_cannot_be_read_hides_no_other_pop(server: Api, tmp_path: Path) -> None:
-    server.answer = filled().answer
-    locked = pop(server.url, bearer_token_file=str(tmp_path / "none"))
-    found, lost = known(tmp_path, {"lab1": locked, "lab2": pop(server.url)})
-    assert {*found} == {"lab2"} and "cannot be read" in lost["lab1"]
-
-
 def test_a_huge_answer_is_asked_for_in_shorter_times(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -713,17 +676,6 @@ def test_a_huge_answer_is_asked_for_in_shorter_times(
     assert len(rows) == 3 * len(grid())
     monkeypatch.setattr(client, "MOST_BYTES", 600)
     with pytest.raises(SourceError, match=r"answers more than .* of 3 hosts; see its matcher"):
-        window(pop(server.url))
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_series_are_bounded(server: Api) -> None:
-    """A matcher that takes too much, such as a fleet for a host."""
-    own = {"__name__": PACKETS, "instance": "10.0.0.0:9100", "filler": "x" * 400}
-    pairs = [(NOW - 15, 1234567.0), (NOW, 1234568.0)]
-    huge = matrix([({**own, "device": f"eth{number}"}, pairs) for number in range(100_000)])
-    server.answer = lambda asked: matrix([]) if "step" in asked else huge
-    with pytest.raises(SourceError, match="answers more than 48 MiB for .* of 3 hosts"):
         window(pop(server.url))
 
 
@@ -810,13 +762,16 @@ def test_it_is_logged_in_to_by_files(
         ("", 0o600, "holds no secret in one line"),
     ],
 )
-def test_a_file_that_holds_no_secret_is_named_and_not_shown(
+def test_a_file_that_holds_no_secret_is_named_and_hides_no_other_pop(
     server: Api, tmp_path: Path, text: str, mode: int, says: str
 ) -> None:
-    file = secret(tmp_path, text, mode)
+    server.answer = filled().answer
+    locked = pop(server.url, bearer_token_file=secret(tmp_path, text, mode))
     with pytest.raises(InputError, match=rf"bearer_token_file: {says}") as refused:
-        window(pop(server.url, bearer_token_file=file))
+        window(locked)
     assert "s3cret" not in str(refused.value)
+    found, lost = known(tmp_path, {"lab1": locked, "lab2": pop(server.url)})
+    assert {*found} == {"lab2"} and re.search(says, lost["lab1"])
 
 
 def test_no_error_shows_a_secret(server: Api, tmp_path: Path) -> None:
@@ -862,13 +817,6 @@ def test_a_certificate_that_is_not_there_is_an_error_of_its_hosts(server: Api) -
 
 
 # Which series make a reading.
-
-
-def test_the_series_of_the_catalogue_are_read() -> None:
-    wanted = {each.reading: each for each in read_wanted(METRICS.told_by("prometheus"))}
-    assert wanted["cpu_busy_ms"].added == ("cpu", "mode")
-    assert wanted["cpu_busy_ms"].scale == 1000
-    assert len(wanted["rx_dropped"].series) == 2
 
 
 @pytest.mark.parametrize(
