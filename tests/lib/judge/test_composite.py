@@ -79,9 +79,7 @@ def test_a_part_alone_is_no_harm(fleet: Fleet) -> None:
     assert last.metrics[0].ratio == pytest.approx(1.5**0.2, rel=0.03)
     worse = times("health_p99_ms", 6, fleet.test)
     assert judged_by(fleet, "no_harm").soaks([], [worse])[-1].decision == "roll_back"
-
-
-def test_a_part_that_is_a_guard_is_judged(fleet: Fleet) -> None:
+    # One that is a guard as well is judged.
     worse = times("health_p99_ms", 1.5, fleet.test)
     looks = judged_by(fleet, "no_harm", "health_p99").soaks([], [worse])
     assert looks[-1].decision == "roll_back"
@@ -115,10 +113,8 @@ def test_parts_that_make_no_mean_are_refused(
     with pytest.raises(InputError) as caught:
         Catalogue([tmp_path, PACK_METRICS])[NAME]
     assert str(caught.value) == f"{path}: {says}"
-
-
-def test_parts_are_better_in_one_direction(tmp_path: Path) -> None:
-    document = load_yaml(PACK_METRICS / f"{NAME}.yaml")
-    write_yaml(tmp_path / f"{NAME}.yaml", {**document, "better": "higher"})
+    write_yaml(
+        path, {**document, "composite": dict(zip(SHOWN, PARTS.values())), "better": "higher"}
+    )
     with pytest.raises(InputError, match="composite.health_p50: is better when lower"):
         Catalogue([tmp_path, PACK_METRICS])[NAME]

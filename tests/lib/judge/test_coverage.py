@@ -32,12 +32,6 @@ def sources(metric: str) -> list[str]:
     return [*own.counters, *own.gauges]
 
 
-def test_what_is_measured_on_every_host_is_promoted(fleet: Fleet) -> None:
-    looks = fleet.soaks()
-    assert decided(looks) == ("no_difference", "promote")
-    assert (kinds(looks[-1]), looks[-1].unwatched) == ([], [])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 def test_an_intent_that_nobody_exports_is_not_promoted(fleet: Fleet, metric: str) -> None:
@@ -97,14 +91,6 @@ def test_what_both_groups_stop_telling_is_named_with_its_hosts(fleet: Fleet) -> 
     told = "packet_drops: was measured in at most 48 % of the soak on "
     assert texts(last, "unmeasured") == f"{told}{', '.join(gone)} (rx_missed: not read)"
     assert kinds(last) == ["unmeasured"]
-
-
-def test_an_improvement_with_half_of_the_test_hosts_silent_is_not_promoted(fleet: Fleet) -> None:
-    fleet.intends("improve", "listen_drops")
-    better = times("listen_drops", 0.2, fleet.test)
-    looks = fleet.soaks([], [better, lacks(["listen_drops"], fleet.test[:6])])
-    assert decided(looks) == ("inconclusive", "hold")
-    assert "listen_drops: lost on test hosts" in texts(looks[-1], "one_sided")
 
 
 def test_a_little_that_one_group_alone_loses_is_found(fleet: Fleet) -> None:
@@ -222,7 +208,7 @@ def _reboots(hosts: Iterable[str], at: float) -> Change:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", [999, 1075, 1150, 1300, 1450, 1590])
+@pytest.mark.parametrize("at", [999, 1075, 1150, 1590])
 def test_a_reboot_is_seen_wherever_it_falls(fleet: Fleet, at: float) -> None:
     """Between two looks each has but one boot of the host."""
     (*_, last) = fleet.soaks([], [_reboots(fleet.test, at)])
@@ -249,4 +235,7 @@ def test_a_damaged_sample_costs_no_other_host_its_verdict(fleet: Fleet) -> None:
         if row["host"] == fleet.test[0] and row["time"] == 1300:
             row["counters"]["tcp_retransmits"] = math.nan
 
-    assert decided(fleet.soaks([], [change])) == ("no_difference", "promote")
+    for changes in ([], [change]):
+        looks = fleet.soaks([], changes)
+        assert decided(looks) == ("no_difference", "promote")
+        assert (kinds(looks[-1]), looks[-1].unwatched) == ([], [])

@@ -53,12 +53,11 @@ def test_all_draws_are_there_once_and_the_real_one_first() -> None:
     assert len({tuple(row) for row in draws.chosen}) == 200
     assert [h for h, test in zip(draws.hosts, draws.test) if test] == ["t1", "t2", "t3", "t4", "t5"]
     assert _shown(draws)[0] == pytest.approx(1.0)
-
-
-def test_a_draw_has_as_many_test_hosts_in_each_stratum_as_the_real_one() -> None:
-    draws = make_draws(TWO, seed=1)
     for stratum, size in enumerate((3, 2)):
         assert set(draws.chosen[:, draws.strata == stratum].sum(axis=1)) == {size}
+    few = make_draws({"a": Groups(["t1"], ["c1", "c2"])}, seed=1)
+    statistics = _statistics(few, np.array([5.0, 0.0, 0.0]))
+    assert interval(statistics, _shown(few), 0.05) == (-math.inf, math.inf)
 
 
 def test_many_hosts_are_sampled_with_the_real_draw_first() -> None:
@@ -68,7 +67,8 @@ def test_many_hosts_are_sampled_with_the_real_draw_first() -> None:
     assert set(draws.chosen.sum(axis=1)) == {30}
     assert abs(draws.chosen[1:].mean(axis=0) - 0.5).max() < 0.03
     assert (make_draws(_large(30), seed=1).chosen == draws.chosen).all()
-    assert (make_draws(_large(30), seed=2).chosen != draws.chosen).any()
+    for seed in (2, -1):
+        assert (make_draws(_large(30), seed=seed).chosen != draws.chosen).any()
 
 
 UNLIKE = {**_large(9), "b": Groups(["x"], ["y", "z"])}
@@ -122,10 +122,6 @@ def test_keys_that_tie_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = make_draws(_large(30), seed=1, draws=300)
     assert set(draws.chosen.sum(axis=1)) == {30}
     assert abs(draws.chosen[1:].mean(axis=0) - 0.5).max() < 0.2
-
-
-def test_a_seed_may_be_negative() -> None:
-    assert (make_draws(_large(9), -1).chosen != make_draws(_large(9), 1).chosen).any()
 
 
 @pytest.mark.parametrize("strata", [THREE, FEW])
@@ -203,12 +199,6 @@ def test_the_interval_is_what_shifted_tests_keep(numbers: list[float], alpha: fl
         assert p_value(side * _statistics(draws, values - shift * marked)) <= alpha + 1e-9
     for shift, side in ((low + 0.01, 1), (high - 0.01, -1)):
         assert p_value(side * _statistics(draws, values - shift * marked)) > alpha
-
-
-def test_too_few_draws_give_no_interval() -> None:
-    draws = make_draws({"a": Groups(["t1"], ["c1", "c2"])}, seed=1)
-    statistics = _statistics(draws, np.array([5.0, 0.0, 0.0]))
-    assert interval(statistics, _shown(draws), 0.05) == (-math.inf, math.inf)
 
 
 @pytest.mark.parametrize("values", [numbers_of, ties_of])

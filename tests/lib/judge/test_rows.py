@@ -97,14 +97,6 @@ def test_lists_of_an_earlier_version_that_are_no_rows_are_refused(rows: Any) -> 
         in_order_of(HOSTS, found["metrics"]["cpu"]["rows"], found["hosts"])
 
 
-def test_a_host_that_a_metric_of_an_earlier_version_lacks_is_unknown() -> None:
-    metrics = {"cpu": {"hosts": {"e0": [1.0, 2.0]}}, "packets": {"hosts": {"e1": [3.0, 4.0]}}}
-    found = in_columns({"metrics": metrics})
-    assert found["hosts"] == ["e0", "e1"]
-    read = in_order_of(["e1", "e0"], found["metrics"]["cpu"]["rows"], found["hosts"], 2)
-    np.testing.assert_allclose(read, [[np.nan] * 2, [1.0, 2.0]])
-
-
 def test_records_of_version_0_7_are_judged_as_those_of_today(tmp_path: Path) -> None:
     """Rollouts go on while the pack is upgraded: some of their blocks are old."""
     fleet = Fleet(tmp_path).intends("improve", "listen_drops", "packet_drops", "health_p50")

@@ -35,13 +35,6 @@ def test_the_worst_group_scores_highest_in_units_of_the_spread() -> None:
     assert scores[0] == pytest.approx(statistics[0] / statistics.std())
 
 
-def test_no_harm_is_no_score() -> None:
-    scores = _harm(Column("drops", "soak", BAD), Column("drops", "soak", -BAD))
-    assert scores[0, 0] > 0
-    assert scores[0, 1] == -math.inf
-    assert (np.isfinite(scores[:, 0]) == (DRAWS.statistics(BAD[:, None])[:, 0] > 1e-9)).all()
-
-
 def test_only_what_is_beyond_the_margin_is_harm() -> None:
     size = float(DRAWS.statistics(BAD[:, None])[0, 0])
     free, near, out = (

@@ -40,29 +40,29 @@ def test_the_budget_is_all_spent_at_the_end_and_never_more() -> None:
     ]
 
 
-def test_the_draws_with_the_largest_scores_are_taken_out() -> None:
-    scores, everyone = np.array([0.5, 3.0, 1.0, 2.0]), np.ones(4, dtype=bool)
-    assert take_out(scores, everyone, 2).tolist() == [True, False, True, False]
-    assert take_out(scores, everyone, 0).all()
-    assert not take_out(scores, everyone, 4).any()
-    assert everyone.all()
+EVERY = [True] * 4
 
 
-def test_what_is_out_stays_out_and_counts() -> None:
-    alive = np.array([True, False, True, True])
-    assert take_out(np.array([3.0, -9.0, 2.0, 1.0]), alive, 2).tolist() == [
-        False,
-        False,
-        True,
-        True,
-    ]
-    assert take_out(np.array([3.0, -9.0, 2.0, 1.0]), alive, 1).tolist() == alive.tolist()
-
-
-def test_what_shows_nothing_is_never_taken_out() -> None:
-    scores = np.array([-math.inf, 1.0, -math.inf, 2.0])
-    assert take_out(scores, np.ones(4, dtype=bool), 4).tolist() == [True, False, True, False]
-    assert take_out(np.full(4, -math.inf), np.ones(4, dtype=bool), 4).all()
+@pytest.mark.parametrize(
+    ("scores", "alive", "most", "left"),
+    [
+        ([0.5, 3.0, 1.0, 2.0], EVERY, 2, [True, False, True, False]),
+        ([0.5, 3.0, 1.0, 2.0], EVERY, 0, EVERY),
+        ([0.5, 3.0, 1.0, 2.0], EVERY, 4, [False] * 4),
+        # What is out stays out and counts.
+        ([3.0, -9.0, 2.0, 1.0], [True, False, True, True], 2, [False, False, True, True]),
+        ([3.0, -9.0, 2.0, 1.0], [True, False, True, True], 1, [True, False, True, True]),
+        # What shows nothing is never taken out.
+        ([-math.inf, 1.0, -math.inf, 2.0], EVERY, 4, [True, False, True, False]),
+        ([-math.inf] * 4, EVERY, 4, EVERY),
+    ],
+)
+def test_the_draws_with_the_largest_scores_are_taken_out(
+    scores: list[float], alive: list[bool], most: int, left: list[bool]
+) -> None:
+    flags = np.array(alive)
+    assert take_out(np.array(scores), flags, most).tolist() == left
+    assert flags.tolist() == alive
 
 
 @examples(200)

@@ -50,17 +50,12 @@ def _within(changes: Array) -> Array:
 
 
 def test_expected_is_exposure_times_the_rate_of_the_stratum_in_the_slot() -> None:
-    events = np.array([[4.0, 0], [2, 0], [0, 9], [5, 0], [5, 0]])
-    exposure = np.array([[1.0, 1], [1, 1], [2, 1], [1, 1], [4, 1]])
-    by_hand = [[1.5, 3], [1.5, 3], [3, 3], [2, 0], [8, 0]]
-    assert expected(events, exposure, STRATA) == pytest.approx(np.array(by_hand))
-
-
-def test_what_is_unknown_is_in_no_rate() -> None:
-    events = np.array([[4.0], [2], [np.nan], [5], [5]])
-    exposure = np.array([[1.0], [1], [1], [1], [np.nan]])
-    by_hand = [[3.0], [3.0], [np.nan], [5.0], [np.nan]]
-    assert expected(events, exposure, STRATA) == pytest.approx(np.array(by_hand), nan_ok=True)
+    """What is unknown is in no rate."""
+    events = np.array([[4.0, 0, 4], [2, 0, 2], [0, 9, np.nan], [5, 0, 5], [5, 0, 5]])
+    exposure = np.array([[1.0, 1, 1], [1, 1, 1], [2, 1, 1], [1, 1, 1], [4, 1, np.nan]])
+    by_hand = [[1.5, 3, 3], [1.5, 3, 3], [3, 3, np.nan], [2, 0, 5], [8, 0, np.nan]]
+    found = expected(events, exposure, STRATA)
+    assert found == pytest.approx(np.array(by_hand), nan_ok=True)
 
 
 def test_an_event_more_or_less_is_half_an_event_away_from_none() -> None:
@@ -68,14 +63,11 @@ def test_an_event_more_or_less_is_half_an_event_away_from_none() -> None:
     found = log_rates(sums, sums[:, 0], STRATA)
     assert found[:3] == pytest.approx(np.log([0.5 / 2, 3.5 / 2, 3.5 / 2]))
     assert found[3:].tolist() == [0.0, 0.0]
-
-
-def test_a_host_without_exposure_is_unknown() -> None:
+    # A host without exposure is unknown.
     sums = np.array([[4.0, 2], [3, 2], [0, 0], [1, 1], [1, 1]])
-    assert np.isnan(log_rates(sums, sums[:, 0], STRATA)).tolist() == [False, False, True] + [
-        False,
-        False,
-    ]
+    assert (
+        np.isnan(log_rates(sums, sums[:, 0], STRATA)).tolist() == [False] * 2 + [True] + [False] * 2
+    )
 
 
 def test_events_that_nothing_is_known_to_be_expected_of_count_for_nothing() -> None:
@@ -115,15 +107,11 @@ def test_an_event_is_the_least_that_counts_differ_by(amounts: list[float], unit:
         assert smallest_unit(1e-9 * np.array([amounts])) == pytest.approx(1e-9 * unit)
 
 
-def test_nothing_at_all_gives_no_change_and_no_warning() -> None:
+def test_nothing_at_all_or_the_same_everywhere_gives_no_change_and_no_warning() -> None:
     nothing, exposure = np.zeros(SHAPE), np.ones(SHAPE)
     assert smallest_unit(nothing) == 1.0
-    assert _rates(nothing, exposure).tolist() == [0.0] * 5
-    assert _rates(nothing, np.zeros(SHAPE)).tolist() == [0.0] * 5
-    assert _rates(np.full(SHAPE, np.nan), exposure).tolist() == [0.0] * 5
-
-
-def test_equal_hosts_have_equal_rates() -> None:
+    for events, of in ((nothing, exposure), (nothing, nothing), (nothing * np.nan, exposure)):
+        assert _rates(events, of).tolist() == [0.0] * 5
     rates = _rates(np.full(SHAPE, 3.0), np.full(SHAPE, 10.0))
     assert _within(rates) == pytest.approx(np.zeros(5), abs=1e-12)
 
@@ -139,23 +127,12 @@ def test_one_busy_slot_does_not_outweigh_the_quiet_ones_of_bursty_counts() -> No
 
 @examples(60)
 @given(counts_of, exposures_of, holes_of, st.sampled_from([1e-9, 1e-6, 0.125, 7.0, 1e9]))
-def test_the_unit_of_a_metric_changes_nothing(
+def test_the_units_of_a_metric_and_of_its_exposure_change_nothing(
     counts: Array, exposure: Array, holes: Array, factor: float
 ) -> None:
     events = np.where(holes, np.nan, counts)
-    assert _rates(events * factor, exposure) == pytest.approx(
-        _rates(events, exposure), abs=1e-9, nan_ok=True
-    )
-
-
-@examples(60)
-@given(counts_of, exposures_of, st.sampled_from([1e-9, 1e-3, 1e6]))
-def test_the_unit_of_the_exposure_changes_nothing(
-    counts: Array, exposure: Array, factor: float
-) -> None:
-    assert _rates(counts, exposure * factor) == pytest.approx(
-        _rates(counts, exposure), abs=1e-9, nan_ok=True
-    )
+    for other in (_rates(events * factor, exposure), _rates(events, exposure * factor)):
+        assert other == pytest.approx(_rates(events, exposure), abs=1e-9, nan_ok=True)
 
 
 @examples(60)
