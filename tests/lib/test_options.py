@@ -88,15 +88,9 @@ def test_the_bounds_of_an_option_are_those_that_are_told(each: Option) -> None:
             each.check(bound, 0, lambda *said: InputError("parameter", *said))
 
 
-def test_a_number_that_is_none_is_out_of_bounds() -> None:
+def test_every_option_tells_its_meaning_in_sentences_and_has_a_fit_default() -> None:
+    for each in EVERY:
+        assert each.means[0].isupper() and each.means.endswith("."), each.name
+    check_options(Options(), lambda *said: InputError("parameter", *said))
     with pytest.raises(InputError, match="test_fraction: nan is below 0.05"):
         Options(test_fraction=float("nan")).checked()
-
-
-@pytest.mark.parametrize("each", EVERY, ids=lambda each: each.name)
-def test_every_option_tells_its_meaning_in_sentences(each: Option) -> None:
-    assert each.means[0].isupper() and each.means.endswith(".")
-
-
-def test_defaults_are_within_their_bounds() -> None:
-    check_options(Options(), lambda *said: InputError("parameter", *said))

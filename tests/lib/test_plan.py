@@ -46,29 +46,27 @@ def test_every_plan_keeps_its_promises(
     assert largest <= (batch_size or hosts)
 
 
-def test_control_hosts_reboot_in_matched_batches(tmp_path: Path) -> None:
-    ways = [(b.batch_type, len(b.hosts)) for b in plan(tmp_path).batches]
+def test_control_hosts_reboot_in_matched_batches_as_the_text_shows(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    ways = [(b.batch_type, len(b.hosts)) for b in made.batches]
     assert ways == [("change", 1), ("sham", 1), ("change", 3), ("sham", 3)]
+    assert made.draws == 2 and made.digest == plan(tmp_path).digest
+    assert made.digest != plan(tmp_path, seed=8).digest
+    text = plan_text(made)
+    assert "sysctl:net.core.somaxconn: 8 -> 4096 (stored: 8)" in text
+    assert "70 ways, smallest possible p = 0.0143" in text
+    assert "reboot only control" in text
+    said = "packets     need not be counted: traffic may move between the groups unseen"
+    assert said not in text
+    assert said in plan_text(plan(tmp_path, without_packets=True))
+    (profile,) = plan(tmp_path, hosts=50).profiles
+    assert profile.settings[0].value == "4096" and "e049" in profile.hosts
 
 
-def test_the_same_seed_gives_the_same_plan_and_another_one_another(tmp_path: Path) -> None:
-    assert plan(tmp_path).digest == plan(tmp_path).digest
-    assert plan(tmp_path).digest != plan(tmp_path, seed=8).digest
-
-
-def test_a_plan_says_how_its_groups_are_drawn_again(tmp_path: Path) -> None:
-    assert plan(tmp_path).draws == 2
-
-
-def test_a_pop_too_small_to_split_is_refused(tmp_path: Path) -> None:
+def test_a_pop_too_small_to_split_or_to_keep_enough_in_service_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="too small to split: lab: 2 against 2 .* 6 ways"):
         plan(tmp_path, hosts=4)
-
-
-def test_a_pop_too_small_for_its_min_in_service_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        RefusedError, match="too small to keep its min_in_service: 8 of its 8 hosts"
-    ):
+    with pytest.raises(RefusedError, match="too small to keep its min_in_service: 8 of its 8"):
         plan(tmp_path, min_in_service=0.9)
 
 
@@ -90,28 +88,32 @@ def test_fewer_ways_are_counted_to_the_last() -> None:
     assert assignments(small) == 6 * 3
 
 
-@pytest.mark.parametrize("seed", [2**63, -(2**63), 10**5000], ids=range(3))
-def test_a_seed_that_no_store_can_hold_is_refused(seed: int) -> None:
-    with pytest.raises(InputError, match="parameter: seed: .* is (below|above) "):
-        Options(seed=seed).checked()
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("seed", 2**63), ("seed", -(2**63)), ("seed", 10**5000)]
+    + [("test_fraction", 0), ("soak", 100), ("interval", 0)],
+    ids=range(6),
+)
+def test_options_out_of_range_are_named(field: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"parameter: {field}: .* is (below|above) "):
+        Options(**{field: value}).checked()
 
 
-def test_nothing_to_do_is_said(tmp_path: Path) -> None:
-    context, what = pop(tmp_path), tuning()
-    rendered = {host.name: render(what, {}) for host in context.hosts}
-    seen = {host.name: observed(host.name, "noop") for host in context.hosts}
-    with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
-        make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
-
-
-def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
+def test_hosts_as_wanted_are_left_alone_and_unsupported_ones_named(tmp_path: Path) -> None:
     context, what = pop(tmp_path, 9), tuning()
     rendered = {host.name: render(what, {}) for host in context.hosts}
-    seen = {host.name: observed(host.name) for host in context.hosts}
-    seen["e004"] = observed("e004", "noop")
-    made = make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
-    assert made.unchanged == ["e004"]
-    assert "e004" not in made.groups.test + made.groups.control
+
+    def made(**states: str) -> Any:
+        seen = {h.name: observed(h.name, states.get(h.name, "change")) for h in context.hosts}
+        return make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
+
+    found = made(e004="noop")
+    assert found.unchanged == ["e004"]
+    assert "e004" not in found.groups.test + found.groups.control
+    with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
+        made(e003="unsupported")
+    with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
+        made(**{host.name: "noop" for host in context.hosts})
 
 
 def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:
@@ -133,34 +135,6 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     assert (profile.left_out, profile.hosts) == (reason, ["e003"])
     assert [row.id for row in profile.before] == [another.id]
     assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
-
-
-def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> None:
-    context, what = pop(tmp_path), tuning()
-    rendered = {host.name: render(what, {}) for host in context.hosts}
-    seen = {host.name: observed(host.name) for host in context.hosts}
-    seen["e003"] = observed("e003", "unsupported")
-    with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
-        make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"test_fraction": 0}, "test_fraction"),
-        ({"soak": 100}, "soak"),
-        ({"interval": 0}, "interval"),
-    ],
-)
-def test_options_out_of_range_are_named(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(InputError, match=f"parameter: {field}: "):
-        Options(**options).checked()
-
-
-def test_alike_hosts_share_one_profile(tmp_path: Path) -> None:
-    made = plan(tmp_path, hosts=50)
-    assert len(made.profiles) == 1
-    assert made.profile_of("e049").settings[0].value == "4096"
 
 
 def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
@@ -207,13 +181,6 @@ def test_the_text_shows_by_what_the_tuning_is_judged(tmp_path: Path) -> None:
     assert max(len(line) for line in text.splitlines() if "(optional)" in line) <= 78
 
 
-def test_the_text_shows_groups_changes_and_batches(tmp_path: Path) -> None:
-    text = plan_text(plan(tmp_path))
-    assert "sysctl:net.core.somaxconn: 8 -> 4096 (stored: 8)" in text
-    assert "70 ways, smallest possible p = 0.0143" in text
-    assert "reboot only control" in text
-
-
 def _without_health(folder: Path, **guard: Any) -> dict[str, Any]:
     """A plan for a PoP without a health check."""
     context, what = replace(pop(folder), health=""), tuning()
@@ -233,10 +200,3 @@ def test_a_guard_that_no_host_can_measure_refuses_the_plan(tmp_path: Path) -> No
     made = _without_health(tmp_path, optional=True)
     assert made.guards[0] == Guard("health_failed", 0.5, optional=True)
     assert _without_health(tmp_path, metric="retransmits").guards[0].optional is False
-
-
-def test_a_plan_says_that_packets_need_not_be_counted(tmp_path: Path) -> None:
-    said = "packets     need not be counted: traffic may move between the groups unseen"
-    assert said not in plan_text(plan(tmp_path))
-    made = plan(tmp_path, without_packets=True)
-    assert made.options.without_packets and said in plan_text(made)

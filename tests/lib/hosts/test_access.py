@@ -54,6 +54,21 @@ def start(folder: Path) -> Iterator[Start]:
 # Jump hosts.
 
 
+@pytest.fixture
+def shows(folder: Path) -> Iterator[Callable[..., Sshd]]:
+    """Starts a server that shows the certificate of an authority for some names."""
+    begun: list[Sshd] = []
+
+    def starting(ca: Path, *more: str, names: str = "127.0.0.1") -> Sshd:
+        begun.append(Sshd(folder))
+        begun[-1].options.append(sign_host(ca, begun[-1], *more, names=names))
+        return begun[-1].start()
+
+    yield starting
+    for server in begun:
+        server.close()
+
+
 def test_hosts_are_reached_by_one_connection_to_their_jump_host(folder: Path, start: Start) -> None:
     jump, end = start(), start()
     hosts = [end.host(f"e{i:03d}", jump=f"{USER}@{jump.address}:{jump.port}") for i in range(5)]
@@ -243,27 +258,12 @@ def trusted_by_openssh(folder: Path, server: Sshd) -> bool:
 OK, NO = "", "its SSH host certificate "
 
 
-@pytest.mark.parametrize("type", ["ed25519", "ecdsa", "rsa"])
-def test_the_certificate_of_a_host_is_trusted_by_its_authority(
-    folder: Path, start: Start, type: str
-) -> None:
-    ca = authority(folder, type)
-    server = Sshd(folder)
-    option = sign_host(ca, server)
-    (folder / "known_hosts").write_text(f"@cert-authority [127.0.0.*]:* {public(ca)}\n")
-    server.options.append(option)
-    try:
-        server.start()
-        assert trusted_by_openssh(folder, server)
-        assert ask_one(folder, server.host()) == ""
-    finally:
-        server.close()
-
-
 FOREVER = ("-h",)
 CASES: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     # What ssh-keygen is told, the names, what known_hosts has besides, and what is said.
     "one of its names": (FOREVER, "e000,127.0.0.1", "", OK),
+    "by RSA": (FOREVER, "127.0.0.1", "", OK),
+    "by ECDSA": (FOREVER, "127.0.0.1", "", OK),
     "a pattern of names": (FOREVER, "127.0.0.?,*", "", "is for '127.0.0.?', '*', and not for 1"),
     "another name": (FOREVER, "127.0.0.2", "", "is for '127.0.0.2', and not for 127.0.0.1"),
     "expired": (("-h", "-V", "20200101:20200102"), "127.0.0.1", "", "expired on 2020-01-0"),
@@ -276,63 +276,50 @@ CASES: dict[str, tuple[tuple[str, ...], str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_openssh_and_we_trust_the_same_certificates(folder: Path, case: str) -> None:
+def test_openssh_and_we_trust_the_same_certificates(folder: Path, shows: Start, case: str) -> None:
     keygen_says, names, besides, says = CASES[case]
-    ca = authority(folder, "rsa" if case == "SHA-1" else "ed25519")
-    server = Sshd(folder)
-    option = sign_host(ca, server, *keygen_says, names=names)
+    ca = authority(
+        folder, {"SHA-1": "rsa", "by RSA": "rsa", "by ECDSA": "ecdsa"}.get(case, "ed25519")
+    )
+    server = shows(ca, *keygen_says, names=names)
     lines = f"@cert-authority {server.known_as} {public(ca)}\n"
     besides = besides.format(ca=public(ca), own=server.known)
     (folder / "known_hosts").write_text(lines + besides)
-    server.options.append(option)
-    try:
-        server.start()
-        told = ask_one(folder, server.host())
-        assert told.startswith(f"127.0.0.1: {NO}{says}" if says else "")
-        assert bool(told) == bool(says)
-        # The one difference: a key that is known in itself is trusted without its certificate.
-        if case != "its own key too":
-            assert trusted_by_openssh(folder, server) == (not says)
-    finally:
-        server.close()
+    told = ask_one(folder, server.host())
+    assert told.startswith(f"127.0.0.1: {NO}{says}" if says else "")
+    assert bool(told) == bool(says)
+    # The one difference: a key that is known in itself is trusted without its certificate.
+    if case != "its own key too":
+        assert trusted_by_openssh(folder, server) == (not says)
 
 
-def test_another_authority_is_not_that_of_the_host(folder: Path, start: Start) -> None:
+def test_another_authority_is_not_that_of_the_host(
+    folder: Path, start: Start, shows: Start
+) -> None:
     ca, other = authority(folder), make_key(folder / "other")
-    server = Sshd(folder)
-    server.options.append(sign_host(ca, server))
-    known = folder / "known_hosts"
-    try:
-        server.start()
-        known.write_text(f"@cert-authority * {public(other)}\n")
-        assert "is not by a @cert-authority that known_hosts has" in ask_one(folder, server.host())
-        known.write_text(f"@cert-authority 10.* {public(ca)}\n")
-        assert "its SSH host key is not in known_hosts" in ask_one(folder, server.host())
-        known.write_text(f"@cert-authority * {public(ca)}\n@revoked * {public(server.key)}\n")
-        assert "its SSH host key is revoked in known_hosts" in ask_one(folder, server.host())
-        assert not trusted_by_openssh(folder, server)
-        known.write_text(f"@cert-authority * {public(ca)}\n")
-        plain = start(known=False)
-        assert "and it shows no certificate" in ask_one(folder, plain.host())
-        # The name that certificates and known_hosts have for it may be another one.
-        named = server.host(host_key_alias="E000.example.org")
-        assert "is for '127.0.0.1', and not for e000.example.org" in ask_one(folder, named)
-        assert (server.logins, plain.logins) == (0, 0)
-    finally:
-        server.close()
+    server, known = shows(ca), folder / "known_hosts"
+    known.write_text(f"@cert-authority * {public(other)}\n")
+    assert "is not by a @cert-authority that known_hosts has" in ask_one(folder, server.host())
+    known.write_text(f"@cert-authority 10.* {public(ca)}\n")
+    assert "its SSH host key is not in known_hosts" in ask_one(folder, server.host())
+    known.write_text(f"@cert-authority * {public(ca)}\n@revoked * {public(server.key)}\n")
+    assert "its SSH host key is revoked in known_hosts" in ask_one(folder, server.host())
+    assert not trusted_by_openssh(folder, server)
+    known.write_text(f"@cert-authority * {public(ca)}\n")
+    plain = start(known=False)
+    assert "and it shows no certificate" in ask_one(folder, plain.host())
+    # The name that certificates and known_hosts have for it may be another one.
+    named = server.host(host_key_alias="E000.example.org")
+    assert "is for '127.0.0.1', and not for e000.example.org" in ask_one(folder, named)
+    assert (server.logins, plain.logins) == (0, 0)
 
 
-def test_a_certificate_that_names_nobody_is_good_for_nobody(folder: Path) -> None:
+def test_a_certificate_that_names_nobody_is_good_for_nobody(folder: Path, shows: Start) -> None:
     """OpenSSH before 10 takes it for every host."""
     ca = authority(folder)
-    server = Sshd(folder)
-    server.options.append(sign_host(ca, server, names=""))
+    server = shows(ca, names="")
     (folder / "known_hosts").write_text(f"@cert-authority * {public(ca)}\n")
-    try:
-        server.start()
-        assert "is for no name, and not for 127.0.0.1" in ask_one(folder, server.host())
-    finally:
-        server.close()
+    assert "is for no name, and not for 127.0.0.1" in ask_one(folder, server.host())
 
 
 def test_a_certificate_with_any_other_byte_proves_nothing(folder: Path) -> None:
@@ -356,21 +343,15 @@ def test_a_certificate_with_any_other_byte_proves_nothing(folder: Path) -> None:
             check(whole[:place])
 
 
-def test_a_host_may_be_known_by_an_alias(folder: Path) -> None:
-    ca = authority(folder)
-    server = Sshd(folder)
-    server.options.append(sign_host(ca, server, names="e000.example.org"))
-    known = folder / "known_hosts"
-    known.write_text(f"@cert-authority *.example.org {public(ca)}\n")
+def test_a_host_may_be_known_by_an_alias(folder: Path, shows: Start) -> None:
+    ca, known = authority(folder), folder / "known_hosts"
+    server = shows(ca, names="e000.example.org")
     host = server.host(host_key_alias="e000.example.org")
-    try:
-        server.start()
-        assert ask_one(folder, host) == ""
-        known.write_text(f"e000.example.org {public(server.key)}\n")
-        assert ask_one(folder, host) == ""
-        assert "is not in known_hosts" in ask_one(folder, server.host())
-    finally:
-        server.close()
+    known.write_text(f"@cert-authority *.example.org {public(ca)}\n")
+    assert ask_one(folder, host) == ""
+    known.write_text(f"e000.example.org {public(server.key)}\n")
+    assert ask_one(folder, host) == ""
+    assert "is not in known_hosts" in ask_one(folder, server.host())
 
 
 # Keys in the inventory.
@@ -414,23 +395,17 @@ def add(agent: Path, *words: object) -> None:
     subprocess.run(command, check=True, env={**os.environ, "SSH_AUTH_SOCK": str(agent)})
 
 
-def test_an_agent_signs_for_the_one_key_that_is_named(
+def test_an_agent_signs_for_the_one_key_or_certificate_that_is_named(
     folder: Path, start: Start, agent: Path
 ) -> None:
-    server = start()
+    server, ca = start(), authority(folder)
     given = {"ssh_agent": str(agent), "ssh_key_file": str(folder / "id.pub")}
     hosts = [server.host(f"e{i:03d}") for i in range(8)]
     assert [each.error for each in ask(folder, hosts, **given)] == [None] * 8
-    assert server.log.count("Failed publickey") == 0
-    assert server.logins == 8
-
-
-def test_an_agent_signs_for_a_certificate(folder: Path, start: Start, agent: Path) -> None:
-    ca = authority(folder)
-    server = start(f"TrustedUserCAKeys {ca}.pub", "AuthorizedKeysFile none")
+    assert (server.log.count("Failed publickey"), server.logins) == (0, 8)
+    by_certificate = start(f"TrustedUserCAKeys {ca}.pub", "AuthorizedKeysFile none")
     sign_user(ca, folder / "id")
-    given = {"ssh_agent": str(agent), "ssh_key_file": str(folder / "id.pub")}
-    assert ask_one(folder, server.host(), **given) == ""
+    assert ask_one(folder, by_certificate.host(), **given) == ""
 
 
 def test_an_agent_without_the_key_is_named_before_any_host_is_asked(
@@ -460,11 +435,6 @@ def test_an_agent_without_the_key_is_named_before_any_host_is_asked(
     add(agent, "-D")
     said = "configuration: ssh_agent: FOLDER/agent: holds no keys; it may be locked"
     assert refusal() == said
-
-
-def test_a_public_key_without_an_agent_is_named(folder: Path) -> None:
-    with pytest.raises(InputError, match="holds no private key; the public key is for ssh_agent"):
-        fleet(folder, ssh_key_file=str(folder / "id.pub"))
 
 
 # IPv6.
