@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
@@ -74,25 +75,18 @@ def test_the_number_grows_when_anything_changes_and_only_then() -> None:
 
 
 HOSTILE = [
-    ("0.0.0.0/0", "is the default route"),
-    ("::/0", "is the default route"),
-    ("203.0.113.0/25", "it is no /24"),
-    ("203.0.112.0/23", "it is no /24"),
-    ("2001:db8::/64", "it is no /56"),
-    ("2001:db8::/48", "it is no /56"),
-    ("203.0.113.1/24", "is no network"),
+    *((prefix, "is the default route") for prefix in ("0.0.0.0/0", "::/0")),
+    *((prefix, "it is no /24") for prefix in ("203.0.113.0/25", "203.0.112.0/23", "203.0.113.0")),
+    *((prefix, "it is no /56") for prefix in ("2001:db8::/64", "2001:db8::/48")),
+    *((text, "is no network") for text in ("203.0.113.1/24", "203.0.113.0/24 dev lo", "-6", "")),
+    *(
+        (text, "is no network")
+        for text in ("203.0.113.0/24\n", "default", "$(reboot)", "x" * 10_000)
+    ),
+    ("203.0.113.0/٢٤", "is no network"),
     ("203.0.113.0/255.255.255.0", "it is written 203.0.113.0/24"),
-    ("203.0.113.0", "it is no /24"),
     ("2001:DB8:0:100::/56", "it is written 2001:db8:0:100::/56"),
     ("2001:0db8:0:100::/56", "it is written 2001:db8:0:100::/56"),
-    ("203.0.113.0/24 dev lo", "is no network"),
-    ("203.0.113.0/24\n", "is no network"),
-    ("-6", "is no network"),
-    ("default", "is no network"),
-    ("$(reboot)", "is no network"),
-    ("", "is no network"),
-    ("x" * 10_000, "is no network"),
-    ("203.0.113.0/٢٤", "is no network"),
     ("10.1.2.0/24", "overlaps 10.0.0.0/8"),
     ("2001:db8:ff00::/56", "overlaps 2001:db8:f000::/36"),
     ("127.0.0.0/24", "overlaps 127.0.0.0/8"),
@@ -128,6 +122,7 @@ def test_a_prefix_that_is_none_of_a_client_is_refused(prefix: str, says: str) ->
         (configuration(GOOD, 1), configuration(GOOD, 2), "does not follow 2"),
         (configuration(GOOD, 2), configuration(GOOD[:2], 2), "does not follow 2"),
         (configuration(GOOD, 2), configuration(GOOD, 1, pop="lab2"), "is of lab2"),
+        (configuration(GOOD), configuration(GOOD), ""),  # the same one may be sent again
         (
             configuration([f"203.0.{i}.0/24" for i in range(6)], 2),
             configuration([], 1),
@@ -143,7 +138,7 @@ def test_a_prefix_that_is_none_of_a_client_is_refused(prefix: str, says: str) ->
 def test_a_configuration_that_may_not_be_is_refused(
     made: Configuration, before: Configuration | None, says: str
 ) -> None:
-    with pytest.raises(RefusedError, match=says):
+    with pytest.raises(RefusedError, match=says) if says else nullcontext():
         refuse_configuration(made, before, LIMITS)
 
 
@@ -152,10 +147,6 @@ def test_a_window_that_no_path_has_is_refused() -> None:
         made = replace(configuration([]), prefixes=[Treated(GOOD[0], window)]).sealed()
         with pytest.raises(RefusedError, match=f"initcwnd {window}"):
             refuse_configuration(made, None, LIMITS)
-
-
-def test_the_same_one_may_be_sent_again() -> None:
-    refuse_configuration(configuration(GOOD), configuration(GOOD), LIMITS)
 
 
 def test_what_is_stored_is_read_back_or_refused() -> None:
@@ -211,9 +202,3 @@ def test_no_other_number_is_a_prefix(number: int) -> None:
 def test_no_other_text_is_an_address(text: str) -> None:
     with pytest.raises(ValueError):
         number_of_address(text)
-
-
-def test_ipv4_inside_ipv6_is_ipv4() -> None:
-    assert number_of_address("::ffff:203.0.113.9") == number_of("203.0.113.0/24")
-    with pytest.raises(ValueError):
-        number_of_bytes(b"12345")

@@ -79,11 +79,6 @@ def test_regression_to_the_mean_is_no_effect() -> None:
         assert effect.ratio == pytest.approx(1.0, abs=0.2)
 
 
-def test_looks_share_their_alpha() -> None:
-    rate, _ = compare(prefixes(30), Thresholds(looks=7, alpha=0.05), 1)
-    assert rate.alpha == pytest.approx(0.05 / 7)
-
-
 def test_too_few_of_a_group_prove_nothing() -> None:
     chosen = prefixes(100, ratio=3.0)
     few = [own for own in chosen if not own.held_out]
@@ -99,16 +94,6 @@ def test_what_was_not_measured_after_the_warm_up_is_in_no_group() -> None:
     silent = [replace(own, rounds=[0, 10]) for own in chosen[:20]]
     rate, again = rate_and_retransmits([*silent, *chosen[20:]])
     assert (rate.treated + rate.held_out, again.treated + again.held_out) == (40, 60)
-
-
-def test_a_level_before_that_is_not_known_is_not_zero() -> None:
-    chosen = prefixes(100, ratio=1.5)
-    lacking = [replace(own, before=[None, None]) for own in chosen[:10]]
-    rate, _ = rate_and_retransmits([*lacking, *chosen[10:]])
-    assert rate.ratio == pytest.approx(1.5, rel=0.25)
-    # Without any level before, the noise of the levels is left.
-    none, _ = rate_and_retransmits([replace(own, before=[None, None]) for own in chosen])
-    assert none.interval is not None and rate.interval is not None
 
 
 def test_windows_are_compared_among_those_that_could_have_one() -> None:

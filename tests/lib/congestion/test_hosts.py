@@ -104,18 +104,6 @@ def test_of_many_connections_a_sample_is_told(host: AgentRoot) -> None:
     assert len(told["columns"]["prefix"]) == 2
 
 
-@given(st.floats(1e-6, 0.999), st.integers(0, 2**63 - 1))
-@examples(100)
-def test_a_sample_has_its_share_of_the_ports(share: float, seed: int) -> None:
-    words = " ".join(_of_clients(share, seed)).replace("dport", "").split()
-    bounds = [int(word[1:]) for word in words if word.startswith(":")]
-    spans = [*zip(bounds[::2], bounds[1::2])]
-    assert all(first <= last < PORTS for first, last in spans)
-    assert all(one[1] < other[0] for one, other in zip(spans, spans[1:]))
-    sampled = sum(last - first + 1 for first, last in spans)
-    assert sampled <= max(share * PORTS, STRIPES) and sampled >= share * PORTS - STRIPES
-
-
 def test_every_port_is_sampled_some_time() -> None:
     """With a sixteenth of the ports a round, over the rounds of some days."""
     counts = np.zeros(PORTS)

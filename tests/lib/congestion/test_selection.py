@@ -31,7 +31,6 @@ FIRST = 5_877_000
 NOBODY = Excluded([])
 WINDOW = 6
 FEW = Thresholds(window=WINDOW, slowest=0.2, sockets=3, stay=4, warmup=1)
-LONGER = replace(FEW, stay=8)
 USUAL: Mapping[str, float] = {
     "sockets": 10,
     "delivery_rate": 1e6,
@@ -113,13 +112,6 @@ def test_a_prefix_that_comes_and_goes_is_not_chosen() -> None:
     assert chosen(flapping) == ["203.0.113.0/24"], "it was chosen before, and stays"
 
 
-def test_a_round_that_is_missing_is_no_change() -> None:
-    slow = {**others(4), **SLOW}
-    found = after([slow, None, slow, None, slow, slow])
-    assert chosen(found) == ["203.0.113.0/24"]
-    assert found.chosen[0].flaps == 0
-
-
 def test_a_prefix_that_is_seldom_measured_is_not_chosen() -> None:
     few = {**others(4), "203.0.113.0/24": {"delivery_rate": 1e3, "sockets": 2}}
     slow = {**others(4), **SLOW}
@@ -127,54 +119,49 @@ def test_a_prefix_that_is_seldom_measured_is_not_chosen() -> None:
     assert is_chosen(after([few, few, few, slow, slow, slow]))
 
 
-def test_what_was_chosen_stays_for_a_while_though_it_got_fast() -> None:
+@pytest.mark.parametrize(
+    ("stay", "told", "rounds"),
+    [
+        # Chosen in round 2; four rounds later its duty cycle is 2/6.
+        (4, True, 3),
+        # Longer than the window of its duty cycle: else nobody would see for how long it helps.
+        (8, True, 7),
+        # No treatment made it faster.
+        (1000, False, 3),
+        (1000, True, 14),
+    ],
+)
+def test_what_was_chosen_stays_for_a_while_though_it_got_fast(
+    stay: int, told: bool, rounds: int
+) -> None:
     slow, fast = {**others(4), **SLOW}, {**others(4), "203.0.113.0/24": 5e6}
-    found = after([slow] * 3)
-    ends = []
-    for number in range(FIRST + 3, FIRST + 12):
-        found = advance(found, rows(number, fast), FEW, NOBODY)
+    stays = replace(FEW, stay=stay)
+    found, ends = after([slow, None, slow, slow], stays), []
+    assert found.chosen[0].flaps == 0  # a round that is missing is no change
+    for number in range(FIRST + 4, FIRST + 18):
+        before = found if told else put_off(found, [*SLOW], number)
+        found = advance(before, rows(number, fast), stays, NOBODY)
         ends.append(is_chosen(found))
-    # Chosen in round 2; four rounds later its duty cycle is 2/6.
-    assert ends == [True] * 3 + [False] * 6
-    assert not found.gone, "it went in an earlier round"
+    assert ends == [True] * rounds + [False] * (14 - rounds)
+    if rounds == 14:
+        # What is not measured for a window goes at once.
+        found = after([others(4)] * WINDOW, stays, selection=found, first=FIRST + 18)
+        assert (is_chosen(found), found.gone) == (False, ("203.0.113.0/24",))
 
 
-def test_the_least_stay_is_longer_than_the_window_of_its_duty_cycle() -> None:
-    """Where the treatment helps, nobody else would ever see for how long."""
-    slow, fast = {**others(4), **SLOW}, {**others(4), "203.0.113.0/24": 5e6}
-    found, ends = after([slow] * 3, LONGER), []
-    for number in range(FIRST + 3, FIRST + 14):
-        found = advance(found, rows(number, fast), LONGER, NOBODY)
-        ends.append(is_chosen(found))
-    assert ends == [True] * 7 + [False] * 4
-
-
-def test_what_hosts_were_not_told_of_does_not_stay_once_it_is_fast() -> None:
-    """No treatment made it faster."""
-    slow, fast = {**others(4), **SLOW}, {**others(4), "203.0.113.0/24": 5e6}
-    stays = replace(FEW, stay=1000)
-    found, ends = after([slow] * 3, stays), []
-    for number in range(FIRST + 3, FIRST + 8):
-        found = advance(put_off(found, [*SLOW], number), rows(number, fast), stays, NOBODY)
-        ends.append(is_chosen(found))
-    assert ends == [True] * 3 + [False] * 2
-
-
-def test_what_is_not_measured_for_a_window_goes_at_once() -> None:
+def test_after_a_gap_longer_than_the_window_all_begins_anew_and_who_is_gone_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     slow = {**others(4), **SLOW}
-    stays = Thresholds(**{**vars(FEW), "stay": 1000})
-    found = after([slow] * 3, stays)
-    found = after([others(4)] * WINDOW, stays, selection=found, first=FIRST + 3)
-    assert (is_chosen(found), found.gone) == (False, ("203.0.113.0/24",))
-
-
-def test_after_a_gap_longer_than_the_window_all_begins_anew() -> None:
-    slow = {**others(4), **SLOW}
-    found = after([slow] * 3)
-    found = advance(found, rows(FIRST + 100, slow), FEW, NOBODY)
+    found = advance(after([slow] * 3), rows(FIRST + 100, slow), FEW, NOBODY)
     measured, duty, flaps = found.history.counts(np.arange(len(found.history)))
     assert set(measured) == {1} and set(flaps) == {0}
     assert chosen(found) == ["203.0.113.0/24"], "it was chosen before"
+    found = after([{f"203.{n}.{i}.0/24": 1e6 + i for i in range(50)} for n in range(60)])
+    assert len(found.history) <= 50 * (WINDOW + 1) * 1.25 + 50
+    monkeypatch.setattr("edgetune.congestion.history.MOST_PREFIXES", 60)
+    full = after([others(40), {**others(40), **{f"203.0.{i}.0/24": 1e5 for i in range(40)}}])
+    assert len(full.history) == 60
 
 
 def test_a_round_that_is_told_twice_or_late_changes_nothing() -> None:
@@ -186,25 +173,7 @@ def test_a_round_that_is_told_twice_or_late_changes_nothing() -> None:
         assert again is found and again.text() == text
 
 
-def test_a_clock_that_was_ahead_is_told() -> None:
-    """Else no round would count until that time came."""
-    found = after([others(4)], first=FIRST + 1000)
-    text = found.text()
-    with pytest.raises(RefusedError, match=r"lab1: .* ends 1000 rounds after .* a clock was ahead"):
-        advance(found, rows(FIRST, others(4)), FEW, NOBODY)
-    assert found.text() == text
-
-
-def test_another_window_begins_anew_and_lets_go_of_nobody() -> None:
-    slow = {**others(4), **SLOW}
-    found = after([slow] * 3)
-    other = replace(FEW, window=8)
-    found = advance(found, rows(FIRST + 3, slow), other, NOBODY)
-    assert found.history.window == 8 and is_chosen(found)
-    assert {*found.history.counts(np.arange(5))[0]} == {1}
-
-
-def test_half_a_round_is_refused_and_nothing_is_forgotten() -> None:
+def test_half_a_round_or_one_of_a_clock_that_was_ahead_is_refused_and_nothing_forgotten() -> None:
     slow = {**others(4), **SLOW}
     found = after([slow] * 3)
     text = found.text()
@@ -212,6 +181,14 @@ def test_half_a_round_is_refused_and_nothing_is_forgotten() -> None:
         advance(found, rows(FIRST + 3, dict(list(slow.items())[:2])), FEW, NOBODY)
     assert found.text() == text
     assert len(advance(found, rows(FIRST + 3, dict(list(slow.items())[:3])), FEW, NOBODY).history)
+    # Else no round would count until that time came.
+    with pytest.raises(RefusedError, match=r"lab1: .* ends 1003 rounds after .* a clock was ahead"):
+        advance(found, rows(FIRST - 1000, others(4)), FEW, NOBODY)
+    assert found.text() == text
+    # Another window begins anew and lets go of nobody.
+    found = advance(found, rows(FIRST + 3, slow), replace(FEW, window=8), NOBODY)
+    assert found.history.window == 8 and is_chosen(found)
+    assert {*found.history.counts(np.arange(5))[0]} == {1}
 
 
 @pytest.mark.parametrize("special", [{"sockets": 2}, {"min_rtt_ms": 1.0}, None])
@@ -347,19 +324,6 @@ def _seen(history: History) -> dict[int, Any]:
         if counts[0]:
             found[int(key)] = counts, [float(level) for level in history.levels[:, place]]
     return found
-
-
-def test_a_history_forgets_who_is_gone_and_grows_no_further(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = new_selection()
-    for number in range(60):
-        told = {f"203.{number}.{i}.0/24": 1e6 + i for i in range(50)}
-        found = advance(found, rows(FIRST + number, told), FEW, NOBODY)
-    assert len(found.history) <= 50 * (WINDOW + 1) * 1.25 + 50
-    monkeypatch.setattr("edgetune.congestion.history.MOST_PREFIXES", 60)
-    full = after([others(40), {**others(40), **{f"203.0.{i}.0/24": 1e5 for i in range(40)}}])
-    assert len(full.history) == 60
 
 
 SELECTION = after([{**others(4), **SLOW}] * 4)

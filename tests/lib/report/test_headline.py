@@ -42,9 +42,7 @@ def test_a_person_who_takes_back_what_was_proven_comes_before_the_verdict() -> N
     told = headline(head("rolled_back", ("rolling_back", "asked for"), verdict=found))
     assert told.verdict == "improved"
     assert (told.sentence, told.before) == ("Taken back: asked for", "70 % fewer")
-
-
-def test_a_verdict_that_is_the_cause_is_told_once() -> None:
+    # A verdict that is the cause is told once.
     found = concluded("degraded", "500 % more")
     told = headline(head("rolled_back", ("rolling_back", "500 % more"), verdict=found))
     assert (told.sentence, told.before) == ("Taken back: 500 % more", "")
@@ -57,11 +55,6 @@ def test_each_state_has_a_headline_and_a_next_step(state: str) -> None:
     assert told.verdict == ("no verdict" if over else "no verdict yet")
     assert told.sentence and not told.before
     assert next_steps(head(state))
-
-
-def test_a_finished_rollout_is_not_waiting_for_a_verdict() -> None:
-    assert headline(head("complete")).verdict == "no verdict"
-    assert "why" in headline(head("rolled_back")).sentence
 
 
 def test_the_effect_is_named_or_not_known() -> None:

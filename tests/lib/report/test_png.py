@@ -50,16 +50,9 @@ def test_a_real_chromium_draws_the_whole_card(monkeypatch: pytest.MonkeyPatch) -
     assert len(full) > 3 * len(empty) > 0
 
 
-@pytest.mark.parametrize("body", ["exit 1", "exit 0", "kill -9 $$"])
+@pytest.mark.parametrize("body", ["exit 1", "exit 0", "kill -9 $$", DRAWS.replace("PNG", "GIF")])
 def test_a_browser_that_draws_nothing_is_no_failure(tmp_path: Path, body: str) -> None:
     assert png_of("<p>", browser(tmp_path, body)) == b""
-
-
-def test_what_is_no_picture_is_none(tmp_path: Path) -> None:
-    assert png_of("<p>", browser(tmp_path, DRAWS.replace("PNG", "GIF"))) == b""
-
-
-def test_without_a_browser_there_is_no_picture(tmp_path: Path) -> None:
     for program in ("", "no-such-browser", str(tmp_path / "gone")):
         assert png_of("<p>", program) == b""
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.report.service import Out, out_text, requests_text, times_out
 from tests.support.builders import plan
@@ -22,33 +24,32 @@ def step(name: str, at: float = 0.0, out_at: float = 0.0, **more: Any) -> HostSt
     return HostStep(name, at, out_at=out_at, lb_before=READY if out_at else None, **more)
 
 
-def test_a_host_is_out_from_its_drain_until_it_is_put_back() -> None:
-    times = times_out([batch(0, a=step("done", 400, 100), b=step("skipped", 160, 100))], 900)
-    assert times == {"a": Out(300), "b": Out(60)}
-    assert [str(out) for out in times.values()] == ["5m", "1m"]
+FAILED, DONE = step("rebooting", 400, 100), step("done", 400, 100)
 
 
-def test_a_host_that_is_out_is_so_until_now() -> None:
-    (out,) = times_out([batch(0, a=step("rebooting", 400, 100))], 700).values()
-    assert (str(out), out.still) == ("10m so far", True)
-
-
-def test_what_a_rollback_puts_back_was_out_all_the_while() -> None:
-    failed = batch(0, a=step("rebooting", 400, 100))
-    back = batch(4, "restore", a=step("done", 1000, 101))
-    assert times_out([failed, back], 9e9) == {"a": Out(900)}
-
-
-def test_a_host_that_was_out_twice_has_both() -> None:
-    back = batch(4, "restore", a=step("done", 1060, 1000))
-    assert times_out([batch(0, a=step("done", 400, 100)), back], 9e9) == {"a": Out(360)}
-
-
-def test_a_replaced_machine_that_is_brought_back_is_counted_once() -> None:
-    """Its former batch is settled when it is adopted, and the new one goes on from its drain."""
-    former = batch(0, a=step("skipped", 900, 100))
-    back = batch(4, "restore", a=step("done", 1000, 100))
-    assert times_out([former, back], 9e9) == {"a": Out(900)}
+@pytest.mark.parametrize(
+    ("batches", "now", "times"),
+    [
+        # From its drain until it is put back; of one that is out, until now.
+        ([batch(0, a=DONE)], 900, Out(300)),
+        ([batch(0, a=step("skipped", 160, 100))], 900, Out(60)),
+        ([batch(0, a=FAILED)], 700, Out(600, still=True)),
+        # What a rollback puts back was out all the while; one that was out twice has both.
+        ([batch(0, a=FAILED), batch(4, "restore", a=step("done", 1000, 101))], 9e9, Out(900)),
+        ([batch(0, a=DONE), batch(4, "restore", a=step("done", 1060, 1000))], 9e9, Out(360)),
+        # A replaced machine that is brought back goes on from its drain: it is counted once.
+        (
+            [batch(0, a=step("skipped", 900, 100)), batch(4, "restore", a=step("done", 1000, 100))],
+            9e9,
+            Out(900),
+        ),
+    ],
+)
+def test_a_host_is_out_from_its_drain_until_it_is_put_back(
+    batches: list[Batch], now: float, times: Out
+) -> None:
+    assert times_out(batches, now) == {"a": times}
+    assert str(times).endswith(" so far") is times.still
 
 
 def test_what_was_never_drained_was_not_out() -> None:
