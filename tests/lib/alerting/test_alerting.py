@@ -381,6 +381,14 @@ def test_any_member_of_the_cluster_will_do(alertmanager: InMemory) -> None:
         assert f"; {broken.url}: 503 " in told
 
 
+def test_members_that_are_slow_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silences, "PATIENCE", 0.6)
+    with in_memory() as slow, in_memory() as quick:
+        slow.says = lambda request: time.sleep(2)
+        assert keep(quick, ["e000"], url=(slow.url, quick.url)) == ""
+        assert quick.active().keys() == {"e000"}
+
+
 def test_two_silences_of_one_host_are_ended_both(alertmanager: InMemory) -> None:
     """Members of a cluster that were cut off from each other may each have one."""
     keep(alertmanager, ["e000"])

@@ -108,24 +108,6 @@ def drip_keys(server: EvilServer, connection: socket.socket) -> None:
         connection.sendall(b"\0")
 
 
-@pytest.mark.parametrize(
-    "raw", [say_nothing, drip_banner, drip_lines, say_only_who_it_is, drip_keys]
-)
-def test_a_connection_that_becomes_no_ssh_ends_in_time(
-    raw: Any, begin: Begin, tmp_path: Path, running_clock: RunningClock
-) -> None:
-    result = answered_after_an_hour(begin(raw=raw), tmp_path, running_clock)
-    assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
-
-
-@pytest.mark.parametrize("moment", ["auth", "channel", "exec"])
-def test_a_host_that_never_answers_a_request_of_ssh_is_given_up(
-    moment: str, begin: Begin, tmp_path: Path, running_clock: RunningClock
-) -> None:
-    result = answered_after_an_hour(begin(at=moment), tmp_path, running_clock)
-    assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
-
-
 def drip_output(server: EvilServer, channel: paramiko.Channel) -> None:
     for _ in server.forever():
         channel.sendall(b" ")
@@ -176,14 +158,45 @@ def begin_keys_anew(server: EvilServer, channel: paramiko.Channel) -> None:
         server.transport.renegotiate_keys()
 
 
-@pytest.mark.parametrize(
-    "act",
-    [drip_output, drip_errors, answer_and_stay, begin_keys_anew],
-)
-def test_an_answer_that_never_ends_is_given_up(
-    act: Any, begin: Begin, tmp_path: Path, running_clock: RunningClock
+def read_crumbs(server: EvilServer, channel: paramiko.Channel) -> None:
+    for _ in server.forever():
+        channel.recv(16)
+
+
+def drip_a_packet(server: EvilServer, channel: paramiko.Channel) -> None:
+    """No byte of it arrives at a channel before it is whole."""
+    assert server.transport
+    real = server.transport.sock
+
+    class Dripping:
+        def send(self, data: bytes) -> int:
+            server.ended.wait(0.02)
+            return int(real.send(data[:1]))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    server.transport.packetizer._Packetizer__socket = Dripping()  # type: ignore[attr-defined]
+    channel.sendall(os.urandom(8192))
+
+
+ACTS = (drip_output, drip_errors, answer_and_stay, begin_keys_anew, read_crumbs, drip_a_packet)
+RAW = (say_nothing, drip_banner, drip_lines, say_only_who_it_is, drip_keys)
+ENDLESS: dict[str, dict[str, Any]] = {
+    **{f"raw: {own.__name__}": {"raw": own} for own in RAW},
+    **{f"no answer to {own}": {"at": own} for own in ("auth", "channel", "exec")},
+    **{f"act: {own.__name__}": {"act": own} for own in ACTS},
+}
+
+
+@pytest.mark.parametrize("how", ENDLESS.values(), ids=ENDLESS)
+def test_a_host_that_never_ends_what_it_says_is_given_up(
+    how: dict[str, Any], begin: Begin, tmp_path: Path, running_clock: RunningClock
 ) -> None:
-    result = answered_after_an_hour(begin(act=act), tmp_path, running_clock)
+    server = begin(**how)
+    if how.get("act") is read_crumbs:
+        server.window = 16
+    result = answered_after_an_hour(server, tmp_path, running_clock)
     assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
 
@@ -205,43 +218,6 @@ def test_an_output_that_ends_without_a_status_was_cut_off(
     """A part of an answer may end with a brace, too; a whole one ends with a line break."""
     result = asked(begin(act=end_the_output_after(text)), tmp_path, lambda: None)
     assert (result.reason, "broke before" in str(result.error)) == ("unreachable", True)
-
-
-def test_a_request_that_is_read_in_crumbs_is_given_up(
-    tmp_path: Path, running_clock: RunningClock, begin: Begin
-) -> None:
-    def read_crumbs(server: EvilServer, channel: paramiko.Channel) -> None:
-        for _ in server.forever():
-            channel.recv(16)
-
-    server = begin(act=read_crumbs)
-    server.window = 16
-    result = answered_after_an_hour(server, tmp_path, running_clock)
-    assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
-
-
-def test_a_packet_that_drips_is_given_up(
-    begin: Begin, tmp_path: Path, running_clock: RunningClock
-) -> None:
-    """No byte of it arrives at a channel before it is whole."""
-
-    def drip(server: EvilServer, channel: paramiko.Channel) -> None:
-        assert server.transport
-        real = server.transport.sock
-
-        class Dripping:
-            def send(self, data: bytes) -> int:
-                server.ended.wait(0.02)
-                return int(real.send(data[:1]))
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(real, name)
-
-        server.transport.packetizer._Packetizer__socket = Dripping()  # type: ignore[attr-defined]
-        channel.sendall(os.urandom(8192))
-
-    result = answered_after_an_hour(begin(act=drip), tmp_path, running_clock)
-    assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
 
 def flood_banner(server: EvilServer, connection: socket.socket) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from edgetune.errors import DrainError
 from edgetune.rollout.in_service import put_back, state_of, why_out
-from edgetune.traffic import Server
 from edgetune.traffic.drivers.haproxy import Haproxy
 from tests.support.answering import Answering
 from tests.support.load_balancers import SERVERS
@@ -31,26 +30,6 @@ def haproxy() -> Iterator[RealHaproxy]:
         yield started
 
 
-def test_a_server_is_set_and_seen_in_every_state(haproxy: RealHaproxy) -> None:
-    driver = haproxy.driver()
-    changes = {"drain": driver.withdraw, "maint": driver.isolate, "": driver.restore}
-    for state, change in changes.items():
-        change("e003")
-        found = driver.servers()
-        shown = {name: each.withdrawn for name, each in found.items() if each.withdrawn}
-        assert shown == ({"e003": state} if state else {})
-        told = Server("e000", "", True, 0, "192.0.2.1", 80, checked=False, state="ready:100%")
-        assert found["e000"] == told
-
-
-def test_a_socket_with_a_lower_level_refuses_changes(haproxy: RealHaproxy) -> None:
-    driver = haproxy.driver(level="operator")
-    assert driver.servers()["e000"].is_serving
-    with pytest.raises(DrainError, match=DENIED):
-        driver.isolate("e000")
-    assert haproxy.driver().servers()["e000"].is_serving
-
-
 def test_whether_changes_are_refused_is_told_without_one(haproxy: RealHaproxy) -> None:
     haproxy.driver().withdraw("e000")
     haproxy.driver().isolate("e001")
@@ -58,6 +37,8 @@ def test_whether_changes_are_refused_is_told_without_one(haproxy: RealHaproxy) -
     assert haproxy.driver().refuses_changes() == ""
     refusal = haproxy.driver(level="operator").refuses_changes()
     assert "operator: edges/e000: Permission denied" in refusal
+    with pytest.raises(DrainError, match=DENIED):
+        haproxy.driver(level="operator").isolate("e000")
     after = haproxy.ask("show servers state edges")
     # Column 9 counts the seconds since the last change.
     assert _without_ages(before) == _without_ages(after)
@@ -84,29 +65,19 @@ def test_servers_tell_whether_they_are_checked_and_where_they_are() -> None:
     """In any state: a server in maintenance is not checked now, and still has its check."""
     checked = ["checked 127.0.0.1:9 check inter 60s", "followed 127.0.0.1:9 track other/checked"]
     servers = [*checked, "trusted [::1]:9", "local unix@/nowhere", "paused 127.0.0.1:9 check"]
-    backends = [("other", [f"server {text}" for text in servers])]
-    with running(backends) as haproxy:
-        driver = haproxy.driver("other")
+    # Nothing listens at this one, and its first check comes after minutes.
+    options = ["option httpchk", "server e000 127.0.0.1:1 check inter 300s fastinter 300s"]
+    with running([("other", [f"server {own}" for own in servers]), ("edges", options)]) as haproxy:
+        driver, edges = haproxy.driver("other"), haproxy.driver()
         driver.isolate("paused")
         driver.withdraw("trusted")
-        found = driver.servers()
-    assert [name for name, each in found.items() if each.checked] == [
-        "checked",
-        "followed",
-        "paused",
-    ]
+        edges.isolate("e000")
+        edges.restore("e000")
+        found, server = driver.servers(), edges.servers()["e000"]
+    assert (server.is_serving, server.passing) == (True, False)
+    told = [name for name, each in found.items() if each.checked]
+    assert told == ["checked", "followed", "paused"]
     assert (found["trusted"].address, found["local"].address) == ("::1", "")
-
-
-def test_a_server_that_leaves_maintenance_is_up_and_has_passed_no_check() -> None:
-    """Nothing listens there, and the first check comes after minutes."""
-    servers = ["option httpchk", "server e000 127.0.0.1:1 check inter 300s fastinter 300s"]
-    with running([("edges", servers)]) as started:
-        driver = started.driver()
-        driver.isolate("e000")
-        driver.restore("e000")
-        server = driver.servers()["e000"]
-        assert (server.is_serving, server.passing) == (True, False)
 
 
 AGENT = 'agent-check agent-port AGENT agent-inter 50ms agent-send "ask\\n"'
@@ -134,72 +105,49 @@ def _set(server: int, what: str) -> str:
 
 
 NO_ACTIVE = [_set(2, "state drain"), _set(3, "weight 0")]
+TRACKS, NO_WEIGHT = {0: "track other/o"}, "weight 0 in its configuration"
 BACKUPS = {0: "backup", 1: "backup"}
 BY_AGENT = {0: AGENT, 1: CHECK, 2: CHECK, 3: CHECK}
+FIVE = {0: "weight 256 slowstart 600s", 1: "weight 1", 2: "weight 1", 3: "weight 1"}
+UNEVEN = {0: "backup weight 10", 1: "backup weight 200"}
+ZERO, DRAINED = [_set(0, "weight 0")], [_set(0, "state drain")]
+BY_IT = "weight 0, by its agent"
 STATES = {
     "as it begins": State("0123"),
-    "weight 0": State("123", [_set(0, "weight 0")], why="weight 0"),
-    "weight 0, and back": State("0123", [_set(0, "weight 0"), _set(0, "weight 100%")]),
+    "weight 0": State("123", ZERO, why="weight 0"),
+    "weight 0, and back": State("0123", [*ZERO, _set(0, "weight 100%")]),
     "half the weight": State("0123", [_set(0, "weight 50")], options=HEAVY),
-    "weight 0 in the configuration": State(
-        "123", servers={0: "weight 0"}, why="weight 0 in its configuration"
-    ),
-    "weight 0 of a static algorithm": State(
-        "123", [_set(0, "weight 0%")], options=["balance static-rr"], why="weight 0"
-    ),
-    "weight 0 of a server that is checked": State(
-        "123", [_set(0, "weight 0")], {0: CHECK}, HTTP, why="weight 0"
-    ),
+    "weight 0 in the configuration": State("123", (), {0: "weight 0"}, why=NO_WEIGHT),
+    "weight 0 of a static algorithm": State("123", ZERO, {}, ["balance static-rr"], why="weight 0"),
+    "weight 0 of a server that is checked": State("123", ZERO, {0: CHECK}, HTTP, why="weight 0"),
     "weight 0 of all": State("", [_set(i, "weight 0") for i in range(4)], why="weight 0"),
-    "drain": State("123", [_set(0, "state drain")]),
+    "drain": State("123", DRAINED),
     "maint": State("123", [_set(0, "state maint")]),
     "disabled": State("123", servers={0: "disabled"}),
-    "a drain of what is tracked": State(
-        "123", ["set server other/o state drain"], {0: "track other/o"}
-    ),
-    "a maint of what is tracked": State(
-        "123", ["set server other/o state maint"], {0: "track other/o"}
-    ),
+    "a drain of what is tracked": State("123", ["set server other/o state drain"], TRACKS),
+    "a maint of what is tracked": State("123", ["set server other/o state maint"], TRACKS),
     "a failing check": State("123", (), {0: CHECK}, HTTP, health=503),
-    "a failing check, and weight 0": State(
-        "123", [_set(0, "weight 0")], {0: CHECK}, HTTP, health=503, why="weight 0"
-    ),
+    "a failing check, and weight 0": State("123", ZERO, {0: CHECK}, HTTP, "", 503, "weight 0"),
     "a check that disables": State("123", (), {0: CHECK}, HTTP, health=404, why="404"),
-    "an agent's 0%": State("123", (), {0: AGENT}, agent="0%", why="weight 0, by its agent"),
-    "an agent's up 0%": State("123", (), BY_AGENT, HTTP, "up 0%", why="weight 0, by its agent"),
+    "an agent's 0%": State("123", (), {0: AGENT}, agent="0%", why=BY_IT),
+    "an agent's up 0%": State("123", (), BY_AGENT, HTTP, "up 0%", why=BY_IT),
     "an agent's 75%": State("0123", (), {0: AGENT}, HEAVY, "75%"),
-    "an agent's 75% of a weight that is 1": State(
-        "123", (), {0: AGENT}, agent="75%", why="weight 0, by its agent"
-    ),
+    "an agent's 75% of a weight that is 1": State("123", (), {0: AGENT}, agent="75%", why=BY_IT),
     "an agent's drain": State("123", (), {0: AGENT}, agent="drain"),
     "an agent's maint": State("123", (), {0: AGENT}, agent="maint"),
     "an agent's down": State("123", (), {0: AGENT}, agent="down", why="down by its agent check"),
     "an agent's up ready": State("0123", (), {0: AGENT}, agent="up ready"),
     "a backup": State("123", servers={0: "backup"}, why="backup"),
-    "a backup, while one active server is left": State(
-        "3", [_set(2, "state maint")], BACKUPS, why="backup"
-    ),
+    "a backup with one active server": State("3", NO_ACTIVE[:1], BACKUPS, why="backup"),
     "backups, and no active server": State("0", NO_ACTIVE, BACKUPS),
-    "backups, and no active server, with allbackups": State(
-        "01", NO_ACTIVE, BACKUPS, ["option allbackups"]
-    ),
-    "backups of which the second is heavier": State(
-        "0", NO_ACTIVE, {0: "backup weight 10", 1: "backup weight 200"}
-    ),
-    "the same with allbackups": State(
-        "01", NO_ACTIVE, {0: "backup weight 10", 1: "backup weight 200"}, ["option allbackups"]
-    ),
-    "backups of which the first is drained": State(
-        "1", [*NO_ACTIVE, _set(0, "state drain")], BACKUPS
-    ),
+    "backups with allbackups": State("01", NO_ACTIVE, BACKUPS, ["option allbackups"]),
+    "backups of which the second is heavier": State("0", NO_ACTIVE, UNEVEN),
+    "the same with allbackups": State("01", NO_ACTIVE, UNEVEN, ["option allbackups"]),
+    "backups of which the first is drained": State("1", [*NO_ACTIVE, *DRAINED], BACKUPS),
     "backups of which the first has weight 0": State(
-        "1", [*NO_ACTIVE, _set(0, "weight 0")], BACKUPS, why="weight 0"
+        "1", NO_ACTIVE + ZERO, BACKUPS, why="weight 0"
     ),
-    "slowstart": State(
-        "0123",
-        [_set(0, "state maint"), _set(0, "state ready")],
-        {0: "weight 256 slowstart 600s", 1: "weight 1", 2: "weight 1", 3: "weight 1"},
-    ),
+    "slowstart": State("0123", [_set(0, "state maint"), _set(0, "state ready")], FIVE),
 }
 
 
@@ -335,6 +283,8 @@ def test_an_agent_that_says_ready_lets_a_withdrawn_server_in_and_no_other_word_d
         told = world.driver.servers()
         assert told["e000"].overridden_by == "its agent check in edges"
         assert not told["e001"].overridden_by
+        trusting = Haproxy(world.haproxy.address(), "edges", agent_checks="permitted")
+        assert not trusting.servers()["e000"].overridden_by
         for word in ("up", "100%", "up 75%", "maxconn:30", "down", "up 100%"):
             world.agent[0] = word
             world.haproxy.ask(_set(0, f"state {how}"))
@@ -349,9 +299,3 @@ def test_an_agent_that_says_ready_lets_a_withdrawn_server_in_and_no_other_word_d
         time.sleep(0.2)
         shown_then = world.driver.servers()["e000"]
         assert (shown_then.withdrawn, shown_then.overridden_by) == (how, "")
-
-
-def test_agents_that_somebody_vouches_for_are_no_matter() -> None:
-    with begun(State("0123", (), {0: AGENT}, agent="up")) as world:
-        trusting = Haproxy(world.haproxy.address(), "edges", agent_checks="permitted")
-        assert not trusting.servers()["e000"].overridden_by
