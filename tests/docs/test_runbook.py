@@ -69,10 +69,6 @@ def test_every_rule_exists(page: str) -> None:
     assert {name.partition(".")[2] for name in enabled if "$" not in name} <= names
 
 
-def test_pages_show_how_to_enable_rules() -> None:
-    assert len([1 for page in PAGES.values() for _ in commands(page, "st2", "rule", "enable")]) > 5
-
-
 def test_one_line_enables_every_rule_that_ships_disabled() -> None:
     (line,) = (text for text in code(PAGES["docs/how-to/automation.md"]) if text.startswith(LOOP))
     shown = line.partition(";")[0].split()[3:]
@@ -100,37 +96,15 @@ def test_every_command_of_the_lab_is_understood(page: str) -> None:
             assert options.fault in known, words
 
 
-def test_a_page_shows_how_to_break_the_lab() -> None:
-    page = PAGES["docs/how-to/lab.md"]
-    shown = {words[1] for words in commands(page, "edgetune", "lab") if words[1:]}
-    first = {words[0] for words in commands(page, "edgetune", "lab")}
-    assert {"fault", "heal", "console"} <= first
-    assert shown & FAULTS.keys()
-
-
 @pytest.mark.slow
 def test_every_text_shown_comes_from_the_sources() -> None:
     known = printed()
-    pieces = [piece for line in fenced(RUNBOOK, "text") for piece in fixed_parts(line)]
-    assert len(pieces) > 60
-    assert [piece for piece in pieces if piece not in known] == []
-
-
-def test_every_text_in_the_table_of_symptoms_comes_from_the_sources() -> None:
-    known = printed()
     table = RUNBOOK.split("## By symptom")[1].split("## ")[0]
     shown = [text for row in table.splitlines() for text in re.findall(r"`([^`]+)`", row)]
-    pieces = [piece for text in shown for piece in fixed_parts(text)]
-    assert len(pieces) > 20
-    assert [piece for piece in pieces if piece not in known] == []
-
-
-def test_every_symptom_leads_to_a_section() -> None:
-    headings = re.findall(r"^#+ (.+)$", RUNBOOK, re.MULTILINE)
-    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in headings}
-    links = set(re.findall(r"\]\(#([^)]+)\)", RUNBOOK))
-    assert links
-    assert links <= anchors, links - anchors
+    for texts, least in ((shown, 20), ([*fenced(RUNBOOK, "text")], 60)):
+        pieces = [piece for text in texts for piece in fixed_parts(text)]
+        assert len(pieces) > least
+        assert [piece for piece in pieces if piece not in known] == []
 
 
 def fixed_parts(line: str) -> list[str]:

@@ -19,7 +19,6 @@ from edgetune.bmc.registry import Registry
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from edgetune.hosts import connection, conversation, fleet
-from edgetune.hosts.agent.boot_hook import agent_command
 from edgetune.hosts.agent.protocol import BadRequest, Request
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.inventory import Host
@@ -130,11 +129,6 @@ def _request(data: bytes) -> Any:
     size, _, rest = data.partition(b"\n")
     assert zlib.decompress(rest[: int(size)]).startswith(b"# SPDX-License-Identifier")
     return json.loads(rest[int(size) :])
-
-
-def test_our_copy_on_a_host_is_started_without_a_shell() -> None:
-    command = agent_command("", "revert", "$(reboot)")
-    assert command[1:] == ["-I", "-S", "/var/lib/edgetune/agent.py", "revert", "$(reboot)"]
 
 
 # What an agent takes.

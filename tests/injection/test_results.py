@@ -42,7 +42,7 @@ from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from lab.runner.display import errors_of
-from tests.support.builders import as_samples, concluded, plan
+from tests.support.builders import as_samples, concluded
 from tests.support.hostile import HOSTILE, assert_harmless, evaluated, rendered
 from tests.support.world import World
 
@@ -220,9 +220,6 @@ def test_what_is_safe_stays_as_it_is() -> None:
     assert safe(once) == once
     said = "p95 < 3 ms {ring: 512} 100 % – naïve, 東京"
     assert safe_text(said) == said
-
-
-def test_names_in_a_result_are_texts_too() -> None:
     assert safe({"{{ a }}": [("<% b %>",)]}) == {"{ { a }}": [["< % b %>"]]}
 
 
@@ -255,13 +252,6 @@ def test_what_the_command_line_prints_of_a_failure(field: str, text: str) -> Non
     failed = SimpleNamespace(action=action, result={field: f"Traceback\nValueError: {text}"})
     for line in errors_of(failed):  # type: ignore[arg-type]
         assert line.isprintable()
-
-
-def test_plan_of_builders_is_shown_as_it_is(tmp_path: Path) -> None:
-    """The texts that are made safe are the same when they were."""
-    text = plan_text(plan(tmp_path))
-    assert safe_text(text) == text
-    assert len(text.splitlines()) == text.count("\n") + 1
 
 
 def test_a_trigger_holds_nothing_but_text(monkeypatch: pytest.MonkeyPatch) -> None:

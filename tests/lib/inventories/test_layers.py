@@ -13,6 +13,7 @@ from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Pop
 from tests.support.builders import write_yaml
 
+HOSTS = {"e1": {"address": "10.0.0.1"}}
 BALANCER = {"driver": "haproxy", "address": "tcp://lb.{pop}.example.org:9", "backend": "edges"}
 FILE: dict[str, Any] = {
     "defaults": {
@@ -82,16 +83,6 @@ def test_a_wrong_field_is_named_where_it_was_written(
     assert f"inventory.yaml: {says}" in str(caught.value)
 
 
-def test_a_wrong_field_of_a_group_is_named_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"groups\.small\.min_in_service: 2 is above 1"):
-        opened(tmp_path, groups={**FILE["groups"], "small": {"min_in_service": 2}})
-
-
-def test_a_missing_field_is_named_in_its_pop(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"pops\.ams1\.load_balancer: is missing"):
-        opened(tmp_path, defaults={"min_in_service": 0.5})
-
-
 @pytest.mark.parametrize(
     ("groups", "says"),
     [
@@ -106,13 +97,20 @@ def test_a_group_has_to_be_there(tmp_path: Path, groups: object, says: str) -> N
         opened(tmp_path, pops={"ams1": ams1})
 
 
-def test_of_two_names_that_begin_alike_the_right_pop_is_named(tmp_path: Path) -> None:
-    hosts = {"e1": {"address": "10.0.0.1"}}
-    pops = {"ams": {"hosts": hosts}, "ams.b": {"health": "ftp://a", "hosts": hosts}}
-    with pytest.raises(InputError, match=r"yaml: pops\.ams\.b\.health: 'ftp://a' does not match"):
-        opened(tmp_path, pops=pops)
-
-
-def test_the_name_of_a_host_stays_as_it_is(tmp_path: Path) -> None:
-    pops = {"ams1": {"hosts": {"e1": {"address": "10.0.0.1", "rack": "{pop}"}}}}
-    assert opened(tmp_path, pops=pops).pop("ams1").host("e1").rack == "{pop}"
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"groups": {"small": {"min_in_service": 2}, "old": {}}}, "groups.small.min_in_service: 2"),
+        ({"defaults": {"min_in_service": 0.5}}, "pops.ams1.load_balancer: is missing"),
+        (
+            {"pops": {"a": {"hosts": HOSTS}, "a.b": {"health": "ftp://a", "hosts": HOSTS}}},
+            "yaml: pops.a.b.health: 'ftp://a' does not match",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_in_its_layer(
+    tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        opened(tmp_path, **changed)
+    assert says in str(caught.value)

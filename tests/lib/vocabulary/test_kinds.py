@@ -129,11 +129,6 @@ def test_each_class_of_the_agent_carries_out_a_kind() -> None:
         assert stem in DECLARED, f"lib/edgetune/vocabulary/kinds/{stem}.py is missing"
 
 
-def test_each_trial_is_of_a_kind() -> None:
-    for path in (ROOT / "tests/support/kinds").glob("[a-z]*.yaml"):
-        assert path.stem in DECLARED, f"lib/edgetune/vocabulary/kinds/{path.stem}.py is missing"
-
-
 def test_no_two_kinds_have_one_place_in_the_order_of_application() -> None:
     places: dict[int, str] = {}
     for name, kind in KINDS.items():
@@ -247,41 +242,39 @@ def things_of(inside: Host, name: str, now: Any) -> dict[str, set[str]]:
     return {f"{key} in {name}": {property_of(service, key)} for key in keys}
 
 
+def at(kind: str, **target: str) -> tuple[str, dict[str, str]]:
+    return kind, target
+
+
+def route(family: str, route: str) -> tuple[str, dict[str, str]]:
+    return at("route.metric", family=family, route=route)
+
+
+PROPERTY = at("service.property", service="nginx.service", property="CPUAffinity")
+SWAPPINESS, RATIO = (at("sysctl", key=f"vm.{own}") for own in ("swappiness", "dirty_ratio"))
+RFS = at("sysctl", key="net.core.rps_sock_flow_entries")
+FREE, MARKS = (
+    at("sysctl", key="vm.min_free_kbytes"),
+    at("memory.watermarks", parameter="min_free_kbytes"),
+)
+RINGS = [at("nic.ring", interface=f"eth{number}") for number in (0, 1)]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "both"),
     [
-        (("sysctl", {"key": "net.core.somaxconn"}), ("sysctl", {"key": "net/core/somaxconn"}), 1),
-        (("sysctl", {"key": "vm.dirty_bytes"}), ("sysctl", {"key": "vm.dirty_ratio"}), 2),
-        (("sysctl", {"key": "vm.swappiness"}), ("sysctl", {"key": "vm.dirty_ratio"}), 0),
-        (
-            ("sysctl", {"key": "vm.min_free_kbytes"}),
-            ("memory.watermarks", {"parameter": "min_free_kbytes"}),
-            1,
-        ),
-        (("sysctl", {"key": "kernel.sched_migration_cost_ns"}), ("sched.migration_cost", {}), 1),
-        (
-            ("sysctl", {"key": "net.core.rps_sock_flow_entries"}),
-            ("nic.rfs", {"interface": "eth0"}),
-            1,
-        ),
-        (("nic.ring", {"interface": "eth0"}), ("nic.irq_affinity", {"interface": "eth0"}), 1),
-        (("nic.ring", {"interface": "eth0"}), ("nic.ring", {"interface": "eth1"}), 0),
-        (("kernel.package", {}), ("kernel.cmdline", {"parameter": "quiet"}), 1),
-        (
-            ("service.property", {"service": "nginx.service", "property": "CPUAffinity"}),
-            ("cpu.service_affinity", {"service": "nginx"}),
-            1,
-        ),
-        (
-            ("route.metric", {"family": "inet", "route": "default"}),
-            ("route.metric", {"family": "inet", "route": "0.0.0.0/0"}),
-            1,
-        ),
-        (
-            ("route.metric", {"family": "inet6", "route": "2001:DB8::/32"}),
-            ("route.metric", {"family": "inet6", "route": "2001:db8:0::/32"}),
-            1,
-        ),
+        (at("sysctl", key="net.core.somaxconn"), at("sysctl", key="net/core/somaxconn"), 1),
+        (at("sysctl", key="vm.dirty_bytes"), RATIO, 2),
+        (SWAPPINESS, RATIO, 0),
+        (FREE, MARKS, 1),
+        (at("sysctl", key="kernel.sched_migration_cost_ns"), at("sched.migration_cost"), 1),
+        (RFS, at("nic.rfs", interface="eth0"), 1),
+        (RINGS[0], at("nic.irq_affinity", interface="eth0"), 1),
+        (RINGS[0], RINGS[1], 0),
+        (at("kernel.package"), at("kernel.cmdline", parameter="quiet"), 1),
+        (PROPERTY, at("cpu.service_affinity", service="nginx"), 1),
+        (route("inet", "default"), route("inet", "0.0.0.0/0"), 1),
+        (route("inet6", "2001:DB8::/32"), route("inet6", "2001:db8:0::/32"), 1),
     ],
 )
 def test_kinds_that_touch_one_thing_meet_however_it_is_spelt(
@@ -343,18 +336,20 @@ def test_what_the_bmc_sets(
     assert found.startswith(says) if says else not found
 
 
-def test_only_needs_numbers(tmp_path: Path) -> None:
+def test_only_needs_numbers_or_expressions_which_hosts_check(tmp_path: Path) -> None:
     says = "only: needs a value made of numbers"
     for name, value in (("sysctl", "bbr"), ("route.metric", {"congctl": "bbr"})):
         assert agent_says(name, value, target_of(name), "raise") == says
         assert catalogue_says(tmp_path, name, value, only="raise") == says
-    assert not catalogue_says(tmp_path, "service.property", "infinity", only="raise")
-
-
-def test_expressions_are_for_the_hosts_to_check(tmp_path: Path) -> None:
+    for name, value in (
+        ("service.property", "infinity"),
+        ("nic.rfs", "{{ cpus.count }}"),
+        ("nic.ring", {"rx": "{{ nic.ring_max.rx }}"}),
+    ):
+        assert not catalogue_says(tmp_path, name, value, only="raise")
     assert not catalogue_says(tmp_path, "nic.irq_affinity", "{{ cpus.online }}")
-    assert not catalogue_says(tmp_path, "nic.rfs", "{{ cpus.count }}", only="raise")
-    assert not catalogue_says(tmp_path, "nic.ring", {"rx": "{{ nic.ring_max.rx }}"}, only="raise")
+    for field in ("why", "source"):
+        assert catalogue_says(tmp_path, "nic.rfs", 1, **{field: " "}) == f"{field}: is empty"
 
 
 NO_WAY_BACK = {
@@ -409,8 +404,3 @@ def test_what_no_tuning_changes_is_named(
     value = TRIALS[name].taken[0]
     assert agent_says(name, value, {field: place}).endswith(says)
     assert catalogue_says(tmp_path, name, value, **{field: place}) == says
-
-
-@pytest.mark.parametrize("field", ["why", "source"])
-def test_a_reason_says_something(tmp_path: Path, field: str) -> None:
-    assert catalogue_says(tmp_path, "nic.rfs", 1, **{field: " "}) == f"{field}: is empty"
