@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from edgetune.bmc import checking, jobs
 from edgetune.bmc import client as client_module
-from edgetune.bmc.client import Client
 from edgetune.hosts.result import HostResult
-from lab.bmc import Machine, Service
+from lab.bmc import Machine
 from lab.bmc.jobs import Job
 from tests.support.bmc_site import (  # noqa: F401 - a fixture
     PASSWORD,
@@ -134,32 +132,6 @@ class TestWell:
             assert told["resets"] == box.machine.personality.resets
         assert data["attributes"].items() >= box.first.items()
         assert box.changes == []
-
-    def test_no_more_than_eight_requests_wait_for_one_another(
-        self, box: Box, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Those that are read at once count as one, as far as a BMC gets them at once."""
-        exchange, read_ahead = Client._exchange, Client.read_ahead
-        waits, on = 0, Counter[int]()
-
-        def counted(self: Client, connection: Any, *more: Any, **named: Any) -> Any:
-            on[id(connection)] += 1
-            return exchange(self, connection, *more, **named)
-
-        def ahead(self: Client, links: Iterable[str]) -> Any:
-            nonlocal waits
-            waits += sum(on.values())
-            on.clear()
-            found = read_ahead(self, links)
-            waits += max(on.values(), default=0)
-            on.clear()
-            return found
-
-        monkeypatch.setattr(client_module, "_SOON", 0.0)
-        monkeypatch.setattr(Client, "_exchange", counted)
-        monkeypatch.setattr(Client, "read_ahead", ahead)
-        assert box.plan().error is None
-        assert waits + sum(on.values()) <= 8
 
     def test_there_and_back(self, box: Box) -> None:
         done = box.set()
@@ -420,28 +392,6 @@ class TestSentOnce:
         assert (ami.machine.resets, ami.changes) == (["ForceRestart"], ["POST"])
 
 
-@pytest.mark.parametrize("verb", ["set", "reset"])
-def test_a_bmc_that_forgets_its_sessions_is_logged_in_to_once_more(
-    box: Box, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    """A BMC that restarted has none of them; what it was asked for was not done."""
-    whole, forgot = Service.handle, list[str]()
-
-    def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
-        if not forgot and method in CHANGES and "/Sessions" not in path:
-            forgot.append(path)
-            for session in machine.sessions.ids():
-                machine.sessions.close(session)
-        return whole(self, machine, method, path, *more)
-
-    monkeypatch.setattr(Service, "handle", handle)
-    result = box.set() if verb == "set" else box.reset("ForceRestart", os_answers=True)
-    assert result.error is None
-    assert len(forgot) == 1 and box.changes[:2] == box.changes[:1] * 2
-    assert box.machine.resets == ["ForceRestart"] * (verb == "reset")
-    assert box.machine.sessions.ids() == []
-
-
 class TestReset:
     @pytest.mark.parametrize(
         ("kind", "attribute"),
@@ -459,19 +409,6 @@ class TestReset:
         result = box.reset(kind, os_answers=True)
         assert (result.reason, box.machine.resets) == ("refused", [])
         assert attribute == "dell" or "ForceRestart" in str(result.error)
-
-    def test_503_of_something_before_the_bmc_tells_nothing(
-        self, ami: Box, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        whole = Service.handle
-
-        def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
-            answer = whole(self, machine, method, path, *more)
-            return (503, {}, b"") if machine.resets else answer
-
-        monkeypatch.setattr(Service, "handle", handle)
-        assert ami.reset("ForceRestart", os_answers=True).reason == "unknown"
-        assert ami.machine.resets == ["ForceRestart"]
 
     @pytest.mark.parametrize("os_answers", [False, True])
     @pytest.mark.parametrize("kind", ["GracefulRestart", "ForceRestart"])
@@ -581,11 +518,6 @@ class TestFaults:
         assert dell.check(job=done.data["job"]).data["state"] == "done"
         assert dell.check(dell.first).data["state"] == "running"
 
-    def test_wrong_password_is_tried_once(self, box: Box) -> None:
-        result = box.set(password="wrong")
-        assert result.reason == "auth"
-        assert [m for m, path in box.machine.log if m == "POST"] == ["POST"]
-
     @pytest.mark.parametrize(
         ("fault", "reasons"), [("lies", "garbage refused"), ("redirects", "refused")]
     )
@@ -604,11 +536,6 @@ class TestFaults:
             texts = list(_texts([result.error or "", result.data]))
             assert all(text.isprintable() for text in texts)
             assert all(len(text) <= 400 and PASSWORD not in text for text in texts)
-
-    def test_deaf(self, dell: Box) -> None:
-        dell.machine.faults.add("deaf")
-        result = dell.site.ask("plan", {"settings": [], "ours": {}}, timeout=1)
-        assert result.reason == "unreachable"
 
 
 def _texts(data: Any) -> Iterator[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,7 @@ def test_an_intent_that_nobody_exports_is_not_promoted(fleet: Fleet, metric: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("group", ["test", "control", "one host"])
+@pytest.mark.parametrize(("metric", "group"), zip(METRICS, cycle(["test", "control", "one host"])))
 def test_a_guard_that_is_not_exported_everywhere_is_not_promoted(
     fleet: Fleet, metric: str, group: str
 ) -> None:

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from random import Random
 from typing import Any
 from unittest import mock
 
@@ -19,7 +18,7 @@ from edgetune.metrics.sources.clickhouse import ClickHouse
 from lab.clickhouse import Chdb, Engine, Table, serving, stand_in
 from tests.support import ROOT
 from tests.support.chdb import chdb_or_skip
-from tests.support.clickhouse_recorded import COLUMNS, FILE, NOON, pop_of, questions
+from tests.support.clickhouse_recorded import FILE, NOON, pop_of, questions
 
 TOLD = json.loads(FILE.read_text(encoding="utf-8"))["told"]
 FAILED = {name for name, own in TOLD.items() if "code" in own[-1]["answer"]}
@@ -54,35 +53,6 @@ def test_clickhouse_answers_as_it_did(tmp_path: Path, chdb: Chdb) -> None:
         assert told[name] == TOLD[name]
     for name in FAILED:
         assert told[name][-1]["answer"]["code"] == TOLD[name][-1]["answer"]["code"]
-
-
-def test_the_rows_of_a_picture_are_the_last_ones_of_many_windows(
-    tmp_path: Path, chdb: Chdb
-) -> None:
-    draw = Random(7)
-    times = sorted({(f"e00{draw.randrange(3)}", draw.randrange(4000)) for _ in range(1500)})
-    rows = [
-        {"host": host, "time": NOON + at / 4, "boot_id": "b", "boot_time": NOON - 900}
-        | {"up": 900 + at / 4, "rx_packets": float(at)}
-        for host, at in times
-    ]
-    with serving(Table(COLUMNS, rows), chdb) as server:
-        pop = pop_of(tmp_path, {"url": server.url, "uptime": "up"})
-        source = ClickHouse(mock.Mock(catalogue=METRICS))
-        for step, before in ((20.0, 10.0), (61.5, 8.0), (300.0, 300.0)):
-            start, end = NOON + 60, NOON + 900
-            moments = [start + step * n for n in range(int((end - start) // step) + 1)]
-            few = [*source.thinned(pop, start, end, step, before).rows()]
-            window = [*source.window(pop, start - before, end).rows()]
-            for at in moments:
-                for own in (few, window):
-                    own.sort(key=lambda row: row.time)
-                one, other = (
-                    {row.host: row for row in own if at - before <= row.time <= at}
-                    for own in (few, window)
-                )
-                assert one == other and other
-            assert len(few) < len(window)
 
 
 PAGE = (ROOT / "docs/how-to/clickhouse.md").read_text(encoding="utf-8")
