@@ -139,22 +139,21 @@ def test_yaml_that_differs_from_its_one_source_is_named_and_mended(
     assert file.read_text() == text
 
 
-@pytest.mark.parametrize(
-    ("name", "gone"),
-    [
+def test_yaml_without_the_place_for_its_part_is_one_clear_line(
+    pack: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, gone in (
         ("actions/plan_rollout.yaml", "  # END GENERATED"),
         ("workflows/rollout_pop.yaml", "      # BEGIN GENERATED"),
         ("aliases/plan.yaml", "      color:"),
-    ],
-)
-def test_yaml_without_the_place_for_its_part_is_one_clear_line(
-    pack: Path, capsys: pytest.CaptureFixture[str], name: str, gone: str
-) -> None:
-    file = pack / name
-    file.write_text(file.read_text().replace(gone, f"{gone[:-2]}."))
-    assert generate.main([], pack) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"docs/generate.py: {name}: ") and told.count("\n") == 1
+    ):
+        file = pack / name
+        text = file.read_text()
+        file.write_text(text.replace(gone, f"{gone[:-2]}."))
+        assert generate.main([], pack) == 1
+        told = capsys.readouterr().err
+        assert told.startswith(f"docs/generate.py: {name}: ") and told.count("\n") == 1
+        file.write_text(text)
 
 
 def test_words_that_are_missing_are_one_clear_line(
@@ -241,9 +240,8 @@ def test_every_table_is_whole(written: Path) -> None:
             assert len({cells(line) for line in own.splitlines()}) == 1, own
 
 
-@pytest.mark.parametrize(
-    ("parameter", "expected"),
-    [
+def test_type_of_a_parameter() -> None:
+    for parameter, expected in (
         ({"type": "string"}, "string"),
         ({"type": "array", "items": {"type": "string"}}, "array of strings"),
         ({"type": "integer", "minimum": 1}, "integer, at least 1"),
@@ -251,10 +249,8 @@ def test_every_table_is_whole(written: Path) -> None:
         ({"type": "number", "minimum": 0, "maximum": 0.5}, "number, 0 to 0.5"),
         ({"type": "string", "enum": ["a", "b"]}, "string: `a`, `b`"),
         ({"type": "string", "description": "How long. A duration from 1s to 1h."}, "duration"),
-    ],
-)
-def test_type_of_a_parameter(parameter: dict[str, Any], expected: str) -> None:
-    assert type_of(parameter) == expected
+    ):
+        assert type_of(parameter) == expected
 
 
 def test_cell_cannot_break_a_table() -> None:
@@ -263,20 +259,17 @@ def test_cell_cannot_break_a_table() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("<!-- BEGIN GENERATED a -->\n", "must have one line <!-- END GENERATED a -->"),
-        ("<!-- END GENERATED a -->\n", "must have one line <!-- BEGIN GENERATED a -->"),
-        (
-            "<!-- END GENERATED a -->\n<!-- BEGIN GENERATED a -->\n",
-            "<!-- END GENERATED a --> stands before its beginning",
-        ),
-    ],
-)
-def test_markers_that_do_not_fit_are_one_clear_line(text: str, why: str) -> None:
-    with pytest.raises(InputError, match=f"page.md: {re.escape(why)}"):
-        replace_section(text, "a", "new", "page.md")
+def test_markers_that_do_not_fit_are_one_clear_line() -> None:
+    begin, end = "<!-- BEGIN GENERATED a -->", "<!-- END GENERATED a -->"
+    for text, why in (
+        (f"{begin}\n", f"must have one line {end}"),
+        (f"{end}\n", f"must have one line {begin}"),
+        (f"{end}\n{begin}\n", f"{end} stands before its beginning"),
+    ):
+        with pytest.raises(InputError, match=f"page.md: {re.escape(why)}"):
+            replace_section(text, "a", "new", "page.md")
+    made = replace_section(f"first\n{begin}\nold\n{end}\nlast\n", "a", "new", "page.md")
+    assert made == f"first\n{begin}\nnew\n{end}\nlast\n"
 
 
 def test_the_tables_of_judges_are_those_of_the_figures(tmp_path: Path) -> None:

@@ -66,17 +66,16 @@ def test_a_benefit_is_seen_and_its_size() -> None:
     assert not again.is_better and not again.is_worse
 
 
-def test_harm_is_seen_in_each_metric() -> None:
+def test_harm_is_seen_in_each_metric_and_regression_to_the_mean_is_none() -> None:
+    """All of them got faster by a factor of two; so did those that were held out."""
     rate, again = rate_and_retransmits(prefixes(100, ratio=0.6, again=2.0))
     assert rate.is_worse and again.is_worse
     assert rate.ratio and again.ratio and rate.ratio < 0.8 and again.ratio > 1.5
-
-
-def test_regression_to_the_mean_is_no_effect() -> None:
-    """All of them got faster by a factor of two; so did those that were held out."""
     for effect in rate_and_retransmits(prefixes(100)):
         assert not effect.is_better and not effect.is_worse
         assert effect.ratio == pytest.approx(1.0, abs=0.2)
+    rate, _ = compare(prefixes(30), Thresholds(looks=7, alpha=0.05), 1)
+    assert rate.alpha == pytest.approx(0.05 / 7)  # looks share it
 
 
 def test_too_few_of_a_group_prove_nothing() -> None:

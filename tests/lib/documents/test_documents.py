@@ -162,16 +162,13 @@ def test_a_damaged_look_is_named(change: dict[str, Any], problem: str) -> None:
     assert problem in str(caught.value)
 
 
-def test_the_answer_to_sample_has_the_fields_that_its_schema_names() -> None:
+def test_answers_have_the_fields_that_their_schemas_name() -> None:
     known = {each.name for each in fields(SampleAnswer)}
     assert known == {"boot_id", *_RESULTS["sample"]}
-    answer = sample_answer(RESULTS["sample"])
-    assert answer.drift[0].tuning == "accept_queue"
-    assert answer.gauges == RESULTS["sample"]["gauges"]
-
-
-def test_the_answer_to_diagnose_has_the_fields_that_its_schema_names() -> None:
+    sample = sample_answer(RESULTS["sample"])
+    assert sample.drift[0].tuning == "accept_queue"
+    assert sample.gauges == RESULTS["sample"]["gauges"]
     known = {each.name for each in fields(DiagnosisAnswer)}
     assert known == {*_RESULTS["diagnose"]} - {"boot_id"}
-    answer = diagnosis_answer(RESULTS["diagnose"])
-    assert [encoded(own) for own in answer.findings] == RESULTS["diagnose"]["findings"]
+    diagnosed = diagnosis_answer(RESULTS["diagnose"])
+    assert [encoded(own) for own in diagnosed.findings] == RESULTS["diagnose"]["findings"]

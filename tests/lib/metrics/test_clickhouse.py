@@ -32,7 +32,6 @@ from edgetune.metrics.table import SampleTable
 from edgetune.metrics.thinned import thinned
 from lab.bmc.certificates import make_certificates
 from lab.clickhouse import Asked, ClickHouse, Table, serving, stand_in
-from tests.support.builders import as_samples, samples
 from tests.support.clickhouse_recorded import NOON, pop_of
 from tests.support.examples import examples
 
@@ -303,13 +302,9 @@ def test_a_certificate_is_verified(site: Site, tmp_path: Path) -> None:
 # What comes in place of an answer.
 
 
-def test_a_server_that_is_down_is_named(site: Site) -> None:
+def test_a_server_that_is_down_is_named_and_waited_for_once(site: Site) -> None:
     site.server.close()
     assert "does not answer: [Errno 111] Connection refused" in site.refusal()
-
-
-def test_a_server_that_is_down_is_waited_for_once(site: Site) -> None:
-    site.server.close()
     pops = [replace(site.pop(), name=f"p{number}") for number in range(3)]
     hosts = {replace(pop.hosts[0], name=f"of {pop.name}"): pop for pop in pops}
     with mock.patch("edgetune.metrics.sources.clickhouse._POPS_AT_ONCE", 1):
@@ -333,6 +328,10 @@ def test_a_server_that_hangs_has_the_threads_of_no_other(site: Site, tmp_path: P
     assert (sorted(first), sorted(rest)) == (["p0", "p1", "p2"], ["q0", "q1", "q2"])
 
 
+FAILED = "Code: 241. DB::Exception: Memory limit exceeded"
+OTHER_COLUMNS = "its answer has other columns than were asked for: ["
+
+
 def _altered(change: Callable[[dict[str, Any]], Any]) -> Callable[[str], str]:
     def alter(text: str) -> str:
         answer = json.loads(text)
@@ -351,51 +350,32 @@ def _first(value: Any, place: int) -> Callable[[str], str]:
     return _altered(change)
 
 
+def _without(field: str) -> Callable[[str], str]:
+    return _altered(lambda answer: answer.pop(field) and None)
+
+
+OUT_OF_ORDER = "a row was not asked for, or out of order"
 LIES: dict[str, tuple[Callable[[str], str], str]] = {
     "nothing": (lambda text: "", "its answer has no end: it is empty"),
     "half": (lambda text: text[: len(text) // 2], "its answer has no end"),
     "all but the end": (lambda text: text[:-1], "its answer has no end"),
-    "an exception at the end": (
-        lambda text: f"{text[:60]}\nCode: 241. DB::Exception: Memory limit exceeded",
-        "Code: 241. DB::Exception: Memory limit exceeded",
-    ),
-    "an exception inside": (
-        _altered(lambda answer: answer.update(exception="Code: 159. DB::Exception: Timeout")),
-        "failed midway: Code: 159. DB::Exception: Timeout",
-    ),
+    "an exception at the end": (lambda text: f"{text[:60]}\n{FAILED}", FAILED),
+    "an exception inside": (_altered(lambda told: told.update(exception=FAILED)), FAILED),
     "no JSON": (lambda text: "<html>Welcome to nginx</html>", "<html>Welcome to nginx</html>"),
     "a list": (lambda text: "[]", "its answer is no object of JSON"),
-    "no data": (_altered(lambda answer: answer.pop("data") and None), "has no data"),
-    "no columns": (_altered(lambda answer: answer.pop("meta") and None), "of which columns"),
-    "another column": (
-        _altered(lambda answer: answer["meta"][0].update(name="x")),
-        "its answer has other columns than were asked for: ['x'",
-    ),
-    "columns in another order": (
-        _altered(lambda answer: answer["meta"].append(answer["meta"].pop(0))),
-        "its answer has other columns than were asked for: [",
-    ),
-    "fewer rows": (
-        _altered(lambda answer: answer["data"].pop() and None),
-        "rows came, and it counted",
-    ),
-    "no count": (_altered(lambda answer: answer.pop("rows") and None), "and it counted None"),
-    "a short row": (
-        _altered(lambda answer: answer["data"][0].pop() and None),
-        "another number of columns",
-    ),
-    "a row that is none": (
-        _altered(lambda answer: answer.update(data=[7] * answer["rows"])),
-        "another number of columns",
-    ),
-    "another host": (_first("e999", 0), "a row was not asked for, or out of order: ['e999'"),
+    "no data": (_without("data"), "has no data"),
+    "no columns": (_without("meta"), "of which columns"),
+    "another column": (_altered(lambda told: told["meta"][0].update(name="x")), OTHER_COLUMNS),
+    "another order of columns": (_altered(lambda told: told["meta"].reverse()), OTHER_COLUMNS),
+    "fewer rows": (_altered(lambda told: told["data"].pop() and None), "rows came, and it counted"),
+    "no count": (_without("rows"), "and it counted None"),
+    "a short row": (_altered(lambda told: told["data"][0].pop() and None), "number of columns"),
+    "a row that is none": (_altered(lambda told: told["data"].__setitem__(0, 7)), "of columns"),
+    "another host": (_first("e999", 0), f"{OUT_OF_ORDER}: ['e999'"),
     "a host that is none": (_first(None, 0), "a row was not asked for"),
-    "another time": (_first(int(NOON * 1e6) - 1, 1), "a row was not asked for, or out of order"),
+    "another time": (_first(int(NOON * 1e6) - 1, 1), OUT_OF_ORDER),
     "a time that is none": (_first("now", 1), "a row was not asked for"),
-    "another order": (
-        _altered(lambda answer: answer["data"].reverse()),
-        "a row was not asked for, or out of order",
-    ),
+    "another order": (_altered(lambda told: told["data"].reverse()), OUT_OF_ORDER),
     "a key twice": (lambda text: text[:-1] + ',"rows":2}', "its answer has no end"),
 }
 
@@ -505,33 +485,8 @@ def test_a_picture_needs_one_question_and_tells_what_many_do(
     assert len({(own.host, own.time) for own in few.rows()}) == len(few)
 
 
-def test_a_picture_shows_no_rows_that_contradict_each_other(site: Site) -> None:
-    site.rows += [row("e000", NOON + at) for at in (0, 10, 20)]
-    assert len(source().thinned(site.pop(), NOON, NOON + 60, 20, 15)) == 3
-    site.rows.append(row("e000", NOON + 20, 6.0))
-    with pytest.raises(SourceError, match="there are two, with rx_packets"):
-        source().thinned(site.pop(), NOON, NOON + 60, 20, 15)
-
-
 def test_many_hosts_stand_in_several_fields(site: Site) -> None:
     with mock.patch.object(named_hosts, "_HOSTS_OF_A_FIELD", 2):
         site.rows += [row(name, NOON) for name in ("e000", "e002", "e004")]
         assert site.window(hosts=5).hosts == ["e000", "e002", "e004"]
     assert "IN {hosts2:Array(String)}" in site.server.rows_asked()[0].sql
-
-
-def test_the_judge_reads_the_same_as_of_stored_samples(site: Site) -> None:
-    hosts = ["e000", "e001", "e002"]
-    taken = samples(dict(zip(hosts, (1.0, 2.0, 3.0))), NOON, 600)
-    for own in taken:
-        counted = {"host": own["host"], "time": own["time"], "boot_id": own["boot_id"]}
-        site.rows.append({**counted, "up": own["uptime"], **own["counters"]})
-    stored = SampleTable(as_samples(taken))
-    one, other = (
-        read_window(table, hosts, NOON, NOON + 600, 60, JUDGED)
-        for table in (stored, site.window(end=NOON + 600))
-    )
-    for name, series in one.metrics.items():
-        assert (series.events == other.metrics[name].events).all()
-        assert (series.exposure == other.metrics[name].exposure).all()
-    assert one.boots == other.boots and one.flaws == other.flaws

@@ -132,17 +132,20 @@ def test_a_template_makes_one_matcher_for_all_hosts() -> None:
     assert selector("a=~1", "", 'b="2"') == '{a=~1,b="2"}'
 
 
+BY_PORT = 'instance="{address}:9100"'
+
+
 @pytest.mark.parametrize(
     ("matcher", "address", "labels"),
     [
-        ('instance="{address}:9100"', "192.0.2.7", 'instance="192.0.2.7:9100"'),
+        (BY_PORT, "192.0.2.7", 'instance="192.0.2.7:9100"'),
         ('nodename="{name}"', "192.0.2.7", 'nodename="e01"'),
         ('instance="{name}.example.org:9100"', "192.0.2.7", 'instance="e01.example.org:9100"'),
-        ('instance="{address}:9100"', "e01.example.org", 'instance="e01.example.org:9100"'),
-        ('instance="{address}:9100"', "2001:db8::7", 'instance="[2001:db8::7]:9100"'),
+        (BY_PORT, "e01.example.org", 'instance="e01.example.org:9100"'),
+        (BY_PORT, "2001:db8::7", 'instance="[2001:db8::7]:9100"'),
         ('instance="{address}"', "2001:db8::7", 'instance="2001:db8::7"'),
-        ('instance="{address}:9100", replica="a"', "192.0.2.7", 'instance="192.0.2.7:9100"'),
-        ('instance="{address}:9100", job="node"', "192.0.2.7", 'instance="192.0.2.7:9100"'),
+        (f'{BY_PORT}, replica="a"', "192.0.2.7", 'instance="192.0.2.7:9100"'),
+        (f'{BY_PORT}, job="node"', "192.0.2.7", 'instance="192.0.2.7:9100"'),
     ],
 )
 def test_the_matchers_of_usual_sites_find_a_host(matcher: str, address: str, labels: str) -> None:
@@ -150,8 +153,7 @@ def test_the_matchers_of_usual_sites_find_a_host(matcher: str, address: str, lab
     read = read_host_matcher(matcher)
     found = read.by_labels([replace(host, name="e01", address=address)])
     label, value = labels.replace('"', "").split("=")
-    assert found == {(value,): "e01"}
-    assert read.own[0][0] == label
+    assert found == {(value,): "e01"} and read.own[0][0] == label
     page = (ROOT / "docs/how-to/prometheus.md").read_text(encoding="utf-8")
     assert re.search(rf"\| `{re.escape(matcher)}` .*\| `{re.escape(labels)}` \|\n", page)
 
@@ -666,21 +668,11 @@ def test_a_sweep_waits_once_for_a_server_that_hangs(
     assert len(hanging.asked) == 8
 
 
-def test_a_huge_answer_is_asked_for_in_shorter_times(
-    server: Api, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["too many samples", "too many bytes"])
+def test_a_part_that_is_too_much_is_asked_for_in_shorter_times(
+    server: Api, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    database = filled(many=3)
-    monkeypatch.setattr(client, "MOST_BYTES", 6_000)
-    server.answer = database.answer
-    rows = [*window(pop(server.url)).rows()]
-    assert len(rows) == 3 * len(grid())
-    monkeypatch.setattr(client, "MOST_BYTES", 600)
-    with pytest.raises(SourceError, match=r"answers more than .* of 3 hosts; see its matcher"):
-        window(pop(server.url))
-
-
-def test_a_part_with_too_many_samples_is_asked_for_in_shorter_times(server: Api) -> None:
-    """As Prometheus answers beyond --query.max-samples."""
+    """As Prometheus answers beyond --query.max-samples, and as we bound it."""
     database = filled()
     told = {"status": "error", "errorType": "execution"}
     told["error"] = "query processing would load too many samples into memory in query execution"
@@ -689,8 +681,14 @@ def test_a_part_with_too_many_samples_is_asked_for_in_shorter_times(server: Api)
         long = re.search(r"\[(\d+)s\]", asked["query"])
         return answers(told, status=422) if long and int(long[1]) > 200 else database.answer(asked)
 
-    server.answer = answer
+    if how == "too many bytes":
+        monkeypatch.setattr(client, "MOST_BYTES", 6_000)
+    server.answer = answer if how == "too many samples" else database.answer
     assert len(window(pop(server.url))) == 3 * len(grid())
+    if how == "too many bytes":
+        monkeypatch.setattr(client, "MOST_BYTES", 600)
+        with pytest.raises(SourceError, match=r"answers more than .* of 3 hosts; see its matcher"):
+            window(pop(server.url))
 
 
 @pytest.mark.parametrize(

@@ -442,7 +442,7 @@ def test_hosts_that_were_not_compared_are_not_in_the_one(whole: Material) -> Non
     gone = whole.plan.groups.test[0]
     del whole.looks[-1].hosts["listen_drops"][gone]
     set_events(whole.looks[0].block, [gone], 1e9)
-    first = timeseries_of(whole.plan, whole.baseline, whole.looks, None)[0]
+    first = timeseries_of(whole.plan, whole.baseline, whole.looks, whole.window)[0]
     assert max(first.values) < 2
     assert f"{gone} test changed, not compared" in said(page(whole))
 
