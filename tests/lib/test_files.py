@@ -94,7 +94,6 @@ def test_a_secret_is_not_in_what_is_said(read_apart: list[Any]) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.quiet
 def test_each_danger_costs_two_seconds_and_200_mb_at_most(read_apart: list[Any]) -> None:
     slow = [row for row in read_apart[:-1] if row[3] > 2]
     assert slow == []

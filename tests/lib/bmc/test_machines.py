@@ -289,31 +289,6 @@ def profiled(profile: dict[str, str], others: dict[str, str], **pending: str) ->
     return machine
 
 
-def test_a_lenovo_opens_what_its_operating_mode_grays_out() -> None:
-    """No rule says what a mode makes of the others: on the way back they are asked for."""
-    mode, states = "OperatingModes_ChooseOperatingMode", "Processors_CStates"
-    row = planned("lenovo_sr670v2", setting(states, "Disabled"))["settings"][0]
-    assert row["reason"] == f"{states}: is grayed out while {mode} is not CustomMode"
-    rows = planned("lenovo_sr670v2", setting(mode, "CustomMode"), setting(states, "Disabled"))
-    assert [row["status"] for row in rows["settings"]] == ["change", "change"]
-    machine = Recorded("lenovo_sr670v2")
-    was = {mode: "Efficiency_FavorPerformance", states: "Autonomous"}
-    ours = {mode: "CustomMode", states: "Disabled"}
-    for page in ("/redfish/v1/systems/1/bios", "/redfish/v1/systems/1/bios/pending"):
-        machine.pages[page]["Attributes"].update(ours)
-    assert sent(machine, was, ours) == was
-    back = Request(attributes=was, ours=was)
-    with pytest.raises(BmcError, match=f"{states}: is grayed out while {mode} is not Custom"):
-        set_attributes(machine, machine.system, back)
-
-
-@pytest.mark.parametrize("name", ["hpe_dl325_gen10plus", "gigabyte_h262"])
-def test_machines_without_a_xeon_are_told_nothing_of_xeons(name: str) -> None:
-    (row,) = planned(name, snoop("home"))["settings"]
-    assert row["status"] == "unsupported"
-    assert "Xeon" not in row["reason"]
-
-
 def test_resets_are_those_that_the_machine_lists() -> None:
     listed = ["GracefulShutdown", "ForceRestart", "ForceOff", "On"]
     assert planned("gigabyte_h262", snoop("home"))["resets"] == listed

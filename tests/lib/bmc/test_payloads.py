@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from edgetune.bmc.bios import NO_SETTINGS, Bios, State
+from edgetune.bmc.bios import Bios, State
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.evidence import evidence
 from edgetune.bmc.jobs import Jobs
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, messages_of
-from edgetune.bmc.planning import MISSING, plan
 from edgetune.bmc.request import Request
 from edgetune.bmc.reset import facts, reset
-from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import (
     find_registry,
     members,
@@ -55,24 +53,6 @@ class Pages(Client):
 
 def read(system: Answer, **pages: Any) -> State:
     return Bios(Pages(**pages), system).read()
-
-
-@pytest.mark.parametrize(
-    ("left_out", "says"), [("@Redfish.Settings", NO_SETTINGS), ("AttributeRegistry", MISSING)]
-)
-def test_plan_and_set_say_in_the_same_words_what_is_missing(left_out: str, says: str) -> None:
-    system = answer("hpe_gen10_system")
-    bios = {name: value for name, value in load("hpe_gen10_bios").items() if name != left_out}
-    settings = {**load("hpe_gen10_settings"), "Attributes": bios["Attributes"]}
-    pages = Pages(**{bios["@odata.id"]: bios, settings["@odata.id"]: settings})
-    setting = {"id": "x", "kind": "bios.attribute", "target": {"attribute": "ProcHyperthreading"}}
-    asked = Request(settings=[{**setting, "value": "Disabled"}])
-    (row,) = plan(pages, system, asked)["settings"]
-    assert (row["status"], row["reason"]) == ("unsupported", says)
-    with pytest.raises(BmcError) as refused:
-        wanted = {"ProcHyperthreading": "Disabled"}
-        set_attributes(pages, system, Request(attributes=wanted, ours=wanted))
-    assert str(refused.value) == says
 
 
 def test_resets_that_a_bmc_does_not_tell_cost_the_resets_alone() -> None:

@@ -203,7 +203,6 @@ def test_any_bytes_are_known_hosts_or_refused_by_line(data: bytes) -> None:
         assert "\n" not in str(error)
 
 
-@pytest.mark.quiet
 @pytest.mark.parametrize("hashed", [False, True])
 def test_the_keys_of_20_000_hosts_are_read_in_two_seconds(tmp_path: Path, hashed: bool) -> None:
     names = [f"10.1.{i // 250}.{i % 250}" for i in range(20_000)]

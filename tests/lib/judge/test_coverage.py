@@ -18,6 +18,9 @@ from edgetune.metrics.catalogue import METRICS
 from tests.support.soaked_fleet import Change, Fleet, Sample, kinds, lacks, texts, times
 
 
+GROUPS = ("test", "control", "one host")
+
+
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
     return Fleet(tmp_path)
@@ -46,7 +49,7 @@ def test_an_intent_that_nobody_exports_is_not_promoted(fleet: Fleet, metric: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("metric", "group"), zip(METRICS, cycle(["test", "control", "one host"])))
+@pytest.mark.parametrize(("metric", "group"), [*zip(METRICS, cycle(GROUPS))])
 def test_a_guard_that_is_not_exported_everywhere_is_not_promoted(
     fleet: Fleet, metric: str, group: str
 ) -> None:

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from edgetune import connections
 from edgetune.clock import use, wall
 from edgetune.errors import InputError, SourceError
-from edgetune.fields import Fields
 from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
 from edgetune.metrics import pop_samples, prometheus_window
 from edgetune.metrics.boots import is_same_boot
@@ -815,23 +814,6 @@ def test_a_certificate_that_is_not_there_is_an_error_of_its_hosts(server: Api) -
 
 
 # Which series make a reading.
-
-
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [
-        ({}, r"metrics: r\.prometheus\.series: is missing"),
-        ({"series": "a-b"}, r"r\.prometheus\.series"),
-        ({"series": ["a", 'b"}']}, r"r\.prometheus\.series"),
-        ({"series": "a", "matchers": 'x="1"} or {y="2"'}, r"r\.prometheus\.matchers"),
-        ({"series": "a", "add": []}, r"r\.prometheus\.add: is not known"),
-    ],
-)
-def test_an_entry_of_a_metric_that_is_wrong_is_named(entry: dict[str, Any], says: str) -> None:
-    fields = Fields(entry, "metrics", "r.prometheus")
-    with pytest.raises(InputError, match=says):
-        Prometheus.read_reading(fields, None)
-        fields.done()
 
 
 def test_no_number_is_none_that_can_be_counted(server: Api) -> None:

@@ -30,8 +30,8 @@ from edgetune.metrics.series import Window, read_window
 from edgetune.report.axes import Axis, clock_ticks, number, of_ratios
 from edgetune.report.page import Event, Material, page
 from edgetune.report.phases import Phase, phases
-from edgetune.report.pictures import forest, host_picture, time_picture
-from edgetune.report.timeseries import Timeseries, timeseries_of
+from edgetune.report.pictures import forest
+from edgetune.report.timeseries import timeseries_of
 from edgetune.sanitize import one_line
 from tests.support.builders import metrics_named, plan, samples, table_of, tuning
 from tests.support.hostile import HOSTILE
@@ -458,25 +458,6 @@ def test_phases_follow_the_history() -> None:
     assert phases(over, START + 1e6)[-1] == Phase("complete", START + 4000, START + 4000)
 
 
-def test_a_picture_has_room_for_all_it_shows() -> None:
-    steps = {"test": [(0.0, 50.0, 1.0), (50.0, 60.0, 7.0)], "control": [(0.0, 50.0, 1.0)]}
-    slots = {"test": [(5.0, 1.5), (15.0, math.nan), (25.0, 0.5)], "control": []}
-    own = Timeseries("listen_drops", "drops", "per s", True, steps, slots)
-    drawn, small = time_picture(
-        own, [Phase("baseline", 0, 90), Phase("changing", 90, 100)]
-    ).drawings
-    assert (drawn.frame.width, small.frame.width) == (900, 380)
-    assert all(x <= small.frame.width - small.frame.right for x, _ in small.across)
-    control, test = drawn.lines
-    assert test.steps.count("M") == 1 and test.slots.count("M") == 2
-    heights = [float(y) for y in re.findall(r"[V ](\d+\.?\d*)", test.steps)]
-    assert all(24 <= y <= 178 for y in heights) and len(set(heights)) == 2
-    assert [band.name for band in drawn.bands] == ["baseline", "changes"]
-    narrow, _ = time_picture(own, [Phase("baseline", 0, 98), Phase("changing", 98, 100)]).drawings
-    assert [band.name for band in narrow.bands] == ["baseline", ""]
-    assert (control.label, test.label) == ("control 1×", "test 7×")
-
-
 def test_an_interval_without_bounds_ends_in_arrows(whole: Material) -> None:
     row = replace(whole.looks[-1].metrics[0], margin=0.0, ratio=math.inf, interval=[0.5, None])
     guard = replace(row, metric="cpu", margin=0.1, ratio=0.0, interval=[None, 2.0])
@@ -486,16 +467,6 @@ def test_an_interval_without_bounds_ends_in_arrows(whole: Material) -> None:
     assert first.at == first.high > drawn.one > first.low
     assert second.open_low and second.at == second.low
     assert second.margin is not None and drawn.one < second.margin < second.high
-
-
-def test_hosts_that_all_changed_alike_need_no_picture() -> None:
-    assert host_picture({"test": {"a": 1.0}, "control": {"b": 1.0}}, []) is None
-    picture = host_picture({"test": {"a": 0.5, "c": 0.25}, "control": {"b": 1.0}}, ["c"])
-    assert picture is not None
-    assert picture.text == "median of test: −62 %; median of control: ±0 %"
-    drawn = picture.drawings[0]
-    assert [(dot.host, dot.odd) for dot in drawn.dots] == [("c", True), ("a", False), ("b", False)]
-    assert set(drawn.middles) == {"test", "control"}
 
 
 @pytest.mark.parametrize(
