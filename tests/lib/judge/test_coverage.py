@@ -17,7 +17,6 @@ from edgetune.judge.ring import PopRecord, judge_ring
 from edgetune.metrics.catalogue import METRICS
 from tests.support.soaked_fleet import Change, Fleet, Sample, kinds, lacks, texts, times
 
-
 GROUPS = ("test", "control", "one host")
 
 
