@@ -317,11 +317,17 @@ def test_a_database_that_is_busy_is_given_up(tmp_path: Path) -> None:
 # The transport.
 
 
-def ask(port: int, secured_by: str = "", body: bytes | None = None, **more: Any) -> http.Answer:
+def ask(
+    port: int,
+    secured_by: str = "",
+    body: bytes | None = None,
+    within: float | None = None,
+    **more: Any,
+) -> http.Answer:
     tls = Tls(secured_by)
     url = f"http{'s' if secured_by else ''}://127.0.0.1:{port}"
     with Service(url, context=tls.context, **more) as service:
-        return service.ask("POST", "/", time.monotonic() + DEADLINE, body)
+        return service.ask("POST", "/", time.monotonic() + (within or DEADLINE), body)
 
 
 @pytest.mark.parametrize("is_signed", [False, True])
@@ -503,7 +509,7 @@ def test_what_is_no_whole_answer_is_told(answer: bytes, says: str) -> None:
 )
 def test_what_is_a_whole_answer_is_taken(answer: bytes) -> None:
     with rude(once(answer)) as port:
-        assert ask(port).body == b"{}"
+        assert ask(port, within=SOON).body == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -561,12 +567,12 @@ def test_a_get_alone_is_sent_again_once_where_the_connection_ends_as_it_is_sent(
 
 def test_a_body_has_a_bound_a_redirect_is_not_followed_and_a_secret_not_shown() -> None:
     with rude(once(OK)) as port:
-        assert ask(port, limit=2).body == b"{}"
+        assert ask(port, limit=2, within=SOON).body == b"{}"
     with rude(once(OK)) as port, pytest.raises(LongAnswerError, match="answers more than"):
         ask(port, limit=1)
     moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
     with rude(once(moved)) as port:
-        assert ask(port).status == 302
+        assert ask(port, within=SOON).status == 302
     with rude(once(b"HTTP/9.9 s3cret-word\r\n\r\n")) as port, pytest.raises(NetError) as raised:
         ask(port, secrets=["s3cret-word", ""])
     assert "***" in str(raised.value) and "s3cret" not in str(raised.value)
