@@ -50,7 +50,7 @@ if sys.version_info < (3, 10):
     import numpy.testing  # noqa: F401
 
 leftovers.watch()
-left = leftovers.Leftovers()
+left = leftovers.of_tests
 left.own_folder()
 guard = processes.Guard()
 guard.watch()

@@ -72,6 +72,10 @@ class Leftovers:
         return {*_sockets(), *_children(), *map(str, self._folder.iterdir())}
 
 
+of_tests = Leftovers()
+"""That of the conftest; what tests share may say by it what it begins for all of them."""
+
+
 def _sockets() -> Iterator[str]:
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):

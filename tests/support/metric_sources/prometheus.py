@@ -17,6 +17,7 @@ import pytest
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.sources.prometheus import FRESH
+from tests.support import leftovers
 from tests.support.metric_sources import Begin, TestHosts
 from tests.support.real_prometheus import (
     PROGRAM,
@@ -199,7 +200,9 @@ def _begin(kind: type[Scraped]) -> Begin:
             pytest.skip("Prometheus is not installed")
         news = News(FRESH)
         with mock.patch("edgetune.metrics.sources.prometheus.FRESH", news):
-            yield kind(*_RUNNING.begin(), news)
+            with leftovers.of_tests.of_wide_fixture():
+                begun = _RUNNING.begin()
+            yield kind(*begun, news)
 
     return begin
 
