@@ -15,7 +15,7 @@ from typing import Any, Callable
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgetune.documents.sample import Sample
@@ -461,6 +461,7 @@ def last_rows(found: SampleTable, moments: Sequence[float], before: float) -> se
     st.integers(20, 600),
     st.sampled_from([24, 10_000]),
 )
+@example([(1, 62), (1, 58)], (7.5, 20.0), 26, 24)
 def test_a_picture_needs_one_question_and_tells_what_many_do(
     three: Pop, rows: list[tuple[int, int]], spans: tuple[float, float], seconds: int, most: int
 ) -> None:
