@@ -15,7 +15,7 @@ SNOOP = "SnoopMode"
 HOME, EARLY, COD = "HomeSnoop", "EarlySnoop", "ClusterOnDie"
 _MODES = {"home": HOME, "early": EARLY, "cluster_on_die": COD}
 _WORDS = {value: word for word, value in _MODES.items()}
-_RESETS = ("On", "ForceOff", "GracefulRestart", "ForceRestart")
+RESETS = ("On", "ForceOff", "GracefulRestart", "ForceRestart")
 
 
 class Bmcs:
@@ -39,7 +39,7 @@ class Bmcs:
         self.said = {"power": "On", "boot_progress": "", "health": "OK", "events": []}
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.sent: list[tuple[str, str, Any]] = []
-        self.resets = dict.fromkeys(names, _RESETS)
+        self.resets = dict.fromkeys(names, RESETS)
         self.turns_down: set[str] = set()
         self.off: set[str] = set()
         self.failed_jobs: set[str] = set()

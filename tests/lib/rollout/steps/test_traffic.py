@@ -11,18 +11,14 @@ from typing import Any
 
 import pytest
 
-from edgetune.errors import DrainError
 from edgetune.metrics.sources.hosts import sample_request
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain, drain_hosts
-from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
-from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.support.builders import as_samples
+from tests.support.scenarios import play, scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
@@ -30,6 +26,11 @@ from tests.support.world import World, changing
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return changing(tmp_path)
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_hosts_leave_the_traffic_and_come_back(case: Any, tmp_path: Path, clock: Any) -> None:
+    play(case, tmp_path, clock)
 
 
 @pytest.mark.parametrize("batch", [0, 1], ids=["change", "sham"])
@@ -67,36 +68,6 @@ def _watch_readiness(world: World, batch: int) -> None:
     assert "reboot" in seen
 
 
-def test_a_verified_host_whose_service_is_sick_is_not_ready_again(world: World) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until=verify_hosts)
-    world.hosts.errors[host, "sample"] = "connection refused"
-    result = world.step(verify_hosts, 0)
-    assert result["failed"] == [host]
-    assert "its health check could not be asked: connection refused" in result["error"]
-    ready = [request["ready"] for name, verb, request in world.hosts.asked if verb == "ready"]
-    assert ready == [False, False, True, False]
-    assert world.hosts.not_ready == {host}
-    assert world.balancer.state[host] == "maint"
-
-
-@pytest.mark.parametrize("seen", ["answers 404 Not Found", "refuses the connection"])
-def test_a_host_whose_service_is_sick_is_told_with_what_was_seen(world: World, seen: str) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until=verify_hosts)
-    world.hosts.health[host] = seen
-    result = world.step(verify_hosts, 0)
-    assert result["error"] == f"{host}: http://127.0.0.1:80/health {seen}"
-
-
-def test_a_service_of_which_nothing_was_seen_is_not_well(world: World) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until=verify_hosts)
-    world.hosts.gauges_left_out.add("health_failed")
-    result = world.step(verify_hosts, 0)
-    assert result["error"] == f"{host}: http://127.0.0.1:80/health was not asked by the host"
-
-
 def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
     told = {"health": "https://127.0.0.1/h", "health_name": "www.example.org"}
     pop = replace(world.context.inventory.pop("lab1"), **told, health_tls="insecure")
@@ -108,15 +79,6 @@ def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
     }
     plain = sample_request(world.context.inventory.pop("lab1"), 2)
     assert plain == {"health_url": "http://127.0.0.1:80/health", "health_requests": 2}
-
-
-def test_hosts_that_cannot_be_told_to_be_ready_stay_out(world: World) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until=verify_hosts)
-    world.hosts.errors[host, "ready"] = "Read-only file system"
-    assert world.step(verify_hosts, 0)["failed"] == [host]
-    world.step(undrain_hosts, 0)
-    assert (world.balancer.state[host], world.at(0)) == ("maint", {host: "rebooted"})
 
 
 @pytest.mark.slow
@@ -147,36 +109,6 @@ def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forget
             return
 
 
-@pytest.mark.parametrize(
-    "step",
-    [apply_tuning, restore_hosts, reboot_hosts],
-    ids=lambda s: s.__name__,
-)
-def test_a_forgotten_drain_is_told_again_before_a_host_is_touched(world: World, step: Any) -> None:
-    batch = 0
-    if step is restore_hosts:
-        world.roll(0)
-        batch = world.mark("rolling_back")["first_batch"]
-    world.roll(batch, until=step)
-    (host,) = world.at(batch)
-    world.balancer.forget()
-    world.step(step, batch)
-    assert world.balancer.state[host] == "maint"
-    assert world.hosts.disturbed == []
-
-
-def test_a_host_that_may_still_get_requests_is_waited_for(world: World) -> None:
-    """Routers, say, follow a withdrawal when they have heard of it."""
-    (host,) = world.at(0)
-    world.balancer.leaving.add(host)
-    world.step(begin_drain, 0)
-    assert world.step(check_drained, 0)["waiting"] == 1
-    assert (world.balancer.state[host], world.hosts.not_ready) == ("drain", set())
-    world.balancer.leaving.clear()
-    world.step(check_drained, 0)
-    assert world.at(0) == {host: "drained"}
-
-
 @pytest.mark.parametrize("drop_sessions", [False, True])
 def test_an_isolation_that_is_not_in_force_yet_is_waited_for(
     tmp_path: Path, drop_sessions: bool
@@ -192,38 +124,6 @@ def test_an_isolation_that_is_not_in_force_yet_is_waited_for(
     world.age(0)
     world.step(check_drained, 0)
     assert world.at(0) == {host: "drained" if drop_sessions else "skipped"}
-
-
-def test_a_host_that_never_stops_getting_requests_is_quarantined(world: World) -> None:
-    world.roll(0)
-    batch = world.mark("rolling_back")["first_batch"]
-    (host,) = world.at(batch)
-    world.balancer.leaving.add(host)
-    world.step(drain_hosts, batch)
-    world.age(batch)
-    world.roll(batch)
-    why = world.head.quarantined[host]
-    assert why.reason == "may still get requests after its drain deadline"
-    assert (why.out_of_service, host in world.hosts.tuned) == (False, True)
-    assert "and it may still get requests" in why.seen
-
-
-def test_where_the_load_balancer_counts_no_sessions_the_host_s_own_count_holds(
-    world: World,
-) -> None:
-    """It is told "not ready" only then: a failing check may end the sessions that there are."""
-    (host,) = world.at(0)
-    world.balancer.counting = False
-    world.balancer.sessions[host] = 3
-    world.step(begin_drain, 0)
-    assert world.step(check_drained, 0)["waiting"] == 1
-    world.hosts.errors[host, "sessions"] = "timed out"
-    world.balancer.sessions[host] = 0
-    assert world.step(check_drained, 0)["waiting"] == 1
-    assert (world.balancer.state[host], world.hosts.not_ready) == ("drain", set())
-    world.hosts.errors.clear()
-    world.step(check_drained, 0)
-    assert world.at(0) == {host: "drained"}
 
 
 @pytest.mark.slow
@@ -251,26 +151,6 @@ def test_sessions_that_nobody_can_count_are_not_none(world: World) -> None:
     batch = world.batch(0).hosts[host]
     assert batch.step == "skipped"
     assert batch.error == "still carries unknown sessions after its drain deadline"
-
-
-def test_a_forgotten_host_is_not_touched_before_it_gets_no_more_requests(world: World) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until=apply_tuning)
-    world.balancer.forget()
-    world.balancer.leaving.add(host)
-    with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
-        world.step(apply_tuning, 0)
-    assert world.hosts.tuned == set()
-
-
-def test_a_host_that_does_not_get_rid_of_its_sessions_is_not_touched(world: World) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until=apply_tuning)
-    world.balancer.forget()
-    world.balancer.sessions[host] = 3
-    with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
-        world.step(apply_tuning, 0)
-    assert world.hosts.tuned == set()
 
 
 def test_sessions_that_only_the_host_still_counts_are_waited_for(world: World) -> None:
@@ -390,18 +270,6 @@ def test_in_a_surge_live_settings_go_back_in_place_and_the_rest_when_it_is_over(
     world.roll(batch)
     assert (world.at(batch), world.hosts.tuned) == ({host: "done"}, set())
     assert world.balancer.state[host] == "ready"
-
-
-def test_what_did_not_go_back_live_is_asked_again(world: World) -> None:
-    world.roll(0)
-    batch = world.mark("rolling_back")["first_batch"]
-    (host,) = world.at(batch)
-    world.hosts.unreachable.add(host)
-    for _ in range(2):
-        result = world.step(restore_live, batch)
-        assert (result["failed"], result["hosts"][host]["failed"]) == ([], True)
-    assert world.hosts.told("restore") == [host, host]
-    assert world.at(batch) == {host: "planned"}
 
 
 def test_a_live_tuning_drains_nobody_there_and_back(tmp_path: Path) -> None:
