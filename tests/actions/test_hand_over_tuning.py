@@ -4,54 +4,40 @@
 from __future__ import annotations
 
 import tempfile
-import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from hand_over_tuning import HandOverTuning
 
-from edgetune.documents.head import Quarantine, head_key
+from edgetune.documents.head import Quarantine
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.hand_over_tuning import hand_over_tuning
 from edgetune.rollout.steps.list_applied import list_applied
-from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
-from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.watch_drift import watch_drift
-from tests.support.action_case import EdgetuneActionTestCase
-from tests.support.world import Died, EmptyWorld, World, changing
+from tests.support.action_case import EdgetuneActionTestCase, complete
+from tests.support.world import Died, World, dies
 
 NAMES = [f"e00{i}" for i in range(8)]
-
-
-def complete(folder: Path) -> World:
-    """A rollout that stands on every host of its PoP."""
-    world = changing(folder)
-    world.roll_all({"first_batch": 0, "end_batch": len(world.plan.batches)})
-    for state in ("soaking", "promoting"):
-        world.roll_all(world.mark(state))
-    world.mark("complete")
-    return world
 
 
 class HandOverTuningTestCase(EdgetuneActionTestCase):
     __test__ = True
     action_cls = HandOverTuning
     own = {"pop": "lab1", "tuning": "accept_queue"}
-
-    def make_world(self, folder: Path) -> EmptyWorld:
-        self.made = complete(folder)
-        return self.made
+    make_world = staticmethod(complete)
+    world: World
 
     @property
     def state(self) -> str:
-        return self.made.head.state
+        return self.world.head.state
 
     def test_every_host_keeps_it_and_the_record_says_so(self) -> None:
         result = self.assert_succeeds(**self.own, requested_by="ana", reason="moving out")
@@ -59,7 +45,7 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
         self.assertEqual(sorted(result["files"]), NAMES)
         self.assertEqual(self.world.hosts.handed_over, {*NAMES})
         self.assertEqual(self.state, "handed_over")
-        told = [(entry.state, entry.by, entry.reason) for entry in self.made.head.history][-2:]
+        told = [(entry.state, entry.by, entry.reason) for entry in self.world.head.history][-2:]
         self.assertEqual(told[0], ("handing_over", "ana", "moving out"))
         self.assertEqual(told[1][:2], ("handed_over", "ana"))
         self.assertEqual(self.world.context.claims.holder("lab1"), None)
@@ -68,66 +54,13 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
         self.assertGreater(asked[-1]["epoch"], self.world.epoch)
         self.assertEqual(asked[-1]["rollout"], self.world.rollout)
 
-    def test_a_dry_run_touches_nothing(self) -> None:
-        result = self.assert_succeeds(**self.own, dry_run=True)
-        self.assertEqual((result["rollouts"], len(result["files"])), ([], 8))
-        self.assertIn("would be handed over on 8 of 8 hosts", result["message"])
-        self.assertEqual((self.state, self.world.hosts.handed_over), ("complete", set()))
-
-    def refused(self, says: str) -> None:
+    def test_a_quarantined_host_comes_first(self) -> None:
+        opened = as_owner(self.world.context, self.world.rollout)
+        opened.head.quarantined["e001"] = Quarantine("lost")
+        opened.save()
+        says = "e001 is quarantined: release or adopt it"
         self.assert_refused("refused", says, **self.own)
         self.assertEqual((self.state, self.world.hosts.handed_over), ("complete", set()))
-
-    def test_one_host_that_could_not_keep_it_keeps_all_from_being_touched(self) -> None:
-        self.world.hosts.held["e004"] = "nic.ring:eth0 is kept by edgetune's boot hook"
-        self.refused("accept_queue is not handed over: e004: nic.ring:eth0 is kept by")
-        self.refused("touched; st2 run edgetune.retire_tuning pop=lab1 tuning=accept_queue takes")
-
-    def test_so_does_one_that_does_not_answer(self) -> None:
-        self.world.hosts.unreachable.add("e003")
-        self.refused("e003: timed out; nothing was touched")
-
-    def test_so_does_one_on_which_it_does_not_stand(self) -> None:
-        self.world.hosts.tuned.discard("e002")
-        self.refused("accept_queue does not stand on e002; it differs")
-        self.world.hosts.handed_over.add("e002")
-        self.assert_refused("refused", "accept_queue does not stand on e002", **self.own)
-        self.world.hosts.handed_over.clear()
-
-    def test_a_quarantined_host_comes_first(self) -> None:
-        with self.changed_head() as head:
-            head.quarantined["e001"] = Quarantine("lost")
-        self.refused("e001 is quarantined: release or adopt it")
-
-    def changed_head(self) -> Any:
-        opened = as_owner(self.world.context, self.world.rollout)
-        store = self.world.context.store
-        stack = mock.MagicMock()
-        stack.__enter__.side_effect = lambda *_: opened.head
-        key = head_key(opened.head.id)
-        stack.__exit__.side_effect = lambda *_: store.put(key, opened.head.document())
-        return stack
-
-    def test_a_pause_holds_it_up(self) -> None:
-        pause_pop(self.world.context, "lab1", requested_by="ana", reason="calls")
-        self.refused("lab1 is paused")
-
-    def test_a_freeze_of_the_configuration_holds_it_up_and_its_end_lets_it_go(self) -> None:
-        self.freeze("2099-01-01")
-        self.refused("is not handed over: ")
-        self.refused("lab1 is frozen by derby until 2")
-        self.refused("nothing was touched")
-        asked = [own for _, verb, own in self.world.hosts.asked if verb == "hand_over"]
-        self.assertEqual([own for own in asked if not own["dry_run"]], [])
-        self.freeze("2000-01-02")
-        self.assert_succeeds(**self.own)
-        self.assertEqual(self.state, "handed_over")
-
-    def test_so_does_one_of_the_ring_of_its_campaign(self) -> None:
-        now = time.time()
-        with self.changed_head() as head:
-            head.freezes = [{"name": "final", "start": now - 60, "end": now + 3600}]
-        self.refused("lab1 is frozen by final until 2")
 
     def test_a_hand_over_that_was_begun_waits_for_the_end_of_a_freeze(self) -> None:
         self.begin_and_die()
@@ -143,14 +76,6 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
         """The configuration has an event that began long ago."""
         event = {"name": "derby", "from": "2000-01-01", "to": until}
         self.world.config["events"] = [event]
-
-    def test_a_stop_holds_it_up(self) -> None:
-        stop_all(self.world.context, "calls", "ana")
-        self.refused("everything is stopped")
-
-    def test_what_does_not_stand_and_what_is_under_way_are_told(self) -> None:
-        self.assert_refused("refused", "nic_ring does not stand", pop="lab1", tuning="nic_ring")
-        self.assert_wrong("pop", pop="nowhere", tuning="accept_queue")
 
     def test_a_host_that_fails_then_leaves_it_begun_and_another_call_ends_it(self) -> None:
         self.world.hosts.errors["e005", "hand_over"] = ""
@@ -203,7 +128,7 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
         self.assertEqual(self.state, "handing_over")
 
     def begin_and_die(self) -> None:
-        moments = self.made.moments
+        moments = self.world.moments
         moments.die_at = len(moments.seen) + 7
         with self.assertRaises(Died):
             hand_over_tuning(self.world.context, **self.own)
@@ -227,37 +152,22 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
             with self.assertRaisesRegex(InputError, "is none of"):
                 set_rollout_state(self.world.context, self.world.rollout, self.world.epoch, state)
 
-
-class DeathTestCase(EdgetuneActionTestCase):
-    """The process dies at each side effect; another call ends it, and nobody is asked twice."""
-
-    __test__ = True
-    action_cls = HandOverTuning
-
     def test_a_death_at_any_moment_is_made_up_for(self) -> None:
-        deaths, step = 0, 0
-        while True:
+        """Another call ends it, and nobody is asked twice."""
+        for deaths in count():
             with tempfile.TemporaryDirectory() as folder:
                 world = complete(Path(folder))
-                before = len(world.moments.seen)
-                world.moments.die_at = before + step
-                try:
-                    hand_over_tuning(world.context, "lab1", "accept_queue")
-                    died = False
-                except Died:
-                    died = True
-                world.moments.die_at = -1
-                states = (world.head.state, len(world.hosts.handed_over))
-                self.assertIn(states[0], ("complete", "handing_over", "handed_over"))
-                if states[1]:
-                    self.assertNotEqual(states[0], "complete")
+                died = dies(
+                    world, 7 * deaths, lambda own: hand_over_tuning(own.context, **self.own)
+                )
+                if world.hosts.handed_over:
+                    self.assertNotEqual(world.head.state, "complete")
                 if world.head.state == "handed_over":
                     self.assertEqual(world.hosts.handed_over, {*NAMES})
                 else:
-                    hand_over_tuning(world.context, "lab1", "accept_queue")
+                    hand_over_tuning(world.context, **self.own)
                 self.assertEqual(world.head.state, "handed_over")
                 self.assertEqual(world.hosts.handed_over, {*NAMES})
             if not died:
                 break
-            deaths, step = deaths + 1, step + 7
         self.assertGreater(deaths, 2)

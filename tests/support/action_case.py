@@ -15,9 +15,30 @@ from edgetune.files import load_yaml
 from edgetune.rollout.context import Context
 from tests.support import ROOT
 from tests.support.metadata.values import own_parameters, shape
-from tests.support.world import EmptyWorld, changing
+from tests.support.world import EmptyWorld, World, changing
 
 ACTIONS = ROOT / "actions"
+
+
+def complete(folder: Path) -> World:
+    """A rollout that stands on every host of its PoP."""
+    world = changing(folder)
+    world.roll_all({"first_batch": 0, "end_batch": len(world.plan.batches)})
+    for state in ("soaking", "promoting"):
+        world.roll_all(world.mark(state))
+    world.mark("complete")
+    return world
+
+
+def taken_back(folder: Path) -> World:
+    """A PoP whose rollout is over, and taken back."""
+    world = changing(folder)
+    world.roll_all({"first_batch": 0, "end_batch": 2})
+    world.roll_back()
+    held = world.context.claims.holder("lab1")
+    if held:
+        world.context.claims.release("lab1", held)
+    return world
 
 
 class EdgetuneActionTestCase(BaseActionTestCase):
@@ -67,7 +88,8 @@ class EdgetuneActionTestCase(BaseActionTestCase):
         asked, log = self.world.hosts.changing(), list(self.world.balancer.log)
         ok, result = self.run_action(**parameters)
         self.assertEqual((ok, result.get("reason")), (False, reason), result)
-        self.assertIn(says, result["error"])
+        for part in says.split("..."):
+            self.assertIn(part, result["error"])
         self.assertNotIn("\n", result["error"])
         self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), (asked, log))
 
@@ -81,30 +103,7 @@ class EdgetuneActionTestCase(BaseActionTestCase):
         pages = [text for text in result.values() if isinstance(text, str) and "\n" in text]
         self.assertEqual(pages[1:], [])
 
-    def test_a_wrong_configuration_is_named(self) -> None:
-        self.world.config["claim_ttl"] = "a day"
-        self.assert_wrong("claim_ttl")
-
     def _replace(self, name: str, fake: Any) -> None:
         patched = mock.patch.object(Context, name, fake)
         patched.start()
         self.addCleanup(patched.stop)
-
-
-class BatchActionTestCase(EdgetuneActionTestCase):
-    """For actions that act on one batch of a rollout under the epoch of its claim."""
-
-    __test__ = False
-
-    def of_batch(self, number: int) -> dict[str, Any]:
-        return {"rollout": self.world.rollout, "epoch": self.world.epoch, "batch": number}
-
-    def test_an_unknown_batch_is_named(self) -> None:
-        self.assert_wrong("batch", **self.of_batch(99))
-
-    def test_an_unknown_rollout_is_named(self) -> None:
-        self.assert_wrong("rollout", **{**self.of_batch(0), "rollout": "nothing"})
-
-    def test_an_older_epoch_is_fenced_out(self) -> None:
-        older = {**self.of_batch(0), "epoch": self.world.epoch - 1}
-        self.assert_refused("fenced", "has lost its claim on lab1", **older)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetune.campaign.advance import step_campaign
+from edgetune.campaign.control import abort_campaign, hold_campaign, resume_campaign
 from edgetune.campaign.record import Record, read_record
 from edgetune.campaign.run import run_campaign
 from edgetune.rollout.heads import all_heads
@@ -15,6 +16,7 @@ from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.support.builders import inventory_document, write_yaml
+from tests.support.scenarios import Scenario
 from tests.support.world import EmptyWorld, prove
 
 POPS = {
@@ -139,3 +141,37 @@ class CampaignWorld(EmptyWorld):
             held = self.context.claims.holder(pop)
             if held and held.rollout not in [head.id for head in all_heads(self.context)]:
                 self.context.claims.release(pop, held)
+
+
+class CampaignMoves(Scenario):
+    """Moves of a campaign."""
+
+    world: CampaignWorld
+
+    def advance(self, expected: list[str]) -> None:
+        """A step of the campaign, and the PoPs that it begins with."""
+        begun = self.world.advance()
+        assert begun == expected, f"{self.where}: {begun}, and not {expected}"
+
+    def bring(self, pops: dict[str, str]) -> None:
+        """Lead rollouts of PoPs into a state."""
+        for pop, state in pops.items():
+            self.world.bring(pop, state)
+
+    def begun(self, expected: list[str]) -> None:
+        """The PoPs of all rollouts there are."""
+        found = self.world.begun()
+        assert found == expected, f"{self.where}: {found}, and not {expected}"
+
+    def hold(self, more: dict[str, Any]) -> None:
+        self.result = hold_campaign(self.world.context, self.world.id, **more)
+
+    def resume(self, more: dict[str, Any]) -> None:
+        self.result = resume_campaign(self.world.context, self.world.id, **more)
+
+    def abort(self, more: dict[str, Any]) -> None:
+        self.result = abort_campaign(self.world.context, self.world.id, **more)
+
+    def follow(self, _: object) -> None:
+        """What comes next is of the campaign that was begun last."""
+        self.world.id = self.result["campaign"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,7 +27,7 @@ from edgetune.rounds.steps.select_prefixes import select_prefixes
 from edgetune.rounds.work import read_known
 from edgetune.vocabulary.prefixes import number_of
 from tests.support.builders import inventory_document, write_yaml
-from tests.support.virtual_clock import VirtualClock
+from tests.support.scenarios import Scenario
 from tests.support.world import CHANGING_VERBS, EmptyWorld, Hosts
 
 FIRST = 5_880_000
@@ -224,6 +225,26 @@ class RoundsWorld(EmptyWorld):
     def chosen(self) -> Mapping[str, Any]:
         """By prefix, as the selection has it."""
         return {own["prefix"]: own for own in json.loads(self.kept.selection)["chosen"]}
+
+
+class RoundsMoves(Scenario):
+    """Moves of a PoP whose congestion control is tuned."""
+
+    world: RoundsWorld
+
+    def entry(self, entry: dict[str, Any] | None) -> None:
+        self.world.write_entry(entry)
+
+    def select(self, later: float) -> None:
+        """The first half of a round, so many seconds later."""
+        self.world.now += later
+        self.result = self.world.do(select_prefixes)
+
+    def do(self, named: dict[str, dict[str, Any]]) -> None:
+        """A step of rounds, with its parameters."""
+        for name, more in named.items():
+            step = getattr(import_module(f"edgetune.rounds.steps.{name}"), name)
+            self.result = self.world.do(step, **more)
 
 
 def treating(folder: Path, **entry: Any) -> RoundsWorld:

@@ -43,8 +43,13 @@ class _Once(yaml.SafeLoader):
 def scenarios(test: str, name: str = "") -> list[Any]:
     """The scenarios beside a test file, in the YAML file of its name or of another."""
     path = Path(test).with_name(f"{name or Path(test).stem.partition('_')[2]}.yaml")
-    loaded = yaml.load(path.read_text(encoding="utf-8"), _Once)
-    return [pytest.param(moves, id=sentence) for sentence, moves in loaded.items()]
+    return [pytest.param(moves, id=sentence) for sentence, moves in read_scenarios(path).items()]
+
+
+def read_scenarios(path: Path) -> dict[str, Any]:
+    """A file of scenarios."""
+    loaded: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _Once)  # noqa: S506
+    return loaded
 
 
 def step_named(name: str) -> Any:
@@ -65,13 +70,14 @@ class Scenario:
     def play(self, moves: list[dict[str, Any]]) -> None:
         """Take each move, and fail with the first that is not as it says."""
         for number, move in enumerate(moves, 1):
-            fields = [*self._meant(move).items()]
+            self.move = self._meant(move)
+            fields = [*self.move.items()]
             for index, (verb, value) in enumerate(fields):
                 follows = fields[index + 1] if index + 1 < len(fields) else ("", None)
                 self.where = f"move {number}, {verb}"
                 if follows[0] == "raises":
                     self._refused(verb, value, follows[1])
-                elif verb != "raises":
+                elif verb not in ("raises", "with"):
                     getattr(self, verb)(value)
 
     def _refused(self, verb: str, value: Any, refusal: dict[str, str]) -> None:
@@ -106,6 +112,11 @@ class Scenario:
             for field, value in fields.items():
                 setattr(work.hosts[name], field, value)
         opened.save_batch(work)
+
+    def store(self, records: dict[str, str]) -> None:
+        """Somebody writes these texts into the store."""
+        for key, text in records.items():
+            self.world.context.store.put(key, text)
 
     def wait(self, seconds: float) -> None:
         assert self._clock
@@ -201,6 +212,16 @@ class Scenario:
         return dict(self.world.batch(self._batch).hosts)
 
     @property
+    def held(self) -> bool:
+        """Whether the PoP is claimed."""
+        return self.world.context.claims.holder("lab1") is not None
+
+    @property
+    def taken(self) -> int:
+        """How often somebody else took the rollout over."""
+        return self.world.head.epoch - self.world.epoch
+
+    @property
     def out(self) -> set[str]:
         """Who is withdrawn from the traffic."""
         return {name for name, state in self.world.balancer.state.items() if state != "ready"}
@@ -222,6 +243,9 @@ class Scenario:
         if isinstance(expected, dict) and expected and isinstance(seen, dict):
             for key, each in expected.items():
                 self._compare(f"{what}, {key}", seen.get(key), each)
+        elif isinstance(expected, list) and isinstance(seen, list) and len(seen) == len(expected):
+            for number, (own, each) in enumerate(zip(seen, expected)):
+                self._compare(f"{what}, {number}", own, each)
         elif isinstance(expected, str) and isinstance(seen, str):
             fits = re.fullmatch(_pattern(expected), seen, re.DOTALL)
             assert fits, f"{self.where}: {what} is {seen!r}, and not {expected!r}"
@@ -231,7 +255,7 @@ class Scenario:
     def _walk(self, way: list[str]) -> Any:
         found: Any = self.world if not way or hasattr(self.world, way[0]) else self
         for name in way:
-            found = found[name] if isinstance(found, Mapping) else getattr(found, name)
+            found = _part(found, name)
         return found
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
@@ -255,6 +279,12 @@ class Scenario:
 
     def _name(self, word: re.Match[str]) -> str:
         return self._names.get(word[0], word[0])
+
+
+def _part(whole: Any, name: str) -> Any:
+    if isinstance(whole, Mapping):
+        return whole[name]
+    return whole[int(name)] if isinstance(whole, list) else getattr(whole, name)
 
 
 def _names(world: EmptyWorld) -> dict[str, str]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from queue import SimpleQueue
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from edgetune import RECORD_SCHEMA
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.reading import encoded
 from edgetune.documents.sample import Sample
@@ -30,10 +31,12 @@ from edgetune.metrics.source import MetricSource, Sampled
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.quarantine import fail_host
+from edgetune.rollout.sampling import pops_under_way
 from edgetune.rollout.steps.sample_hosts import sample_hosts
+from edgetune.rollout.steps.watch_drift import watch_drift
 from edgetune.sanitize import LONGEST_LINE
 from tests.support.agent_answers import RESULTS, ROW
-from tests.support.world import World
+from tests.support.world import World, changing
 
 
 @pytest.fixture
@@ -180,3 +183,24 @@ def test_what_enters_a_record_is_short(world: World) -> None:
         assert text.endswith(" ... (3000000 characters)")
     assert len(world.context.store.get(f"edgetune.rollout.{opened.head.id}") or "") < 10_000
     assert len(str(HostResult("e000", error=long, reason="failed").error)) == LONGEST_LINE
+
+
+@pytest.mark.parametrize("step", [sample_hosts, watch_drift])
+def test_a_pop_that_is_no_more_stops_no_sampling(tmp_path: Path, step: Any) -> None:
+    world = changing(tmp_path)
+    if step is watch_drift:
+        for state in ("soaking", "promoting", "complete"):
+            world.mark(state)
+    gone = {"schema": RECORD_SCHEMA, **asdict(replace(world.head, id="gone", pop="gone1"))}
+    world.context.store.put("edgetune.rollout.gone", json.dumps(gone))
+    assert step(world.context)["samples"] == 8
+
+
+def test_no_pop_is_always_the_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An action that is killed at its timeout leaves out those that were to come."""
+    names = ["lab1", "lab2", "lab3"]
+    heads = [replace(world.head, pop=name) for name in names]
+    monkeypatch.setattr("edgetune.rollout.sampling.all_heads", lambda context: heads)
+    monkeypatch.setattr(type(world.context.inventory), "pop_names", lambda inventory: names)
+    drawn = {next(iter(pops_under_way(world.context))) for _ in range(60)}
+    assert drawn == {*names}
