@@ -24,10 +24,11 @@ import pytest
 import yaml
 
 from edgetune import errors
+from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.lease import as_owner
 from tests.support.bmcs import RESETS
 from tests.support.virtual_clock import VirtualClock
-from tests.support.world import BiosWorld, EmptyWorld, changing
+from tests.support.world import BiosWorld, Died, EmptyWorld, World, changing
 
 
 class _Once(yaml.SafeLoader):
@@ -82,7 +83,8 @@ class Scenario:
 
     def _refused(self, verb: str, value: Any, refusal: dict[str, str]) -> None:
         ((name, text),) = refusal.items()
-        with pytest.raises(getattr(errors, name), match=_pattern(text)):
+        kind = Died if name == "Died" else getattr(errors, name)
+        with pytest.raises(kind, match=_pattern(text) or None):
             getattr(self, verb)(value)
 
     # What a move does.
@@ -117,6 +119,22 @@ class Scenario:
         """Somebody writes these texts into the store."""
         for key, text in records.items():
             self.world.context.store.put(key, text)
+
+    def when(self, moments: dict[str, dict[str, Any]]) -> None:
+        """At the first of such moments a move is taken, by somebody else."""
+
+        def at(moment: str) -> None:
+            for known, move in moments.items():
+                if re.fullmatch(_pattern(known), moment):
+                    self.world.moments.at = lambda what: None
+                    for verb, value in move.items():
+                        getattr(self, verb)(value)
+
+        self.world.moments.at = at
+
+    def die(self, _: object) -> None:
+        """The process that is at work is gone."""
+        raise Died
 
     def wait(self, seconds: float) -> None:
         assert self._clock
@@ -222,6 +240,17 @@ class Scenario:
         return self.world.head.epoch - self.world.epoch
 
     @property
+    def asked_bmcs(self) -> list[str]:
+        """Whose BMC was asked for anything, in order."""
+        return [name for name, _, _ in self.world.bmcs.asked]
+
+    @property
+    def journals(self) -> dict[str, int]:
+        """How many entries there are for the BIOS of each host."""
+        context, names = self.world.context, self.world.hosts.boot
+        return {name: len(load_journal(context, "lab1", name).entries) for name in names}
+
+    @property
     def out(self) -> set[str]:
         """Who is withdrawn from the traffic."""
         return {name for name, state in self.world.balancer.state.items() if state != "ready"}
@@ -259,7 +288,7 @@ class Scenario:
         return found
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
-        now = getattr(owner, name)
+        now = _part(owner, name)
         if isinstance(now, dict) and value is not None:
             for key, each in value.items():
                 _put(now, tuple(key.split()) if " " in key else key, each)
@@ -284,7 +313,7 @@ class Scenario:
 def _part(whole: Any, name: str) -> Any:
     if isinstance(whole, Mapping):
         return whole[name]
-    return whole[int(name)] if isinstance(whole, list) else getattr(whole, name)
+    return whole[int(name)] if isinstance(whole, (list, tuple)) else getattr(whole, name)
 
 
 def _names(world: EmptyWorld) -> dict[str, str]:
@@ -317,17 +346,22 @@ def _pattern(text: str) -> str:
     return ".*".join(map(re.escape, text.split("...")))
 
 
+def begun(first: dict[str, Any], folder: Path) -> World:
+    """A rollout that changes hosts, planned as ``plan`` in the first move says."""
+    return changing(folder, **first.pop("plan", {}))
+
+
 def play(moves: list[dict[str, Any]], folder: Path, clock: VirtualClock | None = None) -> None:
-    """Play moves upon a rollout that changes hosts, planned as ``plan`` in the first one says."""
-    first, *others = moves
-    made = changing(folder, **first.pop("plan", {}))
-    Scenario(made, clock).play([first, *others])
+    """Play moves upon such a rollout."""
+    Scenario(begun(moves[0], folder), clock).play(moves)
 
 
-def play_bios(moves: list[dict[str, Any]], folder: Path, clock: VirtualClock, **site: Any) -> None:
-    """The same over hosts with BMCs; ``resets`` are those that each offers."""
-    first, *others = moves
-    made = BiosWorld(folder, **site, **first.pop("site", {}))
+def bios_scenario(
+    first: dict[str, Any], folder: Path, site: dict[str, Any], plan: dict[str, Any]
+) -> BiosWorld:
+    """A world of BMCs whose rollout changes hosts; ``site``, ``plan`` and ``resets``, those that
+    each BMC offers, may stand in the first move."""
+    made = BiosWorld(folder, **first.pop("site", site))
     made.bmcs.resets.update(dict.fromkeys(made.bmcs.resets, first.pop("resets", RESETS)))
-    made.enter(**first.pop("plan", {}))
-    Scenario(made, clock).play([first, *others])
+    made.enter(**first.pop("plan", plan))
+    return made

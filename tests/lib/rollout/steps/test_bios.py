@@ -22,15 +22,14 @@ from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.restore_live import restore_live
-from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_bios import set_bios
-from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.support import ROOT
 from tests.support.bmcs import COD, EARLY, HOME, SNOOP
 from tests.support.builders import as_samples, inventory_document, write_yaml
+from tests.support.scenarios import Scenario, bios_scenario, scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import BiosWorld
 
@@ -42,6 +41,31 @@ _BELOW = 14 * " "
 def world(tmp_path: Path) -> BiosWorld:
     """Nothing is planned yet."""
     return BiosWorld(tmp_path)
+
+
+class PlanMoves(Scenario):
+    """Moves upon hosts for which nothing is planned yet."""
+
+    def plans(self, options: dict[str, Any]) -> None:
+        self.result = plan_rollout(
+            self.world.context, **{"pop": "lab1", "tuning": "home_snoop", "seed": 7, **options}
+        )
+
+    def plans_again(self, _: object) -> None:
+        digest = self.result["plan"]
+        assert plan_rollout(self.world.context, plan=digest)["plan"] == digest
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_the_bios_is_set_proven_and_taken_back(
+    case: Any, tmp_path: Path, clock: VirtualClock
+) -> None:
+    Scenario(bios_scenario(case[0], tmp_path, {}, {}), clock).play(case)
+
+
+@pytest.mark.parametrize("case", scenarios(__file__, "bios_plans"))
+def test_a_plan_sees_what_bmcs_tell(case: Any, world: BiosWorld) -> None:
+    PlanMoves(world).play(case)
 
 
 def _plan(world: BiosWorld, tuning: str = "home_snoop", **options: Any) -> dict[str, Any]:
@@ -72,15 +96,6 @@ def test_a_plan_shows_what_changes_in_the_bios_and_how_hosts_are_reset(world: Bi
     assert world.bmcs.sent == []
 
 
-def test_a_plan_of_reboots_alone_asks_bmcs_how_they_restart_hosts(world: BiosWorld) -> None:
-    world.bmcs.faults["e003"] = {"unreachable"}
-    plan = _plan(world, tuning="accept_queue")
-    assert f"by its BMC:\n{_BELOW}GracefulRestart: e000, e001, e002, e004, " in plan["text"]
-    assert "    e003: its BMC cannot restart it: timed out\n" in f"{plan['text']}\n"
-    assert set(world.bmcs.told("facts")) == set(world.hosts.boot)
-    assert world.bmcs.told("plan") == []
-
-
 def test_a_plan_that_needs_no_bmc_asks_none(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,33 +106,6 @@ def test_a_plan_that_needs_no_bmc_asks_none(
     _plan(world, tuning="tiny_accept_queue")
     with pytest.raises(InputError, match="bmc_ca_file"):
         _plan(world, tuning="accept_queue")
-
-
-def test_a_bmc_that_sets_nothing_and_is_away_is_no_reason_against_a_plan(world: BiosWorld) -> None:
-    """Nor is one that was away when the plan was approved; one that takes other resets is."""
-    world.bmcs.faults["e002"] = {"unreachable"}
-    approved = _plan(world, tuning="accept_queue")["plan"]
-    world.bmcs.faults = {**dict.fromkeys(world.hosts.boot, set()), "e003": {"unreachable"}}
-    assert plan_rollout(world.context, plan=approved)["plan"] == approved
-    world.bmcs.resets["e004"] = ("On", "ForceOff")
-    with pytest.raises(RefusedError, match="restarts changed since it was made"):
-        plan_rollout(world.context, plan=approved)
-
-
-def test_a_bmc_is_asked_to_restart_nothing_that_is_not_proven_to_be_its_host(
-    world: BiosWorld,
-) -> None:
-    world.hosts.machine["e003"] = {"uuid": "Not Specified", "serial": "0"}
-    text = _plan(world, tuning="accept_queue")["text"]
-    assert f"\n{_BELOW}in no way: e003\n" in text
-    assert "e003: its BMC cannot restart it: nothing that both tell shows that it is the" in text
-
-
-def test_a_plan_tells_of_a_bmc_that_could_force_alone(world: BiosWorld) -> None:
-    world.bmcs.resets["e003"] = ("On", "ForceOff", "ForceRestart")
-    says = "e003: its BMC cannot restart it: it offers no reset that restarts, but for what force_"
-    assert says in _plan(world)["text"]
-    assert "cannot restart it" not in _plan(world, force_restart=True)["text"]
 
 
 @pytest.mark.parametrize("tuning", ["home_snoop", "accept_queue"])
@@ -167,32 +155,6 @@ def test_hosts_as_wanted_are_neither_drained_nor_rebooted(world: BiosWorld) -> N
     assert "e003" not in {name for name, _ in world.balancer.log}
 
 
-def test_a_pop_as_wanted_is_not_planned(world: BiosWorld) -> None:
-    for attributes in world.bmcs.current.values():
-        attributes[SNOOP] = HOME
-    with pytest.raises(RefusedError, match="nothing to do: every host of lab1 is as home_snoop"):
-        _plan(world)
-
-
-def test_what_somebody_else_left_pending_refuses_the_plan(world: BiosWorld) -> None:
-    world.bmcs.pending["e002"] = {"BootMode": "Bios"}
-    with pytest.raises(RefusedError, match=r"e002: changes of somebody .*BootMode \(Uefi -> Bios"):
-        _plan(world)
-
-
-def test_a_machine_without_the_setting_refuses_the_plan(world: BiosWorld) -> None:
-    del world.bmcs.current["e002"][SNOOP]
-    with pytest.raises(RefusedError, match="e002: bios.snoop_mode: this machine has no attribute"):
-        _plan(world)
-    assert "e002" not in str(_plan(world, exclude=("e002",), alpha_benefit=0.1)["test"])
-
-
-def test_a_bmc_that_does_not_answer_refuses_the_plan(world: BiosWorld) -> None:
-    world.bmcs.faults["e002"] = {"unreachable"}
-    with pytest.raises(RefusedError, match="e002: timed out"):
-        _plan(world)
-
-
 def test_a_host_without_a_bmc_is_named_by_its_field(world: BiosWorld, tmp_path: Path) -> None:
     document = inventory_document(bmcs=True)
     del document["pops"]["lab1"]["hosts"]["e004"]["bmc"]
@@ -200,21 +162,6 @@ def test_a_host_without_a_bmc_is_named_by_its_field(world: BiosWorld, tmp_path: 
     with pytest.raises(InputError, match="pops.lab1.hosts.e004.bmc: is missing, and home_snoop"):
         _plan(world)
     assert _plan(world, tuning="accept_queue")["disruption"] == "reboot"
-
-
-def test_a_kernel_loaded_for_kexec_refuses_the_plan(world: BiosWorld) -> None:
-    world.hosts.kexec_loaded = True
-    with pytest.raises(RefusedError, match="e000: a kernel is loaded for kexec, so a reboot may"):
-        _plan(world)
-    assert _plan(world, tuning="accept_queue")["plan"]
-
-
-def test_a_plan_no_longer_fits_when_the_bios_has_changed(world: BiosWorld) -> None:
-    made = _plan(world)
-    assert plan_rollout(world.context, plan=made["plan"])["plan"] == made["plan"]
-    world.bmcs.current["e005"][SNOOP] = COD
-    with pytest.raises(RefusedError, match="no longer fits: profiles changed since it was made"):
-        plan_rollout(world.context, plan=made["plan"])
 
 
 @pytest.mark.slow
@@ -245,14 +192,6 @@ def test_a_rollout_the_whole_way_and_back(world: BiosWorld, tuning: str) -> None
     assert world.hosts.disturbed == []
 
 
-def test_agents_are_asked_for_nothing_where_only_the_bios_changes(world: BiosWorld) -> None:
-    world.enter()
-    world.roll(FIRST)
-    assert {"apply", "confirm", "restore"}.isdisjoint(world.hosts.changing())
-    world.roll_back()
-    assert {"apply", "confirm", "restore"}.isdisjoint(world.hosts.changing())
-
-
 def test_all_attributes_are_written_down_before_the_bmc_is_asked(world: BiosWorld) -> None:
     world.enter()
     host = _host(world, FIRST)
@@ -272,128 +211,6 @@ def test_all_attributes_are_written_down_before_the_bmc_is_asked(world: BiosWorl
     assert entry["changes"] == {SNOOP: {"was": EARLY, "to": HOME}}
 
 
-def test_a_host_that_is_not_as_planned_is_not_set(world: BiosWorld) -> None:
-    world.enter()
-    host = _host(world, FIRST)
-    world.bmcs.current[host][SNOOP] = COD
-    world.roll(FIRST, until=set_bios)
-    result = world.step(set_bios, FIRST)
-    assert result["failed"] == [host]
-    assert "bios.snoop_mode was early (stored: early), is cluster_on_die" in result["error"]
-    assert world.bmcs.sent == []
-
-
-@pytest.mark.parametrize("batch", [FIRST, SHAM])
-def test_what_came_to_be_pending_since_refuses_the_host(world: BiosWorld, batch: int) -> None:
-    """A sham, too: its reboot would bring in what nobody looked at."""
-    world.enter()
-    host = _host(world, batch)
-    world.bmcs.pending[host] = {"BootMode": "Bios"}
-    world.roll(batch, until=set_bios)
-    result = world.step(set_bios, batch)
-    assert result["failed"] == [host]
-    assert "BootMode (Uefi -> Bios)" in result["error"]
-    assert (world.bmcs.sent, world.hosts.reboots(host)) == ([], 0)
-
-
-@pytest.mark.parametrize("batch", [FIRST, SHAM])
-def test_a_bmc_that_is_busy_is_asked_again(world: BiosWorld, batch: int) -> None:
-    world.enter()
-    host = _host(world, batch)
-    world.bmcs.faults[host] = {"busy"}
-    world.roll(batch, until=set_bios)
-    result = world.step(set_bios, batch)
-    assert (result["waiting"], result["failed"]) == (1, [])
-    assert result["message"] == f"{host}: the machine is in POST"
-    world.bmcs.faults[host] = set()
-    assert world.step(set_bios, batch)["waiting"] == 0
-    world.roll(batch)
-    assert world.at(batch) == {host: "done"}
-
-
-def test_a_bmc_that_stays_busy_fails_the_batch_in_the_end(
-    world: BiosWorld, clock: VirtualClock
-) -> None:
-    world.enter()
-    host = _host(world, FIRST)
-    world.bmcs.faults[host] = {"unreachable"}
-    world.roll(FIRST, until=set_bios)
-    assert world.step(set_bios, FIRST)["waiting"] == 1
-    clock.wait(60)
-    # Whoever takes over has its time again.
-    opened = as_owner(world.context, world.rollout)
-    opened.head.taken_over = clock.wall()
-    opened.save()
-    assert world.step(set_bios, FIRST)["waiting"] == 1
-    clock.wait(60)
-    result = world.step(set_bios, FIRST)
-    assert (result["waiting"], result["failed"]) == (0, [host])
-    assert result["error"] == f"{host}: BIOS: timed out"
-
-
-def test_a_login_that_is_refused_is_not_tried_again(world: BiosWorld) -> None:
-    world.enter()
-    host = _host(world, FIRST)
-    world.bmcs.faults[host] = {"refuses"}
-    world.roll(FIRST, until=set_bios)
-    asked = len(world.bmcs.asked)
-    result = world.step(set_bios, FIRST)
-    assert (result["failed"], len(world.bmcs.asked)) == ([host], asked + 1)
-
-
-def test_what_a_bmc_did_and_did_not_answer_is_not_sent_again(world: BiosWorld) -> None:
-    world.enter()
-    host = _host(world, FIRST)
-    world.bmcs.faults[host] = {"unknown"}
-    world.roll(FIRST, until=set_bios)
-    assert world.step(set_bios, FIRST)["waiting"] == 1
-    assert world.step(set_bios, FIRST)["waiting"] == 0
-    assert world.bmcs.sent == [(host, "set", {SNOOP: HOME})]
-
-
-@pytest.mark.parametrize(
-    ("fault", "says"),
-    [
-        ("job_fails", "BIOS: its job: Unable to apply"),
-        ("ignores", "BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"),
-        ("complains", "BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"),
-    ],
-)
-def test_a_boot_that_did_not_bring_it_fails_the_batch(
-    world: BiosWorld, fault: str, says: str
-) -> None:
-    world.enter()
-    host = _host(world, FIRST)
-    world.bmcs.faults[host] = {fault}
-    world.roll(FIRST, until=check_rebooted)
-    result = world.step(check_rebooted, FIRST)
-    if fault == "ignores":
-        # The BMC may only not have read it yet.
-        assert result["waiting"] == 1
-        world.age(FIRST)
-        result = world.step(check_rebooted, FIRST)
-    assert (result["failed"], result["error"]) == ([host], f"{host}: {says}")
-    world.bmcs.faults[host] = set()
-    world.roll_back()
-    assert (world.bmcs.mode(host), world.head.quarantined) == ((EARLY, None), {})
-    assert len(world.bmcs.sent) == 1
-
-
-def test_a_boot_that_is_read_late_is_waited_for(world: BiosWorld) -> None:
-    world.enter()
-    host = _host(world, FIRST)
-    world.bmcs.faults[host] = {"slow"}
-    world.roll(FIRST, until=check_rebooted)
-    assert world.step(check_rebooted, FIRST)["waiting"] == 1
-    world.bmcs.faults[host] = set()
-    assert world.step(check_rebooted, FIRST)["waiting"] == 0
-    assert world.at(FIRST) == {host: "rebooted"}
-    world.age(FIRST)
-    world.bmcs.faults[host] = {"slow"}
-    # The very look that would undrain it asks once more.
-    assert world.step(verify_hosts, FIRST)["failed"] == [host]
-
-
 @pytest.mark.parametrize("fault", ["unreachable", "busy"])
 def test_one_answer_that_is_lost_after_the_boot_fails_no_host(
     world: BiosWorld, clock: VirtualClock, fault: str
@@ -405,58 +222,6 @@ def test_one_answer_that_is_lost_after_the_boot_fails_no_host(
     clock.then = world.bmcs.faults[host].clear
     assert world.step(verify_hosts, FIRST)["failed"] == []
     assert world.at(FIRST) == {host: "verified"}
-
-
-def test_a_boot_that_is_never_read_fails_the_batch(world: BiosWorld) -> None:
-    world.enter()
-    host = _host(world, FIRST)
-    world.bmcs.faults[host] = {"slow"}
-    world.roll(FIRST, until=check_rebooted)
-    world.age(FIRST)
-    result = world.step(check_rebooted, FIRST)
-    assert result["error"] == f"{host}: BIOS: settings are not through yet"
-
-
-def test_half_a_batch_that_fails_is_taken_back_with_the_other_half(world: BiosWorld) -> None:
-    world.enter()
-    bad, *well = world.at(SECOND)
-    world.bmcs.faults[bad] = {"refuses"}
-    world.roll(SECOND, until=set_bios)
-    assert world.step(set_bios, SECOND)["failed"] == [bad]
-    assert {world.bmcs.mode(name) for name in well} == {(EARLY, HOME)}
-    world.bmcs.faults[bad] = set()
-    world.roll_back()
-    assert set(_modes(world).values()) == {(EARLY, None)}
-    assert sum(world.hosts.reboots(name) for name in world.hosts.boot) == 0
-    assert world.bmcs.sent_to(bad, "set") == []
-
-
-def test_a_rollback_before_the_reboot_cancels_and_reboots_nobody(world: BiosWorld) -> None:
-    world.enter()
-    world.roll(SECOND, until=reboot_hosts)
-    hosts = list(world.at(SECOND))
-    world.roll_back()
-    assert {tuple(world.bmcs.sent_to(name, "cancel")[0].items()) for name in hosts} == {
-        ((SNOOP, EARLY),)
-    }
-    assert world.hosts.told("reboot") == []
-    assert set(_modes(world).values()) == {(EARLY, None)}
-    assert [load_journal(world.context, "lab1", name).entries for name in hosts] == [[], [], []]
-
-
-def test_a_rollback_that_a_bmc_does_not_take_quarantines_its_host_alone(world: BiosWorld) -> None:
-    world.enter()
-    world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
-    world.roll_all({"first_batch": SECOND, "end_batch": SECOND + 1})
-    (stuck,), others = world.at(FIRST), world.at(SECOND)
-    world.bmcs.faults[stuck] = {"refuses"}
-    assert world.roll_back()["quarantined"] == {stuck: "BIOS: the login is refused"}
-    assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
-    assert world.balancer.state[stuck] == "maint"
-    world.bmcs.faults[stuck] = set()
-    world.take_over()
-    world.roll_back(hosts=[stuck])
-    assert (world.bmcs.mode(stuck), world.head.quarantined) == ((EARLY, None), {})
 
 
 @pytest.mark.slow
@@ -527,39 +292,6 @@ def _retire(world: BiosWorld, rollout: str) -> None:
     world.rollout = rollout
     world.take_over()
     assert world.roll_back()["quarantined"] == {}
-
-
-def test_a_machine_that_was_replaced_is_refused_and_can_be_adopted(world: BiosWorld) -> None:
-    world.enter()
-    world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
-    (host,) = world.at(FIRST)
-    world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
-    world.bmcs.system[host] = "uuid-new"
-    assert world.roll_back()["quarantined"] == {
-        host: f"BIOS: the machine is uuid-new, not uuid-{host}"
-    }
-    assert world.bmcs.sent_to(host, "set") == [{SNOOP: HOME}]
-    adopt_host(world.context, world.rollout, host)
-    assert (world.head.quarantined, world.balancer.state[host]) == ({}, "ready")
-    assert load_journal(world.context, "lab1", host).entries == []
-
-
-def test_a_new_machine_is_adopted_whatever_its_bios_holds(world: BiosWorld) -> None:
-    world.enter()
-    world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
-    world.mark("soaking")
-    (host,) = world.at(FIRST)
-    with pytest.raises(
-        RefusedError, match=f"{host} is no new machine: home_snoop stands in its BIOS"
-    ):
-        adopt_host(world.context, world.rollout, host)
-    world.bmcs.faults[host] = {"unreachable"}
-    with pytest.raises(RefusedError, match=f"{host}: its BMC does not tell: timed out"):
-        adopt_host(world.context, world.rollout, host)
-    world.bmcs.faults[host] = set()
-    world.bmcs.system[host], world.bmcs.current[host][SNOOP] = "uuid-new", COD
-    adopt_host(world.context, world.rollout, host)
-    assert (world.bmcs.mode(host), world.at(FIRST)) == ((COD, None), {host: "skipped"})
 
 
 @pytest.mark.parametrize("lost", [SNOOP, "BootMode"])
@@ -697,28 +429,6 @@ def _surge(world: BiosWorld) -> None:
     world.context.samples.add("lab1", as_samples(rows))
 
 
-def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
-    world: BiosWorld, clock: VirtualClock
-) -> None:
-    world.enter()
-    world.roll(SECOND, until=set_bios)
-    first, *others = world.at(SECOND)
-
-    def stop(moment: str) -> None:
-        if moment == f"after {first} BIOS set":
-            stop_all(world.context)
-            clock.wait(1.1)
-
-    world.moments.at = stop
-    with pytest.raises(RefusedError, match="everything is stopped"):
-        world.step(set_bios, SECOND)
-    assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
-    world.moments.at = lambda moment: None
-    resume_all(world.context)
-    world.roll(SECOND)
-    assert [len(world.bmcs.sent_to(name, "set")) for name in (first, *others)] == [1, 1, 1]
-
-
 def test_a_change_is_not_sent_by_whoever_was_fenced_while_the_bmc_was_read(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -739,48 +449,6 @@ def test_a_change_is_not_sent_by_whoever_was_fenced_while_the_bmc_was_read(
         world.step(set_bios, FIRST)
     assert [verb for _, verb, _ in world.bmcs.asked[before:]] == ["plan", "set"]
     assert world.bmcs.mode(host) == (EARLY, None)
-
-
-@pytest.mark.parametrize("batch", [FIRST, SHAM])
-def test_what_came_to_be_pending_after_the_bios_was_set_is_not_booted_in(
-    world: BiosWorld, batch: int
-) -> None:
-    """Everything may be stopped for days between the two."""
-    world.enter(tuning="snoop_and_queue")
-    world.roll(batch, until=reboot_hosts)
-    host = _host(world, batch)
-    world.bmcs.pending[host]["BootMode"] = "Bios"
-    result = world.step(reboot_hosts, batch)
-    assert (result["failed"], world.hosts.told("reboot")) == ([host], [])
-    assert "wait for the next boot: BootMode (Uefi -> Bios)" in result["error"]
-
-
-def test_a_later_epoch_fences_whoever_sets_the_bios(
-    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0)
-    world.enter()
-    world.roll(SECOND, until=set_bios)
-    first, *others = world.at(SECOND)
-    older = world.epoch
-
-    def take_over(moment: str) -> None:
-        if moment == f"after {first} BIOS set":
-            world.moments.at = lambda moment: None
-            world.take_over()
-
-    world.moments.at = take_over
-    with pytest.raises(FencedError):
-        world.step(set_bios, SECOND)
-    assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
-    with pytest.raises(FencedError):
-        set_bios(world.context, world.rollout, older, SECOND)
-
-
-def test_a_journal_that_a_later_version_wrote_is_refused(world: BiosWorld) -> None:
-    world.context.store.put("edgetune.bios.lab1.e000", json.dumps({"schema": 2}))
-    with pytest.raises(RefusedError, match="e000: its BIOS journal has schema 2"):
-        _plan(world)
 
 
 def test_a_status_has_no_login(world: BiosWorld) -> None:

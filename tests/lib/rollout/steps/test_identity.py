@@ -11,19 +11,42 @@ import pytest
 from edgetune.errors import RefusedError
 from edgetune.rollout import readiness
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from tests.support.builders import inventory_document
+from tests.support.scenarios import Scenario, begun, scenarios
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld, World, changing
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return changing(tmp_path / "world")
+
+
+class AddressMoves(Scenario):
+    """Moves of addresses that lead elsewhere."""
+
+    def exchange(self, names: list[str]) -> None:
+        _exchange(self.world, *names)
+
+    def never_told(self, name: str) -> None:
+        def lies(told: str, reply: Any) -> Any:
+            assert (told, reply["verb"]) != (name, "ready"), "a machine in service was told"
+            return reply
+
+        self.world.hosts.lies = lies
+
+    def checks(self, how: str) -> None:
+        document = inventory_document()
+        document["pops"]["lab1"]["load_balancer"]["checks"] = how
+        self.world.change_inventory(document)
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_nothing_is_done_to_another_machine(case: Any, tmp_path: Path, clock: VirtualClock) -> None:
+    AddressMoves(begun(case[0], tmp_path), clock).play(case)
 
 
 def _hosts(world: EmptyWorld, batch: int = 0) -> list[str]:
@@ -84,67 +107,6 @@ def test_the_plan_holds_what_proves_each_host(tmp_path: Path) -> None:
     assert "the inventory alone vouches for e000 (203.0.113.1), e001 (203.0.113.2)" in text
 
 
-def test_addresses_that_are_exchanged_after_the_plan_stop_the_batch(world: World) -> None:
-    (host,) = _hosts(world)
-    other = next(name for name in world.hosts.boot if name != host)
-    _exchange(world, host, other)
-    with pytest.raises(RefusedError, match=f"{host}: the load balancer sends requests for {host}"):
-        world.step(begin_drain, 0)
-    assert _untouched(world) and world.hosts.changing() == []
-    assert "the load balancer sends" in str(world.batch(0).hosts[host].error)
-    assert world.roll_back()["state"] == "rolled_back"
-
-
-def test_exchanged_addresses_stop_a_batch_that_drains_nothing(tmp_path: Path) -> None:
-    world = changing(tmp_path / "live", disruption="live")
-    (host,) = _hosts(world)
-    _exchange(world, host, next(name for name in world.hosts.boot if name != host))
-    with pytest.raises(RefusedError, match=f"{host}: the load balancer sends requests for {host}"):
-        world.step(begin_drain, 0)
-    assert _untouched(world) and world.hosts.changing() == []
-
-
-def test_a_silent_host_is_not_drained(world: World) -> None:
-    (host,) = _hosts(world)
-    world.hosts.unreachable.add(host)
-    with pytest.raises(RefusedError, match=f"{host}: timed out"):
-        world.step(begin_drain, 0)
-    assert _untouched(world)
-
-
-def test_a_machine_that_serves_says_not_ready_for_no_other(world: World) -> None:
-    """The addresses are exchanged between the drain and the first request to the host."""
-    (host,) = _hosts(world)
-    world.step(begin_drain, 0)
-    other = next(name for name in world.hosts.boot if name != host)
-    world.hosts.lies = lambda name, reply: _never_told(name == other, reply)
-    _exchange(world, host, other)
-    result = world.step(check_drained, 0)
-    has, lacks = (world.hosts.addresses[name] for name in (other, host))
-    assert result["error"] == f"{host}: this machine has {has}, and not {lacks}"
-    assert _untouched(world) and world.at(0) == {host: "planned"}
-    assert world.balancer.log == [(host, "drain"), (host, "ready")]
-    assert world.roll_back()["state"] == "rolled_back"
-    assert _untouched(world)
-
-
-def test_a_host_that_says_not_ready_is_not_put_back_when_another_answers(world: World) -> None:
-    (host,) = _hosts(world)
-    world.balancer.heeds_marker = False
-    world.step(begin_drain, 0)
-    world.step(check_drained, 0)
-    assert world.hosts.not_ready == {host}
-    _exchange(world, host, next(name for name in world.hosts.boot if name != host))
-    result = world.step(check_drained, 0)
-    assert result["failed"] == [host] and "and not 127.0.9." in result["error"]
-    assert world.balancer.state[host] == "drain"
-
-
-def _never_told(serves: bool, reply: Any) -> Any:
-    assert not (serves and reply["verb"] == "ready"), "a machine in service was told"
-    return reply
-
-
 def test_a_machine_that_serves_and_is_told_instead_is_told_to_serve_again(
     tmp_path: Path,
 ) -> None:
@@ -162,104 +124,6 @@ def test_a_machine_that_serves_and_is_told_instead_is_told_to_serve_again(
     assert world.at(0) == {host: "planned"}
 
 
-@pytest.mark.parametrize("step", [apply_tuning, reboot_hosts])
-def test_a_machine_that_was_not_drained_refuses_what_disturbs(world: World, step: Any) -> None:
-    """The last of the proofs: the inventory may change between any two steps of a batch."""
-    (host,) = _hosts(world)
-    world.roll(0, until=step)
-    other = next(name for name in world.hosts.boot if name != host)
-    _exchange(world, host, other)
-    assert world.step(step, 0)["failed"] == [host]
-    assert "not drained" in str(world.batch(0).hosts[host].error)
-    world.hosts.reboot()
-    assert other not in world.hosts.tuned
-    assert world.hosts.boot[other] == f"{other}-boot-1"
-
-
-def test_a_check_that_never_fails_proves_nothing(world: World) -> None:
-    (host,) = _hosts(world)
-    world.balancer.heeds_marker = False
-    world.step(begin_drain, 0)
-    result = world.step(check_drained, 0)
-    assert (result["waiting"], result["failed"]) == (1, [])
-    assert world.balancer.state[host] == "drain"
-    opened = as_owner(world.context, world.rollout)
-    work = opened.batch(0)
-    work.hosts[host].told_at -= 60
-    opened.save_batch(work)
-    result = world.step(check_drained, 0)
-    assert result["failed"] == [host]
-    assert "its check by the load balancer did not fail within 1s" in result["error"]
-    assert _untouched(world)
-
-
-def _draining(tmp_path: Path, count: int) -> tuple[World, int, list[str]]:
-    """A batch of several hosts that is being drained."""
-    world = changing(tmp_path / "many")
-    batches = world.plan.batches
-    batch = next(n for n, b in enumerate(batches) if b.batch_type == "change" and len(b.hosts) > 1)
-    names = _hosts(world, batch)
-    assert len(names) >= count
-    world.step(begin_drain, batch)
-    return world, batch, names
-
-
-def test_a_failure_before_any_host_was_told_says_nothing_of_it(tmp_path: Path) -> None:
-    """Long sessions keep one host; meanwhile some other server of the PoP falls ill."""
-    world, batch, names = _draining(tmp_path, 2)
-    world.balancer.sessions[names[1]] = 3
-    world.step(check_drained, batch)
-    assert world.at(batch)[names[0]] == "drained"
-    other = next(name for name in world.hosts.boot if name not in names)
-    world.balancer.up[other] = False
-    result = world.step(check_drained, batch)
-    assert (result["failed"], result["waiting"]) == ([], 1)
-    assert world.balancer.state[names[1]] == "drain"
-
-
-def test_a_failure_since_the_first_was_told_is_not_forgotten(tmp_path: Path) -> None:
-    world, batch, names = _draining(tmp_path, 2)
-    world.balancer.sessions[names[1]] = 3
-    other = next(name for name in world.hosts.boot if name not in names)
-    world.balancer.heeds_marker = False
-    assert world.step(check_drained, batch)["failed"] == []
-    world.balancer.heeds_marker = True
-    world.balancer.up[other] = False
-    world.balancer.sessions[names[1]] = 0
-    result = world.step(check_drained, batch)
-    assert names[0] in result["failed"]
-    assert f"check of {other} fails" in result["error"]
-
-
-def test_nothing_is_told_to_a_stranger_in_a_rollback(world: World) -> None:
-    """Its owner died while the host was draining, and its address leads elsewhere since."""
-    world.roll(0)
-    (host,) = _hosts(world)
-    marked = world.mark("rolling_back")
-    batch = next(
-        n for n in range(marked["first_batch"], marked["end_batch"]) if host in world.batch(n).hosts
-    )
-    world.step(begin_drain, batch)
-    assert world.at(batch)[host] == "draining"
-    other = next(name for name in world.hosts.boot if name not in world.hosts.tuned)
-    _exchange(world, host, other)
-    world.step(check_drained, batch)
-    world.step(undrain_hosts, batch)
-    assert list(world.head.quarantined) == [host]
-    assert world.hosts.not_ready == set()
-
-
-def test_without_checks_the_address_has_to_do(world: World, tmp_path: Path) -> None:
-    (host,) = _hosts(world)
-    document = inventory_document()
-    document["pops"]["lab1"]["load_balancer"]["checks"] = "none"
-    world.change_inventory(document)
-    world.balancer.heeds_marker = False
-    world.step(begin_drain, 0)
-    assert world.step(check_drained, 0)["waiting"] == 0
-    assert world.at(0) == {host: "drained"}
-
-
 def test_hosts_that_the_inventory_vouches_for_are_told_one_by_one(tmp_path: Path) -> None:
     world, batches = _vouched_changing(tmp_path)
     numbers = [n for n in range(batches) if len(world.batch(n).hosts) == 3]
@@ -271,19 +135,6 @@ def test_hosts_that_the_inventory_vouches_for_are_told_one_by_one(tmp_path: Path
         assert list(world.at(batch).values()).count("drained") == done
         assert result["waiting"] == 3 - done
     assert world.hosts.not_ready == set(names)
-
-
-def test_a_stranger_in_a_rollback_is_quarantined_alone(world: World) -> None:
-    world.roll(0)
-    (host,) = _hosts(world)
-    world.roll(2)
-    other = next(name for name in world.hosts.boot if name not in world.hosts.tuned)
-    _exchange(world, host, other)
-    world.roll_all(world.mark("rolling_back"))
-    assert list(world.head.quarantined) == [host]
-    assert "the load balancer sends" in world.head.quarantined[host].reason
-    assert world.hosts.tuned == {host}
-    assert other not in world.hosts.not_ready
 
 
 def test_a_batch_that_died_while_it_was_told_is_proven_by_the_next_step(world: World) -> None:

@@ -19,7 +19,6 @@ from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from tests.support.builders import as_samples
 from tests.support.scenarios import play, scenarios
-from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
 
@@ -109,23 +108,6 @@ def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forget
             return
 
 
-@pytest.mark.parametrize("drop_sessions", [False, True])
-def test_an_isolation_that_is_not_in_force_yet_is_waited_for(
-    tmp_path: Path, drop_sessions: bool
-) -> None:
-    world = changing(tmp_path, drop_sessions=drop_sessions)
-    (host,) = world.at(0)
-    world.moments.at = lambda moment: (
-        world.balancer.leaving.add(host) if f"{host} maint" in moment else None
-    )
-    world.step(begin_drain, 0)
-    for _ in range(2):
-        assert world.step(check_drained, 0)["waiting"] == 1
-    world.age(0)
-    world.step(check_drained, 0)
-    assert world.at(0) == {host: "drained" if drop_sessions else "skipped"}
-
-
 @pytest.mark.slow
 def test_no_host_is_touched_with_sessions_that_only_it_counts(world: World) -> None:
     """All the way there and back."""
@@ -163,29 +145,6 @@ def test_sessions_that_only_the_host_still_counts_are_waited_for(world: World) -
     world.age(0)
     assert world.step(check_drained, 0)["skipped"] == [host]
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
-
-
-def test_when_somebody_else_drains_at_the_same_moment_ours_go_back_and_wait(world: World) -> None:
-    ours = list(world.at(2))
-    others = world.plan.batches[3].hosts[:2]
-
-    def drained_by_others(moment: str) -> None:
-        if moment == f"after {ours[-1]} drain":
-            world.balancer.state.update(dict.fromkeys(others, "drain"))
-
-    world.moments.at = drained_by_others
-    result = world.step(begin_drain, 2)
-    assert result["waiting"] == 3
-    assert result["message"].endswith("went back: 3 hosts in service, 4 must stay")
-    assert set(world.at(2).values()) == {"planned"}
-    expected = {**dict.fromkeys(world.balancer.state, "ready"), **dict.fromkeys(others, "drain")}
-    assert world.balancer.state == expected
-    world.moments.at = lambda moment: None
-    world.balancer.state.update(dict.fromkeys(others, "ready"))
-    assert world.step(drain_hosts, 2)["waiting"] == 0
-    world.roll(2)
-    assert world.hosts.tuned == set(ours)
-    assert set(world.balancer.state.values()) == {"ready"}
 
 
 def _load(world: World, *rates: float) -> None:
@@ -303,30 +262,3 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
     world.roll_back()
     drained = {entry for entry in map(str, world.balancer.log) if "drain" in entry}
     assert len(drained) == 4
-
-
-@pytest.mark.parametrize(
-    ("then", "why"),
-    [
-        ("sick", "does not pass the load balancer's check"),
-        ("maint", "was put back, and the load balancer has it maint"),
-        ("gone", "the load balancer does not know it any more"),
-    ],
-)
-def test_a_host_that_does_not_serve_again_is_not_done_and_says_why(
-    world: World, clock: VirtualClock, then: str, why: str
-) -> None:
-    world.roll(0, until=undrain_hosts)
-    (host,) = world.at(0)
-
-    def meanwhile(moment: str) -> None:
-        if moment == f"after {host} ready" and then == "gone":
-            del world.balancer.state[host]
-        elif moment == f"after {host} ready":
-            world.balancer.state[host] = "maint" if then == "maint" else "ready"
-
-    world.moments.at = meanwhile
-    world.balancer.up[host] = then != "sick"
-    found = world.step(undrain_hosts, 0)
-    assert (found["failed"], found["done"]) == ([host], [])
-    assert world.batch(0).hosts[host].error == why
