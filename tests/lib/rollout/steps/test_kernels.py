@@ -21,6 +21,7 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.support.builders import tuning
+from tests.support.scenarios import Scenario, scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld
 
@@ -96,47 +97,6 @@ def test_the_service_answers_before_the_kernel_becomes_the_default(world: Kernel
     assert world.batch(0).hosts[name].reverts_at == 0
 
 
-def test_a_sick_service_leaves_the_old_kernel_as_the_default(world: KernelWorld) -> None:
-    name = host_of(world)
-    world.roll(0, until=verify_hosts)
-    world.hosts.health[name] = "answers 500 Internal Server Error"
-    result = world.step(verify_hosts, 0)
-    assert result["failed"] == [name] and "answers 500" in result["error"]
-    assert "confirm" not in world.hosts.changing() and name in world.hosts.not_ready
-
-
-def test_a_kernel_with_which_connections_are_lost_is_not_kept(world: KernelWorld) -> None:
-    name = host_of(world)
-    world.roll(0, until=verify_hosts)
-    world.hosts.losing[name] = "9 of 32 connections to 127.0.9.1:80 get no answer"
-    result = world.step(verify_hosts, 0)
-    assert result["failed"] == [name] and world.hosts.losing[name] in result["error"]
-    assert "confirm" not in world.hosts.changing() and name in world.hosts.not_ready
-
-
-def test_a_host_that_fell_back_says_so(world: KernelWorld) -> None:
-    name = host_of(world)
-    world.roll(0, until=verify_hosts)
-    row = {"id": KERNEL, "runtime": OLD, "persistent": OLD, "wanted": NEW, "reason": "differs"}
-    world.verified[name] = {
-        "verified": False,
-        "state": "none",
-        "settings": [{**row, "ok": False}],
-    }
-    result = world.step(verify_hosts, 0)
-    why = "the host has taken its change back by itself: not verified: kernel.package is {"
-    assert result["failed"] == [name] and why in result["error"]
-    assert "confirm" not in world.hosts.changing() and name in world.hosts.not_ready
-
-
-def test_a_host_that_will_not_keep_it_is_not_ready_again(world: KernelWorld) -> None:
-    name = host_of(world)
-    world.roll(0, until=verify_hosts)
-    world.unconfirmed.add(name)
-    assert world.step(verify_hosts, 0)["failed"] == [name]
-    assert name in world.hosts.not_ready and world.batch(0).hosts[name].reverts_at > 0
-
-
 def test_a_repeated_step_finds_it_kept(world: KernelWorld) -> None:
     name = host_of(world)
     world.roll(0, until=verify_hosts)
@@ -201,100 +161,37 @@ def test_a_plan_says_who_ends_a_hang_that_no_watchdog_sees(
     assert told in " ".join(text.split())
 
 
-class Hang:
-    """A host that was told to boot the new kernel, and from which nobody heard since."""
-
-    def __init__(self, folder: Path, clock: VirtualClock, **planned: Any) -> None:
-        made = KernelWorld(folder, bmcs=True, reboot_deadline=DEADLINE)
-        made.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
-        self.world = changing(made, folder, **planned)
-        self.name = host_of(self.world)
-        self.world.bmcs.said["boot_progress"] = "OSRunning"
-        self.world.roll(0, until=check_rebooted)
-        self.world.hosts.unreachable.add(self.name)
-        self._clock = clock
-
-    def look(self, later: float = DEADLINE + 5) -> tuple[int, list[str]]:
-        """What is found that many seconds later."""
-        self._clock.wait(later)
-        result = self.world.step(check_rebooted, 0)
-        return result["waiting"], result["failed"]
-
-    @property
-    def sent(self) -> list[str]:
-        """The resets that reached its machine."""
-        return self.world.bmcs.sent_to(self.name, "reset")
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_a_kernel_is_kept_only_where_the_service_answers(case: Any, world: KernelWorld) -> None:
+    world.roll(0, until=verify_hosts)
+    Scenario(world).play(case)
 
 
-def test_a_kernel_that_hangs_is_reset_by_the_bmc(tmp_path: Path, clock: VirtualClock) -> None:
-    hang = Hang(tmp_path, clock, force_restart=True)
-    assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
-    assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart"])
-    assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), ["GracefulRestart"])
-    assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart", "ForceRestart"])
-    hang.world.hosts.unreachable.clear()
-    hang.world.hosts.reboot()
-    assert (hang.look(5), hang.world.at(0)) == ((0, []), {hang.name: "rebooted"})
+class HangMoves(Scenario):
+    def looks(self, expected: list[Any]) -> None:
+        for later, waiting, failed in expected:
+            self.wait(later)
+            self.step("check_rebooted")
+            self._compare("what is awaited", self.result["waiting"], waiting)
+            self._compare("what failed", self.result["failed"], failed)
+
+    def sent(self, expected: list[str]) -> None:
+        self._compare("sent", self.world.bmcs.sent_to(self._names["HOST"], "reset"), expected)
+
+    def garbage(self, is_said: bool) -> None:
+        lie = "python3: not found"
+        self.world.hosts.lies = lambda name, reply: lie if is_said else reply
 
 
-def test_a_kernel_that_hangs_has_its_time_anew_when_the_rollout_is_taken_over(
-    tmp_path: Path, clock: VirtualClock
-) -> None:
-    hang = Hang(tmp_path, clock, force_restart=True)
-    assert hang.look(DEADLINE - 5) == (1, [])
-    hang.world.take_over()
-    assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
-    assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart"])
-
-
-def test_a_boot_in_which_no_agent_runs_is_reset_by_the_bmc(
-    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SSH answers, and there is no Python."""
-    hang = Hang(tmp_path, clock)
-    hang.world.hosts.unreachable.clear()
-    monkeypatch.setattr(hang.world.hosts, "lies", lambda name, reply: "python3: not found")
-    assert (hang.look(DEADLINE - 5), hang.sent) == ((1, []), [])
-    assert (hang.look(10), hang.sent) == ((1, []), ["GracefulRestart"])
-    monkeypatch.undo()
-    hang.world.hosts.reboot()
-    assert (hang.look(5), hang.world.at(0)) == ((0, []), {hang.name: "rebooted"})
-
-
-def test_one_that_no_reset_brings_back_is_given_up(tmp_path: Path, clock: VirtualClock) -> None:
-    hang = Hang(tmp_path, clock, force_restart=True)
-    assert [hang.look() for _ in range(3)] == [(1, []), (1, []), (0, [hang.name])]
-    error = hang.world.batch(0).hosts[hang.name].error or ""
-    assert "though its BMC was asked for GracefulRestart, then ForceRestart" in error
-
-
-def test_a_hang_is_not_forced_where_the_plan_does_not_show_it(
-    tmp_path: Path, clock: VirtualClock
-) -> None:
-    hang = Hang(tmp_path, clock)
-    assert [hang.look() for _ in range(2)] == [(1, []), (0, [hang.name])]
-    assert hang.sent == ["GracefulRestart"]
-
-
-def test_a_machine_that_may_be_in_post_is_not_forced(tmp_path: Path, clock: VirtualClock) -> None:
-    hang = Hang(tmp_path, clock, force_restart=True)
-    hang.world.bmcs.said["boot_progress"] = ""
-    assert [hang.look() for _ in range(2)] == [(1, []), (0, [hang.name])]
-    assert hang.sent == ["GracefulRestart"]
-    error = hang.world.batch(0).hosts[hang.name].error or ""
-    assert "its BMC refused ForceRestart: may be in POST" in error
-
-
-def test_a_bmc_that_is_away_is_waited_for_as_long_as_for_a_boot(
-    tmp_path: Path, clock: VirtualClock
-) -> None:
-    hang = Hang(tmp_path, clock, force_restart=True)
-    hang.world.bmcs.faults[hang.name] = {"unreachable"}
-    assert (hang.look(), hang.sent) == ((1, []), [])
-    hang.world.bmcs.faults[hang.name] = set()
-    assert (hang.look(1), hang.sent) == ((1, []), ["GracefulRestart"])
-    hang.world.bmcs.faults[hang.name] = {"unreachable"}
-    assert [hang.look(), hang.look()] == [(1, []), (0, [hang.name])]
+@pytest.mark.parametrize("case", scenarios(__file__, "kernels_that_hang"))
+def test_a_host_that_hangs_is_reset(case: Any, tmp_path: Path, clock: VirtualClock) -> None:
+    made = KernelWorld(tmp_path, bmcs=True, reboot_deadline=DEADLINE)
+    made.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
+    world = changing(made, tmp_path, **case[0].pop("plan", {}))
+    world.bmcs.said["boot_progress"] = "OSRunning"
+    world.roll(0, until=check_rebooted)
+    world.hosts.unreachable.add(host_of(world))
+    HangMoves(world, clock).play(case)
 
 
 @pytest.mark.parametrize("device", ["", "iTCO_wdt"])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -14,7 +13,6 @@ from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.pause import ASKABLE
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
-from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
@@ -23,6 +21,7 @@ from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from tests.support.campaign_world import CampaignWorld
+from tests.support.scenarios import play, scenarios
 from tests.support.world import EmptyWorld, World, changing
 
 
@@ -45,20 +44,6 @@ def test_no_batch_begins(world: World, batch: int, cause: str) -> None:
     assert set(world.at(batch).values()) == {"done"}
 
 
-def test_who_waits_is_seen_to_live(world: World) -> None:
-    """Else the rollout of a paused PoP is recovered over and over, and then rolled back."""
-    world.context.config = replace(world.context.config, owner_timeout=60)
-    pause_pop(world.context, "lab1")
-    assert world.step(drain_hosts, 0)["retry_after"] == 20
-
-
-def test_a_tuning_that_drains_nothing_waits_too(tmp_path: Path) -> None:
-    world = changing(tmp_path, disruption="live")
-    pause_pop(world.context, "lab1")
-    assert world.step(drain_hosts, 0)["waiting"] == 1
-    assert set(world.at(0).values()) == {"planned"}
-
-
 @pytest.mark.parametrize("value", ["true", "a final", '{"schema": 1}', "[]", ""])
 def test_a_key_that_somebody_set_by_hand_pauses(world: World, value: str) -> None:
     world.context.store.put("edgetune.pause.asked.lab1", value)
@@ -69,6 +54,11 @@ def test_a_key_that_somebody_set_by_hand_pauses(world: World, value: str) -> Non
     )
     assert resume_pop(world.context, "lab1")["changed"]
     assert world.step(drain_hosts, 0)["waiting"] == 0
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_what_was_begun_goes_on(case: Any, tmp_path: Path) -> None:
+    play(case, tmp_path)
 
 
 STEPS = (check_drained, apply_tuning, reboot_hosts, undrain_hosts)
@@ -82,19 +72,6 @@ def test_hosts_that_are_out_are_finished(world: World, reached: Callable[..., An
     assert set(world.at(0).values()) == {"done"}
     assert "ready" in set(world.balancer.state.values())
     assert world.step(drain_hosts, 1)["waiting"] == 1
-
-
-def test_a_rollback_does_not_wait(world: World) -> None:
-    world.roll(0)
-    pause_pop(world.context, "lab1")
-    world.roll_back()
-    assert world.hosts.tuned == set()
-
-
-def test_looks_go_on(world: World) -> None:
-    world.mark("soaking")
-    pause_pop(world.context, "lab1")
-    assert "the next look" in compare_groups(world.context, world.rollout)["message"]
 
 
 def test_who_waits_is_no_orphan(world: World) -> None:
@@ -121,11 +98,6 @@ def test_no_rollout_begins(tmp_path: Path) -> None:
     assert world.context.claims.holder("lab1") is None
     resume_pop(world.context, "lab1")
     world.begin(tmp_path)
-
-
-def test_what_is_under_way_can_be_taken_over(world: World) -> None:
-    pause_pop(world.context, "lab1")
-    assert world.take_over()["claimed"]
 
 
 def test_a_campaign_waits_for_the_pop_and_says_so(tmp_path: Path) -> None:

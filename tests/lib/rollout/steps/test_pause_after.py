@@ -18,10 +18,10 @@ from edgetune.rollout.pause import Pause, pause_for, pauses_of, standing_pauses
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.pause_pop import pause_pop
-from edgetune.rollout.steps.release_record import release_record
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support.builders import plan
+from tests.support.scenarios import Scenario, scenarios
 from tests.support.world import World, changing, dies
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -45,29 +45,28 @@ def own(world: World) -> Pause:
     return pause
 
 
+class PauseMoves(Scenario):
+    def stands(self, causes: list[str]) -> None:
+        self._compare("stands", stands(self.world), causes)
+
+    @property
+    def own(self) -> Pause:
+        return own(self.world)
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_a_person_is_waited_for(case: Any, world: World) -> None:
+    moves = PauseMoves(world)
+    moves.batch(1)
+    moves.play(case)
+
+
 def waiting(world: World, batch: int = 1) -> bool:
     return bool(world.step(drain_hosts, batch)["waiting"])
 
 
 def stands(world: World) -> list[str]:
     return [*standing_pauses(pauses_of(world.context, "lab1"))]
-
-
-def test_no_batch_begins_behind_it_and_all_hosts_serve(world: World) -> None:
-    told = len(world.balancer.log)
-    result = world.step(drain_hosts, 1)
-    assert (result["waiting"], result["message"]) == (1, f"{WHY}; no further batch begins")
-    assert set(world.balancer.state.values()) == {"ready"}
-    assert len(world.balancer.log) == told
-    assert set(world.at(0).values()) == {"done"}
-
-
-def test_status_tells_since_when_and_how_it_goes_on(world: World) -> None:
-    assert waiting(world)
-    text = rollout_status(world.context, world.rollout)["text"]
-    assert f"{WHY}; {GOES_ON}." in text
-    assert "  waits since 2" in text
-    assert f"Z: {WHY}; no further batch begins; until {GOES_ON}" in text
 
 
 def test_at_a_glance_the_pause_is_told_once(world: World) -> None:
@@ -118,22 +117,6 @@ def test_a_promotion_can_be_waited_for(tmp_path: Path) -> None:
     assert len(world.hosts.tuned) == 8
 
 
-def test_who_takes_over_neither_pauses_again_nor_skips_the_pause(world: World) -> None:
-    assert waiting(world)
-    before = own(world)
-    world.take_over()
-    marked = world.mark("changing")
-    assert marked["first_batch"] == 1
-    assert waiting(world)
-    assert own(world) == before
-    resume_pop(world.context, "lab1", requested_by="bo")
-    lifted = own(world)
-    world.take_over()
-    world.mark("changing")
-    assert not waiting(world)
-    assert own(world) == lifted
-
-
 @pytest.mark.parametrize("moment", range(4))
 def test_a_workflow_that_dies_while_it_pauses_is_waited_for_all_the_same(
     world: World, moment: int
@@ -142,21 +125,6 @@ def test_a_workflow_that_dies_while_it_pauses_is_waited_for_all_the_same(
     world.take_over()
     assert waiting(world)
     assert stands(world) == ["pause_after"]
-
-
-def test_a_rollback_does_not_wait_and_leaves_no_pause(world: World) -> None:
-    assert waiting(world)
-    world.roll_back(requested_by="bo")
-    assert (world.hosts.tuned, stands(world)) == (set(), [])
-    assert own(world).by == "bo"
-
-
-def test_a_record_that_is_given_up_leaves_no_pause(world: World) -> None:
-    assert waiting(world)
-    world.context.store.put(f"edgetune.rollout.{world.rollout}", "{")
-    release_record(world.context, world.rollout, requested_by="bo")
-    assert stands(world) == []
-    assert own(world).by == "bo"
 
 
 def test_the_pause_of_one_rollout_is_not_that_of_the_next(world: World, tmp_path: Path) -> None:
@@ -173,27 +141,12 @@ def test_the_pause_of_one_rollout_is_not_that_of_the_next(world: World, tmp_path
     assert own(world).rollout == world.rollout
 
 
-def test_other_causes_are_lifted_alone(world: World) -> None:
-    assert waiting(world)
-    pause_pop(world.context, "lab1", "lost_host", "e003", "a rule")
-    resume_pop(world.context, "lab1", cause="lost_host")
-    assert (stands(world), waiting(world)) == (["pause_after"], True)
-    pause_pop(world.context, "lab1", "lost_host", "e003", "a rule")
-    resume_pop(world.context, "lab1", cause="pause_after")
-    assert (stands(world), waiting(world)) == (["lost_host"], True)
-
-
 def test_a_pop_that_was_resumed_before_is_paused_then_all_the_same(tmp_path: Path) -> None:
     world = changing(tmp_path, pause_after=1)
     pause_pop(world.context, "lab1")
     resume_pop(world.context, "lab1")
     world.roll(0)
     assert waiting(world)
-
-
-def test_nobody_pauses_for_a_plan(world: World) -> None:
-    with pytest.raises(InputError, match="'pause_after' is none of asked, surge, lost_host"):
-        pause_pop(world.context, "lab1", "pause_after")
 
 
 def test_a_long_wait_is_looked_at_rarely_but_its_owner_is_seen_to_live(world: World) -> None:

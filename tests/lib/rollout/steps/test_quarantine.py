@@ -19,6 +19,7 @@ from edgetune.rollout.steps.adopt_host import adopt_host
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support.builders import inventory_document, write_yaml
+from tests.support.scenarios import Scenario, scenarios
 from tests.support.world import World, changing
 
 
@@ -50,6 +51,16 @@ def _replaced(world: World, host: str) -> None:
     world.hosts.epochs.pop(host, None)
 
 
+class ReplacedMoves(Scenario):
+    def replaced(self, host: str) -> None:
+        _replaced(self.world, host)
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_only_a_new_machine_is_adopted(case: Any, world: World) -> None:
+    ReplacedMoves(world).play(case)
+
+
 def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
     host = _quarantine(world)
     result = rollout_status(world.context, host=host)
@@ -72,17 +83,6 @@ def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
     assert rollout_status(world.context, host="e099")["ids"] == []
 
 
-def test_a_new_machine_is_adopted_from_quarantine(world: World) -> None:
-    host = _quarantine(world)
-    _replaced(world, host)
-    assert world.balancer.state[host] == "maint"
-    adopt_host(world.context, world.rollout, host, requested_by="ana")
-    assert world.balancer.state[host] == "ready"
-    assert world.head.quarantined == {}
-    assert world.context.claims.expiries(["lab1"])["lab1"] <= world.context.config.claim_grace
-    assert not world.take_over()["claimed"]
-
-
 def test_adopted_hosts_are_left_out_of_the_comparison_and_of_the_rollback(world: World) -> None:
     world.roll_all({"first_batch": 2, "end_batch": 4})
     world.mark("soaking")
@@ -99,40 +99,6 @@ def test_adopted_hosts_are_left_out_of_the_comparison_and_of_the_rollback(world:
     restored = {name for name, verb, _ in world.hosts.asked[asked:] if verb == "restore"}
     assert restored == tuned
     assert world.hosts.reboots(host) == 0
-
-
-def test_a_replaced_host_that_was_drained_serves_again(world: World) -> None:
-    """Its batch failed and nobody has taken it back yet."""
-    world.mark("soaking")
-    (host,) = world.at(0)
-    _replaced(world, host)
-    world.balancer.state[host] = "drain"
-    world.hosts.not_ready.add(host)
-    adopt_host(world.context, world.rollout, host)
-    assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
-
-
-def test_a_machine_with_the_tuning_on_it_is_refused(world: World) -> None:
-    (host,) = world.at(0)
-    with pytest.raises(RefusedError, match=f"{host} is no new machine: accept_queue is confirmed"):
-        adopt_host(world.context, world.rollout, host)
-
-
-def test_a_machine_that_does_not_answer_is_refused(world: World) -> None:
-    (host,) = world.at(0)
-    world.hosts.unreachable.add(host)
-    with pytest.raises(RefusedError, match=f"{host}: timed out"):
-        adopt_host(world.context, world.rollout, host)
-    assert world.at(0) == {host: "done"}
-
-
-def test_a_workflow_at_work_is_waited_for(world: World) -> None:
-    log, epoch = list(world.balancer.log), world.head.epoch
-    (host,) = world.at(0)
-    _replaced(world, host)
-    with pytest.raises(RefusedError, match="is changing; wait until its workflow is through"):
-        adopt_host(world.context, world.rollout, host)
-    assert (world.balancer.log, world.head.epoch) == (log, epoch)
 
 
 def test_hosts_outside_of_the_rollout_are_named(tmp_path: Path) -> None:

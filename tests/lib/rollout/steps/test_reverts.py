@@ -17,11 +17,10 @@ from edgetune.rollout.lease import as_owner
 from edgetune.rollout.reverts import can_cut_off
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
-from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import drain_hosts
-from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.support.agent_root import channels, file, rps, setting, sysctl, thp
+from tests.support.scenarios import Scenario, begun, scenarios
 from tests.support.world import World, changing
 
 
@@ -37,6 +36,24 @@ def world(tmp_path: Path) -> World:
     made = changing(tmp_path)
     made.roll(0, until=apply_tuning)
     return made
+
+
+class CutOffMoves(Scenario):
+    """Moves of a host that its own change cuts off."""
+
+    def cut_off(self, _: object) -> None:
+        cut_off(self.world)
+
+    def overdue(self, name: str) -> None:
+        """The host should have taken its change back by now."""
+        self.record({name: {"reverts_at": time.time()}})
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_hosts_that_are_cut_off_are_waited_for(case: Any, tmp_path: Path) -> None:
+    made = begun(case[0], tmp_path)
+    made.roll(0, until=apply_tuning)
+    CutOffMoves(made).play(case)
 
 
 def host_of(world: World) -> str:
@@ -60,13 +77,6 @@ def asked(world: World, verb: str) -> dict[str, Any]:
 
 def until(world: World, batch: int, name: str) -> float:
     return world.batch(batch).hosts[name].reverts_at
-
-
-def pass_deadline(world: World, batch: int, name: str) -> None:
-    opened = as_owner(world.context, world.rollout)
-    work = opened.batch(batch)
-    work.hosts[name].reverts_at = time.time()
-    opened.save_batch(work)
 
 
 def begin_rollback(world: World) -> int:
@@ -114,17 +124,6 @@ def test_until_when_stands_in_the_record_before_the_host_is_asked(world: World) 
     assert any(when > time.time() for when in seen)
     world.step(verify_hosts, 0)
     assert until(world, 0, host_of(world)) == 0, "it was confirmed"
-
-
-def test_a_host_that_loses_connections_is_not_confirmed(world: World) -> None:
-    world.step(apply_tuning, 0)
-    name = host_of(world)
-    world.hosts.losing[name] = "9 of 32 connections to 127.0.9.1:80 get no answer"
-    report = world.step(verify_hosts, 0)
-    why = f"not verified: {world.hosts.losing[name]}"
-    assert report["failed"] == [name] and report["hosts"][name]["error"] == why
-    assert not world.hosts.told("confirm") and until(world, 0, name) > time.time()
-    world.hosts.losing.clear()
 
 
 def test_a_host_from_which_connections_are_lost_is_not_confirmed(world: World) -> None:
@@ -176,86 +175,12 @@ def test_only_a_change_of_the_network_is_confirmed_from_many_ports(
     assert asked_for == ([host_of(world)] if network else [])
 
 
-def test_a_rollback_waits_for_a_host_that_its_change_cut_off(world: World) -> None:
-    name = cut_off(world)
-    batch = begin_rollback(world)
-    for _ in range(3):
-        told = world.step(check_drained, batch)
-        assert (told["waiting"], told["failed"]) == (1, [])
-    assert (world.at(batch), world.head.quarantined) == ({name: "draining"}, {})
-    # It takes its change back, and is on the network again.
-    world.hosts.tuned.clear()
-    world.hosts.unreachable.clear()
-    world.roll(batch)
-    assert world.at(batch) == {name: "done"} and not world.head.quarantined
-    assert name not in world.hosts.not_ready
-
-
 def test_who_takes_the_rollout_over_waits_as_long(world: World) -> None:
     name = cut_off(world)
     first = until(world, begin_rollback(world), name)
     assert first > time.time()
     world.take_over()
     assert until(world, begin_rollback(world), name) == first
-
-
-def test_a_host_that_does_not_come_back_in_time_is_quarantined(world: World) -> None:
-    name = cut_off(world)
-    batch = begin_rollback(world)
-    pass_deadline(world, batch, name)
-    world.step(check_drained, batch)
-    assert set(world.head.quarantined) == {name}
-
-
-def test_a_host_that_refuses_is_not_waited_for(world: World) -> None:
-    """It can be reached, so its own change has nothing to do with it."""
-    name = cut_off(world)
-    batch = begin_rollback(world)
-    world.hosts.unreachable.clear()
-    world.hosts.errors[name, "ready"] = "Input/output error"
-    world.step(check_drained, batch)
-    assert set(world.head.quarantined) == {name}
-
-
-def test_a_restore_is_repeated_until_the_host_is_back(tmp_path: Path) -> None:
-    """Of a tuning for which nothing is drained."""
-    world = changing(tmp_path, disruption="live")
-    world.roll(0, until=apply_tuning)
-    name = cut_off(world)
-    batch = begin_rollback(world)
-    for _ in range(2):
-        told = world.step(restore_hosts, batch)
-        assert (told["waiting"], told["failed"]) == (1, [])
-        assert f"{name} (until 20" in told["message"]
-    assert world.at(batch) == {name: "drained"} and not world.head.quarantined
-    world.hosts.unreachable.clear()
-    assert world.step(restore_hosts, batch)["waiting"] == 0
-    assert world.at(batch) == {name: "changed"} and until(world, batch, name) == 0
-
-
-def test_a_restore_gives_up_after_the_deadline(tmp_path: Path) -> None:
-    world = changing(tmp_path, disruption="live")
-    world.roll(0, until=apply_tuning)
-    name = cut_off(world)
-    batch = begin_rollback(world)
-    pass_deadline(world, batch, name)
-    assert world.step(restore_hosts, batch)["waiting"] == 0
-    assert set(world.head.quarantined) == {name}
-
-
-def test_a_host_that_is_cut_off_by_its_reboot_is_waited_for(tmp_path: Path) -> None:
-    world = changing(tmp_path, disruption="reboot")
-    world.roll(0, until=check_rebooted)
-    name = host_of(world)
-    world.hosts.unreachable.add(name)
-    batch = int(world.mark("rolling_back")["first_batch"])
-    world.age(batch)
-    world.step(drain_hosts, batch)
-    assert world.step(check_rebooted, batch)["waiting"] == 1
-    assert world.at(batch) == {name: "coming_back"}
-    pass_deadline(world, batch, name)
-    assert world.step(check_rebooted, batch)["waiting"] == 0
-    assert set(world.head.quarantined) == {name}
 
 
 def test_a_clock_that_was_set_back_makes_nobody_wait_for_days(world: World) -> None:
@@ -289,10 +214,3 @@ def test_a_host_that_was_left_as_it_was_is_given_back(
     batch = int(world.mark("rolling_back")["first_batch"])
     world.roll(batch)
     assert world.at(batch) == {name: "done"} and not world.head.quarantined
-
-
-def test_a_host_that_failed_half_way_stays_marked_as_changing(world: World) -> None:
-    name = host_of(world)
-    world.hosts.errors[name, "apply"] = "NOT undone: x"
-    assert world.step(apply_tuning, 0)["failed"] == [name]
-    assert world.at(0) == {name: "changing"}

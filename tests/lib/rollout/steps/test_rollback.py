@@ -11,22 +11,18 @@ from typing import Any
 import pytest
 
 from edgetune.documents.head import Head
-from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.errors import EdgetuneError, FencedError
 from edgetune.rollout import lease
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_health import check_health
-from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.drain_hosts import drain_hosts
-from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 from edgetune.rollout.steps.take_over_rollout import take_over, take_over_rollout
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.support.builders import reading
+from tests.support.scenarios import Scenario, scenarios
 from tests.support.world import World, changing
-
-SOMAXCONN = "sysctl:net.core.somaxconn"
 
 
 @pytest.fixture
@@ -35,6 +31,22 @@ def world(tmp_path: Path) -> World:
     made = changing(tmp_path)
     made.roll_all({"first_batch": 0, "end_batch": 4})
     return made
+
+
+class RoomMoves(Scenario):
+    """Moves of hosts that no batch has changed."""
+
+    def maintenance(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self.world.balancer.state[_untouched(self.world)[number]] = "maint"
+
+    def back(self, number: int) -> None:
+        self.world.balancer.state[_untouched(self.world)[number]] = "ready"
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_a_rollback_takes_all_back_that_it_can(case: Any, world: World) -> None:
+    RoomMoves(world).play(case)
 
 
 def _tuned(world: World) -> list[str]:
@@ -83,24 +95,6 @@ def test_hosts_out_of_service_come_first_and_need_no_room(world: World) -> None:
     assert world.hosts.tuned == set(serving)
 
 
-def test_without_room_a_rollback_waits_and_quarantines_nobody(world: World) -> None:
-    for name in _untouched(world):
-        world.balancer.state[name] = "maint"
-    batch = world.mark("rolling_back")["first_batch"]
-    (host,) = world.at(batch)
-    log = list(world.balancer.log)
-    for _ in range(2):
-        result = world.step(drain_hosts, batch)
-        assert result["waiting"] == 1
-        assert "would leave 3 hosts in service, 4 must stay" in result["message"]
-    assert (world.at(batch), world.head.quarantined) == ({host: "planned"}, {})
-    assert world.balancer.log == log
-    world.balancer.state[_untouched(world)[0]] = "ready"
-    assert world.step(drain_hosts, batch)["waiting"] == 0
-    world.roll(batch)
-    assert world.at(batch) == {host: "done"}
-
-
 def test_as_many_go_first_as_there_is_room_for(world: World) -> None:
     """The PoP has lost hosts since the batch was planned."""
     tuned = _tuned(world)
@@ -117,38 +111,6 @@ def test_as_many_go_first_as_there_is_room_for(world: World) -> None:
         assert world.step(check_health, batch)["remaining"] == 4 - done
         assert world.batch(batch).finished is (done == 4)
     assert world.hosts.tuned == set(tuned) - set(names)
-
-
-@pytest.mark.parametrize("before", [None, {"runtime": "16", "persistent": "16"}])
-def test_what_is_other_than_planned_because_of_other_tunings_is_no_failure(
-    world: World, before: dict[str, str] | None
-) -> None:
-    """A later one holds the setting, or an earlier one that the plan saw has been retired."""
-    for name in _tuned(world):
-        world.hosts.values[name] = "16"
-        world.hosts.way_back[name] = {SOMAXCONN: before}
-    batch = world.mark("rolling_back")["first_batch"]
-    world.roll(batch, until=verify_hosts)
-    # Taken back by now: no journal says any more where it led.
-    world.hosts.way_back.clear()
-    world.step(restore_hosts, batch)
-    world.roll(batch)
-    assert set(world.at(batch).values()) == {"done"}
-    assert world.head.quarantined == {}
-
-
-def test_a_host_that_is_not_as_its_journal_led_back_to_is_quarantined(world: World) -> None:
-    batch = world.mark("rolling_back")["first_batch"]
-    world.roll(batch, until=restore_hosts)
-    host, *others = world.at(batch)
-    world.hosts.way_back[host] = {SOMAXCONN: {"runtime": "16", "persistent": None}}
-    world.hosts.values[host] = "17"
-    world.roll(batch)
-    (why,) = world.head.quarantined.values()
-    assert why.reason == (
-        f"not as before: {SOMAXCONN} was 16 (stored: not set), is 17 (stored: 17)"
-    )
-    assert world.at(batch) == {host: "quarantined", **dict.fromkeys(others, "done")}
 
 
 @pytest.mark.slow
@@ -193,85 +155,6 @@ def _both(world: World, at: int) -> EdgetuneError | None:
     return None
 
 
-def test_a_rolled_back_rollout_visits_what_it_quarantined_again(world: World) -> None:
-    sick, *_ = _tuned(world)
-    world.hosts.errors[sick, "restore"] = "Read-only file system"
-    assert world.roll_back()["quarantined"] == {sick: "Read-only file system"}
-    assert (world.balancer.state[sick], world.hosts.not_ready) == ("maint", {sick})
-    world.hosts.errors.clear()
-    asked = len(world.hosts.asked)
-    assert world.take_over()["claimed"]
-    assert world.roll_back()["quarantined"] == {}
-    assert {name for name, verb, _ in world.hosts.asked[asked:] if verb == "restore"} == {sick}
-    assert (world.balancer.state[sick], world.hosts.not_ready) == ("ready", set())
-    assert world.hosts.tuned == set()
-    assert not world.take_over()["claimed"]
-
-
-def test_only_the_named_hosts_are_visited(world: World) -> None:
-    one, other, *_ = _tuned(world)
-    for name in (one, other):
-        world.hosts.errors[name, "restore"] = "Read-only file system"
-    world.roll_back()
-    world.hosts.errors.clear()
-    world.take_over()
-    assert world.roll_back(hosts=[one])["quarantined"] == {other: "Read-only file system"}
-    assert world.hosts.tuned == {other}
-    assert (world.balancer.state[one], world.balancer.state[other]) == ("ready", "maint")
-
-
-def test_a_host_that_needs_nothing_is_named(world: World) -> None:
-    one, other, *_ = _tuned(world)
-    world.hosts.errors[one, "restore"] = "Read-only file system"
-    world.roll_back()
-    world.take_over()
-    with pytest.raises(InputError, match=f"hosts: {other} has nothing to be taken back"):
-        world.mark("rolling_back", hosts=[other])
-
-
-def test_single_hosts_are_visited_only_once_all_are_back(world: World) -> None:
-    host, *_ = _tuned(world)
-    log = list(world.balancer.log)
-    says = f"rollout {world.rollout} is changing; single hosts are visited only once"
-    with pytest.raises(RefusedError, match=says):
-        world.mark("rolling_back", hosts=[host])
-    assert (world.head.state, world.balancer.log) == ("changing", log)
-
-
-def test_a_host_with_sessions_for_ever_is_quarantined_and_stays_drained(world: World) -> None:
-    host, *others = _tuned(world)
-    marked = world.mark("rolling_back")
-    world.balancer.sessions[host] = 3
-    world.step(drain_hosts, marked["first_batch"])
-    world.age(marked["first_batch"])
-    result = world.step(check_drained, marked["first_batch"])
-    assert (result["waiting"], result["skipped"]) == (0, [])
-    world.roll(marked["first_batch"])
-    error = "still carries 3 sessions after its drain deadline"
-    assert world.mark("rolled_back")["quarantined"] == {host: error}
-    assert world.balancer.state[host] == "drain"
-    assert world.hosts.tuned == {host}
-    assert {world.balancer.state[name] for name in others} == {"ready"}
-
-
-@pytest.mark.parametrize("by_hand", [True, False])
-def test_taken_back_while_hosts_change_the_pop_stays_claimed_for_a_while(
-    world: World, by_hand: bool
-) -> None:
-    if by_hand:
-        world.take_over()
-    world.roll_back()
-    told = f"lab1 is claimed by rollout {world.rollout}, which has ended; an action of an owner"
-    with pytest.raises(FencedError, match=told + r" .*: lab1 is free in (10m|9m5\ds)$"):
-        claim_pop(world.context, plan=world.plan.digest)
-
-
-def test_taken_back_from_its_soak_the_pop_is_free_at_once(world: World) -> None:
-    world.mark("soaking")
-    world.roll_back()
-    assert claim_pop(world.context, plan=world.plan.digest)["rollout"]
-
-
 def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,15 +175,3 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):
         set_rollout_state(world.context, world.rollout, resumed[0], "changing")
-
-
-def test_what_is_rolled_back_is_left_alone(world: World) -> None:
-    world.mark("rolling_back")
-    world.mark("rolled_back")
-    epoch = world.head.epoch
-    again = take_over_for_rollback(world.context, world.rollout)
-    assert (again["entered"], again["message"]) == (
-        False,
-        f"rollout {world.rollout} is rolled_back already",
-    )
-    assert world.head.epoch == epoch

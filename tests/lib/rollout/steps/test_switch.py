@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from edgetune.connections import Database
-from edgetune.errors import FencedError, RefusedError, StoreError
+from edgetune.errors import RefusedError, StoreError
 from edgetune.rollout.kill_switch import RESUMED_KEY, STOP_KEY, refuse_if_stopped, stopped_by
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
+from tests.support.scenarios import play, scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
@@ -30,6 +30,11 @@ from tests.support.world import World, changing
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return changing(tmp_path)
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_nothing_more_is_changed(case: Any, tmp_path: Path, clock: VirtualClock) -> None:
+    play(case, tmp_path, clock)
 
 
 STEPS = (
@@ -56,75 +61,6 @@ def test_every_step_is_stopped_and_goes_on_afterwards(world: World) -> None:
     assert set(world.at(2).values()) == {"done"}
 
 
-def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: VirtualClock) -> None:
-    world.roll(2, until=apply_tuning)
-    first = next(iter(world.at(2)))
-
-    def stop(moment: str) -> None:
-        if moment == f"after {first} apply":
-            stop_all(world.context)
-            clock.wait(1.1)
-
-    world.moments.at = stop
-    with pytest.raises(RefusedError, match="everything is stopped"):
-        world.step(apply_tuning, 2)
-    assert world.hosts.told("apply") == [first]
-    world.moments.at = lambda moment: None
-    resume_all(world.context)
-    world.roll(2)
-    assert world.hosts.tuned == set(world.at(2))
-    assert set(world.at(2).values()) == {"done"}
-
-
-def replaced_after(world: World, moment: str, clock: VirtualClock) -> None:
-    """Let another owner take the rollout over at a moment."""
-
-    def take_over(now: str) -> None:
-        if now == moment:
-            world.context.claims.take("lab1", world.rollout, 120, after=world.epoch)
-            clock.wait(1.1)
-
-    world.moments.at = take_over
-
-
-def test_an_owner_that_was_replaced_asks_no_further_host(world: World, clock: VirtualClock) -> None:
-    world.roll(2, until=apply_tuning)
-    first = next(iter(world.at(2)))
-    replaced_after(world, f"after {first} apply", clock)
-    with pytest.raises(FencedError):
-        world.step(apply_tuning, 2)
-    assert world.hosts.told("apply") == [first]
-
-
-def test_an_owner_that_was_replaced_drains_no_further_server(
-    world: World, clock: VirtualClock
-) -> None:
-    first = next(iter(world.at(2)))
-    replaced_after(world, f"after {first} drain", clock)
-    with pytest.raises(FencedError):
-        world.step(drain_hosts, 2)
-    assert world.balancer.log == [(first, "drain")]
-
-
-def test_servers_that_were_not_drained_yet_are_not_drained(
-    world: World, clock: VirtualClock
-) -> None:
-    first = next(iter(world.at(2)))
-
-    def stop(moment: str) -> None:
-        if moment == f"after {first} drain":
-            stop_all(world.context)
-            clock.wait(1.1)
-
-    world.moments.at = stop
-    with pytest.raises(RefusedError, match="everything is stopped"):
-        world.step(drain_hosts, 2)
-    assert world.balancer.log == [(first, "drain")]
-    resume_all(world.context)
-    world.roll(2)
-    assert set(world.balancer.state.values()) == {"ready"}
-
-
 def test_one_look_at_the_switch_holds_for_a_second(world: World, clock: VirtualClock) -> None:
     world.roll(2, until=apply_tuning)
     looks: list[str] = []
@@ -138,22 +74,6 @@ def test_one_look_at_the_switch_holds_for_a_second(world: World, clock: VirtualC
     world.context.store.list = listed  # type: ignore[method-assign]
     world.step(apply_tuning, 2)
     assert (len(world.hosts.told("apply")), len(looks)) == (3, 1)
-
-
-def test_a_rollback_is_stopped_too(world: World) -> None:
-    world.roll(0)
-    batch = world.mark("rolling_back")["first_batch"]
-    stop_all(world.context)
-    for call in (
-        lambda: world.step(drain_hosts, batch),
-        lambda: world.step(restore_live, batch),
-        lambda: world.mark("rolled_back"),
-    ):
-        with pytest.raises(RefusedError, match="everything is stopped"):
-            call()
-    resume_all(world.context)
-    world.roll(batch)
-    assert world.hosts.tuned == set()
 
 
 @pytest.mark.parametrize("value", ["true", "1", "yes", "stop it, please", "TRUE\n"])
