@@ -19,6 +19,7 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.set_bios import set_bios
+from tests.support.scenarios import Scenario, scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import BiosWorld, EmptyWorld, World, changing
 
@@ -55,78 +56,27 @@ def _step(world: EmptyWorld, function: Any) -> tuple[int, list[str]]:
     return result["waiting"], result["failed"]
 
 
-@SET
-def test_sessions_have_the_whole_drain_deadline(
-    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
-) -> None:
-    (host,) = world.at(FIRST)
-    world.balancer.sessions[host] = 3
-    world.step(begin_drain, FIRST)
-    between(seconds)
-    assert (_step(world, check_drained), world.at(FIRST)) == ((1, []), {host: "draining"})
-    clock.wait(DEADLINE + 1)
-    assert (_step(world, check_drained), world.at(FIRST)) == ((0, []), {host: "skipped"})
+class ClockMoves(Scenario):
+    def __init__(self, world: EmptyWorld, controller: Controller, set_clock: Any) -> None:
+        super().__init__(world, controller)
+        self._set_clock = set_clock
+
+    def set_clock(self, _: object) -> None:
+        self._set_clock()
+
+    def looks(self, expected: list[Any]) -> None:
+        for step, waiting, failed in expected:
+            self.step(step)
+            self._compare("what is awaited", self.result["waiting"], waiting)
+            self._compare("what failed", self.result["failed"], failed)
 
 
 @SET
-def test_a_check_has_the_whole_health_deadline_to_fail(
-    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_a_deadline_is_as_long_as_it_is(
+    case: Any, world: BiosWorld, controller: Controller, between: Any, seconds: float
 ) -> None:
-    (host,) = world.at(FIRST)
-    world.balancer.heeds_marker = False
-    world.step(begin_drain, FIRST)
-    assert _step(world, check_drained) == (1, [])
-    between(seconds)
-    assert _step(world, check_drained) == (1, [])
-    clock.wait(DEADLINE + 1)
-    assert _step(world, check_drained) == (0, [host])
-
-
-@SET
-def test_a_host_is_neither_reset_nor_given_up_before_its_time(
-    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
-) -> None:
-    (host,) = world.at(FIRST)
-    world.hosts.heeds[host] = set()
-    world.roll(FIRST, until=reboot_hosts)
-    world.step(reboot_hosts, FIRST)
-    between(seconds)
-    assert _step(world, check_rebooted) == (1, [])
-    assert world.bmcs.told("reset") == []
-    for asked in (["GracefulRestart"], ["GracefulRestart", "ForceRestart"]):
-        clock.wait(DEADLINE / 2 + 1)
-        assert _step(world, check_rebooted) == (1, [])
-        assert world.bmcs.sent_to(host, "reset") == asked
-    clock.wait(DEADLINE + 1)
-    assert _step(world, check_rebooted) == (0, [host])
-
-
-@SET
-def test_a_silent_host_has_the_whole_reboot_deadline(
-    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
-) -> None:
-    (host,) = world.at(FIRST)
-    world.roll(FIRST, until=reboot_hosts)
-    world.step(reboot_hosts, FIRST)
-    world.hosts.unreachable.add(host)
-    between(seconds)
-    assert _step(world, check_rebooted) == (1, [])
-    clock.wait(DEADLINE + 1)
-    assert _step(world, check_rebooted) == (0, [host])
-
-
-@SET
-def test_a_bmc_has_the_whole_reboot_deadline_to_answer(
-    world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
-) -> None:
-    (host,) = world.at(FIRST)
-    world.bmcs.faults[host] = {"unreachable"}
-    world.roll(FIRST, until=set_bios)
-    assert _step(world, set_bios) == (1, [])
-    between(seconds)
-    assert _step(world, set_bios) == (1, [])
-    clock.wait(DEADLINE + 1)
-    assert _step(world, set_bios) == (0, [host])
+    ClockMoves(world, controller, lambda: between(seconds)).play(case)
 
 
 @pytest.mark.slow

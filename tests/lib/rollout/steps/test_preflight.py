@@ -20,13 +20,11 @@ from edgetune.report.findings import WIDTH
 from edgetune.rollout.planning import make_for
 from edgetune.rollout.retention import most_bytes, refuse_short_retention
 from edgetune.rollout.steps.doctor_pop import doctor_pop
-from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.stop_all import stop_all
-from edgetune.traffic import Server
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml
-from tests.support.virtual_clock import VirtualClock
+from tests.support.scenarios import Scenario, scenarios
 from tests.support.world import EmptyWorld, World, changing
 
 URL = "http://127.0.0.1:80/health"
@@ -42,29 +40,45 @@ def _plan(world: EmptyWorld, **options: Any) -> dict[str, Any]:
     return plan_rollout(world.context, "lab1", "accept_queue", **options)
 
 
+class PreflightMoves(Scenario):
+    """Moves upon a PoP on which nothing is begun."""
+
+    def plans(self, options: dict[str, Any]) -> None:
+        self.result = _plan(self.world, **options)
+
+    def refused(self, why: str) -> None:
+        self._compare("the refusal", _refusal(self.world), why)
+
+    def told(self, text: str) -> None:
+        self._compare("the plan", _plan(self.world)["text"], text)
+
+    def everywhere(self, facts: dict[str, Any]) -> None:
+        for path, value in facts.items():
+            self.given({path: dict.fromkeys(self.world.hosts.boot, value)})
+
+    def claimed(self, rollout: str) -> None:
+        self.world.context.claims.take("lab1", rollout, 3600)
+
+    @property
+    def found(self) -> dict[str, Any]:
+        return {check["check"]: check["findings"] for check in self.result["checks"]}
+
+    @property
+    def load_balancer(self) -> Any:
+        return self.found["load balancer"]
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_what_is_wrong_is_found_before_anything_is_begun(case: Any, world: EmptyWorld) -> None:
+    PreflightMoves(world).play(case)
+
+
 def _refusal(world: EmptyWorld) -> str:
     with pytest.raises(RefusedError) as caught:
         _plan(world)
     assert "\n" not in str(caught.value)
     assert (world.hosts.changing(), world.balancer.log) == ([], [])
     return str(caught.value)
-
-
-def test_a_plan_of_a_pop_that_is_well_says_so(world: EmptyWorld) -> None:
-    text = _plan(world)["text"]
-    assert text.endswith("  preflight\n    health, load balancer, stores and clocks are well")
-
-
-def test_a_wrong_path_of_the_health_check_is_found_by_the_dry_run(world: EmptyWorld) -> None:
-    world.hosts.health = dict.fromkeys(world.balancer.state, "answers 404 Not Found")
-    says = f"{ALL}: {URL} answers 404 Not Found -> mend the service, or health: in the inventory"
-    assert _refusal(world).startswith(says)
-
-
-def test_a_host_that_is_left_out_is_not_asked(world: EmptyWorld) -> None:
-    world.hosts.health = {"e003": "refuses the connection"}
-    assert f"e003: {URL} refuses the connection" in _refusal(world)
-    assert _plan(world, exclude=["e003"])["plan"]
 
 
 def test_a_health_check_that_fails_for_a_moment_is_asked_again(
@@ -77,11 +91,6 @@ def test_a_health_check_that_fails_for_a_moment_is_asked_again(
     assert world.hosts.told("sample").count("e002") == 1
 
 
-def test_a_load_balancer_that_refuses_changes_is_found_by_the_dry_run(world: EmptyWorld) -> None:
-    world.balancer.refusal = "tcp://127.0.0.1:9: Permission denied"
-    assert _refusal(world).startswith("tcp://127.0.0.1:9: Permission denied -> let edgetune set")
-
-
 def test_sessions_that_nobody_can_count_are_found_by_the_dry_run(world: EmptyWorld) -> None:
     world.balancer.counting = False
     assert _plan(world)["plan"]
@@ -89,36 +98,6 @@ def test_sessions_that_nobody_can_count_are_found_by_the_dry_run(world: EmptyWor
     del document["pops"]["lab1"]["health"]
     world.change_inventory(document)
     assert "hosts know no port to count them on -> give the PoP a health:" in _refusal(world)
-
-
-def test_hosts_out_of_service_are_found_by_the_dry_run(world: EmptyWorld) -> None:
-    world.balancer.state["e001"] = "maint"
-    world.balancer.up["e002"] = False
-    refusal = _refusal(world)
-    assert "e001: the load balancer has it maint -> bring it back" in refusal
-    assert "e002: the load balancer has it ready, and its check fails" in refusal
-
-
-def test_of_many_findings_the_first_are_named_and_the_others_counted(world: EmptyWorld) -> None:
-    world.hosts.health = {f"e00{n}": f"answers 50{n} Odd" for n in range(5)}
-    refusal = _refusal(world)
-    assert (
-        refusal.count("answers 50") == 3 and "; and 2 more (st2 run edgetune.doctor_pop" in refusal
-    )
-
-
-def test_a_clock_of_one_host_is_told_beside_the_plan(world: EmptyWorld) -> None:
-    world.hosts.ahead["e003"] = 3600.0
-    world.hosts.ahead["e004"] = -7200.0
-    text = _plan(world)["text"]
-    assert "    e003: its clock is 1h ahead" in text
-    assert "    e004: its clock is 2h behind" in text
-
-
-def test_a_clock_of_ours_that_most_hosts_contradict_refuses(world: EmptyWorld) -> None:
-    world.hosts.ahead = dict.fromkeys(world.balancer.state, 3600.0)
-    says = "8 of 8 hosts have another time; ours is 1h behind"
-    assert _refusal(world).startswith(says)
 
 
 @pytest.mark.parametrize(("ahead", "is_wrong"), [(-5, False), (65, False), (80, True), (-20, True)])
@@ -152,19 +131,6 @@ def test_a_pop_of_somebody_else_is_told_beside_the_plan(tmp_path: Path) -> None:
     assert f"    lab1 is held by rollout {world.rollout} (changing)" in text
 
 
-def test_a_claim_without_a_record_is_told_with_its_owner(world: EmptyWorld) -> None:
-    world.context.claims.take("lab1", "somebody", 3600)
-    assert "    lab1 is claimed by rollout somebody for 1h" in _plan(world)["text"]
-
-
-def test_what_stops_or_pauses_is_told_beside_the_plan(world: EmptyWorld) -> None:
-    stop_all(world.context, requested_by="ana", reason="night")
-    pause_pop(world.context, "lab1", requested_by="ana", reason="quiet")
-    text = _plan(world)["text"]
-    assert "everything is stopped: stopped by ana: night" in text
-    assert "lab1 is paused (" in text
-
-
 def test_an_unverified_certificate_and_a_missing_check_are_told_in_every_plan(
     tmp_path: Path,
 ) -> None:
@@ -182,18 +148,6 @@ def test_an_unverified_certificate_and_a_missing_check_are_told_in_every_plan(
         document["pops"]["lab1"].update(told)
         write_yaml(tmp_path / name / "inventory.yaml", document)
         assert says in _plan(world)["text"]
-
-
-def test_a_setting_that_cannot_be_written_is_named_with_its_host(world: EmptyWorld) -> None:
-    reason = "/etc/sysctl.d cannot be written: Read-only file system"
-    world.hosts.unsupported["e004"] = reason
-    assert _refusal(world) == f"e004: sysctl:net.core.somaxconn: {reason}"
-
-
-def test_a_host_whose_disk_is_read_only_is_found_by_the_dry_run(world: EmptyWorld) -> None:
-    world.hosts.unwritable["e004"] = ["/etc", "/var/lib"]
-    refusal = _refusal(world)
-    assert refusal.startswith("e004: /etc, /var/lib cannot be written: read-only, or not there")
 
 
 def test_a_preflight_is_no_part_of_the_digest(world: EmptyWorld) -> None:
@@ -225,14 +179,6 @@ def _checks(result: Mapping[str, Any]) -> dict[str, str]:
         )
         for check in result["checks"]
     }
-
-
-def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> None:
-    result = doctor_pop(world.context, "lab1", "accept_queue")
-    assert result["failed"] == []
-    assert result["message"] == "lab1: all 14 checks are well"
-    assert set(_checks(result).values()) == {""}
-    assert "\n  ok      health        http://127.0.0.1:80/health is answered well" in result["text"]
 
 
 def test_the_doctor_changes_nothing_whatever_it_finds(tmp_path: Path) -> None:
@@ -353,12 +299,6 @@ def test_a_plan_for_which_samples_are_not_kept_long_enough_is_refused(
     refuse_short_retention(world.context, pop, given)
 
 
-def test_a_dry_run_says_that_samples_are_not_kept_long_enough(tmp_path: Path) -> None:
-    world = EmptyWorld(tmp_path, sample_retention=3600)
-    with pytest.raises(RefusedError, match="samples of lab1 are kept for 1h, and the baseline"):
-        plan_rollout(world.context, "lab1", "accept_queue")
-
-
 @pytest.mark.parametrize(
     ("breaks", "failing"),
     [
@@ -407,28 +347,3 @@ def test_what_a_host_says_begins_no_line_of_the_doctor(world: EmptyWorld) -> Non
     assert [line for line in lines if line.split()[0] == "FAILED"] == [
         line for line in lines if line.startswith("  FAILED  health")
     ]
-
-
-def test_machines_that_were_exchanged_are_named_by_the_doctor(world: EmptyWorld) -> None:
-    own = world.hosts.addresses
-    own["e001"], own["e002"] = own["e002"], own["e001"]
-    result = doctor_pop(world.context, "lab1")
-    assert result["failed"] == ["machines"]
-    hosts = [row["hosts"] for check in result["checks"] for row in check["findings"]]
-    assert hosts == [["e001"], ["e002"]]
-
-
-def test_a_record_that_cannot_be_read_is_named_by_the_doctor(world: EmptyWorld) -> None:
-    rollout = "lab1-20261121T052018-503b"
-    world.context.store.put(f"edgetune.rollout.{rollout}", "{")
-    found = _checks(doctor_pop(world.context, "lab1"))["records"]
-    assert rollout in found and found.endswith(f"rollout={rollout}")
-
-
-def test_a_server_that_the_load_balancer_lacks_is_named(world: EmptyWorld) -> None:
-    known: Mapping[str, Server] = world.balancer.servers()
-    world.balancer.servers = lambda: {  # type: ignore[method-assign]
-        name: server for name, server in known.items() if name != "e002"
-    }
-    found = _checks(doctor_pop(world.context, "lab1"))["load balancer"]
-    assert found.startswith("e002: the load balancer has no server 'e002' -> correct its server:")
