@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from edgetune.campaign.advance import step_campaign
+from edgetune.campaign.approve import approve
 from edgetune.campaign.control import abort_campaign, hold_campaign, resume_campaign
-from edgetune.campaign.record import Record, read_record
+from edgetune.campaign.record import Record, read_record, seized
 from edgetune.campaign.run import run_campaign
+from edgetune.campaign.status import campaign_status
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.begin_rollback import begin_rollback
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.scenarios import Scenario
@@ -103,8 +108,13 @@ class CampaignWorld(EmptyWorld):
 
     def advance(self) -> list[str]:
         """One step; the PoPs whose rollouts it began."""
-        begun = step_campaign(self.context, self.id, owner="run-1", requested_by="cron")["start"]
-        return [read_rollout(self.context, each["rollout"]).head.pop for each in begun]
+        return self.advanced()[0]
+
+    def advanced(self) -> tuple[list[str], Any]:
+        """The same, and what the step says."""
+        said = step_campaign(self.context, self.id, owner="run-1", requested_by="cron")
+        rollouts = [read_rollout(self.context, each["rollout"]) for each in said["start"]]
+        return [opened.head.pop for opened in rollouts], said
 
     def begun(self) -> list[str]:
         """The PoPs of all rollouts there are."""
@@ -150,13 +160,66 @@ class CampaignMoves(Scenario):
 
     def advance(self, expected: list[str]) -> None:
         """A step of the campaign, and the PoPs that it begins with."""
-        begun = self.world.advance()
+        self.result = None
+        begun, self.result = self.world.advanced()
         assert begun == expected, f"{self.where}: {begun}, and not {expected}"
 
     def bring(self, pops: dict[str, str]) -> None:
         """Lead rollouts of PoPs into a state."""
         for pop, state in pops.items():
             self.world.bring(pop, state)
+
+    def lead(self, pops: dict[str, str]) -> None:
+        """Lead rollouts of PoPs through these states."""
+        for pop, states in pops.items():
+            for state in states.split():
+                self.world.mark(self.world.record.pops[pop].rollout, state)
+            self.world.forget(pop)
+
+    def claimed_by_others(self, pop: str) -> None:
+        """Somebody else begins a rollout there."""
+        plan = plan_rollout(self.world.context, pop, "accept_queue")["plan"]
+        self._others = claim_pop(self.world.context, plan=plan)["rollout"]
+
+    def others(self, states: str) -> None:
+        """Their rollout goes through these states."""
+        for state in states.split():
+            self.world.mark(self._others, state)
+
+    def let_go(self, key: str) -> None:
+        self.world.forget(key)
+
+    def of_pop(self, pops: dict[str, dict[str, Any]]) -> None:
+        """The record has these fields of PoPs, as if a step had written them."""
+        with seized(self.world.context, self.world.id) as work:
+            for pop, fields in pops.items():
+                vars(work.record.pops[pop]).update(fields)
+            work.save()
+
+    def of_record(self, fields: dict[str, Any]) -> None:
+        with seized(self.world.context, self.world.id) as work:
+            vars(work.record).update(fields)
+            work.save()
+
+    def approve(self, more: dict[str, Any]) -> None:
+        """Approve the first ring."""
+        digest = self.world.record.rings[0].digest
+        self.result = approve(self.world.context, digest, **more)
+
+    def options_of(self, pop: str) -> dict[str, Any]:
+        """The options with which the rollout of a PoP was planned."""
+        opened = read_rollout(self.world.context, self.world.record.pops[pop].rollout)
+        return asdict(opened.plan.options)
+
+    @property
+    def told(self) -> str:
+        """The status of all campaigns that go on."""
+        shown = campaign_status(self.world.context)
+        return shown["text"] if shown["campaigns"] else ""
+
+    @property
+    def told_in_full(self) -> str:
+        return campaign_status(self.world.context, self.world.id)["text"]
 
     def begun(self, expected: list[str]) -> None:
         """The PoPs of all rollouts there are."""

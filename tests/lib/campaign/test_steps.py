@@ -18,7 +18,7 @@ from edgetune.campaign import advance, gates
 from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.approve import approve
 from edgetune.campaign.control import abort_campaign, hold_campaign, resume_campaign
-from edgetune.campaign.record import read_record, seized
+from edgetune.campaign.record import seized
 from edgetune.campaign.run import run_campaign
 from edgetune.campaign.status import campaign_status
 from edgetune.documents.look import Look
@@ -31,33 +31,18 @@ from edgetune.metrics.series import read_window
 from edgetune.rollout import approval
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import Rollout, as_owner
-from edgetune.rollout.record import read_rollout
 from edgetune.rollout.soak import Soak
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rollout.steps.stop_all import stop_all
 from tests.support import ROOT
 from tests.support.builders import concluded, samples, table_of
-from tests.support.campaign_world import CampaignWorld, campaign_document
+from tests.support.campaign_world import CampaignMoves, CampaignWorld, campaign_document
+from tests.support.scenarios import scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import dies
-
-
-@pytest.fixture
-def says(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """What the judge says of rings; without a word of the test: promote."""
-    said = {"decision": "promote"}
-
-    def judge_ring(records: dict[str, str]) -> Look:
-        decision, reason = Decision(said["decision"]), f"seen on {', '.join(records)}"
-        return Look(Verdict.IMPROVED, decision, reason, draws=1)
-
-    monkeypatch.setattr(Soak, "for_ring", lambda soak: "")
-    monkeypatch.setattr(ring_judge, "judge_ring", judge_ring)
-    return lambda decision: said.update(decision=decision)
 
 
 def begun(folder: Path, **more: Any) -> CampaignWorld:
@@ -66,12 +51,34 @@ def begun(folder: Path, **more: Any) -> CampaignWorld:
     return world
 
 
-def canary_done(folder: Path, **more: Any) -> CampaignWorld:
-    """A campaign whose next step closes the ring canary."""
-    world = begun(folder, **more)
-    assert world.advance() == ["ams1"]
-    world.bring("ams1", "complete")
-    return world
+class JudgedMoves(CampaignMoves):
+    """Moves of a campaign whose rings are judged as a test says."""
+
+    def __init__(
+        self, world: CampaignWorld, clock: VirtualClock, patch: pytest.MonkeyPatch
+    ) -> None:
+        super().__init__(world, clock)
+        self._patch, self._said = patch, ""
+        self.says("promote")
+
+    def says(self, decision: str) -> None:
+        def judge_ring(records: dict[str, str]) -> Look:
+            reason = f"seen on {', '.join(records)}"
+            return Look(Verdict.IMPROVED, Decision(decision), reason, draws=1)
+
+        self._patch.setattr(Soak, "for_ring", lambda soak: "")
+        self._patch.setattr(ring_judge, "judge_ring", judge_ring)
+
+    def truly(self, _: object) -> None:
+        """Rings are judged as they are."""
+        self._patch.undo()
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_a_campaign_goes_on_ring_by_ring(case: Any, tmp_path: Path, clock: VirtualClock) -> None:
+    world = begun(tmp_path, **case[0].pop("campaign", {}))
+    with pytest.MonkeyPatch.context() as patch:
+        JudgedMoves(world, clock, patch).play(case)
 
 
 def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> None:
@@ -99,32 +106,6 @@ def test_a_dry_run_names_the_freezes_and_events_of_the_configuration(tmp_path: P
     )
 
 
-def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path)
-    # Its ring is closed first; the next one begins with the step after.
-    assert world.advance() == []
-    assert world.last == "ring canary is closed: seen on ams1"
-    assert world.advance() == ["ams2"]
-    assert world.advance() == []
-    world.bring("ams2", "soaking")
-    assert world.advance() == [], "one PoP at once"
-    rollout = world.record.pops["ams2"].rollout
-    for state in ("promoting", "complete"):
-        world.mark(rollout, state)
-    world.forget("ams2")
-    assert world.advance() == ["fra1"]
-    world.bring("fra1", "complete")
-    assert world.advance() == []
-    assert world.last == "ring early is closed: seen on ams2, fra1"
-    assert world.advance() == ["lax1"]
-    plan = read_rollout(world.context, world.record.pops["lax1"].rollout).plan
-    assert (plan.options.soak, plan.options.baseline) == (7200, 600)
-    world.bring("lax1", "complete")
-    assert world.advance() == []
-    assert (world.record.state, world.last) == ("complete", "complete: every ring is closed")
-    assert world.advance() == []
-
-
 def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> None:
     world = begun(tmp_path)
     world.advance()
@@ -137,12 +118,6 @@ def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> N
         "run-1",
     )
     assert len(json.dumps(world.context.store.get(world.key))) < 3000
-
-
-def test_as_many_pops_at_once_as_the_gate_permits(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path, gates={"max_concurrent": 2})
-    world.advance()
-    assert world.advance() == ["ams2", "fra1"]
 
 
 @pytest.mark.parametrize(
@@ -179,47 +154,6 @@ def test_a_closed_gate_keeps_a_ring_from_beginning(
         assert world.advance() == ["ams1"]
 
 
-def test_a_ring_that_is_not_proven_holds_until_somebody_accepts_it(
-    tmp_path: Path, says: Any
-) -> None:
-    world = canary_done(tmp_path)
-    says("hold")
-    assert world.advance() == []
-    assert (world.record.state, world.last) == ("held", "held: ring canary: seen on ams1")
-    assert world.advance() == []
-    resume_campaign(world.context, world.id, requested_by="ben")
-    assert world.advance() == []
-    assert world.record.state == "held"
-    with pytest.raises(InputError, match="requested_by: is missing"):
-        resume_campaign(world.context, world.id, accept=True)
-    resume_campaign(
-        world.context, world.id, accept=True, reason="seen in the lab", requested_by="ben"
-    )
-    world.advance()
-    assert world.last == "ring canary is closed (accepted by ben): seen on ams1"
-    assert world.advance() == ["ams2"]
-    assert world.record.rings[1].accepted == ""
-
-
-def test_accepting_before_there_is_a_verdict_does_not_overrule_it(
-    tmp_path: Path, says: Any
-) -> None:
-    world = begun(tmp_path)
-    world.advance()
-    resume_campaign(world.context, world.id, accept=True, requested_by="ben")
-    world.bring("ams1", "complete")
-    says("hold")
-    world.advance()
-    assert world.record.state == "held"
-
-
-def test_what_cannot_be_judged_holds(tmp_path: Path) -> None:
-    world = canary_done(tmp_path)
-    world.advance()
-    rollout = world.record.pops["ams1"].rollout
-    assert world.last == f"held: ring canary: no verdict: rollout {rollout} was never compared"
-
-
 @pytest.mark.parametrize(
     ("decision", "last"),
     [
@@ -242,92 +176,6 @@ def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path, decision: str, last
     world.forget("ams1")
     world.advance()
     assert world.last == last
-
-
-@pytest.mark.parametrize("state", ["held", "rolling_back", "rolled_back"])
-def test_a_pop_that_went_wrong_holds_the_campaign(tmp_path: Path, state: str) -> None:
-    world = begun(tmp_path)
-    world.advance()
-    world.bring("ams1", state)
-    assert world.advance() == []
-    rollout = world.record.pops["ams1"].rollout
-    assert (world.record.state, world.last) == ("held", f"held: ams1: rollout {rollout} is {state}")
-    if state != "rolled_back":
-        with pytest.raises(RefusedError, match=f"ams1: rollout {rollout} is {state}; st2 run"):
-            resume_campaign(world.context, world.id, requested_by="ben")
-
-
-def test_a_pop_that_was_taken_back_is_begun_anew_or_left_out(tmp_path: Path, says: Any) -> None:
-    world = begun(tmp_path)
-    for attempt in (1, 2):
-        assert world.advance() == ["ams1"]
-        world.bring("ams1", "rolled_back")
-        world.advance()
-        assert world.begun() == ["ams1"] * attempt
-        resume_campaign(world.context, world.id, accept=attempt == 2, requested_by="ben")
-    assert world.record.pops["ams1"].left_out == "accepted by ben: it was taken back"
-    world.advance()
-    why = "held: ring canary: nothing was rolled out, so nothing is proven"
-    assert (world.record.state, world.last) == ("held", why)
-
-
-def test_a_closed_ring_opens_again_when_a_pop_of_it_is_taken_back(
-    tmp_path: Path, says: Any
-) -> None:
-    world = canary_done(tmp_path)
-    world.advance()
-    rollout = world.record.pops["ams1"].rollout
-    world.mark(rollout, "rolling_back")
-    world.mark(rollout, "rolled_back")
-    world.forget("ams1")
-    assert world.advance() == []
-    assert world.record.state == "held"
-    resume_campaign(world.context, world.id, requested_by="ben")
-    assert world.advance() == ["ams1"]
-
-
-def overruled(tmp_path: Path, says: Any, by: str) -> CampaignWorld:
-    """A campaign whose first ring a person closed against its verdict."""
-    world = canary_done(tmp_path)
-    says("hold")
-    world.advance()
-    resume_campaign(world.context, world.id, accept=True, requested_by=by)
-    world.advance()
-    return world
-
-
-def test_who_accepted_a_verdict_did_not_accept_the_next_one(tmp_path: Path, says: Any) -> None:
-    """A ring that was closed by a person, and then has a PoP taken back, is judged anew."""
-    world = overruled(tmp_path, says, by="ben")
-    assert world.record.rings[0].closed
-    rollout = world.record.pops["ams1"].rollout
-    world.mark(rollout, "rolling_back")
-    world.mark(rollout, "rolled_back")
-    world.forget("ams1")
-    world.advance()
-    resume_campaign(world.context, world.id, requested_by="ben")
-    assert world.advance() == ["ams1"]
-    world.bring("ams1", "complete")
-    world.advance()
-    assert (world.record.state, world.last) == ("held", "held: ring canary: seen on ams1")
-
-
-def test_what_a_dead_step_began_is_named_when_the_campaign_ends(tmp_path: Path) -> None:
-    """It goes on: somebody will carry it on, and no step of the campaign finds it any more."""
-    world = begun(tmp_path)
-
-    def die(moment: str) -> None:
-        if moment.startswith("after put edgetune.rollout."):
-            raise SystemExit
-
-    world.moments.at = die
-    with pytest.raises(SystemExit):
-        world.advance()
-    world.moments.at = lambda moment: None
-    (head,) = all_heads(world.context)
-    done = abort_campaign(world.context, world.id, requested_by="ben")
-    assert done["under_way"] == [head.id]
-    assert f"claimed  {head.id}" in campaign_status(world.context, world.id)["text"]
 
 
 def test_what_a_dead_step_began_is_not_left_out(tmp_path: Path) -> None:
@@ -368,78 +216,6 @@ def test_a_changed_file_holds(tmp_path: Path, what: str) -> None:
     assert (world.record.state, world.begun()) == ("held", [])
 
 
-def test_a_refused_pop_is_told_and_keeps_no_other_from_its_turn(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path)
-    world.advance()
-    theirs = claim_pop(
-        world.context, plan=plan_rollout(world.context, "ams2", "accept_queue")["plan"]
-    )
-    assert world.advance() == ["fra1"]
-    assert "ams2 has a rollout that is claimed" in world.record.pops["ams2"].refused
-    assert "ams2: ams2 has a rollout" in campaign_status(world.context)["text"]
-    world.bring("fra1", "complete")
-    assert world.advance() == []
-    assert world.record.state == "running", "the ring is not closed without it"
-    for state in ("baseline", "changing", "rolling_back", "rolled_back"):
-        world.mark(theirs["rollout"], state)
-    assert world.advance() == []
-    assert "ams2 is claimed by rollout" in world.record.pops["ams2"].refused
-    world.forget("ams2")
-    assert world.advance() == ["ams2"]
-    assert world.record.pops["ams2"].refused == ""
-
-
-def test_who_was_refused_comes_last(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path)
-    world.advance()
-    with seized(world.context, world.id) as work:
-        work.record.pops["ams2"].refused = "a host was away"
-        work.save()
-    assert world.advance() == ["fra1"]
-
-
-def test_a_pop_that_is_as_wanted_is_left_out_of_the_verdict(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path, gates={"max_concurrent": 2})
-    world.advance()
-    world.hosts.tuned.update(f"e{i:03d}" for i in range(8))
-    assert world.advance() == []
-    assert "nothing to do" in world.record.pops["ams2"].left_out
-    world.advance()
-    assert "nothing was rolled out" in world.last
-
-
-def test_a_hold_stops_whoever_is_at_work(tmp_path: Path) -> None:
-    """A person takes the campaign away in the middle of a step, which then begins nothing."""
-    world = begun(tmp_path)
-
-    def hold_once(moment: str) -> None:
-        if moment.startswith("after put edgetune.plan."):
-            world.moments.at = lambda what: None
-            hold_campaign(world.context, world.id, requested_by="ben")
-
-    world.moments.at = hold_once
-    said = step_campaign(world.context, world.id)
-    assert (said["start"], world.begun()) == ([], [])
-    assert "has lost its claim on campaign/" in said["message"]
-    assert (world.record.state, world.last) == ("held", "held: asked for")
-
-
-def test_of_two_steps_at_once_one_does_nothing(tmp_path: Path) -> None:
-    world = begun(tmp_path)
-    other: list[Any] = []
-
-    def again(moment: str) -> None:
-        if not other:
-            other.append("running")
-            other[0] = step_campaign(world.context, world.id)
-
-    world.moments.at = again
-    assert world.advance() == ["ams1"]
-    assert other[0]["start"] == []
-    assert "somebody else is at work" in other[0]["message"]
-    assert world.begun() == ["ams1"]
-
-
 def test_who_takes_it_at_the_same_moment_fences_the_other_out(tmp_path: Path) -> None:
     world = begun(tmp_path)
     with seized(world.context, world.id) as first:
@@ -455,7 +231,8 @@ def at_each_moment(
     folder: Path, work: Callable[[CampaignWorld], Any]
 ) -> Iterator[tuple[CampaignWorld, list[str], Any]]:
     """Worlds in each of which ``work`` comes in at another moment of a step; what both did."""
-    for moment in count(0):
+    # After an effect or before the next one is the same to the world.
+    for moment in count(0, 2):
         world = begun(folder / str(moment))
         came: list[Any] = []
         last = len(world.moments.seen) + moment
@@ -509,7 +286,7 @@ def test_a_hold_is_never_undone(tmp_path: Path) -> None:
 def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
     """Whoever comes after finds what was begun; no PoP is begun twice, none is forgotten."""
     moments = []
-    for moment in count(0):
+    for moment in count(0, 2):
         world = CampaignWorld(tmp_path / str(moment))
         rings = [{"name": "canary", "pops": ["ams1", "ams2"]}]
         world.write(campaign_document(rings=rings, gates={"max_concurrent": 2}))
@@ -526,39 +303,8 @@ def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
             pop.rollout for pop in world.record.pops.values() if pop.rollout
         }
         assert all(head.state == "claimed" for head in all_heads(world.context))
-    assert len(moments) >= 14
+    assert len(moments) >= 7
     assert any("edgetune.rollout." in moment for moment in moments)
-
-
-def test_stop_all_stops_campaigns(tmp_path: Path) -> None:
-    world = begun(tmp_path)
-    stop_all(world.context, requested_by="ana")
-    with pytest.raises(RefusedError, match="everything is stopped"):
-        world.advance()
-    assert world.begun() == []
-
-
-def test_abort_ends_it_and_names_what_goes_on(tmp_path: Path) -> None:
-    world = begun(tmp_path)
-    world.advance()
-    rollout = world.record.pops["ams1"].rollout
-    for _ in range(2):
-        done = abort_campaign(world.context, world.id, requested_by="ben")
-        assert (done["state"], done["under_way"]) == ("aborted", [rollout])
-    assert world.advance() == []
-    for verb in (hold_campaign, resume_campaign):
-        with pytest.raises(RefusedError, match="is aborted"):
-            verb(world.context, world.id, requested_by="ben")
-    assert campaign_status(world.context)["campaigns"] == []
-    assert "aborted: asked for (ben)" in campaign_status(world.context, world.id)["text"]
-
-
-def test_a_pop_is_in_one_campaign_at_a_time(tmp_path: Path) -> None:
-    world = begun(tmp_path)
-    with pytest.raises(RefusedError, match=f"ams1, .*: in campaign {world.id}, which is running"):
-        run_campaign(world.context, "queue", dry_run=False, requested_by="ben")
-    abort_campaign(world.context, world.id, requested_by="ben")
-    world.begin_campaign()
 
 
 def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
@@ -744,18 +490,6 @@ def waiting(folder: Path, **more: Any) -> tuple[CampaignWorld, str]:
     return world, world.record.rings[0].digest
 
 
-def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
-    world, digest = waiting(tmp_path)
-    assert digest in campaign_status(world.context)["text"]
-    done = approve(world.context, digest, requested_by="ben")
-    assert done["of"] == f"ring canary of {world.id}"
-    assert 3500 < done["expires"] - clock.wall() <= 3600
-    assert world.advance() == ["ams1"]
-    assert world.record.rings[0].approved_by == "ben"
-    with pytest.raises(RefusedError, match="needs no approval: it is under way"):
-        approve(world.context, digest, requested_by="ben")
-
-
 @pytest.mark.parametrize("waits", ["approval", "pops", "held"])
 def test_people_are_told_that_a_campaign_waits_and_again_each_day(
     tmp_path: Path, clock: VirtualClock, waits: str
@@ -790,85 +524,6 @@ def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
     assert world.advance() == []
     with pytest.raises(InputError, match="requested_by: is missing"):
         approve(world.context, digest)
-
-
-def test_nobody_approves_what_somebody_unknown_asked_for(tmp_path: Path) -> None:
-    world, digest = waiting(tmp_path)
-    with seized(world.context, world.id) as work:
-        work.record.by = ""
-        work.save()
-    with pytest.raises(RefusedError, match="it is not known who asked for it$"):
-        approve(world.context, digest, requested_by="ben")
-
-
-@pytest.mark.parametrize("asked_by", ["ana", "\u0410na, whose name mixes alphabets"])
-def test_a_campaign_may_permit_it_and_no_names_are_compared_then(
-    tmp_path: Path, asked_by: str
-) -> None:
-    world, digest = waiting(tmp_path, self_approval=True)
-    with seized(world.context, world.id) as work:
-        work.record.by = asked_by
-        work.save()
-    done = approve(world.context, digest, requested_by="ana")
-    assert (done["asked_by"], done["compared"]) == (asked_by, "")
-    assert done["message"].endswith("Z")
-    assert world.advance() == ["ams1"]
-
-
-@pytest.mark.parametrize("permitted", [False, True])
-def test_who_began_a_campaign_overrules_no_verdict_of_a_ring_that_needs_approval(
-    tmp_path: Path, says: Any, permitted: bool
-) -> None:
-    """An approval of the next ring may have been given before there was a verdict."""
-    world, digest = waiting(tmp_path, self_approval=permitted)
-    approve(world.context, digest, requested_by="ben")
-    world.advance()
-    world.bring("ams1", "complete")
-    says("hold")
-    world.advance()
-    before = world.context.store.get(world.key)
-    if not permitted:
-        with pytest.raises(RefusedError, match="what ring canary of .* has not proven is approved"):
-            resume_campaign(world.context, world.id, accept=True, requested_by=" Ana ")
-        assert world.context.store.get(world.key) == before
-    resume_campaign(
-        world.context, world.id, accept=True, requested_by="ana" if permitted else "ben"
-    )
-    world.advance()
-    assert world.record.rings[0].closed
-
-
-def test_where_nobody_approves_who_began_a_campaign_may_overrule(tmp_path: Path, says: Any) -> None:
-    world = overruled(tmp_path, says, by="ana")
-    assert world.record.rings[0].accepted == "ana"
-
-
-def test_an_approval_expires(tmp_path: Path, clock: VirtualClock) -> None:
-    world, digest = waiting(tmp_path)
-    approve(world.context, digest, requested_by="ben")
-    clock.wait(3601)
-    assert world.advance() == []
-    said = step_campaign(world.context, world.id)["message"]
-    assert f"the approval of ring canary of {world.id} by ben has expired" in said
-
-
-def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
-    tmp_path: Path, clock: VirtualClock
-) -> None:
-    """A ring of which every PoP is refused has not begun, however long that lasts."""
-    world, digest = waiting(tmp_path)
-    approve(world.context, digest, requested_by="ben")
-    theirs = claim_pop(
-        world.context, plan=plan_rollout(world.context, "ams1", "accept_queue")["plan"]
-    )
-    assert world.advance() == []
-    assert "ams1 has a rollout" in world.record.pops["ams1"].refused
-    world.mark(theirs["rollout"], "rolling_back")
-    world.mark(theirs["rollout"], "rolled_back")
-    world.forget("ams1")
-    clock.wait(3601)
-    assert world.advance() == []
-    assert "has expired" in step_campaign(world.context, world.id)["message"]
 
 
 def test_an_approval_is_of_one_digest(tmp_path: Path) -> None:
@@ -910,32 +565,6 @@ def test_who_calls_himself_otherwise_does_not_begin_what_he_approved(tmp_path: P
     with pytest.raises(RefusedError, match="ben asked for it"):
         claim_pop(world.context, plan=plan, requested_by="ana", caller="ben")
     assert claim_pop(world.context, plan=plan, requested_by="ana", caller="carl")["rollout"]
-
-
-def test_campaigns_have_to_be_approved_where_plans_have(tmp_path: Path) -> None:
-    world = begun(tmp_path, plan_approval=True)
-    assert world.advance() == []
-    approve(world.context, world.record.rings[0].digest, requested_by="ben")
-    assert world.advance() == ["ams1"]
-
-
-def test_an_unknown_campaign_is_named(tmp_path: Path) -> None:
-    world = begun(tmp_path)
-    for verb in (hold_campaign, abort_campaign, resume_campaign, step_campaign):
-        with pytest.raises(InputError, match="campaign: there is no campaign 'x'"):
-            verb(world.context, "x")
-    with pytest.raises(InputError, match="there is no campaign 'x'; known: queue"):
-        run_campaign(world.context, "x")
-    with pytest.raises(InputError, match="requested_by: is missing"):
-        run_campaign(world.context, "queue", dry_run=False)
-
-
-def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
-    world = begun(tmp_path)
-    document = json.loads(world.context.store.get(world.key) or "")
-    world.context.store.put(world.key, json.dumps({**document, "schema": 99}))
-    with pytest.raises(RefusedError, match="written by another version of the pack"):
-        read_record(world.context, world.id)
 
 
 def soaked(world: CampaignWorld, pop: str, test: float) -> None:
