@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timezone
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from edgetune.congestion.rows import MEASURES, PrefixRows, make_rows
 from edgetune.documents.congestion import ROUND
 from edgetune.documents.rounds import Decisions, Rounds
 from edgetune.errors import SourceError
+from edgetune.freezes import DAYS, Freeze
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Pop
 from edgetune.rounds import round as round_module
@@ -209,6 +211,11 @@ class RoundsWorld(EmptyWorld):
         with self.at_work():
             return step(self.context, pop="lab1", **given)
 
+    def more_slow(self) -> None:
+        """Five more prefixes are slow from now on, so that another configuration is wanted."""
+        self.sockets.rates.update(dict.fromkeys(self.fast[:5], 9e3))
+        self.sockets.rates.update(dict.fromkeys(self.slow[15:], 2e6))
+
     @property
     def decided(self) -> Decisions:
         found = read_known(self.context, "lab1")
@@ -233,7 +240,73 @@ class RoundsMoves(Scenario):
     world: RoundsWorld
 
     def entry(self, entry: dict[str, Any] | None) -> None:
+        """The entry of the PoP, beside quick thresholds and the canary; null takes it out."""
+        if entry is not None:
+            thresholds = {**QUICK, **entry.get("thresholds", {})}
+            entry = {"canary": "e002", **entry, "thresholds": thresholds}
         self.world.write_entry(entry)
+
+    def round(self, later: float | None) -> None:
+        self.result = self.world.round(ROUND if later is None else later)
+
+    def rounds(self, many: int) -> None:
+        self.result = self.world.rounds(many)[-1]
+
+    def rounds_of(self, later: list[float]) -> None:
+        """Rounds, each of which gives what is seen then."""
+        for each in later:
+            self.round(each)
+
+    def as_selected(self, _: object) -> None:
+        assert_as_selected(self.world)
+
+    def more_slow(self, _: object) -> None:
+        """Five more prefixes are slow from now on, so that another configuration is wanted."""
+        self.world.more_slow()
+
+    def all_slow(self, _: object) -> None:
+        """What is slow is chosen, and nothing else."""
+        assert set(self.world.chosen) == set(self.world.slow), self.where
+
+    def frozen(self, _: object) -> None:
+        """The configuration has a freeze of all times."""
+        self.config({"freezes": (Freeze("finals", DAYS, 0, 0, timezone.utc),)})
+
+    @property
+    def failed(self) -> set[str]:
+        return set(self.result["failed"])
+
+    @property
+    def done(self) -> set[str]:
+        return set(self.result["done"])
+
+    @property
+    def reads(self) -> int:
+        """How many rounds were read from the source."""
+        return len(self.world.sockets.read_rounds)
+
+    @property
+    def rows(self) -> int:
+        return len(self.world.kept.rows)
+
+    @property
+    def many(self) -> int:
+        """How many prefixes are chosen."""
+        return len(self.world.chosen)
+
+    @property
+    def fast_chosen(self) -> int:
+        return len(set(self.world.chosen) - set(self.world.slow))
+
+    @property
+    def heard_of(self) -> set[int]:
+        """The configurations that hosts heard of."""
+        return {number for _, number, _ in self.world.hosts.heard}
+
+    @property
+    def treating(self) -> set[str]:
+        """Hosts that treat anything."""
+        return set(self.world.hosts.treated())
 
     def select(self, later: float) -> None:
         """The first half of a round, so many seconds later."""
@@ -253,6 +326,17 @@ def treating(folder: Path, **entry: Any) -> RoundsWorld:
     world.rounds(4)
     assert world.hosts.treated()
     return world
+
+
+def held_out(world: RoundsWorld) -> set[str]:
+    return {prefix for prefix, own in world.chosen.items() if own["held_out"]}
+
+
+def assert_as_selected(world: RoundsWorld) -> None:
+    """Every host treats what was chosen and is not held out, and nothing else."""
+    wanted = sorted(set(world.chosen) - held_out(world))
+    treated = {name: sorted(own) for name, own in world.hosts.treated().items()}
+    assert treated == dict.fromkeys(("e000", "e001", "e002", "e003"), wanted)
 
 
 def names(hosts: Sequence[tuple[str, int, int]]) -> list[str]:

@@ -18,8 +18,7 @@ from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rounds.steps.resume_congestion import resume_congestion
 from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.rounds.work import claim_of
-from tests.lib.rounds.test_steps import held_out
-from tests.support.rounds_world import QUICK, RoundsWorld, treating
+from tests.support.rounds_world import QUICK, RoundsWorld, held_out, treating
 
 HOUR = 3600
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timezone
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,25 @@ import pytest
 from edgetune.connections import Database
 from edgetune.documents.congestion import ROUND, sets_congestion
 from edgetune.errors import FencedError, InputError, RefusedError
-from edgetune.freezes import DAYS, Freeze
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.stop_all import stop_all
-from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
 from edgetune.rounds.steps.push_configuration import push_configuration
 from edgetune.rounds.steps.resume_congestion import resume_congestion
 from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.rounds.steps.select_prefixes import select_prefixes
 from edgetune.rounds.work import join, seized
-from tests.support.rounds_world import QUICK, RoundsWorld, names, treating
+from tests.support.rounds_world import (
+    QUICK,
+    RoundsMoves,
+    RoundsWorld,
+    assert_as_selected,
+    held_out,
+    names,
+    treating,
+)
+from tests.support.scenarios import scenarios
 from tests.support.world import Died
 
 EVERY = {"e000", "e001", "e002", "e003"}
@@ -38,16 +44,11 @@ def world(tmp_path: Path) -> RoundsWorld:
     return treating(tmp_path)
 
 
-def held_out(world: RoundsWorld) -> set[str]:
-    return {prefix for prefix, own in world.chosen.items() if own["held_out"]}
-
-
-def assert_as_selected(world: RoundsWorld) -> None:
-    """Every host treats what was chosen and is not held out, and nothing else."""
-    wanted = sorted(set(world.chosen) - held_out(world))
-    assert {name: sorted(own) for name, own in world.hosts.treated().items()} == dict.fromkeys(
-        EVERY, wanted
-    )
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_rounds_go_on_as_their_table_says(case: Any, tmp_path: Path) -> None:
+    begins = RoundsWorld if "untreated" in case[0] else treating
+    case[0].pop("untreated", None)
+    RoundsMoves(begins(tmp_path)).play(case)
 
 
 def test_prefixes_that_are_slow_all_the_time_are_treated_on_every_host(world: RoundsWorld) -> None:
@@ -65,18 +66,10 @@ def test_the_canary_is_told_first(world: RoundsWorld) -> None:
     assert names(world.hosts.heard)[:4] == ["e002", "e000", "e001", "e003"]
 
 
-def more_slow(world: RoundsWorld) -> None:
-    """Five more prefixes are slow from now on, so that another configuration is wanted."""
-    for prefix in world.fast[:5]:
-        world.sockets.rates[prefix] = 9e3
-    for prefix in world.slow[15:]:
-        world.sockets.rates[prefix] = 2e6
-
-
 def test_what_the_canary_does_not_take_is_told_to_nobody(world: RoundsWorld) -> None:
     before = world.hosts.treated()
     world.hosts.refusing["e002"] = "/proc/sys/net/ipv4/tcp_available_congestion_control has no bbr"
-    more_slow(world)
+    world.more_slow()
     world.hosts.heard.clear()
     while not (told := world.round())["failed"]:
         assert len(world.hosts.heard) < 99
@@ -202,84 +195,6 @@ def treated(world: RoundsWorld) -> set[str]:
     return found[0]
 
 
-def test_a_host_that_does_not_answer_fails_alone(world: RoundsWorld) -> None:
-    world.hosts.mute.add("e001")
-    told = world.round()
-    assert (told["missing"], told["failed"]) == (["e001"], [])
-    assert world.kept.hosts["e001"].error == "timed out"
-    assert world.kept.hosts["e001"].number == 1
-    world.hosts.mute.clear()
-    assert world.round()["missing"] == []
-    assert world.kept.hosts["e001"].error == ""
-
-
-def test_a_renewal_does_not_wait_for_the_canary(world: RoundsWorld) -> None:
-    world.hosts.mute.add("e002")
-    assert set(world.round()["done"]) == EVERY - {"e002"}
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [{"number": 7}, {"checksum": "sha256:0"}, {"kept": False}],
-    ids=["number", "checksum", "kept"],
-)
-def test_a_host_that_reads_back_something_else_has_not_confirmed(
-    world: RoundsWorld, answer: dict[str, Any]
-) -> None:
-    world.hosts.changes["e003"] = answer
-    assert world.round()["missing"] == ["e003"]
-
-
-def test_no_host_that_answers_well_is_a_failure(world: RoundsWorld) -> None:
-    world.hosts.mute.update(EVERY)
-    told = world.round()
-    assert set(told["failed"]) == EVERY and "no host answers well" in told["error"]
-
-
-def test_a_stop_is_read_before_anything(world: RoundsWorld) -> None:
-    world.hosts.heard.clear()
-    stop_all(world.context, "ana", "smoke")
-    with pytest.raises(RefusedError, match="everything is stopped"):
-        world.round()
-    assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
-
-
-def test_a_stop_between_select_and_push_is_read(world: RoundsWorld) -> None:
-    world.hosts.heard.clear()
-    world.clock.wait(ROUND)
-    assert world.do(select_prefixes)["next"] == "push_configuration"
-    stop_all(world.context, "ana", "smoke")
-    with pytest.raises(RefusedError, match="everything is stopped"):
-        world.do(push_configuration)
-    assert world.hosts.heard == []
-
-
-def test_a_stop_after_the_canary_keeps_the_others_as_they_are(tmp_path: Path) -> None:
-    world = RoundsWorld(tmp_path)
-    world.moments.at = lambda what: (
-        stop_all(world.context, "ana") and None if what == "after e002 congestion" else None
-    )
-    with pytest.raises(RefusedError, match="everything is stopped"):
-        world.rounds(4)
-    assert set(world.hosts.treated()) == {"e002"}
-
-
-def test_while_the_source_is_away_what_hosts_have_is_renewed_for_a_while(
-    world: RoundsWorld,
-) -> None:
-    world.sockets.away = "lab1: ClickHouse at http://ch: timed out"
-    told = world.round()
-    assert (told["number"], len(told["done"])) == (1, 4)
-    assert "timed out" in world.kept.problem
-    assert_as_selected(world)
-    for _ in range(6):
-        assert len(world.round(HOUR - 60)["done"]) == 4
-    world.hosts.heard.clear()
-    told = world.round(HOUR - 60)
-    assert "not renewed any more after 6h: hosts take configuration 1 back within 1h" in str(told)
-    assert world.hosts.heard == [] and told["failed"] == []
-
-
 def test_what_was_not_renewed_in_time_begins_anew(world: RoundsWorld) -> None:
     world.hosts.standing_there.clear()
     told = world.round(2 * HOUR)
@@ -305,43 +220,12 @@ def test_half_a_round_changes_nothing(world: RoundsWorld) -> None:
     assert world.kept.problem == ""
 
 
-def test_a_round_that_is_read_twice_counts_once(world: RoundsWorld) -> None:
-    before = world.kept.rows
-    told = world.round(later=1)
-    assert len(told["done"]) == 4 and world.kept.rows == before
-    assert len(world.sockets.read_rounds) == 4
-
-
-def test_missing_rounds_are_no_change(world: RoundsWorld) -> None:
-    world.round(3 * ROUND)
-    assert set(world.chosen) == set(world.slow)
-    assert_as_selected(world)
-
-
-def test_a_clock_that_is_set_back_is_told_and_changes_nothing(world: RoundsWorld) -> None:
-    world.sockets.behind = 3
-    told = world.round()
-    assert "which was read: a clock is wrong, or was" in world.kept.problem
-    assert told["number"] == 1 and len(told["done"]) == 4
-
-
 def test_a_network_that_is_excluded_from_now_on_leaves_at_once(world: RoundsWorld) -> None:
     out = sorted(set(world.chosen) - held_out(world))[:2]
     world.write_entry({"thresholds": QUICK, "canary": "e002", "exclude": out})
     world.round()
     assert not set(out) & set(world.chosen)
     assert_as_selected(world)
-
-
-def test_a_configuration_that_loses_most_prefixes_at_once_is_refused(world: RoundsWorld) -> None:
-    own = {**QUICK, "new": 1}
-    world.write_entry(
-        {"thresholds": own, "canary": "e002", "exclude": ["203.0.0.0/17"], "most_leave": 0.01}
-    )
-    before = world.hosts.treated()
-    told = world.round()
-    assert "prefixes would leave at once" in world.kept.problem
-    assert told["number"] == 1 and world.hosts.treated() == before
 
 
 class TestEvidence:
@@ -394,23 +278,18 @@ class TestHarm:
             world.sockets.rates[prefix] = 3e3 * (1 + number / 100)
         return world
 
-    def test_it_is_news_for_chat(self, harmed: RoundsWorld) -> None:
+    def test_it_is_taken_back_from_every_host_and_news_for_chat(self, harmed: RoundsWorld) -> None:
+        """A pause does not hold it up."""
+        pause_pop(harmed.context, "lab1", "asked", requested_by="ana")
         harmed.context.config = replace(harmed.context.config, chat_channel="edge")
-        told = []
-        for _ in range(12):
-            harmed.clock.wait(ROUND)
+        told, last = [], {}
+        while harmed.decided.state != "rolled_back":
+            assert len(told) < 12
+            harmed.now += ROUND
             told.append(harmed.do(select_prefixes))
-            harmed.do(push_configuration)
+            last = harmed.do(push_configuration)
         news = [own["message"] for own in told if own["channel"] == "edge"]
         assert len(news) == 1 and "taken back: delivery_rate is 0." in news[0]
-
-    def test_it_is_taken_back_from_every_host(self, harmed: RoundsWorld) -> None:
-        last: Any = {}
-        for _ in range(12):
-            last = harmed.round()
-            if harmed.decided.state == "rolled_back":
-                break
-        assert harmed.decided.state == "rolled_back"
         assert harmed.decided.by == "the comparison with held-out prefixes"
         assert "delivery_rate is 0." in harmed.decided.reason
         assert "nothing is treated on 4 of 4 hosts" in last["message"]
@@ -428,12 +307,6 @@ class TestHarm:
         harmed.hosts.mute.clear()
         assert harmed.round()["done"] == ["e001"]
         assert harmed.hosts.treated() == {} and harmed.decided.pending == []
-
-    def test_a_pause_does_not_hold_it_up(self, harmed: RoundsWorld) -> None:
-        pause_pop(harmed.context, "lab1", "asked", requested_by="ana")
-        for _ in range(12):
-            harmed.round()
-        assert harmed.hosts.treated() == {}
 
     @pytest.mark.slow
     def test_more_retransmits_than_the_threshold_are_harm(self, world: RoundsWorld) -> None:
@@ -488,35 +361,6 @@ def test_looks_are_as_far_apart_as_alpha_is_shared(world: RoundsWorld) -> None:
 
 class TestWaits:
     """While a PoP is paused, frozen or held by a rollout, what hosts have is kept and renewed."""
-
-    def test_a_pause_lets_nothing_be_changed(self, world: RoundsWorld) -> None:
-        pause_pop(world.context, "lab1", "asked", requested_by="ana", reason="a guest")
-        more_slow(world)
-        world.hosts.heard.clear()
-        told = world.rounds(6)[-1]
-        assert {number for _, number, _ in world.hosts.heard} == {1}
-        assert len(told["done"]) == 4 and "lab1 is paused" in world.kept.waits
-        # What is not treated does not count as treated.
-        assert not set(world.chosen) - set(world.slow)
-        resume_pop(world.context, "lab1", "asked", requested_by="ana")
-        world.rounds(2)
-        assert set(world.chosen) & set(world.fast)
-        assert_as_selected(world)
-
-    def test_a_pause_before_the_first_configuration_tells_nobody(self, tmp_path: Path) -> None:
-        world = RoundsWorld(tmp_path)
-        pause_pop(world.context, "lab1", "asked", requested_by="ana")
-        world.rounds(5)
-        assert world.hosts.heard == [] and world.chosen == {}
-
-    def test_a_pause_between_select_and_push_is_read(self, tmp_path: Path) -> None:
-        world = RoundsWorld(tmp_path)
-        world.round()
-        world.clock.wait(ROUND)
-        assert world.do(select_prefixes)["next"]
-        pause_pop(world.context, "lab1", "asked", requested_by="ana")
-        assert "waits: lab1 is paused" in world.do(push_configuration)["message"]
-        assert world.hosts.heard == []
 
     def test_a_rollout_keeps_its_hosts(self, tmp_path: Path) -> None:
         world = treating(tmp_path, hosts=8)
@@ -573,48 +417,8 @@ def test_what_sets_the_congestion_control_itself() -> None:
     assert not sets_congestion(["sysctl:net.core.somaxconn", "nic.ring:eth0"])
 
 
-def test_two_rounds_at_once_are_one(world: RoundsWorld) -> None:
-    world.clock.wait(ROUND)
-    assert world.do(select_prefixes)["next"]
-    assert "another round is under way" in world.do(select_prefixes)["message"]
-    assert len(world.do(push_configuration)["done"]) == 4
-    assert "no round is under way" in world.do(push_configuration)["message"]
-
-
-def test_a_round_whose_workflow_died_does_not_hold_up_the_next_but_one(world: RoundsWorld) -> None:
-    world.clock.wait(ROUND)
-    assert world.do(select_prefixes)["next"]
-    assert len(world.round(ROUND + 1)["done"]) == 4
-
-
 class TestRollback:
     """A person takes everything back."""
-
-    def test_every_host_is_told_and_stays_so(self, world: RoundsWorld) -> None:
-        told = world.do(roll_back_congestion, requested_by="ana", reason="calls from customers")
-        assert (set(told["done"]), told["failed"]) == (EVERY, [])
-        assert world.hosts.treated() == {}
-        world.hosts.heard.clear()
-        assert "rolled back by ana: calls from customers" in world.round()["message"]
-        assert world.hosts.heard == [] and len(world.sockets.read_rounds) == 4
-        # Again, and each is visited again.
-        assert set(world.do(roll_back_congestion)["done"]) == EVERY
-        assert (world.decided.by, world.decided.reason) == ("ana", "calls from customers")
-
-    def test_a_host_that_does_not_confirm_is_named_and_told_by_the_next_round(
-        self, world: RoundsWorld
-    ) -> None:
-        world.hosts.mute.add("e003")
-        told = world.do(roll_back_congestion, requested_by="ana")
-        assert told["failed"] == ["e003"] and "e003: timed out" in told["error"]
-        world.hosts.mute.clear()
-        world.round()
-        assert world.hosts.treated() == {} and world.decided.pending == []
-
-    def test_a_host_on_which_something_is_left_has_not_confirmed(self, world: RoundsWorld) -> None:
-        world.hosts.changes["e001"] = {"prefixes": 2}
-        told = world.do(roll_back_congestion, requested_by="ana")
-        assert told["failed"] == ["e001"] and "2 prefixes are still treated" in told["error"]
 
     def test_a_round_at_work_cannot_undo_it(self, world: RoundsWorld) -> None:
         world.clock.wait(ROUND)
@@ -631,13 +435,6 @@ class TestRollback:
         assert "no round is under way" in world.do(push_configuration)["message"]
         assert world.hosts.treated() == {}
 
-    def test_while_everything_is_stopped_no_round_goes_on(self, world: RoundsWorld) -> None:
-        stop_all(world.context, "ana")
-        world.hosts.heard.clear()
-        with pytest.raises(RefusedError, match="by themselves they take it back within 1h"):
-            world.do(roll_back_congestion, requested_by="ana")
-        assert world.hosts.heard == [] and world.decided.state == "rolled_back"
-
     def test_what_hosts_have_ends_within_the_longest_time_where_no_record_tells_of_it(
         self, world: RoundsWorld
     ) -> None:
@@ -647,15 +444,6 @@ class TestRollback:
         with pytest.raises(RefusedError, match="by themselves they take it back within 1d$"):
             world.do(roll_back_congestion, requested_by="ana")
         assert world.hosts.treated()
-
-    def test_it_needs_no_entry(self, world: RoundsWorld) -> None:
-        world.write_entry(None)
-        assert set(world.do(roll_back_congestion, requested_by="ana")["done"]) == EVERY
-        assert world.hosts.treated() == {}
-
-    def test_a_pop_that_was_never_tuned_is_visited_all_the_same(self, tmp_path: Path) -> None:
-        world = RoundsWorld(tmp_path)
-        assert set(world.do(roll_back_congestion, requested_by="ana")["done"]) == EVERY
 
     def test_a_person_lets_it_go_on(self, world: RoundsWorld) -> None:
         before = held_out(world)
@@ -710,7 +498,7 @@ class TestLost:
     def test_whatever_is_lost_everything_can_be_taken_back(
         self, world: RoundsWorld, lost: tuple[str, ...]
     ) -> None:
-        more_slow(world)
+        world.more_slow()
         world.rounds(6)
         assert world.decided.number > 2
         with Database(world.config["coordination"]).transaction() as db:
@@ -726,11 +514,6 @@ class TestLost:
         world.hosts.heard.clear()
         assert "rolled back: it was before its record was lost" in world.round()["message"]
         assert world.hosts.heard == [] and world.decided.number == number
-
-    def test_damaged_decisions_stop_rounds(self, world: RoundsWorld) -> None:
-        world.context.store.put("edgetune.congestion.lab1", "{")
-        with pytest.raises(RefusedError, match=r"edgetune\.congestion\.lab1 is damaged"):
-            world.round()
 
 
 @pytest.mark.slow
@@ -763,35 +546,7 @@ def held_out_of(world: RoundsWorld) -> set[str]:
     return held_out(world) if world.kept.selection else set()
 
 
-def test_pops_with_an_entry_are_found(world: RoundsWorld) -> None:
-    assert find_tuned_pops(world.context)["pops"] == ["lab1"]
-    assert find_tuned_pops(world.context, "lab1")["pops"] == ["lab1"]
-    world.write_entry(None)
-    assert find_tuned_pops(world.context)["pops"] == []
-    with pytest.raises(InputError, match=r"pop: lab1 has no congestion: in the inventory"):
-        find_tuned_pops(world.context, "lab1")
-    with pytest.raises(InputError, match="lab2"):
-        find_tuned_pops(world.context, "lab2")
-
-
 def test_the_right_to_a_round_is_given_back_when_it_fails(world: RoundsWorld) -> None:
     with world.at_work(), pytest.raises(ZeroDivisionError), seized(world.context, "lab1"):
         raise ZeroDivisionError
     assert len(world.round()["done"]) == 4
-
-
-def test_a_freeze_lets_nothing_be_changed(tmp_path: Path) -> None:
-    world = RoundsWorld(tmp_path)
-    freeze = Freeze("finals", DAYS, 0, 0, timezone.utc)
-    frozen = replace(world.context.config, freezes=(freeze,))
-    world.context.config = frozen
-    world.rounds(5)
-    assert world.hosts.heard == [] and world.chosen == {}
-    assert "lab1 is frozen by finals" in world.kept.waits
-
-
-def test_fewer_prefixes_than_are_chosen_may_stay(world: RoundsWorld) -> None:
-    world.write_entry({"thresholds": {**QUICK, "prefixes": 6}, "canary": "e002", "most_leave": 1})
-    world.round()
-    assert len(world.chosen) == 6
-    assert_as_selected(world)
