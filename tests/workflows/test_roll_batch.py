@@ -12,19 +12,17 @@ import pytest
 from edgetune.action import safe
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_rebooted import check_rebooted
-from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.resume_pop import resume_pop
 from lab.runner import Engine, Execution, Pack
 from tests.support import ROOT
-from tests.support.bmcs import EARLY, HOME
 from tests.support.conducting import STEPS, Impatient
+from tests.support.scenarios import Scenario, begun, bios_scenario, scenarios
 from tests.support.world import BiosWorld, EmptyWorld, changing
 
 # Whole workflows are conducted.
 pytestmark = pytest.mark.slow
 
 _VERIFIED = ["verify_hosts", "undrain_hosts", "check_health"]
-_REBOOTED = ["reboot_hosts", "check_rebooted"]
 
 
 def _in_service(world: EmptyWorld) -> list[str]:
@@ -70,20 +68,37 @@ def world(tmp_path: Path) -> BiosWorld:
     return made
 
 
-def test_a_change_sets_the_bios_before_the_one_reboot(world: BiosWorld, tmp_path: Path) -> None:
-    conductor = Conductor(world, tmp_path)
-    status, _ = conductor.roll(0)
-    assert status == "succeeded"
-    assert conductor.steps == ["drain_hosts", "set_bios", "apply_tuning", *_REBOOTED, *_VERIFIED]
-    (host,) = world.at(0)
-    assert (world.bmcs.mode(host), world.hosts.reboots(host)) == ((HOME, None), 1)
+class ConductMoves(Scenario):
+    """Moves of workflows."""
+
+    def __init__(self, world: EmptyWorld, home: Path) -> None:
+        super().__init__(world)
+        self._home = home
+
+    def conduct(self, steps: str) -> None:
+        self._conduct("roll_batch", steps, "succeeded")
+
+    def restore(self, steps: str) -> None:
+        self._conduct("restore_batch", steps, "succeeded")
+
+    def fails(self, steps: str) -> None:
+        self._conduct("roll_batch", steps, "failed")
+
+    def refuses(self, workflows: dict[str, str]) -> None:
+        for workflow, says in workflows.items():
+            status, output = Conductor(self.world, self._home).roll(self._batch, workflow)
+            assert (status, output["message"]) == ("failed", says), self.where
+
+    def _conduct(self, workflow: str, steps: str, ends: str) -> None:
+        conductor = Conductor(self.world, self._home)
+        status, _ = conductor.roll(self._batch, workflow)
+        assert (status, conductor.steps) == (ends, steps.split()), self.where
 
 
-def test_a_sham_is_looked_at_before_its_reboot(world: BiosWorld, tmp_path: Path) -> None:
-    conductor = Conductor(world, tmp_path)
-    assert conductor.roll(1)[0] == "succeeded"
-    assert conductor.steps == ["drain_hosts", "set_bios", *_REBOOTED, *_VERIFIED]
-    assert world.bmcs.sent == []
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_a_batch_takes_the_steps_that_it_needs(case: Any, tmp_path: Path) -> None:
+    begins = begun if "plan" in case[0] else lambda *given: bios_scenario(*given, {}, {})
+    ConductMoves(begins(case[0], tmp_path), tmp_path).play(case)
 
 
 @pytest.mark.parametrize("batch", [0, 1])
@@ -133,37 +148,6 @@ def test_a_person_is_waited_for_between_two_batches(tmp_path: Path) -> None:
     assert set(world.at(1).values()) == {"done"}
 
 
-def test_a_rollback_sets_the_bios_back_before_it_reboots(world: BiosWorld, tmp_path: Path) -> None:
-    Conductor(world, tmp_path).roll(0)
-    (host,) = world.at(0)
-    back = world.mark("rolling_back")["first_batch"]
-    conductor = Conductor(world, tmp_path)
-    assert conductor.restore(back)[0] == "succeeded"
-    ways = ["drain_hosts", "set_bios", "restore_hosts"]
-    assert conductor.steps == [*ways, *_REBOOTED, *_VERIFIED]
-    assert (world.bmcs.mode(host), world.hosts.reboots(host)) == ((EARLY, None), 2)
-
-
-def test_a_rollback_of_what_only_waits_for_a_boot_reboots_nobody(
-    world: BiosWorld, tmp_path: Path
-) -> None:
-    world.roll(0, until=reboot_hosts)
-    back = world.mark("rolling_back")["first_batch"]
-    conductor = Conductor(world, tmp_path)
-    assert conductor.restore(back)[0] == "succeeded"
-    assert conductor.steps == ["drain_hosts", "set_bios", "restore_hosts", *_VERIFIED]
-    assert world.hosts.told("reboot") == []
-
-
-def test_a_rollback_waits_for_a_host_that_boots(world: BiosWorld, tmp_path: Path) -> None:
-    world.roll(0, until=check_rebooted)
-    back = world.mark("rolling_back")["first_batch"]
-    conductor = Conductor(world, tmp_path)
-    assert conductor.restore(back)[0] == "succeeded"
-    waits = ["drain_hosts", "check_rebooted"]
-    assert conductor.steps == [*waits, "set_bios", "restore_hosts", *_REBOOTED, *_VERIFIED]
-
-
 @pytest.mark.parametrize("held_by", ["room", "surge"])
 def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
     tmp_path: Path, monkeypatch: Any, held_by: str
@@ -200,20 +184,6 @@ def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
     assert conductor.steps[:3] == ["drain_hosts", "check_rebooted", "restore_hosts"]
     assert conductor.steps.count("drain_hosts") == 2
     assert set(world.at(back).values()) == {"done"}
-
-
-def test_a_batch_takes_few_steps_and_fewer_where_hosts_serve_on(tmp_path: Path) -> None:
-    for disruption, last in (("reboot", _VERIFIED), ("live", ["verify_hosts", "check_health"])):
-        world = changing(tmp_path / disruption, disruption=disruption)
-        boots = _REBOOTED if disruption == "reboot" else []
-        conductor = Conductor(world, tmp_path)
-        assert conductor.roll(0)[0] == "succeeded"
-        assert conductor.steps == ["drain_hosts", "apply_tuning", *boots, *last]
-        back = world.mark("rolling_back")["first_batch"]
-        conductor.steps.clear()
-        assert conductor.restore(back)[0] == "succeeded"
-        assert conductor.steps == ["drain_hosts", "restore_hosts", *boots, *last]
-        assert set(world.at(back).values()) == {"done"}
 
 
 @pytest.mark.parametrize("disruption", ["reboot", "live"])
@@ -276,39 +246,3 @@ def test_a_boot_is_awaited_as_long_as_the_one_before(tmp_path: Path) -> None:
     conductor.patience.delays.clear()
     assert conductor.roll(1)[0] == "succeeded"
     assert conductor.patience.delays == [77]
-
-
-def test_nothing_follows_a_bios_that_is_refused(world: BiosWorld, tmp_path: Path) -> None:
-    (host,) = world.at(0)
-    world.bmcs.pending[host] = {"BootMode": "Bios"}
-    conductor = Conductor(world, tmp_path)
-    assert conductor.roll(0)[0] == "failed"
-    assert conductor.steps == ["drain_hosts", "set_bios"]
-
-
-def test_other_tunings_have_nothing_to_do_with_bmcs(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    conductor = Conductor(world, tmp_path)
-    for batch in (0, 1):
-        assert conductor.roll(batch)[0] == "succeeded"
-    back = world.mark("rolling_back")["first_batch"]
-    assert conductor.restore(back)[0] == "succeeded"
-    assert "set_bios" not in conductor.steps
-    assert world.bmcs.asked == []
-
-
-def test_a_batch_of_the_other_way_is_refused(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    conductor = Conductor(world, tmp_path)
-    status, output = conductor.restore(0)
-    assert (status, output["message"]) == (
-        "failed",
-        "this batch takes nothing back, roll_batch takes it on",
-    )
-    assert conductor.roll(0)[0] == "succeeded"
-    back = world.mark("rolling_back")["first_batch"]
-    status, output = conductor.roll(back)
-    assert (status, output["message"]) == (
-        "failed",
-        "this batch takes the tuning back, which restore_batch does",
-    )

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from edgetune import PACK, clock
-from edgetune.documents.inventory import KEY, pop_key
-from edgetune.errors import DamagedError, InputError, RefusedError
+from edgetune import PACK
+from edgetune.documents.inventory import KEY
+from edgetune.errors import DamagedError, InputError
 from edgetune.inventory import Pop
 from edgetune.rollout.context import Context
 from edgetune.rollout.kept_inventory import pop_for_plan, whole_inventory
@@ -22,7 +22,7 @@ from edgetune.rollout.steps.plan_rollout import PlanResult, plan_rollout
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.inventories.netbox import Netbox
 from tests.support.prometheus_api import api
-from tests.support.virtual_clock import VirtualClock
+from tests.support.scenarios import Scenario, scenarios
 from tests.support.world import EmptyWorld
 
 
@@ -81,55 +81,78 @@ def _write(folder: Path, pops: Any) -> None:
     write_yaml(folder / "inventory.yaml", {"pops": pops})
 
 
+class SiteMoves(Scenario):
+    """Moves of what the inventory says."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site.world)
+        self._site, self._pops = site, site.pops
+
+    def plan(self, _: object) -> None:
+        self._site.plan()
+
+    def begin(self, _: object) -> None:
+        self.world.begin_planned(self._site.plan())
+
+    def lose(self, hosts: list[str]) -> None:
+        self._site.lose(*hosts)
+
+    def gain(self, _: object) -> None:
+        self._pops.update(inventory_document()["pops"])
+        self._site.write()
+
+    def host(self, hosts: dict[str, dict[str, Any]]) -> None:
+        for name, fields in hosts.items():
+            self._pops["lab1"]["hosts"].setdefault(name, {}).update(fields)
+        self._site.write()
+
+    def pop(self, fields: dict[str, Any]) -> None:
+        for each in self._pops.values():
+            each.update(fields)
+        self._site.write()
+
+    def other(self, name: str) -> None:
+        self._pops[name] = {**self._pops["lab1"], "hosts": {"f0": {"address": "127.1.1.1"}}}
+        self._site.write()
+
+    def without(self, name: str) -> None:
+        del self._pops[name]
+        self._site.write()
+
+    def accept(self, more: dict[str, Any]) -> None:
+        accept_inventory(self._site.later(), **more)
+
+    def differs(self, more: dict[str, Any]) -> None:
+        self.result = diff_inventory(self._site.later(), **more)
+
+    def damaged_copy(self, text: str) -> None:
+        (key,) = self.world.context.store.list(f"{PACK}.entry.")
+        self.store({key: text})
+
+    def planned(self, hosts: int) -> None:
+        assert len(pop_for_plan(self._site.later(), "lab1").hosts) == hosts, self.where
+
+    def whole(self, pops: list[str]) -> None:
+        assert whole_inventory(self._site.later()).pop_names() == pops, self.where
+
+    def rack(self, of_e000: str) -> None:
+        assert self._site.known().host("e000").rack == of_e000, self.where
+
+    def of_rollout(self, hosts: int) -> None:
+        assert len(self.opened.hosts) == hosts, self.where
+
+    @property
+    def opened(self) -> Pop:
+        return read_rollout(self._site.later(), self.world.rollout).pop
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_a_plan_refuses_what_a_rollout_outlives(case: Any, tmp_path: Path) -> None:
+    options = case[0].pop("site", {})
+    SiteMoves(Site(tmp_path, lambda pops: _write(tmp_path, pops), **options)).play(case)
+
+
 class TestPlans:
-    def test_one_host_less_is_planned(self, site: Site) -> None:
-        site.plan()
-        site.lose("e007")
-        site.plan()
-        assert len(pop_for_plan(site.later(), "lab1").hosts) == 7
-
-    def test_more_hosts_less_are_refused_until_somebody_takes_that(self, site: Site) -> None:
-        site.plan()
-        site.lose("e006", "e007")
-        for _ in range(2):
-            with pytest.raises(RefusedError, match="lab1 lost e006, e007 since its inventory"):
-                site.plan()
-        accept_inventory(site.later(), pop="lab1")
-        site.plan()
-
-    def test_hosts_that_come_are_planned(self, site: Site) -> None:
-        site.lose("e006", "e007")
-        site.plan()
-        site.pops = inventory_document()["pops"]
-        site.write()
-        site.plan()
-
-    def test_a_share_may_be_given(self, tmp_path: Path) -> None:
-        site = Site(tmp_path, lambda pops: _write(tmp_path, pops), inventory_shrink=0.25)
-        site.plan()
-        site.lose("e006", "e007")
-        site.plan()
-
-    def test_a_pop_that_is_gone_refuses_campaigns(self, site: Site) -> None:
-        site.pops["lab2"] = {**site.pops["lab1"], "hosts": {"f0": {"address": "127.1.1.1"}}}
-        site.write()
-        assert whole_inventory(site.later()).pop_names() == ["lab1", "lab2"]
-        del site.pops["lab2"]
-        site.write()
-        with pytest.raises(
-            RefusedError, match=r"lost the PoP lab2 since .*\.accept_inventory pop=lab2"
-        ):
-            whole_inventory(site.later())
-        accept_inventory(site.later())
-        assert whole_inventory(site.later()).pop_names() == ["lab1"]
-
-    def test_where_all_hosts_may_be_gone_all_pops_may(self, tmp_path: Path) -> None:
-        site = Site(tmp_path, lambda pops: _write(tmp_path, pops), inventory_shrink=1)
-        site.plan()
-        site.pops = {"lab2": site.pops["lab1"]}
-        site.write()
-        assert whole_inventory(site.later()).pop_names() == ["lab2"]
-
     def test_a_source_that_is_away_stops_plans(self, served: Site) -> None:
         served.plan()
         served.server.answer = None  # type: ignore[attr-defined]
@@ -179,12 +202,6 @@ class TestSteps:
         assert len(served.known().hosts) == 8
         assert KEY not in served.world.context.store.list(KEY)
 
-    def test_a_file_is_read_by_steps(self, site: Site) -> None:
-        site.plan()
-        site.pops["lab1"]["hosts"]["e000"]["rack"] = "r7"
-        site.write()
-        assert site.known().host("e000").rack == "r7"
-
     def test_a_file_that_cannot_be_read_is_as_it_was(self, site: Site, tmp_path: Path) -> None:
         (tmp_path / "inventory.yaml").write_text("pops: {")
         with pytest.raises(InputError, match=r"inventory\.yaml"):
@@ -198,29 +215,6 @@ class TestSteps:
 
 
 class TestRollouts:
-    def test_a_rollout_keeps_the_hosts_that_it_was_planned_with(self, site: Site) -> None:
-        site.world.begin_planned(site.plan())
-        site.lose("e000", "e001", "e002")
-        opened = read_rollout(site.later(), site.world.rollout)
-        names = [host.name for host in opened.pop.hosts]
-        assert sorted(names) == [f"e{number:03d}" for number in range(8)]
-        assert opened.pop.host("e000").address == "127.0.9.1"
-        assert opened.pop.must_serve == 4
-
-    def test_a_rollout_sees_where_a_host_is_now(self, site: Site) -> None:
-        site.world.begin_planned(site.plan())
-        site.pops["lab1"]["hosts"]["e000"]["address"] = "127.0.9.77"
-        site.write()
-        opened = read_rollout(site.later(), site.world.rollout)
-        assert opened.pop.host("e000").address == "127.0.9.77"
-
-    def test_a_rollout_goes_on_without_its_pop(self, site: Site) -> None:
-        site.world.begin_planned(site.plan())
-        site.pops = {"lab2": {**site.pops["lab1"]}}
-        site.write()
-        opened = read_rollout(site.later(), site.world.rollout)
-        assert len(opened.pop.hosts) == 8 and opened.pop.name == "lab1"
-
     def test_a_rollout_of_before_asks_the_inventory(self, site: Site, tmp_path: Path) -> None:
         site.world.begin(tmp_path)
         site.lose("e000")
@@ -231,31 +225,6 @@ class TestRollouts:
 class TestDamage:
     """What cannot be read is put right by a person, and stops no rollout meanwhile."""
 
-    def test_a_rollout_goes_on_without_the_copy_of_its_pop(self, site: Site) -> None:
-        site.world.begin_planned(site.plan())
-        store = site.world.context.store
-        (key,) = store.list(f"{PACK}.entry.")
-        for text in ("{", '{"pop": "lab1", "entry": {"hosts": 7}}'):
-            store.put(key, text)
-            assert len(read_rollout(site.later(), site.world.rollout).pop.hosts) == 8
-
-    def test_a_copy_of_a_pop_stops_its_own_plans_until_somebody_takes_that(
-        self, site: Site
-    ) -> None:
-        site.pops["lab2"] = {**site.pops["lab1"], "hosts": {"f0": {"address": "127.1.1.1"}}}
-        site.write()
-        site.plan()
-        site.world.context.store.put(pop_key("lab1"), "{")
-        for pops in (site.pops["lab1"], site.pops["lab2"]):
-            pops["reboot_time"] = 60
-        site.write()
-        assert pop_for_plan(site.later(), "lab2").reboot_time == 60
-        with pytest.raises(RefusedError, match=r"of lab1 .* cannot be read: .*pop=lab1 takes it"):
-            site.plan()
-        assert [row["pop"] for row in diff_inventory(site.later())["pops"]] == ["lab1"]
-        accept_inventory(site.later(), pop="lab1")
-        site.plan()
-
     def test_a_list_of_what_is_kept_is_made_anew(self, served: Site) -> None:
         served.plan()
         served.world.context.store.put(KEY, "{")
@@ -264,37 +233,3 @@ class TestDamage:
             served.plan()
         accept_inventory(served.later())
         served.plan()
-
-
-class TestDiff:
-    def test_what_differs_is_told(self, site: Site) -> None:
-        site.plan()
-        hosts = site.pops["lab1"]["hosts"]
-        hosts["e008"] = {"address": "127.0.9.9"}
-        for name in ("e003", "e004"):
-            hosts[name]["rack"] = "r7"
-        site.pops["lab1"]["reboot_time"] = 60
-        site.lose("e006", "e007")
-        told = diff_inventory(site.later())
-        assert told["pops"] == [
-            {
-                "pop": "lab1",
-                "added": ["e008"],
-                "removed": ["e006", "e007"],
-                "changed": {"e003": ["rack"], "e004": ["rack"]},
-                "fields": ["reboot_time"],
-            }
-        ]
-        assert told["text"].splitlines()[1:] == [
-            "lab1",
-            "  - 2 gone: e006, e007",
-            "  + 1 new: e008",
-            "  ~ rack of e003, e004",
-            "  ~ reboot_time of the PoP",
-        ]
-        assert "1 PoP differs from what was kept" in told["message"]
-
-    def test_what_is_the_same_is_told(self, site: Site) -> None:
-        site.plan()
-        told = diff_inventory(site.later(), pop="lab1")
-        assert told["pops"] == [] and "nothing differs from what was kept" in told["message"]
