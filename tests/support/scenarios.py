@@ -66,7 +66,7 @@ class Scenario:
         self.world, self._clock = world, clock
         self.result: Any = {}
         self._batch = 0
-        self._names = _names(world)
+        self._names = names_of(world)
 
     def play(self, moves: list[dict[str, Any]]) -> None:
         """Take each move, and fail with the first that is not as it says."""
@@ -316,7 +316,8 @@ def _part(whole: Any, name: str) -> Any:
     return whole[int(name)] if isinstance(whole, (list, tuple)) else getattr(whole, name)
 
 
-def _names(world: EmptyWorld) -> dict[str, str]:
+def names_of(world: EmptyWorld) -> dict[str, str]:
+    """What the names of hosts stand for."""
     plan = getattr(world, "plan", None)
     if plan is None:
         return {}

@@ -14,22 +14,19 @@ import pytest
 
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.rollout import lease
-from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.adopt_host import adopt_host
 from edgetune.rollout.steps.check_rebooted import check_rebooted
-from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_bios import set_bios
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.support import ROOT
-from tests.support.bmcs import COD, EARLY, HOME, SNOOP
+from tests.support.bmcs import EARLY, HOME, SNOOP
 from tests.support.builders import as_samples, inventory_document, write_yaml
-from tests.support.scenarios import Scenario, bios_scenario, scenarios
+from tests.support.scenarios import Scenario, bios_scenario, names_of, scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import BiosWorld
 
@@ -45,6 +42,52 @@ def world(tmp_path: Path) -> BiosWorld:
 
 class PlanMoves(Scenario):
     """Moves upon hosts for which nothing is planned yet."""
+
+    def __init__(self, world: BiosWorld) -> None:
+        super().__init__(world)
+        self._made: list[str] = []
+
+    def tuning(self, tunings: dict[str, dict[str, str]]) -> None:
+        for name, attributes in tunings.items():
+            _write_tuning(self.world, name, attributes)
+
+    def enter(self, options: dict[str, Any]) -> None:
+        """Begin a rollout that changes hosts."""
+        self.world.enter(**options)
+        self._names = names_of(self.world)
+
+    def roll_all(self, state: str) -> None:
+        self.world.roll_all(self.world.mark(state))
+
+    def complete(self, options: dict[str, Any]) -> None:
+        assert not self.held, "somebody who was fenced out may be at work"
+        self._made.append(self.world.complete(**options))
+
+    def retire(self, number: int) -> None:
+        self.world.rollout = self._made[number]
+        self.take_over(None)
+        self.roll_back(None)
+        assert self.result["quarantined"] == {}, self.where
+
+    def adopt(self, given: list[Any]) -> None:
+        number, host = given
+        adopt_host(self.world.context, self._made[number], host)
+
+    def modes(self, mode: str) -> None:
+        assert set(_modes(self.world).values()) == {(mode, None)}, self.where
+
+    def drift(self, expected: dict[str, list[str]]) -> None:
+        found = watch_drift(self.world.context)["drift"]
+        assert found.keys() == expected.keys(), self.where
+        self._compare("drift", found, expected)
+
+    def restart(self, host: str) -> None:
+        self.world.hosts.restart(host, "GracefulRestart")
+        self.world.hosts.reboot()
+
+    def surge(self, _: object) -> None:
+        """The PoP takes eighty times its usual load."""
+        _surge(self.world)
 
     def plans(self, options: dict[str, Any]) -> None:
         self.result = plan_rollout(
@@ -65,6 +108,12 @@ def test_the_bios_is_set_proven_and_taken_back(
 
 @pytest.mark.parametrize("case", scenarios(__file__, "bios_plans"))
 def test_a_plan_sees_what_bmcs_tell(case: Any, world: BiosWorld) -> None:
+    PlanMoves(world).play(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", scenarios(__file__, "bios_stacked"))
+def test_every_rollout_leads_back_to_what_was_there(case: Any, world: BiosWorld) -> None:
     PlanMoves(world).play(case)
 
 
@@ -146,15 +195,6 @@ def test_a_bmc_is_asked_to_restart_no_other_machine_than_its_host(
     assert asked["machine"] == {"uuid": f"uuid-{host}", "serial": ""}
 
 
-def test_hosts_as_wanted_are_neither_drained_nor_rebooted(world: BiosWorld) -> None:
-    world.bmcs.current["e003"][SNOOP] = HOME
-    assert "as wanted already: e003" in _plan(world, alpha_benefit=0.1)["text"]
-    world.enter(alpha_benefit=0.1)
-    world.roll_all(world.mark("changing"))
-    assert world.hosts.reboots("e003") == 0
-    assert "e003" not in {name for name, _ in world.balancer.log}
-
-
 def test_a_host_without_a_bmc_is_named_by_its_field(world: BiosWorld, tmp_path: Path) -> None:
     document = inventory_document(bmcs=True)
     del document["pops"]["lab1"]["hosts"]["e004"]["bmc"]
@@ -224,47 +264,6 @@ def test_one_answer_that_is_lost_after_the_boot_fails_no_host(
     assert world.at(FIRST) == {host: "verified"}
 
 
-@pytest.mark.slow
-def test_stacked_tunings_lead_back_to_what_was_there_before_them(world: BiosWorld) -> None:
-    lower = world.complete()
-    for attributes in world.bmcs.current.values():
-        assert attributes[SNOOP] == HOME
-    upper = _stack(world, "cod", COD)
-    _retire(world, lower)
-    # What came later holds it.
-    assert set(_modes(world).values()) == {(COD, None)}
-    _retire(world, upper)
-    assert set(_modes(world).values()) == {(EARLY, None)}
-    assert all(not load_journal(world.context, "lab1", n).entries for n in world.hosts.boot)
-
-
-@pytest.mark.slow
-def test_stacked_tunings_are_retired_from_the_top(world: BiosWorld) -> None:
-    lower = world.complete()
-    upper = _stack(world, "cod", COD)
-    _retire(world, upper)
-    assert set(_modes(world).values()) == {(HOME, None)}
-    _retire(world, lower)
-    assert set(_modes(world).values()) == {(EARLY, None)}
-
-
-def test_what_another_tuning_set_already_stays_when_that_one_is_retired(world: BiosWorld) -> None:
-    lower = world.complete()
-    _restock(world)
-    upper = world.complete(tuning="snoop_and_queue")
-    _retire(world, lower)
-    assert set(_modes(world).values()) == {(HOME, None)}
-    _retire(world, upper)
-    assert set(_modes(world).values()) == {(EARLY, None)}
-
-
-def _stack(world: BiosWorld, name: str, value: str) -> str:
-    """Another tuning of the same attribute, rolled out over what stands."""
-    _write_tuning(world, name, {SNOOP: value})
-    _restock(world)
-    return world.complete(tuning=name)
-
-
 def _write_tuning(world: BiosWorld, name: str, attributes: dict[str, str]) -> None:
     folder = world.context.config.tunings[0]
     why = {"why": "It is wanted.", "source": "a test"}
@@ -281,51 +280,6 @@ def _write_tuning(world: BiosWorld, name: str, attributes: dict[str, str]) -> No
         "settings": settings,
     }
     write_yaml(folder / f"{name}.yaml", document)
-
-
-def _restock(world: BiosWorld) -> None:
-    """The PoP is free from now: nobody who was fenced out is at work any more."""
-    assert world.context.claims.holder("lab1") is None
-
-
-def _retire(world: BiosWorld, rollout: str) -> None:
-    world.rollout = rollout
-    world.take_over()
-    assert world.roll_back()["quarantined"] == {}
-
-
-@pytest.mark.parametrize("lost", [SNOOP, "BootMode"])
-def test_a_machine_on_which_a_part_still_stands_is_not_adopted(world: BiosWorld, lost: str) -> None:
-    _write_tuning(world, "two", {SNOOP: COD, "BootMode": "Bios"})
-    world.enter(tuning="two")
-    world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
-    world.mark("soaking")
-    (host,) = world.at(FIRST)
-    before = {SNOOP: EARLY, "BootMode": "Uefi"}
-    world.bmcs.current[host][lost] = before[lost]
-    with pytest.raises(RefusedError, match=f"{host} is no new machine: two stands in its BIOS"):
-        adopt_host(world.context, world.rollout, host)
-    world.bmcs.current[host].update(before)
-    adopt_host(world.context, world.rollout, host)
-
-
-def test_a_machine_with_a_later_tuning_upon_it_is_not_adopted(world: BiosWorld) -> None:
-    lower = world.complete()
-    _stack(world, "cod", COD)
-    with pytest.raises(RefusedError, match="e000 is no new machine: home_snoop stands"):
-        adopt_host(world.context, lower, "e000")
-    world.bmcs.system["e000"] = "uuid-new"
-    world.hosts.tuned.discard("e000")
-    adopt_host(world.context, lower, "e000")
-
-
-def test_a_plan_sees_that_a_machine_was_replaced(world: BiosWorld) -> None:
-    rollout = world.complete()
-    world.bmcs.system["e002"] = "uuid-new"
-    world.bmcs.current["e002"][SNOOP] = EARLY
-    says = f"e002: the machine is uuid-new, and the BIOS of uuid-e002 was set by {rollout}; st2 run"
-    with pytest.raises(RefusedError, match=says):
-        _plan(world)
 
 
 @pytest.mark.parametrize("tuning", ["home_snoop", "accept_queue"])
@@ -356,56 +310,6 @@ def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:
     world.hosts.tuned.clear()
     with pytest.raises(RefusedError, match="another version of snoop_and_queue stands in its BIOS"):
         _plan(world, tuning="snoop_and_queue")
-
-
-def test_bios_that_is_not_as_left_is_drift(world: BiosWorld) -> None:
-    world.complete()
-    assert watch_drift(world.context)["drift"] == {}
-    world.bmcs.current["e003"][SNOOP] = EARLY
-    world.bmcs.faults["e005"] = {"unreachable"}
-    drift = watch_drift(world.context)["drift"]
-    assert drift == {
-        "e003": ["BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"],
-        "e005": ["BIOS: timed out"],
-    }
-
-
-def test_a_value_that_reverts_with_the_next_boot_is_drift(world: BiosWorld) -> None:
-    world.bmcs.faults["e003"] = {"reverts"}
-    world.complete()
-    assert watch_drift(world.context)["drift"] == {}
-    world.hosts.restart("e003", "GracefulRestart")
-    world.hosts.reboot()
-    assert list(watch_drift(world.context)["drift"]) == ["e003"]
-
-
-def test_drift_asks_no_bmc_of_hosts_that_no_tuning_touched(world: BiosWorld) -> None:
-    world.complete(exclude=("e003",), alpha_benefit=0.1)
-    asked = len(world.bmcs.asked)
-    watch_drift(world.context)
-    assert {name for name, _, _ in world.bmcs.asked[asked:]} == world.hosts.boot.keys() - {"e003"}
-
-
-def test_a_surge_drains_nobody_and_sets_nothing(world: BiosWorld) -> None:
-    world.enter()
-    _surge(world)
-    assert world.step(drain_hosts, FIRST)["waiting"] == 1
-    assert world.step(set_bios, FIRST)["waiting"] == 0
-    assert (world.bmcs.sent, world.balancer.log) == ([], [])
-
-
-def test_a_host_that_is_out_when_the_surge_comes_goes_on(world: BiosWorld) -> None:
-    world.enter()
-    world.roll(FIRST, until=set_bios)
-    _surge(world)
-    world.roll(FIRST)
-    host = _host(world, FIRST)
-    assert (world.bmcs.mode(host), world.at(FIRST)) == ((HOME, None), {host: "done"})
-    # Its way back needs a drain, and nothing of it can be taken back in place.
-    back = world.mark("rolling_back")["first_batch"]
-    assert world.step(drain_hosts, back)["waiting"] == 1
-    world.step(restore_live, back)
-    assert world.bmcs.mode(host) == (HOME, None)
 
 
 def _surge(world: BiosWorld) -> None:
