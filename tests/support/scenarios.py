@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import time
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from importlib import import_module
@@ -27,6 +28,7 @@ from edgetune import errors
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.lease import as_owner
 from tests.support.bmcs import RESETS
+from tests.support.builders import as_samples
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import BiosWorld, Died, EmptyWorld, World, changing
 
@@ -183,6 +185,19 @@ class Scenario:
         optional = {k for k in own if wanted[k].default is not inspect.Parameter.empty}
         own = {k: v for k, v in own.items() if k not in optional}
         self.result = function(world.context, **{**own, **more})
+
+    def load(self, rates: list[float]) -> None:
+        """Each host takes that many packets a second, one rate a minute, until now."""
+        now, world, packets = time.time(), self.world, 0.0
+        for index, rate in enumerate([*rates, 0.0]):
+            at = now - 60.0 * (len(rates) - index)
+            counted = {"uptime": 1000.0 + 60 * index, "counters": {"rx_packets": packets}}
+            taken = [
+                {"host": name, "time": at, "boot_id": "b", "gauges": {}, **counted}
+                for name in world.balancer.state
+            ]
+            world.context.samples.add("lab1", as_samples(taken))
+            packets += 60 * rate
 
     def reboot(self, _: object) -> None:
         """Whoever was told to reboot does so."""

@@ -12,13 +12,12 @@ from edgetune.documents.rounds import decisions_key
 from edgetune.export.state import read_state
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.steps.doctor_pop import doctor_pop
-from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rounds.steps.resume_congestion import resume_congestion
 from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.rounds.work import claim_of
-from tests.support.rounds_world import QUICK, RoundsWorld, held_out, treating
+from tests.support.rounds_world import RoundsMoves, RoundsWorld, held_out, treating
+from tests.support.scenarios import scenarios
 
 HOUR = 3600
 
@@ -63,6 +62,36 @@ def checked(world: RoundsWorld) -> list[str]:
     return [each["what"] for each in own["findings"]]
 
 
+class SeenMoves(RoundsMoves):
+    def claimed(self, by: str) -> None:
+        """Somebody is at work on the PoP."""
+        self.world.context.claims.take(claim_of("lab1"), by, 60)
+
+    @property
+    def shown(self) -> str:
+        text = status(self.world)
+        return text if "congestion" in text else ""
+
+    @property
+    def found(self) -> list[str]:
+        return [each["reason"] for each in found(self.world)]
+
+    @property
+    def exported(self) -> dict[str, float]:
+        return exported(self.world)
+
+    @property
+    def checked(self) -> list[str]:
+        return checked(self.world)
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_people_are_told_what_becomes_of_rounds(case: Any, tmp_path: Path) -> None:
+    begins = RoundsWorld if "untreated" in case[0] else treating
+    case[0].pop("untreated", None)
+    SeenMoves(begins(tmp_path)).play(case)
+
+
 def test_a_pop_that_is_tuned_says_what_is_treated_and_needs_nobody(world: RoundsWorld) -> None:
     many = len(world.hosts.treated()["e000"])
     out = len(held_out(world))
@@ -81,70 +110,6 @@ def test_a_pop_that_is_tuned_says_what_is_treated_and_needs_nobody(world: Rounds
     assert taken_back(told) == (0, 0)
     assert told['edgetune_congestion_hosts_without{pop="lab1"}'] == 0
     assert told['edgetune_congestion_hosts_not_taken_back{pop="lab1"}'] == 0
-
-
-def test_without_any_round_nothing_is_said(tmp_path: Path) -> None:
-    world = RoundsWorld(tmp_path)
-    assert "congestion" not in status(world) + status(world, pop="lab1")
-    assert exported(world) == {} and found(world) == []
-    assert checked(world) == ["no round was ever taken"]
-
-
-def test_a_host_that_does_not_have_it_is_named(world: RoundsWorld) -> None:
-    world.hosts.mute.add("e001")
-    world.round()
-    assert "lab1  congestion control  NOT ON e001; " in status(world)
-    assert exported(world)['edgetune_congestion_hosts_without{pop="lab1"}'] == 1
-    assert checked(world) == ["does not have the configuration that the others have"]
-    # The next rounds tell it; no person is called.
-    assert found(world) == []
-
-
-def test_a_pop_of_which_no_prefix_counts_calls_a_person(tmp_path: Path) -> None:
-    """Its ports are not those of clients, or its prefixes have too few sockets."""
-    world = RoundsWorld(tmp_path)
-    world.write_entry({"thresholds": {**QUICK, "sockets": 30}})
-    assert "round 5880001 has no prefix that counts" in world.round()["message"]
-    assert world.decided.newest.good == 0
-    world.rounds(13)
-    assert "nothing is treated; round 5880014 has no prefix that counts" in status(world)
-    assert "no good round for 1h5m" in found(world)[0]["reason"]
-    # Once it is mended, rounds go on by themselves.
-    world.write_entry({"thresholds": QUICK})
-    assert "40 prefixes measured, 0 prefixes chosen" in world.round()["message"]
-    assert world.kept.problem == "" and found(world) == []
-
-
-def test_nothing_is_treated_once_its_time_is_up(world: RoundsWorld) -> None:
-    world.clock.wait(2 * HOUR)
-    assert "nothing is treated; last round 2h ago" in status(world)
-    told = exported(world)
-    assert told['edgetune_congestion_prefixes{group="treated",pop="lab1"}'] == 0
-    assert 'edgetune_congestion_configuration_timestamp_seconds{pop="lab1"}' not in told
-
-
-def test_what_waits_says_why(world: RoundsWorld) -> None:
-    pause_pop(world.context, "lab1", "asked", requested_by="ana", reason="a guest")
-    world.round()
-    assert "waits: lab1 is paused (asked, by ana: a guest)" in status(world)
-
-
-def test_rounds_that_lead_to_nothing_call_a_person(world: RoundsWorld) -> None:
-    world.sockets.away = "lab1: ClickHouse at http://ch: timed out"
-    world.rounds(12)
-    assert found(world) == []
-    world.rounds(1)
-    assert "NO ROUND for 1h5m" in status(world) and "http://ch: timed out" in status(world)
-    (payload,) = found(world)
-    assert payload["reason"].startswith("congestion control: no good round for 1h5m: lab1: Click")
-    assert "congestion_report pop=lab1" in checked(world)[0]
-    last = exported(world)['edgetune_congestion_last_round_timestamp_seconds{pop="lab1"}']
-    assert world.now - last == 13 * 300
-
-
-def test_rounds_that_nobody_takes_call_a_person(world: RoundsWorld) -> None:
-    world.clock.wait(2 * HOUR)
-    assert "no good round for 2h" in found(world)[0]["reason"]
 
 
 class TestTakenBack:
@@ -173,22 +138,6 @@ class TestTakenBack:
         assert "NOT TAKEN BACK" not in status(left)
         assert "rolled back 10m1s ago by ana: calls" in status(left)
 
-    def test_it_is_told_while_everything_is_stopped(self, left: RoundsWorld) -> None:
-        stop_all(left.context, "ana")
-        left.clock.wait(301)
-        assert len(found(left)) == 1
-
-    def test_who_is_at_work_on_it_is_left_alone(self, left: RoundsWorld) -> None:
-        left.clock.wait(301)
-        left.context.claims.take(claim_of("lab1"), "somebody", 60)
-        assert found(left) == []
-
-    def test_it_outlives_the_entry(self, left: RoundsWorld) -> None:
-        left.write_entry(None)
-        left.clock.wait(301)
-        assert len(found(left)) == 1
-        assert exported(left) == {'edgetune_congestion_hosts_not_taken_back{pop="lab1"}': 1}
-
     def test_harm_waits_for_a_decision(self, world: RoundsWorld) -> None:
         for number, prefix in enumerate(sorted(set(world.chosen) - held_out(world))):
             world.sockets.rates[prefix] = 3e3 * (1 + number / 100)
@@ -202,13 +151,6 @@ class TestTakenBack:
         assert taken_back(told) == (1, 0)
         world.do(resume_congestion, requested_by="ana")
         assert taken_back(exported(world)) == (0, 0)
-
-
-def test_a_pop_that_left_the_inventory_calls_nobody(world: RoundsWorld) -> None:
-    world.write_entry(None)
-    world.clock.wait(2 * HOUR)
-    assert "not in the inventory any more" in status(world)
-    assert found(world) == []
 
 
 def test_a_record_that_cannot_be_read_is_named_and_begun_anew(world: RoundsWorld) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.rollout import lease
-from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.adopt_host import adopt_host
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.plan_rollout import plan_rollout
@@ -25,7 +24,7 @@ from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.support import ROOT
 from tests.support.bmcs import EARLY, HOME, SNOOP
-from tests.support.builders import as_samples, inventory_document, write_yaml
+from tests.support.builders import inventory_document, write_yaml
 from tests.support.scenarios import Scenario, bios_scenario, names_of, scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import BiosWorld
@@ -84,10 +83,6 @@ class PlanMoves(Scenario):
     def restart(self, host: str) -> None:
         self.world.hosts.restart(host, "GracefulRestart")
         self.world.hosts.reboot()
-
-    def surge(self, _: object) -> None:
-        """The PoP takes eighty times its usual load."""
-        _surge(self.world)
 
     def plans(self, options: dict[str, Any]) -> None:
         self.result = plan_rollout(
@@ -310,27 +305,6 @@ def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:
     world.hosts.tuned.clear()
     with pytest.raises(RefusedError, match="another version of snoop_and_queue stands in its BIOS"):
         _plan(world, tuning="snoop_and_queue")
-
-
-def _surge(world: BiosWorld) -> None:
-    """The PoP takes eighty times its usual load."""
-    opened = as_owner(world.context, world.rollout)
-    opened.head.usual_load = 100.0
-    opened.save()
-    now = time.time()
-    rows = [
-        {
-            "host": name,
-            "time": now - 60 + 60 * step,
-            "boot_id": "b",
-            "uptime": 100.0 + 60 * step,
-            "counters": {"rx_packets": 60_000 * step},
-            "gauges": {},
-        }
-        for step in range(2)
-        for name in world.hosts.boot
-    ]
-    world.context.samples.add("lab1", as_samples(rows))
 
 
 def test_a_change_is_not_sent_by_whoever_was_fenced_while_the_bmc_was_read(

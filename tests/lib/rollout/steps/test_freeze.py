@@ -17,16 +17,16 @@ from edgetune.freezes import DAYS, Event, read_written
 from edgetune.report.text import utc
 from edgetune.rollout.freeze import freezes_ahead
 from edgetune.rollout.lease import Rollout, as_owner
-from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support.builders import plan
 from tests.support.campaign_world import CampaignWorld, campaign_document
-from tests.support.world import EmptyWorld, World, changing
+from tests.support.scenarios import Scenario, begun, scenarios
+from tests.support.world import EmptyWorld, changing
 
 
-def frozen(world: World, seconds: float) -> None:
+def frozen(world: EmptyWorld, seconds: float) -> None:
     """The rollout has a freeze that began a minute ago and ends in so many seconds."""
     opened = as_owner(world.context, world.rollout)
     now = time.time()
@@ -34,33 +34,20 @@ def frozen(world: World, seconds: float) -> None:
     Rollout(world.context, opened.head).save()
 
 
-@pytest.mark.parametrize("disruption", ["", "live"], ids=["drained", "live"])
-def test_no_batch_begins_before_its_end(tmp_path: Path, disruption: str) -> None:
-    world = changing(tmp_path, disruption=disruption)
-    frozen(world, 3600)
-    result = world.step(drain_hosts, 0)
-    assert (result["waiting"], world.balancer.log) == (1, [])
-    assert set(world.at(0).values()) == {"planned"}
-    assert result["message"].startswith("lab1 is frozen by final until 2")
-    assert result["message"].endswith("Z; no further batch begins")
-    assert result["retry_after"] == 300, (
-        "a weekend of quarters of a minute is too much for a workflow"
-    )
-    assert "lab1 is frozen by final" in rollout_status(world.context, world.rollout)["text"]
-    frozen(world, 0)
-    world.roll(0)
-    assert set(world.at(0).values()) == {"done"}
-    assert "frozen" not in rollout_status(world.context)["text"]
+class FreezeMoves(Scenario):
+    def frozen(self, seconds: float) -> None:
+        frozen(self.world, seconds)
+
+    def closes(self, seconds: float) -> None:
+        closes(self.world, *([(-60, seconds)] if seconds else []))
+
+    def unfrozen(self, _: object) -> None:
+        assert "frozen" not in rollout_status(self.world.context)["text"], self.where
 
 
-def test_hosts_that_are_out_are_finished_and_a_rollback_does_not_wait(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    world.roll(0, until=apply_tuning)
-    frozen(world, 3600)
-    world.roll(0)
-    assert set(world.at(0).values()) == {"done"}
-    world.roll_back()
-    assert world.hosts.tuned == set()
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_nothing_is_changed_meanwhile_but_what_was_begun(case: Any, tmp_path: Path) -> None:
+    FreezeMoves(begun(case[0], tmp_path)).play(case)
 
 
 def closed(**gates: Any) -> dict[str, Any]:
@@ -98,39 +85,6 @@ def closes(world: EmptyWorld, *spans: tuple[float, float], **more: Any) -> None:
     world.context.config = replace(world.context.config, events=tuple(events), **more)
 
 
-def test_freezes_of_the_configuration_hold_for_a_rollout_without_a_campaign(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    closes(world, (-60, 3600))
-    result = world.step(drain_hosts, 0)
-    assert (result["waiting"], world.balancer.log) == (1, [])
-    assert result["message"].startswith("lab1 is frozen by event 0 until 2")
-    shown = " ".join(rollout_status(world.context)["text"].split())
-    assert "lab1 is frozen by event 0 until 2" in shown
-    closes(world)
-    world.roll(0)
-    assert set(world.at(0).values()) == {"done"}
-
-
-def test_one_that_begins_within_a_batch_lets_it_end(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    world.roll(0, until=apply_tuning)
-    closes(world, (-60, 3600))
-    world.roll(0)
-    assert set(world.at(0).values()) == {"done"}
-    assert set(world.balancer.state.values()) == {"ready"}
-    assert world.step(drain_hosts, 1)["waiting"] == 1
-
-
-def test_a_rollback_is_never_frozen_and_nothing_says_so(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    world.roll(0)
-    closes(world, (-60, 3600))
-    world.mark("rolling_back")
-    assert "frozen" not in rollout_status(world.context)["text"]
-    world.roll_back()
-    assert world.hosts.tuned == set()
-
-
 def test_no_rollout_begins(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     closes(world, (-60, 3600))
@@ -149,14 +103,6 @@ def test_those_that_follow_without_a_gap_are_told_as_one_wait(tmp_path: Path) ->
     told = world.step(drain_hosts, 0)["message"]
     assert told.endswith(f"Z, and further ones follow until {end}; no further batch begins")
     assert told.count("frozen by") == 1
-
-
-def test_those_of_a_campaign_hold_beside_them(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    frozen(world, 3600)
-    closes(world, (-60, 3600))
-    told = world.step(drain_hosts, 0)["message"]
-    assert all(f"lab1 is frozen by {name} until 2" in told for name in ("event 0", "final"))
 
 
 def test_a_campaign_begins_nothing_in_a_freeze_of_the_configuration(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -14,11 +13,9 @@ import pytest
 from edgetune.metrics.sources.hosts import sample_request
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_drained import check_drained
-from edgetune.rollout.steps.drain_hosts import begin_drain, drain_hosts
-from edgetune.rollout.steps.restore_live import restore_live
+from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
-from tests.support.builders import as_samples
-from tests.support.scenarios import play, scenarios
+from tests.support.scenarios import Scenario, play, scenarios
 from tests.support.world import World, changing
 
 
@@ -147,100 +144,15 @@ def test_sessions_that_only_the_host_still_counts_are_waited_for(world: World) -
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
 
 
-def _load(world: World, *rates: float) -> None:
-    """Every host of the PoP takes that many packets a second, one rate an interval, until now."""
-    now = time.time()
-    rows = []
-    for host in world.balancer.state:
-        packets = 0.0
-        for index in range(len(rates) + 1):
-            rows.append(
-                {
-                    "host": host,
-                    "time": now - 60.0 * (len(rates) - index),
-                    "boot_id": "b",
-                    "uptime": 1000.0 + 60 * index,
-                    "counters": {"rx_packets": packets},
-                    "gauges": {},
-                }
-            )
-            packets += 60 * (rates[index] if index < len(rates) else 0)
-    world.context.samples.add("lab1", as_samples(rows))
-
-
 def test_the_usual_load_is_the_most_of_the_baseline(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.mark("baseline")
     opened = as_owner(world.context, world.rollout)
     opened.head.baseline[0] -= 1000
     opened.save()
-    _load(world, 50.0, 100.0, 25.0)
+    Scenario(world).load([50.0, 100.0, 25.0])
     world.mark("changing")
     assert world.head.usual_load == pytest.approx(800.0)
-
-
-def _usually(world: World, load: float) -> None:
-    opened = as_owner(world.context, world.rollout)
-    opened.head.usual_load = load
-    opened.save()
-
-
-def test_during_a_surge_nothing_is_drained(world: World) -> None:
-    _usually(world, 300.0)
-    _load(world, 100.0, 50.0)
-    result = world.step(begin_drain, 2)
-    assert result["waiting"] == 3
-    assert result["message"] == "lab1 carries 2.7 times its usual load; nothing is drained now"
-    assert world.balancer.log == []
-    assert set(world.at(2).values()) == {"planned"}
-
-
-def test_less_than_surge_factor_times_the_usual_load_is_no_surge(world: World) -> None:
-    _usually(world, 500.0)
-    _load(world, 100.0, 50.0)
-    assert world.step(drain_hosts, 2)["waiting"] == 0
-
-
-def test_a_surge_keeps_no_host_from_its_batch_that_serves_nothing(world: World) -> None:
-    _usually(world, 300.0)
-    _load(world, 100.0)
-    for host in world.at(2):
-        world.balancer.up[host] = False
-    assert world.step(drain_hosts, 2)["waiting"] == 0
-
-
-def test_in_a_surge_live_settings_go_back_in_place_and_the_rest_when_it_is_over(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.roll(0)
-    batch = world.mark("rolling_back")["first_batch"]
-    (host,) = world.at(batch)
-    surge = ["lab1 carries 3.0 times its usual load"]
-    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts.surge_of", lambda opened: surge[0])
-    world.balancer.log.clear()
-    for _ in range(3):
-        assert world.step(begin_drain, batch)["waiting"] == 1
-        world.step(restore_live, batch)
-    (asked,) = [request for _, verb, request in world.hosts.asked if verb == "restore"]
-    assert asked["live"] == ["sysctl:net.core.somaxconn"]
-    assert (world.balancer.log, world.at(batch)) == ([], {host: "planned"})
-    assert world.hosts.tuned == {host}
-    surge[0] = ""
-    world.roll(batch)
-    assert (world.at(batch), world.hosts.tuned) == ({host: "done"}, set())
-    assert world.balancer.state[host] == "ready"
-
-
-def test_a_live_tuning_drains_nobody_there_and_back(tmp_path: Path) -> None:
-    world = changing(tmp_path, disruption="live")
-    _usually(world, 1.0)
-    _load(world, 100.0)
-    world.roll_all({"first_batch": 0, "end_batch": len(world.plan.batches)})
-    assert len(world.hosts.tuned) == 4
-    world.roll_back()
-    assert world.hosts.tuned == set()
-    assert world.balancer.log == []
-    assert {"ready", "reboot"}.isdisjoint(world.hosts.changing())
 
 
 def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> None:
