@@ -52,9 +52,13 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.world.soak(test=0.9, began=700)
         compare_groups(self.world.context, self.world.rollout)
 
-    def test_writes_a_page_that_others_can_read(self) -> None:
+    def test_writes_a_page_and_an_index_that_others_can_read_and_changes_nothing(self) -> None:
         self.judge()
+        asked, store = len(self.world.hosts.asked), self.world.context.store
+        records = dict(store.list("edgetune."))
         result = self.assert_succeeds(rollout=self.world.rollout)
+        self.assertEqual(len(self.world.hosts.asked), asked)
+        self.assertEqual(dict(store.list("edgetune.")), records)
         path = self.folder / f"{self.world.rollout}.html"
         self.assertEqual((result["path"], result["url"]), (str(path), ""))
         self.assertEqual(result["message"], f"the report is {path}")
@@ -63,12 +67,8 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertIn("Test hosts dropped 7", page)
         self.assertEqual(page.count('class="slots'), SLOTS)
         self.assertEqual(page.count("<aside>"), 0)
-
-    def test_writes_the_index_of_all_rollouts(self) -> None:
-        self.judge()
-        self.report()
         index = (self.folder / "index.html").read_text(encoding="utf-8")
-        self.assertIn(f'<a href="{self.world.rollout}.html">{self.world.rollout}</a>', index)
+        self.assertIn(f'<a href="{path.name}">{self.world.rollout}</a>', index)
         self.assertIn("connections dropped by full accept queues: −7", index)
         self.assertIn(">improved</td>", index)
 
@@ -78,7 +78,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         index = (self.folder / "index.html").read_text(encoding="utf-8")
         self.assertIn("The record of lab1-20260101T000000-0000 cannot be read: ", index)
 
-    def test_a_picture_of_the_headline_is_drawn_where_a_browser_is_named(self) -> None:
+    def test_a_picture_is_drawn_where_a_browser_is_named_and_an_earlier_one_goes(self) -> None:
         self.world.config["report_renderer"] = "chromium"
         self.world.config["report_url"] = "https://reports.example/"
         drawn = self.folder / f"{self.world.rollout}.png"
@@ -89,10 +89,6 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertEqual(program, "chromium")
         self.assertEqual((result["image"], drawn.read_bytes()), (str(drawn), b"PNG"))
         self.assertEqual(result["image_url"], f"https://reports.example/{drawn.name}")
-
-    def test_a_picture_of_an_earlier_state_does_not_stay(self) -> None:
-        with mock.patch("edgetune.report.png.png_of", return_value=b"PNG"):
-            self.report()
         with mock.patch("edgetune.report.png.png_of", return_value=b""):
             result = self.assert_succeeds(rollout=self.world.rollout)
         self.assertEqual((result["image"], result["image_url"]), ("", ""))
@@ -106,16 +102,6 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         (own / "accept_queue.yaml").write_text(text.replace("1.0.0", "1.0.1"), encoding="utf-8")
         self.world.config["tunings"] = [str(own)]
         self.assertIn("the catalogue does not hold accept_queue 1.0.0", self.report())
-
-    def test_changes_nothing(self) -> None:
-        self.judge()
-        asked, records = (
-            len(self.world.hosts.asked),
-            dict(self.world.context.store.list("edgetune.")),
-        )
-        self.report()
-        self.assertEqual(len(self.world.hosts.asked), asked)
-        self.assertEqual(dict(self.world.context.store.list("edgetune.")), records)
 
     def test_is_written_again_over_the_one_before(self) -> None:
         before = self.report()
@@ -142,12 +128,9 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertEqual((result["url"], result["message"]), (url, f"the report is {url}"))
 
     def test_without_a_directory_the_option_is_named(self) -> None:
-        del self.world.config["report_dir"]
-        self.assert_wrong("report_dir", rollout=self.world.rollout)
-        self.world.config["report_dir"] = "relative/path"
-        self.assert_wrong("report_dir", rollout=self.world.rollout)
-        self.world.config["report_dir"] = "/proc/nowhere"
-        self.assert_wrong("report_dir", rollout=self.world.rollout)
+        for wrong in (None, "relative/path", "/proc/nowhere"):
+            self.world.config["report_dir"] = wrong
+            self.assert_wrong("report_dir", rollout=self.world.rollout)
 
     def test_an_unknown_rollout_is_named(self) -> None:
         for text in ("nothing", *HOSTILE.values()):

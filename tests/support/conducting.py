@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from tests.support.world import step_named
+from edgetune.action import safe
+from edgetune.errors import EdgetuneError
+from lab.runner import Engine, Execution, Pack
+from tests.support import ROOT
+from tests.support.world import EmptyWorld, step_named
 
-STEPS = {
+STEPS: dict[str, Any] = {
     name: step_named(name)
     for name in (
         *("claim_pop", "take_over_rollout", "take_over_for_rollback", "find_left", "list_applied"),
@@ -37,3 +43,36 @@ class Impatient(threading.Event):
             self.delays.append(timeout)
             self.passes(timeout)
         return self.is_set()
+
+
+class Conductor(Engine):
+    """Has the steps done on a world, in this process; ``steps`` are those that were taken."""
+
+    def __init__(self, world: EmptyWorld, home: Path) -> None:
+        super().__init__(Pack(ROOT), world.config, home)
+        self.canceled = self.patience = Impatient()
+        self.steps: list[str] = []
+        self.world = world
+
+    def output(self, workflow: str, **given: Any) -> tuple[str, Any]:
+        """How a workflow ended, and what it put out."""
+        done = self.run(workflow, given)
+        return done.status, done.payload
+
+    def roll(self, batch: int, workflow: str = "roll_batch") -> tuple[str, Any]:
+        """The same of a workflow of a batch."""
+        world = self.world
+        return self.output(workflow, rollout=world.rollout, epoch=world.epoch, batch=batch)
+
+    def _run(self, execution: Execution) -> tuple[str, Any]:
+        name = execution.action.ref.partition(".")[2]
+        if name not in STEPS:
+            return super()._run(execution)
+        self.steps.append(name)
+        try:
+            result = dict(STEPS[name](self.world.context, **execution.parameters))
+        except EdgetuneError as error:
+            result = {"error": str(error), "failed": ["all"]}
+        self.world.hosts.reboot()
+        status = "failed" if result.get("failed") else "succeeded"
+        return status, {"result": safe(result), "exit_code": 0, "stdout": "", "stderr": ""}

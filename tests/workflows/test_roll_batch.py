@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from edgetune.action import safe
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.resume_pop import resume_pop
-from lab.runner import Engine, Execution, Pack
-from tests.support import ROOT
-from tests.support.conducting import STEPS, Impatient
+from tests.support.conducting import STEPS, Conductor
 from tests.support.scenarios import Scenario, begun, bios_scenario, scenarios
 from tests.support.world import BiosWorld, EmptyWorld, changing
 
@@ -27,38 +24,6 @@ _VERIFIED = ["verify_hosts", "undrain_hosts", "check_health"]
 
 def _in_service(world: EmptyWorld) -> list[str]:
     return [name for name, server in world.balancer.servers().items() if server.is_serving]
-
-
-class Conductor(Engine):
-    """Has the steps done on a world, in this process."""
-
-    def __init__(self, world: EmptyWorld, home: Path) -> None:
-        super().__init__(Pack(ROOT), world.config, home)
-        self.canceled = self.patience = Impatient()
-        self.steps: list[str] = []
-        self._world = world
-
-    def restore(self, batch: int) -> tuple[str, Any]:
-        """How the way back ended, and what it put out."""
-        return self.roll(batch, "restore_batch")
-
-    def roll(self, batch: int, workflow: str = "roll_batch") -> tuple[str, Any]:
-        """How the workflow ended, and what it put out."""
-        world = self._world
-        given = {"rollout": world.rollout, "epoch": world.epoch, "batch": batch}
-        execution = self.run(workflow, given)
-        return execution.status, execution.payload
-
-    def _run(self, execution: Execution) -> tuple[str, Any]:
-        name = execution.action.ref.partition(".")[2]
-        if name not in STEPS:
-            return super()._run(execution)
-        self.steps.append(name)
-        parameters = dict(execution.parameters)
-        result = STEPS[name](self._world.context, **parameters)
-        self._world.hosts.reboot()
-        status = "failed" if result.get("failed") else "succeeded"
-        return status, {"result": safe(result), "exit_code": 0, "stdout": "", "stderr": ""}
 
 
 @pytest.fixture
@@ -180,7 +145,7 @@ def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
             conductor.canceled.set()
 
     conductor.patience.passes = passes
-    assert conductor.restore(back)[0] == "succeeded"
+    assert conductor.roll(back, "restore_batch")[0] == "succeeded"
     assert conductor.steps[:3] == ["drain_hosts", "check_rebooted", "restore_hosts"]
     assert conductor.steps.count("drain_hosts") == 2
     assert set(world.at(back).values()) == {"done"}

@@ -513,17 +513,11 @@ def test_people_are_told_that_a_campaign_waits_and_again_each_day(
     assert told == ([24, 48] if waits == "held" else [0, 24, 48])
 
 
-@pytest.mark.parametrize("by", ["ana", " Ana "])
-def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
+def test_an_approval_of_whoever_asked_counts_by_no_way(tmp_path: Path) -> None:
     world, digest = waiting(tmp_path)
-    with pytest.raises(RefusedError, match="by somebody else than who asks: ana asked for it"):
-        approve(world.context, digest, requested_by=by)
-    # Nor does it count if it came into the store by another way.
-    made = approval.Approval(digest, "ring", by, clock.wall(), clock.wall() + 60)
+    made = approval.Approval(digest, "ring", " Ana ", time.time(), time.time() + 60)
     approval.save_approval(world.context, made)
     assert world.advance() == []
-    with pytest.raises(InputError, match="requested_by: is missing"):
-        approve(world.context, digest)
 
 
 def test_an_approval_is_of_one_digest(tmp_path: Path) -> None:
@@ -554,17 +548,10 @@ def test_a_plan_is_approved_where_the_configuration_asks_for_it(tmp_path: Path) 
     )
     with pytest.raises(RefusedError, match="ben asked for it"):
         claim_pop(world.context, plan=plan, requested_by="ben")
-    assert world.begun() == []
-    assert claim_pop(world.context, plan=plan, requested_by="ana")["rollout"]
-
-
-def test_who_calls_himself_otherwise_does_not_begin_what_he_approved(tmp_path: Path) -> None:
-    world = CampaignWorld(tmp_path, plan_approval=True)
-    plan = plan_rollout(world.context, "ams1", "accept_queue")["plan"]
-    approve(world.context, plan, requested_by="ben")
     with pytest.raises(RefusedError, match="ben asked for it"):
         claim_pop(world.context, plan=plan, requested_by="ana", caller="ben")
-    assert claim_pop(world.context, plan=plan, requested_by="ana", caller="carl")["rollout"]
+    assert world.begun() == []
+    assert claim_pop(world.context, plan=plan, requested_by="ana")["rollout"]
 
 
 def soaked(world: CampaignWorld, pop: str, test: float) -> None:
