@@ -22,7 +22,7 @@ from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support.builders import plan
 from tests.support.scenarios import Scenario, scenarios
-from tests.support.world import World, changing, dies
+from tests.support.world import World, changing
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -49,9 +49,22 @@ class PauseMoves(Scenario):
     def stands(self, causes: list[str]) -> None:
         self._compare("stands", stands(self.world), causes)
 
+    def promoted(self, _: object) -> None:
+        """The rollout goes on to its end."""
+        for state in ("changing", "soaking", "promoting"):
+            self.world.roll_all(self.world.mark(state))
+
     @property
     def own(self) -> Pause:
         return own(self.world)
+
+    @property
+    def glance(self) -> str:
+        return " ".join(rollout_status(self.world.context)["text"].split())
+
+    @property
+    def mentions(self) -> int:
+        return self.glance.count("pause_after")
 
 
 @pytest.mark.parametrize("case", scenarios(__file__))
@@ -69,13 +82,6 @@ def stands(world: World) -> list[str]:
     return [*standing_pauses(pauses_of(world.context, "lab1"))]
 
 
-def test_at_a_glance_the_pause_is_told_once(world: World) -> None:
-    assert waiting(world)
-    text = " ".join(rollout_status(world.context)["text"].split())
-    assert text.count("pause_after") == 1
-    assert "; changing for 0s: batch 2 of 4 waits for 0s resume: " in text
-
-
 def test_the_batch_before_tells_it_to_the_channel(tmp_path: Path) -> None:
     world = changing(tmp_path, pause_after=1)
     world.roll(0)
@@ -86,15 +92,6 @@ def test_the_batch_before_tells_it_to_the_channel(tmp_path: Path) -> None:
     for batch in (0, 1):
         world.roll(batch)
         assert said not in world.step(check_health, batch)["message"]
-
-
-def test_a_person_lets_it_go_on_and_it_waits_no_second_time(world: World) -> None:
-    assert waiting(world)
-    assert resume_pop(world.context, "lab1", cause="pause_after", requested_by="bo")["changed"]
-    for state in ("changing", "soaking", "promoting"):
-        world.roll_all(world.mark(state))
-    assert len(world.hosts.tuned) == 8
-    assert not own(world).paused
 
 
 @pytest.mark.parametrize("options", [{}, {"pause_after": 0}])
@@ -115,16 +112,6 @@ def test_a_promotion_can_be_waited_for(tmp_path: Path) -> None:
     resume_pop(world.context, "lab1")
     world.roll_all(world.mark("promoting"))
     assert len(world.hosts.tuned) == 8
-
-
-@pytest.mark.parametrize("moment", range(4))
-def test_a_workflow_that_dies_while_it_pauses_is_waited_for_all_the_same(
-    world: World, moment: int
-) -> None:
-    assert dies(world, moment, lambda own: own.step(drain_hosts, 1))
-    world.take_over()
-    assert waiting(world)
-    assert stands(world) == ["pause_after"]
 
 
 def test_the_pause_of_one_rollout_is_not_that_of_the_next(world: World, tmp_path: Path) -> None:
