@@ -23,7 +23,7 @@ from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.support.action_case import EdgetuneActionTestCase, complete
-from tests.support.world import Died, World, dies
+from tests.support.world import World, dies
 
 NAMES = [f"e00{i}" for i in range(8)]
 
@@ -61,21 +61,6 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
         says = "e001 is quarantined: release or adopt it"
         self.assert_refused("refused", says, **self.own)
         self.assertEqual((self.state, self.world.hosts.handed_over), ("complete", set()))
-
-    def test_a_hand_over_that_was_begun_waits_for_the_end_of_a_freeze(self) -> None:
-        self.begin_and_die()
-        begun = set(self.world.hosts.handed_over)
-        self.freeze("2099-01-01")
-        self.assert_refused("refused", "lab1 is frozen by derby until 2", **self.own)
-        self.assertEqual((self.state, self.world.hosts.handed_over), ("handing_over", begun))
-        self.freeze("2000-01-02")
-        self.assert_succeeds(**self.own)
-        self.assertEqual(self.world.hosts.handed_over, {*NAMES})
-
-    def freeze(self, until: str) -> None:
-        """The configuration has an event that began long ago."""
-        event = {"name": "derby", "from": "2000-01-01", "to": until}
-        self.world.config["events"] = [event]
 
     def test_a_host_that_fails_then_leaves_it_begun_and_another_call_ends_it(self) -> None:
         self.world.hosts.errors["e005", "hand_over"] = ""
@@ -120,19 +105,6 @@ class HandOverTuningTestCase(EdgetuneActionTestCase):
         )
         self.assertIn(ways_on, rollout_status(context, rollout=rollout)["text"])
         self.assertEqual(list_applied(context, "lab1", "accept_queue")["rollouts"], [])
-
-    def test_one_that_was_lost_before_another_call_is_named(self) -> None:
-        self.begin_and_die()
-        self.world.hosts.lost = {*NAMES}
-        self.assert_refused("refused", "not stand on e006; it differs", **self.own)
-        self.assertEqual(self.state, "handing_over")
-
-    def begin_and_die(self) -> None:
-        moments = self.world.moments
-        moments.die_at = len(moments.seen) + 7
-        with self.assertRaises(Died):
-            hand_over_tuning(self.world.context, **self.own)
-        moments.die_at = -1
 
     def test_what_was_handed_over_is_not_taken_back(self) -> None:
         self.assert_succeeds(**self.own)

@@ -213,6 +213,15 @@ class Scenario:
         for name, expected in fields.items():
             self._compare(f"{name} of the result", self.result[name], expected)
 
+    def looks_at(self, step: str, waiting: int, failed: list[str]) -> None:
+        """A step, how many hosts are awaited then, and which failed."""
+        self.step(step)
+        self.gives({"waiting": waiting, "failed": failed})
+
+    def sent(self, expected: list[str]) -> None:
+        """The resets that reached the machine of the first host."""
+        self._compare("sent", self.world.bmcs.sent_to(self._names["HOST"], "reset"), expected)
+
     def at(self, steps: dict[str, str]) -> None:
         """How far each host of the batch is."""
         seen = self.world.at(self._batch)

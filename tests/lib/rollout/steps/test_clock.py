@@ -66,9 +66,7 @@ class ClockMoves(Scenario):
 
     def looks(self, expected: list[Any]) -> None:
         for step, waiting, failed in expected:
-            self.step(step)
-            self._compare("what is awaited", self.result["waiting"], waiting)
-            self._compare("what failed", self.result["failed"], failed)
+            self.looks_at(step, waiting, failed)
 
 
 @SET

@@ -13,7 +13,6 @@ import pytest
 from edgetune.documents.reading import taken
 from edgetune.documents.settings import HostSetting
 from edgetune.hosts.result import HostResult
-from edgetune.rollout.lease import as_owner
 from edgetune.rollout.reverts import can_cut_off
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
@@ -140,10 +139,9 @@ def test_a_host_from_which_connections_are_lost_is_not_confirmed(world: World) -
     assert report["hosts"][host_of(world)]["error"] == f"not verified: {why}"
 
 
-def test_a_host_that_is_cut_off_is_not_connected_to_from_many_ports(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = cut_off(world)
+@pytest.fixture
+def connected(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Hosts to which connections from many ports were made."""
     asked_for: list[str] = []
 
     def lost(hosts: Sequence[Any], ports: Sequence[int]) -> dict[str, str]:
@@ -151,28 +149,25 @@ def test_a_host_that_is_cut_off_is_not_connected_to_from_many_ports(
         return {}
 
     monkeypatch.setattr(world.hosts, "lost_connections", lost)
-    opened = as_owner(world.context, world.rollout)
-    work = opened.batch(0)
-    work.hosts[name].go("changed")
-    opened.save_batch(work)
-    assert world.step(verify_hosts, 0)["failed"] == [name] and asked_for == []
+    return asked_for
+
+
+def test_a_host_that_is_cut_off_is_not_connected_to_from_many_ports(
+    world: World, connected: list[str]
+) -> None:
+    name = cut_off(world)
+    Scenario(world).record({name: {"step": "changed"}})
+    assert world.step(verify_hosts, 0)["failed"] == [name] and connected == []
 
 
 @pytest.mark.parametrize("network", [True, False])
 def test_only_a_change_of_the_network_is_confirmed_from_many_ports(
-    world: World, monkeypatch: pytest.MonkeyPatch, network: bool
+    world: World, connected: list[str], monkeypatch: pytest.MonkeyPatch, network: bool
 ) -> None:
     world.step(apply_tuning, 0)
-    asked_for: list[str] = []
-
-    def lost(hosts: Sequence[Any], ports: Sequence[int]) -> dict[str, str]:
-        asked_for.extend(host.name for host in hosts)
-        return {}
-
-    monkeypatch.setattr(world.hosts, "lost_connections", lost)
     monkeypatch.setattr("edgetune.rollout.steps.verify_hosts.can_cut_off", lambda own: network)
     assert not world.step(verify_hosts, 0)["failed"]
-    assert asked_for == ([host_of(world)] if network else [])
+    assert connected == ([host_of(world)] if network else [])
 
 
 def test_who_takes_the_rollout_over_waits_as_long(world: World) -> None:
@@ -185,10 +180,7 @@ def test_who_takes_the_rollout_over_waits_as_long(world: World) -> None:
 
 def test_a_clock_that_was_set_back_makes_nobody_wait_for_days(world: World) -> None:
     name = cut_off(world)
-    opened = as_owner(world.context, world.rollout)
-    work = opened.batch(0)
-    work.hosts[name].reverts_at = time.time() + 86400
-    opened.save_batch(work)
+    Scenario(world).record({name: {"reverts_at": time.time() + 86400}})
     batch = begin_rollback(world)
     world.step(check_drained, batch)
     assert time.time() < until(world, batch, name) < time.time() + 3600
