@@ -30,6 +30,7 @@ from edgetune.rounds.work import read_known
 from edgetune.vocabulary.prefixes import number_of
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.scenarios import Scenario
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import CHANGING_VERBS, EmptyWorld, Hosts
 
 FIRST = 5_880_000
@@ -308,9 +309,13 @@ class RoundsMoves(Scenario):
         """Hosts that treat anything."""
         return set(self.world.hosts.treated())
 
+    def later(self, seconds: float) -> None:
+        """Time passes in which nothing is done."""
+        self.world.clock.wait(seconds)
+
     def select(self, later: float) -> None:
         """The first half of a round, so many seconds later."""
-        self.world.now += later
+        self.world.clock.wait(later)
         self.result = self.world.do(select_prefixes)
 
     def do(self, named: dict[str, dict[str, Any]]) -> None:

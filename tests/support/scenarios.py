@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import time
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from importlib import import_module
@@ -24,7 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune import errors
+from edgetune import clock, errors
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.lease import as_owner
 from tests.support.bmcs import RESETS
@@ -188,7 +187,7 @@ class Scenario:
 
     def load(self, rates: list[float]) -> None:
         """Each host takes that many packets a second, one rate a minute, until now."""
-        now, world, packets = time.time(), self.world, 0.0
+        now, world, packets = clock.wall(), self.world, 0.0
         for index, rate in enumerate([*rates, 0.0]):
             at = now - 60.0 * (len(rates) - index)
             counted = {"uptime": 1000.0 + 60 * index, "counters": {"rx_packets": packets}}

@@ -13,7 +13,6 @@ from unittest import mock
 
 import pytest
 
-from edgetune import clock
 from edgetune.campaign import advance, gates
 from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.approve import approve
@@ -513,9 +512,9 @@ def test_people_are_told_that_a_campaign_waits_and_again_each_day(
     assert told == ([24, 48] if waits == "held" else [0, 24, 48])
 
 
-def test_an_approval_of_whoever_asked_counts_by_no_way(tmp_path: Path) -> None:
+def test_an_approval_of_whoever_asked_counts_by_no_way(tmp_path: Path, clock: VirtualClock) -> None:
     world, digest = waiting(tmp_path)
-    made = approval.Approval(digest, "ring", " Ana ", time.time(), time.time() + 60)
+    made = approval.Approval(digest, "ring", " Ana ", clock.wall(), clock.wall() + 60)
     approval.save_approval(world.context, made)
     assert world.advance() == []
 

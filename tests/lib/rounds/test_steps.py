@@ -285,7 +285,7 @@ class TestHarm:
         told, last = [], {}
         while harmed.decided.state != "rolled_back":
             assert len(told) < 12
-            harmed.now += ROUND
+            harmed.clock.wait(ROUND)
             told.append(harmed.do(select_prefixes))
             last = harmed.do(push_configuration)
         news = [own["message"] for own in told if own["channel"] == "edge"]

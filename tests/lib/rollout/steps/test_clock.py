@@ -57,8 +57,8 @@ def _step(world: EmptyWorld, function: Any) -> tuple[int, list[str]]:
 
 
 class ClockMoves(Scenario):
-    def __init__(self, world: EmptyWorld, controller: Controller, set_clock: Any) -> None:
-        super().__init__(world, controller)
+    def __init__(self, world: EmptyWorld, moves: VirtualClock, set_clock: Any) -> None:
+        super().__init__(world, moves)
         self._set_clock = set_clock
 
     def set_clock(self, _: object) -> None:
@@ -72,9 +72,9 @@ class ClockMoves(Scenario):
 @SET
 @pytest.mark.parametrize("case", scenarios(__file__))
 def test_a_deadline_is_as_long_as_it_is(
-    case: Any, world: BiosWorld, controller: Controller, between: Any, seconds: float
+    case: Any, world: BiosWorld, clock: VirtualClock, between: Any, seconds: float
 ) -> None:
-    ClockMoves(world, controller, lambda: between(seconds)).play(case)
+    ClockMoves(world, clock, lambda: between(seconds)).play(case)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.documents.inventory import KEY
 from edgetune.errors import DamagedError, InputError
 from edgetune.inventory import Pop
@@ -23,6 +23,7 @@ from tests.support.builders import inventory_document, write_yaml
 from tests.support.inventories.netbox import Netbox
 from tests.support.prometheus_api import api
 from tests.support.scenarios import Scenario, scenarios
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld
 
 

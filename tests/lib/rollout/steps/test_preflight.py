@@ -25,6 +25,7 @@ from edgetune.rollout.steps.stop_all import stop_all
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.scenarios import Scenario, scenarios
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld, World, changing
 
 URL = "http://127.0.0.1:80/health"
