@@ -114,6 +114,7 @@ def test_as_many_go_first_as_there_is_room_for(world: World) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("clock")
 def test_a_rollback_called_twice_at_once_fences_the_older(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
