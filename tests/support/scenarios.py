@@ -16,7 +16,6 @@ import inspect
 import re
 from collections.abc import Mapping, Set
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from edgetune.rollout.lease import as_owner
 from tests.support.bmcs import RESETS
 from tests.support.builders import as_samples
 from tests.support.virtual_clock import VirtualClock
-from tests.support.world import BiosWorld, Died, EmptyWorld, World, changing
+from tests.support.world import BiosWorld, Died, EmptyWorld, World, changing, step_named
 
 
 class _Once(yaml.SafeLoader):
@@ -52,12 +51,6 @@ def read_scenarios(path: Path) -> dict[str, Any]:
     """A file of scenarios."""
     loaded: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _Once)  # noqa: S506
     return loaded
-
-
-def step_named(name: str) -> Any:
-    """A step by the name of its action; the first part of a drain by its own."""
-    module = "drain_hosts" if name == "begin_drain" else name
-    return getattr(import_module(f"edgetune.rollout.steps.{module}"), name)
 
 
 class Scenario:
