@@ -276,7 +276,7 @@ class Scenario:
         return set(self.world.hosts.told("restore"))
 
     @property
-    def status(self) -> str:
+    def in_full(self) -> str:
         """The status of the rollout, on one line."""
         shown = step_named("rollout_status")(self.world.context, self.world.rollout)
         return " ".join(shown["text"].split())
