@@ -14,7 +14,7 @@ report = --junitxml=.reports/$(1).xml -o junit_suite_name="$(1), $$($(BIN)/pytho
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup client peers packages demo check test test-all anywhere test-machines mutants lint docs bench clean
-.PHONY: machine compiled quiet
+.PHONY: machine compiled quick quiet
 
 help:
 	@echo "make setup    build $(VENV); a line for each step"
@@ -60,9 +60,12 @@ packages:
 demo: machine setup packages
 	@$(BIN)/python -m lab.demo
 
-check: machine setup lint
-	@$(BIN)/python -m pytest -n 3 --dist worksteal -q --hypothesis-profile=quick \
-	  -m "not (lab or machines or processes or slow or quiet or long)"
+check: machine setup
+	@$(MAKE) --no-print-directory -j 2 lint quick
+
+quick: setup
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q --hypothesis-profile=quick \
+	  -m "not (lab or machines or processes or slow or quiet or long)" $(call report,check)
 
 test: machine setup client packages
 	@$(MAKE) --no-print-directory -j 2 lint compiled
