@@ -64,7 +64,7 @@ check: machine setup
 	@$(MAKE) --no-print-directory -j 2 lint quick
 
 quick: setup
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -q --hypothesis-profile=quick \
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -q --hypothesis-profile=quick \
 	  -m "not (lab or machines or processes or slow or quiet or long)" $(call report,check)
 
 test: machine setup client packages
