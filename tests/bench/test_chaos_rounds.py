@@ -200,6 +200,7 @@ def test_seeds_meet_what_they_are_to_meet(tmp_path: Path) -> None:
     assert (died, treated) == (18, 6)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [None, roll_back_congestion], ids=["round", "roll back"])
 @pytest.mark.parametrize("fault", ["", "mute", "late", "lie"])

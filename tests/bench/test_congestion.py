@@ -30,6 +30,7 @@ def test_the_selection_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "| edgetune |" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_hold_out_is_right_where_before_and_after_is_wrong() -> None:
     """At alpha 0.05: 150 runs are wrong 16 times or more with a probability of 0.4 % at most."""

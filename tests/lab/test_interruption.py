@@ -119,6 +119,7 @@ def interrupted(home: Path, terminal: Terminal, sent: list[signal.Signals], code
     return assert_status_names_it_first(home)
 
 
+@pytest.mark.long
 def test_a_rollout_that_is_interrupted_again_and_again_says_each_time_what_it_leaves(
     home: Path,
 ) -> None:

@@ -88,7 +88,14 @@ def _children() -> Iterator[str]:
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):
             text = (task / "children").read_text(encoding="ascii")
-            yield from (f"process {pid}" for pid in text.split())
+            yield from (f"process {pid}" for pid in text.split() if not _is_tracker(pid))
+
+
+def _is_tracker(pid: str) -> bool:
+    """multiprocessing begins one for its process, with the first pool, and keeps it."""
+    with suppress(OSError):
+        return b"multiprocessing.resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def watch() -> None:

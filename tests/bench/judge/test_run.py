@@ -113,6 +113,7 @@ def test_wilsons_interval(count: int, of: int, low: float, high: float) -> None:
     assert figures.wilson(count, of) == pytest.approx((low, high), abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_figures_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "BLOCK", 2)
@@ -308,6 +309,7 @@ def test_rows_whose_interval_misses_the_truth_are_named() -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny", "steady")
 def test_the_program_prints_its_tables_and_writes_its_figures(

@@ -233,6 +233,7 @@ def test_a_batch_in_memory_is_ended_wherever_its_owner_dies(tmp_path: Path) -> N
         _all_serve(world, moment)
 
 
+@pytest.mark.long
 def test_a_rollback_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
     for moment, world in at_every_moment(
         lambda name: _changed(tmp_path / name), BiosWorld.roll_back
@@ -251,6 +252,7 @@ def test_a_rollback_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
         _all_serve(world, moment)
 
 
+@pytest.mark.long
 def test_a_change_that_died_is_taken_back_wherever_that_was(tmp_path: Path) -> None:
     """What it had come to, and whether that was in force, only its record and its BMC tell."""
 

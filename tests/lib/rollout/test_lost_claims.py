@@ -73,7 +73,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Callable[[EmptyWorld], A
     if request.param == "sqlite":
         yield Sqlite
     else:
-        client = request.getfixturevalue("redis_client")
+        client = request.getfixturevalue("redis")
         yield lambda world: Redis(world, client)
 
 
