@@ -80,10 +80,11 @@ def contradictory(wanted: Settings) -> bool:
     """Whether two settings are of one thing; those of a card are of parts of it.
 
     Queues that a change of channels adds have interrupts that any CPU may serve, until a setting
-    places them: the queues of no CPU take an order of their own then.
+    places them, and steering goes by the CPU of a queue's interrupt.
     """
     kinds = {own["kind"] for own in wanted}
-    if {"nic.xps", "nic.channels"} <= kinds and "nic.irq_affinity" not in kinds:
+    steers = kinds & {"nic.xps", "nic.rps"}
+    if steers and "nic.channels" in kinds and "nic.irq_affinity" not in kinds:
         return True
     things = [thing for own in wanted for thing in KINDS[own["kind"]].touches(own["target"])]
     return any(things.count(thing) > 1 for thing in things if not thing.startswith("interface "))
@@ -122,7 +123,6 @@ def rendered(tuning: Tuning, facts: Any) -> Settings:
         return []
 
 
-@pytest.mark.long
 @derandomized
 @given(data=st.data(), build=builds(), course=st.sampled_from(COURSES))
 def test_any_tuning_leads_there_and_back(
