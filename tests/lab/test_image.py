@@ -44,12 +44,13 @@ def machine(tmp_path: Path) -> Path:
         (machine / name).mkdir(parents=True)
     for name in ("services", "host.conf", "ssl/certs/ca.pem", "ssl/private/key.pem"):
         (etc / name).write_text(f"{name} of the machine\n")
+    for path in [machine, *machine.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)  # whatever the umask
     (etc / "ssl/openssl.key").touch(mode=0o600)
     (etc / "ssl/private").chmod(0o710)
     (etc / "shadow").touch(mode=0o600)
     (etc / "ssh/ssh_host_rsa_key").touch(mode=0o600)
     (etc / "alternatives/awk").symlink_to("/usr/bin/mawk")
-    (etc / "ssl/certs").chmod(0o755)
     return machine
 
 
