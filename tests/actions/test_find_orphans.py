@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from find_orphans import FindOrphans
 
+from edgetune import clock
 from edgetune.errors import StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.executions import PAGE
@@ -30,7 +30,7 @@ class Api:
     def begin(
         self, execution: str, action: str, parent: str = "", age: float = 600.0, **given: Any
     ) -> None:
-        began = datetime.fromtimestamp(time.time() - age, timezone.utc).isoformat()
+        began = datetime.fromtimestamp(clock.wall() - age, timezone.utc).isoformat()
         name = (
             "orquesta" if action in ("rollout_pop", "roll_batch", "advance_rollout") else "python"
         )
@@ -45,7 +45,7 @@ class Api:
 
     def had(self, parent: str, status: str, age: float) -> None:
         """An execution of a workflow that is not running any more, or not yet."""
-        ended = datetime.fromtimestamp(time.time() - age, timezone.utc).isoformat()
+        ended = datetime.fromtimestamp(clock.wall() - age, timezone.utc).isoformat()
         row = {"id": f"{parent}-{status}", "status": status}
         over = status in ("succeeded", "failed")
         self.below.setdefault(parent, []).append({**row, "end_timestamp": ended} if over else row)
@@ -123,7 +123,7 @@ class OrphanMoves(Scenario):
 
     def beat(self, signs: dict[str, float]) -> None:
         for name, age in signs.items():
-            self.world.context.heartbeats.beat(name, Heartbeat(time.time() - age))
+            self.world.context.heartbeats.beat(name, Heartbeat(clock.wall() - age))
 
     def take_over(self, more: dict[str, Any]) -> None:
         """By a context of its own: StackStorm's API is that of the case."""
