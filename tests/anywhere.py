@@ -29,6 +29,7 @@ from tests.support import ROOT
 
 MARKS = "not (lab or machines or processes or slow or quiet or long)"
 PICKED = 3
+FAKED_TIME = ROOT / "tests/support/faked_time"
 CORES = "/sys/devices/system/cpu/online"
 NO_IPV6 = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && ip link set lo up"
 
@@ -60,7 +61,7 @@ class Surroundings:
 
 def _at(moment: str, zone: str = "UTC") -> Surroundings:
     command = ("faketime", "-f", f"@{moment}")
-    env = {"TZ": zone, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    env = {"TZ": zone, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "PYTHONPATH": str(FAKED_TIME)}
     return Surroundings(f"from {moment} on, in {zone}", command, env)
 
 
