@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from bench import chaos
-from bench._mutation import Edit, MutationError, copy_checkout
+from bench._mutation import copy_checkout
 from bench.chaos import auditor, breakage, sabotage
 from bench.chaos.auditor import Broken, End, Faults, Stop, Window
 from bench.chaos.counting import Note, why_not_counted
@@ -282,24 +282,6 @@ def test_seeds_are_resumed_and_a_broken_promise_fails(
     assert "4 seeds: 2 count and kept every promise, 1 do not count, 1 broke a promise" in out
 
 
-@pytest.mark.processes
-def test_a_seed_that_broke_a_promise_is_run_again_and_stays_in_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    broken = [Broken("whole", "e001 is half", 2.5)]
-    monkeypatch.setattr(chaos, "missing_requirements", list)
-    command = ["--seeds", "8-9", "--resume", str(tmp_path / "log.jsonl")]
-    monkeypatch.setattr(chaos, "run_seed", lambda schedule, *_: _report(schedule.seed, *broken))
-    assert chaos.main(command) == 1
-    monkeypatch.setattr(chaos, "run_seed", lambda schedule, *_: _report(schedule.seed))
-    capsys.readouterr()
-    assert chaos.main(command) == 0
-    out = capsys.readouterr().out
-    assert "bench.chaos: 2 seeds: 2 count and kept every promise, 0 do not count, 0 broke" in out
-    assert "was broken at " in out and ": seed 9, whole: e001 is half, at 2.5 s" in out
-    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 4
-
-
 def test_seeds_are_a_list_of_ranges() -> None:
     found = {text: chaos.seeds_of(text) for text in ("3", "1-4", "1-2,9")}
     assert found == {"3": [3], "1-4": [1, 2, 3, 4], "1-2,9": [1, 2, 9]}
@@ -315,37 +297,6 @@ def test_each_sabotage_is_of_the_code_that_there_is(tmp_path: Path) -> None:
         for file in files:
             compile((copy / file).read_text(), file, "exec")
             assert (copy / file).read_text() != (ROOT / file).read_text()
-
-
-@pytest.mark.slow
-def test_an_edit_of_what_is_not_there_once_is_refused(tmp_path: Path) -> None:
-    for number, text in enumerate(("this is nowhere in it", "EdgetuneError")):
-        with pytest.raises(MutationError, match="^lib/edgetune/errors.py has "):
-            copy_checkout(tmp_path / str(number), [Edit("lib/edgetune/errors.py", text, "")])
-    with pytest.raises(MutationError, match="^lib/none.py has 0 times 'x', not once"):
-        copy_checkout(tmp_path / "other", [Edit("lib/none.py", "x", "y")])
-
-
-@pytest.mark.parametrize("caught_in", [1, 3, None])
-def test_a_sabotage_is_caught_in_three_seeds_or_not_at_all(
-    caught_in: int | None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run: list[int] = []
-
-    def pretend(schedule: Any, edits: Any) -> Report:
-        run.append(schedule.seed)
-        assert edits == sabotage.SABOTAGES["no_restore"].edits
-        caught = len(run) == caught_in
-        return _report(schedule.seed, *([Broken("whole", "e001 is half")] if caught else []))
-
-    monkeypatch.setattr(chaos, "missing_requirements", list)
-    monkeypatch.setattr(sabotage, "run_seed", pretend)
-    assert chaos.main(["--sabotage", "no_restore"]) == (0 if caught_in else 1)
-    assert run == list(sabotage.SABOTAGES["no_restore"].seeds[: caught_in or 3])
-    said = "caught in seed" if caught_in else "NOT caught in 3 seeds"
-    assert f"sabotage no_restore: {said}" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")

@@ -18,12 +18,6 @@ def test_each_round_has_so_many_prefixes_of_which_few_are_new() -> None:
     assert len({*told[0].prefixes} - {*told[1].prefixes}) == 10
 
 
-def test_a_part_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        program.main(["nothing"])
-    assert "nothing is none of selection" in capsys.readouterr().err
-
-
 @pytest.mark.processes
 def test_the_selection_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["selection", "--quick", "--json", str(tmp_path / "f")]) == 0

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -65,17 +64,6 @@ def test_an_effect_multiplies_the_drops_of_test_hosts_from_its_onset_on() -> Non
         assert ratio == pytest.approx(1, rel=0.05)
 
 
-def test_a_surge_hits_both_groups_and_moves_packets_less_than_drops() -> None:
-    replicate = draw(SCENARIOS["homogeneous"], dice(3), hosts=200)
-    drops = replicate.metrics[0]
-    by_minute = [drops.after[group].mean(axis=0) for group in (replicate.test, ~replicate.test)]
-    assert max(by_minute[0]) > 2.5 * np.median(by_minute[0])
-    assert np.corrcoef(by_minute)[0, 1] > 0.95
-    packets, total = drops.after_exposure.mean(axis=0), drops.after.mean(axis=0)
-    slope = np.polyfit(np.log(total), np.log(packets), 1)[0]
-    assert slope == pytest.approx(0.5, abs=0.05)
-
-
 def excess(after: Array) -> float:
     """Of a variance, over that of Poisson."""
     mean = after.mean(axis=0)
@@ -108,59 +96,3 @@ def test_drops_are_distributed_as_the_scenario_says(
     name: str, hosts: int, what: Callable[[Series], float], low: float, high: float
 ) -> None:
     assert low <= what(draw(SCENARIOS[name], dice(), hosts=hosts).metrics[0]) <= high
-
-
-def test_hosts_differ_and_remember_as_much_as_the_scenario_says() -> None:
-    replicate = draw(SCENARIOS["no_surge"], dice(), hosts=300)
-    drops = replicate.metrics[0]
-    relative = np.hstack([drops.before, drops.after])
-    relative = relative / relative.mean(axis=0)
-    of_host = np.log(relative.mean(axis=1))
-    assert of_host.std() == pytest.approx(0.4, abs=0.06)
-    residual = relative / relative.mean(axis=1, keepdims=True) - 1
-    lagged = [float((residual[:, lag:] * residual[:, :-lag]).mean()) for lag in (1, 2)]
-    assert lagged[0] == pytest.approx(math.exp(0.8 * 0.35**2) - 1, abs=0.03)
-    assert lagged[1] / lagged[0] == pytest.approx(0.8, abs=0.08)
-
-
-def test_the_rack_surge_is_on_a_third_of_the_hosts() -> None:
-    calm = draw(SCENARIOS["full"], dice(5), hosts=30)
-    rack = draw(SCENARIOS["rack_surge"], dice(5), hosts=30)
-
-    def packets(replicate: Replicate) -> Array:
-        one = replicate.metrics[0]
-        return np.hstack([one.before_exposure, one.after_exposure])
-
-    level = packets(rack) / np.median(packets(rack), axis=0)
-    assert (level.max(axis=1) > 1.5).sum() == 20
-    assert ((packets(calm) / np.median(packets(calm), axis=0)).max(axis=1) > 1.5).sum() == 0
-
-
-def test_cold_caches_raise_everything_but_packets_on_both_groups_and_pass() -> None:
-    replicate = draw(SCENARIOS["transient"], dice(), hosts=300)
-    reference = draw(SCENARIOS["full"], dice(), hosts=300)
-    for one, other in zip(replicate.metrics[:-1], reference.metrics):
-        for group in (replicate.test, ~replicate.test):
-            assert rate(one.after[group, :5]) > 1.8 * rate(other.after[group, :5])
-        assert rate(one.after[:, 30:]) == pytest.approx(rate(other.after[:, 30:]), rel=0.1)
-
-
-def test_spill_over_loads_control_hosts_for_the_first_minutes_only() -> None:
-    replicate = draw(SCENARIOS["spill_over"], dice(), hosts=300)
-    drops, test = replicate.metrics[0], replicate.test
-
-    def ratio(minutes: slice) -> float:
-        return rate(drops.after[test, minutes]) / rate(drops.after[~test, minutes])
-
-    assert ratio(slice(0, 5)) < 0.4
-    assert ratio(slice(5, None)) == pytest.approx(1, abs=0.15)
-
-
-def test_pops_have_levels_and_surges_of_their_own() -> None:
-    replicate = draw(SCENARIOS["five_pops"], dice())
-    drops = replicate.metrics[0]
-    by_pop = [drops.before_exposure[replicate.strata == pop].mean(axis=0) for pop in range(5)]
-    together = np.corrcoef(by_pop)[np.triu_indices(5, 1)]
-    assert together.max() < 0.9
-    levels = [math.log(rate(drops.before[replicate.strata == pop])) for pop in range(5)]
-    assert np.std(levels) > 0.3

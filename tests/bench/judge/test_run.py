@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from bench.judge import __main__ as program
-from bench.judge import figures, large, oddities, parts, peers, tables, targets, trials
+from bench.judge import figures, large, peers, targets, trials
 from bench.judge.articles import ARTICLES
 from bench.judge.parts import Parts
 from bench.judge.scenarios import Replicate
-from bench.judge.trials import LOOKS, Case, Decisions, Sizes
+from bench.judge.trials import Case, Decisions, Sizes
 from tests.support import ROOT
 from tests.support.waiting import wait_until
 
@@ -92,15 +92,6 @@ def test_an_interrupted_run_goes_on_with_what_is_not_done(tmp_path: Path) -> Non
     assert list(Parts(log).each(_never, items, 1)) == found
 
 
-def test_what_another_program_did_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log, items = tmp_path / "parts.jsonl", [(1, "a")]
-    list(Parts(log).each(_tenfold, items, 1))
-    monkeypatch.setattr(parts, "_PROGRAM", ("bench/judge/parts.py",))
-    assert list(Parts(log).each(lambda item: "new", items, 1)) == ["new"]
-
-
 def _never(item: Any) -> Any:
     raise AssertionError(item)
 
@@ -137,27 +128,6 @@ def test_replicates_are_the_same_whatever_else_is_run_and_differ_among_themselve
     assert len({groups(case, 1, 3), *(groups(*other) for other in others)}) == 6
 
 
-@pytest.mark.usefixtures("steady")
-def test_slow_peers_judge_the_first_replicates_only() -> None:
-    found = trials.run([Case("few"), Case("mild", 1.5)], TINY, 1, in_processes(1))
-    null = found[Case("few")]
-    assert len(null["steady"].improved) == 6
-    slow = {peer.name for peer in peers.PEERS if isinstance(peer, peers.SLOW)}
-    slow |= {variant.name for variant in trials.variants()}
-    assert {len(one.alarms) for name, one in null.items() if name in slow} == {3}
-    assert {len(one.alarms) for name, one in null.items() if name not in slow} == {6}
-    assert {len(one.alarms) for one in found[Case("mild", 1.5)].values()} == {3}
-
-
-def test_looks_are_counted_up_to_the_alarm() -> None:
-    decisions = Decisions()
-    trials._decide(peers.PEERS[0], Case("iid_poisson", 2.0).replicate(1, 0), decisions)
-    trials._decide(peers.PEERS[0], Case("iid_poisson").replicate(1, 0), decisions)
-    assert decisions.alarms == [15, None]
-    assert decisions.looks == 1 + len(LOOKS)
-    assert decisions.cpu > 0
-
-
 def test_an_alarm_before_the_onset_is_neither_found_nor_missed() -> None:
     case = Case("few", 1.5, 120)
     decisions = Decisions(alarms=[60, 120, 135, 195, None])
@@ -167,34 +137,6 @@ def test_an_alarm_before_the_onset_is_neither_found_nor_missed() -> None:
     assert row["minutes"]["median"] == 165
     assert row["bad_host_minutes"] == 4 * (0 + 0 + 15 + 75 + 120) / 5
     assert figures.power({case: {"x": Decisions(alarms=[15])}}) == []
-
-
-def test_power_is_compared_where_a_peer_is_valid_and_on_the_same_replicates() -> None:
-    null, harmed = Case("few"), Case("few", 1.5)
-    found = {
-        null: {
-            "ours": Decisions(alarms=[None] * 40),
-            "valid": Decisions(alarms=[15] + [None] * 19),
-            "hasty": Decisions(alarms=[15] + [None] * 14),
-        },
-        harmed: {
-            "ours": Decisions(alarms=[15, 15, None, 15, None, None]),
-            "valid": Decisions(alarms=[15, None, 15, 15]),
-            "hasty": Decisions(alarms=[15] * 4),
-        },
-    }
-    (row,) = figures.differences(found, "ours")
-    assert row["method"] == "valid" and row["false"] == 0.05
-    assert (row["ours"], row["theirs"], row["difference"]) == (0.75, 0.75, 0)
-    assert row["error"] == pytest.approx(math.sqrt(2 / 4 / 4))
-
-
-def test_false_rollbacks_and_wrong_directions_are_those_without_harm() -> None:
-    decisions = Decisions(alarms=[15, None], improved=[False, True])
-    found = {case: {"x": decisions} for case in (Case("full"), Case("full", 0.7), Case("full", 2))}
-    (null,), (wrong,) = figures.false_rollbacks(found), figures.wrong_direction(found)
-    assert null["rate"] == wrong["rate"] == wrong["improved"]["rate"] == 0.5
-    assert wrong["effect"] == "x0.7"
 
 
 FLEET: dict[str, Any] = {
@@ -251,64 +193,6 @@ def test_targets_are_reached_up_to_their_limits_and_missed_beyond() -> None:
         ).reached
 
 
-def test_a_missed_target_tells_nothing_where_a_judge_as_good_as_wanted_may_miss_it() -> None:
-    """So few replicates, alarms or estimates there may be."""
-    quick = {"low": 0.02, "high": 0.13, "replicates": 60}
-    late = {"effect": "x1.5 from 120 min on", "rate": 0.8, "minutes": None}
-    slow = {"low": 15.0, "median": 22.5}
-    covered = {"rate": 0.8, "high": 0.94, "replicates": 10}
-    biased = {"bias": 0.05, "covered": {**FLEET["covered"], "replicates": 10}}
-    wanted, worst = "power, full, x1.5 from", "bias of a log ratio, the worst: steady, 12"
-    few = [
-        target_of("false", false_rollbacks=quick),
-        target_of("harm of", promises={"promoted": quick}),
-        target_of(wanted, power={**late, "high": 0.92}),
-        target_of("median", power={"minutes": slow}),
-        target_of("90 %", promises={"covered": covered}),
-        target_of(worst, promises=biased),
-    ]
-    assert {target.verdict for target in few} == {"too few to tell"}
-    enough = [
-        target_of("false", false_rollbacks={**quick, "replicates": 4000}),
-        target_of("false", false_rollbacks={**quick, "low": 0.07}),
-        target_of(wanted, power={**late, "high": 0.87}),
-        target_of("median", power={"minutes": {**slow, "low": 22.5}}),
-        target_of("median", power={"minutes": None}),
-        target_of("90 %", promises={"covered": {**covered, "high": 0.87}}),
-        target_of(worst, promises={**biased, "deviation": 0.01}),
-    ]
-    assert {target.verdict for target in enough} == {"NO"}
-    assert target_of("false").verdict == "yes"
-
-
-def test_rows_whose_interval_misses_the_truth_are_named() -> None:
-    null = {"scenario": "full", "method": "ours", "low": 0.04, "high": 0.06}
-    article = {"article": "failover", "truth": 0.31, "low": 0.30, "high": 0.35}
-    document = {
-        "false_rollbacks": [
-            {**null, "improved": {"low": 0.051, "high": 0.09}},
-            {**null, "scenario": "transient", "low": 0.054, "high": 0.069, "improved": None},
-            {**null, "method": "peer", "low": 0.4, "improved": None},
-            {**null, "scenario": "calm", "low": 0.01, "high": 0.03, "improved": None},
-        ],
-        "promises": [
-            {**FLEET, "covered": {"low": 0.91, "high": 0.95}},
-            {**FLEET, "covered": {"low": 0.85, "high": 0.89}},
-            {**FLEET, "margin": 0.2, "ratio": 1.2, "promoted": {"low": 0.06, "high": 0.1}},
-            {**FLEET, "margin": 0.2, "ratio": 1.0, "promoted": {"low": 0.9, "high": 1.0}},
-        ],
-        "articles": [article, {**article, "article": "NIC week", "low": 0.32}],
-    }
-    found = [(row["table"], row["row"]) for row in figures.missed(document, "ours")]
-    assert found == [
-        ("false rollbacks", "transient"),
-        ("useless improvements", "full"),
-        ("no_harm: promoted", "steady, 12 + 12, x1.2"),
-        ("estimates: covers", "steady, 12 + 12, x0.5"),
-        ("articles", "NIC week"),
-    ]
-
-
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny", "steady")
@@ -343,36 +227,6 @@ def test_the_program_prints_its_tables_and_writes_its_figures(
     assert program.main(arguments) == 1
 
 
-def test_wrong_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, text in (
-        (["--only", "few,fewer"], "no scenario 'fewer'; there are full,"),
-        (["--jobs", "0"], "--jobs"),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            program.main(arguments)
-        assert text in capsys.readouterr().err
-
-
-def test_oddities_are_what_they_are_called_and_tell_who_sees_what_there_is() -> None:
-    made = {what: make(1) for what, make in oddities.ODDITIES.items()}
-    test = made["no data of test hosts"].test
-    for one in made["no data of test hosts"].metrics:
-        assert np.isnan(one.after[test]).all() and not np.isnan(one.after[~test]).any()
-    for one in made["one test host restarts"].metrics:
-        assert np.isnan(one.after).sum() == np.isnan(one.after_exposure).sum() == 5
-        assert np.isnan(one.after[test]).sum() == 5
-    (row,) = oddities.decide(peers.PEERS[:1], 1)
-    assert row == {
-        "method": "Kayenta",
-        "no data of test hosts": row["no data of test hosts"],
-        "no data at all": "rolls back at 15",
-        "no drops at all": "goes on",
-        "one test host restarts": row["one test host restarts"],
-        "drops x1.5": "rolls back at 15",
-        "the same, times 1e-9": "goes on",
-    }
-
-
 @pytest.mark.parametrize("name", ARTICLES)
 def test_an_article_has_its_ratio_of_ratios_in_it(name: str) -> None:
     make, truth = ARTICLES[name]
@@ -381,13 +235,6 @@ def test_an_article_has_its_ratio_of_ratios_in_it(name: str) -> None:
     change = np.log(drops.after.mean(axis=1)) - np.log(drops.before.mean(axis=1))
     found = math.exp(change[test].mean() - change[~test].mean())
     assert found == pytest.approx(truth, rel=0.1)
-
-
-def test_a_grid_has_a_row_for_each_method_and_a_dash_where_there_is_nothing() -> None:
-    rows = [{"method": "a", "c": "x"}, {"method": "a", "c": "y"}, {"method": "b", "c": "y"}]
-    headers, cells = tables.grid(rows, "c", lambda row: row["method"] + row["c"])
-    assert headers == ["method", "x", "y"]
-    assert cells == [["a", "ax", "ay"], ["b", "-", "by"]]
 
 
 @pytest.mark.processes
@@ -433,13 +280,3 @@ def test_a_look_over_many_hosts_costs_what_its_process_says() -> None:
     assert (found["hosts"], found["draws"]) == (40, 10000)
     assert 0 < found["seconds"] < 60
     assert 10 < found["megabytes"] < 2000
-
-
-@pytest.mark.parametrize(
-    ("seconds", "megabytes", "reached"),
-    [(3.0, 400.0, True), (3.1, 400.0, False), (3.0, 401.0, False)],
-)
-def test_a_look_has_to_be_quick_and_small(seconds: float, megabytes: float, reached: bool) -> None:
-    found = {"hosts": 5000, "draws": 10000, "seconds": seconds, "megabytes": megabytes}
-    (target,) = targets._large(found)
-    assert (target.reached, target.found) == (reached, f"{seconds:.1f} s, {megabytes:.0f} MB")
