@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -260,22 +259,6 @@ class TestSession:
             client.get("/thing")
         assert (bmc.count("GET", "/thing"), bmc.count("GET", "/s")) == (asked, 2)
 
-    def test_its_answer_has_all_the_time_and_others_half(
-        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The answer alone tells which one to delete."""
-        patience: dict[str, float] = {}
-        ask = module._Connection.ask
-
-        def noted(own: Any, method: str, *more: Any) -> Any:
-            patience.setdefault(method, own.patience)
-            return ask(own, method, *more)
-
-        monkeypatch.setattr(module._Connection, "ask", noted)
-        with talk(bmc, timeout=1000):
-            pass
-        assert patience["GET"] <= 450 < 500 < patience["POST"] <= 900
-
 
 # What a GET is answered, what it comes to (its data, or the reason), and how often it is sent.
 GETS: dict[str, tuple[list[Behaviour], str, int]] = {
@@ -369,30 +352,6 @@ class TestReadAhead:
         """However soon a BMC answers."""
         monkeypatch.setattr(module, "_SOON", 0.0)
 
-    def test_a_bmc_that_answers_soon_is_asked_nothing_ahead(
-        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "_SOON", 1e9)
-        with talk(bmc) as client:
-            assert client.read_ahead(self.LINKS) == {}
-            assert bmc.count("GET", "/thing") == 0
-
-    def test_several_are_under_way_at_once(self, bmc: ScriptedBmc) -> None:
-        """Each of the three waits until all of them have arrived."""
-        together = threading.Barrier(3)
-
-        def meet(handler: Any) -> Any:
-            together.wait(60)
-            return reply(200, {"Name": "met"})(handler)
-
-        for link in self.LINKS[:3]:
-            bmc.on("GET", link, meet)
-        with talk(bmc) as client:
-            found = client.read_ahead(self.LINKS[:3])
-            assert {link: answer and answer.data for link, answer in found.items()} == (
-                dict.fromkeys(self.LINKS[:3], {"Name": "met"})
-            )
-
     def test_an_answer_is_used_once(self, bmc: ScriptedBmc) -> None:
         with talk(bmc) as client:
             client.read_ahead(("", *self.LINKS, "/thing"))
@@ -455,11 +414,6 @@ class TestOrigin:
         with talk(bmc) as client:
             assert client.get(f"{bmc.address}/thing").data == client.get("/old").data == THING
 
-    def test_redirected_change_is_refused(self, bmc: ScriptedBmc) -> None:
-        bmc.on("PATCH", "/old", reply(307, Location="/thing"))
-        assert refusal_of(bmc, link="/old").reason == "refused"
-        assert bmc.count("PATCH", "/thing") == 0
-
     @pytest.mark.parametrize(
         "link", ["", "/a b", "/a\r\nX: y", "/\u0434", "https://[", "https://x:y/"]
     )
@@ -467,58 +421,48 @@ class TestOrigin:
         assert reason_of(bmc, link) == "garbage"
 
 
+# What a change is answered, and what it comes to: the reason, or nothing of it went wrong.
+CHANGES: dict[str, tuple[Behaviour, str]] = {
+    "broken off": (cut, "unknown"),
+    "no answer": (hang, "unknown"),
+    "an answer without an end": (drip, "unknown"),
+    "500": (reply(500), "unknown"),
+    "503": (reply(503), "unknown"),
+    "a success that is an old error": (reply(200, OLD_ERROR), "unknown"),
+    "a success that is an error": (
+        reply(200, told("Base.1.8.GeneralError", Severity="Critical")),
+        "unknown",
+    ),
+    **{f"{status} not now": (reply(status, LATER), "busy") for status in (400, 500, 503)},
+    "400": (reply(400), "failed"),
+    "405": (reply(405), "failed"),
+    "403": (reply(403), "auth"),
+    "a redirect": (reply(307, Location="/other"), "refused"),
+    "a success that needs a reset": (reply(200, told("iLO.2.14.SystemResetRequired")), ""),
+    "a success of a message": (reply(200, told("Base.1.8.Success", Severity="OK")), ""),
+    "a success with a word": (reply(200, told("IDRAC.1.6.SYS413", Severity="Informational")), ""),
+    "a success without JSON": (lambda handler: (202, {"Location": "/task"}, b"accepted"), ""),
+}
+
+
 class TestChange:
-    @pytest.mark.parametrize(
-        "fault",
-        [cut, hang, drip, reply(500), reply(503), reply(200, OLD_ERROR)]
-        + [reply(200, told("Base.1.8.GeneralError", Severity="Critical"))],
-    )
     @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE"])
-    def test_without_a_sure_answer_is_lost_and_sent_once(
-        self, bmc: ScriptedBmc, method: str, fault: Any
+    @pytest.mark.parametrize(("answer", "reason"), CHANGES.values(), ids=CHANGES)
+    def test_is_sent_once_and_lost_where_no_answer_is_sure(
+        self, bmc: ScriptedBmc, answer: Behaviour, reason: str, method: str
     ) -> None:
-        bmc.on(method, "/thing", fault)
+        bmc.on(method, "/thing", answer)
         with talk(bmc) as client:
-            if fault in (hang, drip):
+            if answer in (hang, drip):
                 run_short(client)
-            with pytest.raises(Lost):
-                client.change(method, "/thing", {})
-            assert client.has_changed
-        assert bmc.count(method, "/thing") == 1
-
-    @pytest.mark.parametrize(
-        ("status", "body", "reason"),
-        [
-            (400, LATER, "busy"),
-            (500, LATER, "busy"),
-            (503, LATER, "busy"),
-            (400, None, "failed"),
-            (405, None, "failed"),
-            (403, None, "auth"),
-        ],
-    )
-    def test_turned_down_is_sent_once(
-        self, bmc: ScriptedBmc, status: int, body: Any, reason: str
-    ) -> None:
-        bmc.on("PATCH", "/thing", reply(status, body))
-        with talk(bmc) as client:
-            with pytest.raises(BmcError) as caught:
-                client.change("PATCH", "/thing", {})
-            assert not client.has_changed
-        assert (caught.value.reason, bmc.count("PATCH", "/thing")) == (reason, 1)
-
-    @pytest.mark.parametrize(
-        "body",
-        [
-            told("iLO.2.14.SystemResetRequired"),
-            told("Base.1.8.Success", Severity="OK"),
-            told("IDRAC.1.6.SYS413", Severity="Informational"),
-        ],
-    )
-    def test_success_within_an_error(self, bmc: ScriptedBmc, body: Any) -> None:
-        bmc.on("PATCH", "/thing", reply(200, body))
-        with talk(bmc) as client:
-            assert client.change("PATCH", "/thing", {}).data == body
+            try:
+                found = client.location(client.change(method, "/thing", {}))
+            except BmcError as error:
+                assert (error.reason, isinstance(error, Lost)) == (reason, reason == "unknown")
+            else:
+                assert reason == "" and found in ("", "/task")
+            assert client.has_changed is (reason in ("", "unknown"))
+        assert (bmc.count(method, "/thing"), bmc.count(method, "/other")) == (1, 0)
 
     @pytest.mark.parametrize(
         "error",
@@ -599,11 +543,6 @@ class TestChange:
             with pytest.raises(BmcError) as caught:
                 client.change("PATCH", "/thing", {})
         assert (caught.value.reason, client.has_changed) == ("unreachable", False)
-
-    def test_answer_without_json(self, bmc: ScriptedBmc) -> None:
-        bmc.on("POST", "/thing", lambda handler: (202, {"Location": "/task"}, b"accepted"))
-        with talk(bmc) as client:
-            assert client.location(client.change("POST", "/thing")) == "/task"
 
 
 class TestTrust:

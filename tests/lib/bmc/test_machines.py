@@ -20,7 +20,7 @@ from edgetune.bmc.reset import facts
 from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import bios_link, find_registry, find_system, settings_link
 from tests.support.bmc_site import setting, snoop
-from tests.support.recorded import NAMES, SYSTEMS, Recorded, abilities
+from tests.support.recorded import NAMES, SYSTEMS, Recorded
 
 MACHINES: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("machines.yaml").read_text(encoding="utf-8")
@@ -120,15 +120,6 @@ def test_of_several_systems_one_has_to_be_named(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "attribute", "value"),
-    [("hpe_dl325_gen10plus", "ProcSMT", "Enabled"), ("intel_s2600bpb", "QuietBoot", "0")],
-)
-def test_what_is_so_needs_no_change(name: str, attribute: str, value: str) -> None:
-    (row,) = planned(name, setting(attribute, value))["settings"]
-    assert (row["status"], row["persistent"]) == ("noop", row["runtime"])
-
-
-@pytest.mark.parametrize(
     ("name", "says"),
     [
         ("openbmc", "shows no attributes of this BIOS"),
@@ -224,11 +215,6 @@ def test_what_a_system_profile_locks_can_be_set_with_a_custom_one(
     assert row["reason"] == (None if opened else why)
 
 
-def test_a_profile_and_what_it_opens_are_sent_at_once() -> None:
-    wanted = {**CUSTOM, **ALL_ON}
-    assert sent(Recorded("dell_r750_6_00"), wanted, wanted) == wanted
-
-
 # What the three are in each profile of an R750, by the rules of its registry.
 PROFILES = {
     "PerfOptimized": ("Disabled", "Disabled", "Enabled"),
@@ -289,25 +275,12 @@ def profiled(profile: dict[str, str], others: dict[str, str], **pending: str) ->
     return machine
 
 
-def test_resets_are_those_that_the_machine_lists() -> None:
-    listed = ["GracefulShutdown", "ForceRestart", "ForceOff", "On"]
-    assert planned("gigabyte_h262", snoop("home"))["resets"] == listed
-
-
 @pytest.mark.parametrize("name", ["dell_r750_6_00", "supermicro_sys821ge", "nvidia_gb200"])
 def test_registries_go_by_several_names_or_by_none(name: str) -> None:
     machine = Recorded(name)
     registry = find_registry(machine, machine.get(bios_link(machine.system)))
     assert registry is not None
     assert registry.values({"nvidia_gb200": "TPM"}.get(name, MACHINES[name]["so"][0]))
-
-
-def test_a_registry_of_another_version_is_another_one() -> None:
-    machine = Recorded("supermicro_sys821ge")
-    bios = machine.get(bios_link(machine.system))
-    page = machine.pages["/redfish/v1/systems/1/bios"]
-    page["AttributeRegistry"] = "BiosAttributeRegistry.v1_0_1"
-    assert find_registry(machine, bios) is None
 
 
 def test_a_bios_that_names_no_registry_has_none_where_there_are_two() -> None:
@@ -402,19 +375,3 @@ def test_a_supermicro_means_the_displayed_names_of_its_values() -> None:
         set_attributes(machine, machine.system, Request(attributes={attribute: "Disable"}))
     body = {"Attributes": {attribute: "Disable"}}
     assert machine.sent == [("PATCH", "/redfish/v1/Systems/1/Bios/SD", body)]
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("dell_r750_6_00", ("yes", "yes", "job")),
-        ("gigabyte_h262", ("yes", f"no: {NO_SETTINGS}", "")),
-        ("intel_s2600bpb", ("yes", f"no: {MISSING}", "")),
-        ("lenovo_sr670v2", ("yes", "yes", "apply time")),
-        ("nvidia_dgxh100", ("yes", "yes", "plain")),
-        ("openbmc", ("no: the BMC shows no attributes of this BIOS over Redfish", "no", "")),
-    ],
-)
-def test_the_page_says_what_can_be_set(name: str, told: tuple[str, ...]) -> None:
-    found = abilities(name)
-    assert (found.bios, found.settable, found.in_force) == told

@@ -17,7 +17,6 @@ from edgetune.bmc.payload import BmcError, messages_of
 from edgetune.bmc.request import Request
 from edgetune.bmc.reset import facts, reset
 from edgetune.bmc.system import (
-    find_registry,
     members,
 )
 from edgetune.report.text import evidence_text
@@ -121,37 +120,6 @@ def test_a_log_that_leads_nowhere_hides_no_other(logs: list[str], unread: str) -
         ["Power on"] if "/EventLog" in logs else [],
         unread,
     )
-
-
-@pytest.mark.parametrize("dead", ["system", "manager", "managers"])
-def test_logs_of_one_that_has_none_hide_none_of_the_other(dead: str) -> None:
-    """The system and its manager each have a link to logs; one of them leads nowhere."""
-    links = {"system": "/logs", "manager": "/logs", dead: "/nothing"}
-    pages = Pages(
-        **{
-            "/manager": {"LogServices": links["manager"]},
-            "/logs": {"Members": [{"@odata.id": "/SEL"}]},
-            "/SEL": {"Entries": "/entries"},
-            "/entries": {"Members": [{"Created": "2026-11-23T10:00:00Z", "Message": "Power on"}]},
-        }
-    )
-    pages.root = {"Managers": {"@odata.id": "/nothing"}}
-    managed = {} if dead == "managers" else {"ManagedBy": [{"@odata.id": "/manager"}]}
-    system = answer("hpe_gen10_system", LogServices=links["system"], Links=managed)
-    told = evidence(pages, system, Request())
-    assert [event["message"] for event in told["events"]] == ["Power on"]
-    assert told["unread"] == ""
-
-
-def test_a_registry_without_a_link_hides_none_that_has_one() -> None:
-    pages = Pages(
-        **{
-            "/registries": {"Members": [{"Name": "x"}, {"@odata.id": "/r/BiosAttributeRegistry"}]},
-            "/r/BiosAttributeRegistry": {"Location": [{"Uri": "/r.json", "Language": "en"}]},
-            "/r.json": {"RegistryEntries": {"Attributes": [{"AttributeName": "A"}]}},
-        }
-    )
-    assert find_registry(pages, Answer("/b", 200, {}, {"Attributes": {}})) is not None
 
 
 def _evidence(**pages: Any) -> tuple[Any, str]:

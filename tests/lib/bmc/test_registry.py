@@ -141,13 +141,6 @@ class TestDependencies:
             found = registry(entry("A"), rules=[rule("A", "ReadOnly", True, *known)])
             assert found.problem({"A": "Off"}, {"A": "On", "B": b}) == text
 
-    def test_of_a_property_of_the_entry(self) -> None:
-        hidden = term("B", "EQU", True, MapFromProperty="Hidden")
-        known = registry(
-            entry("A"), entry("B", Hidden=True), rules=[rule("A", "Hidden", True, hidden)]
-        )
-        assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) == "A: is hidden while B is true"
-
     def test_wanted_values_lift_it(self) -> None:
         known = registry(
             entry("A"), entry("B"), rules=[rule("A", "ReadOnly", True, term("B", "EQU", "Off"))]
@@ -231,16 +224,6 @@ class TestSnoopMode:
         assert knob.modes == {"home": {name: home}}
         # Another spelling beside it is another mode.
         assert knob.mode_of({name: last}) == ("home" if last == home else f"{name}={last}")
-
-    def test_standard_of_a_gen9_is_home(self) -> None:
-        listed = registry(
-            entry("QpiSnoopConfig", values=["Standard", "EarlySnoop"]),
-            entry("QpiHomeSnoopOpt", values=["DirectoryOsbEnabled", "DirectoryOsbDisabled"]),
-        )
-        current = {"QpiSnoopConfig": "Standard", "QpiHomeSnoopOpt": "DirectoryOsbEnabled"}
-        knob = find_knob("bios.snoop_mode", current, listed)
-        assert knob.mode_of(current) == "home_osb"
-        assert knob.mode_of({**current, "QpiHomeSnoopOpt": "DirectoryOsbDisabled"}) == "home"
 
     def test_opaque_name_by_its_displayed_one(self) -> None:
         numbered = entry("QPIS001", values=["00", "01"], DisplayName="Snoop Mode")
