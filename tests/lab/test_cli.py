@@ -22,7 +22,7 @@ from edgetune.errors import RefusedError
 from lab import cli
 from lab.lab_commands import _FEWEST
 from lab.pop.layout import LabError
-from lab.runner.display import TaskList, message_of, text_of
+from lab.runner.display import TaskList
 from lab.runner.execution import Execution
 from lab.runner.metadata import Action, Pack
 from lab.runner.runs import ended_runs
@@ -155,13 +155,6 @@ def test_parameters_from_a_file(home: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("home")
-def test_text_of_a_result_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code("run", "returns", "what=text") == 0
-    assert capsys.readouterr().out == "first line\n  second line\n"
-
-
-@pytest.mark.processes
-@pytest.mark.usefixtures("home")
 def test_a_workflow_shows_its_tasks_and_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("run", "remedy", "--verbose") == 3
     out, err = capsys.readouterr()
@@ -226,19 +219,6 @@ class TestSignals:
             *(("left", "succeeded"), ("right", "canceled"), ("inside", "succeeded"))
         ]
         assert all((home / f"branch.{side}.done").exists() for side in ("left", "right"))
-
-    @pytest.mark.processes
-    def test_nohup_keeps_a_closed_terminal_from_canceling(self, home: Path) -> None:
-        ignoring = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        try:
-            process = self.start(home, "50")
-        finally:
-            signal.signal(signal.SIGHUP, ignoring)
-        process.send_signal(signal.SIGHUP)
-        self.let_go(home)
-        out, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
-        assert json.loads(out)["status"] == "succeeded"
 
     @pytest.mark.processes
     def test_a_second_signal_kills(self, home: Path) -> None:
@@ -346,14 +326,6 @@ def test_a_repeated_task_is_one_line_on_a_terminal_and_its_changes_elsewhere() -
     assert "\x1b" not in printed
 
 
-def test_messages_cannot_move_the_cursor() -> None:
-    action = Action("probe.look", "python-script", "", {}, Path(), "look.py")
-    execution = Execution(action, {}, {})
-    execution.finish("succeeded", {"result": {"message": "a\x1b[2Jb\nc"}})
-    assert message_of(execution) == "a [2Jb c"
-    assert text_of(execution).startswith("message: ")
-
-
 class TestLab:
     @pytest.fixture
     def pop(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -445,11 +417,6 @@ class TestLab:
         pop.kind = "simulated"
         assert exit_code("lab", "up", "--simulated") == 0
         assert (exit_code("run", "echo"), pop.entered) == (0, 1)
-
-    @pytest.mark.usefixtures("pop")
-    def test_exec_needs_a_lab(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert exit_code("lab", "exec", "true") == 1
-        assert "edgetune lab up" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

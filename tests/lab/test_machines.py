@@ -18,7 +18,7 @@ import yaml
 from lab.machines import console, image, serial
 from lab.machines.machine import Card, Machine, Running, qemu
 from lab.machines.monitor import Monitor
-from lab.pop.files import write_configuration, write_inventory
+from lab.pop.files import write_inventory
 from lab.pop.layout import LabError, Layout, addresses, sites
 from lab.pop.requirements import missing_packages
 
@@ -71,17 +71,6 @@ def test_no_answer_and_a_refusal_are_errors(ends: Ends, monkeypatch: pytest.Monk
         monitor.execute("x")
 
 
-def test_what_qemu_told_is_read_after_its_end_too(ends: Ends) -> None:
-    monitor, qemu = ends
-    qemu.sendall(GREETING + DONE + SHUTDOWN)
-    asked = qemu.recv(4096)  # an end that had not read it would take what it told along
-    assert json.loads(asked)["execute"] == "qmp_capabilities"
-    qemu.close()
-    assert [event["event"] for event in monitor.take_events()] == ["SHUTDOWN"]
-    with pytest.raises(OSError):
-        monitor.execute("quit")
-
-
 @pytest.mark.parametrize(
     ("guest", "reason", "returns"),
     [
@@ -100,15 +89,6 @@ def test_why_qemu_ended_says_whether_the_machine_boots_again(
     qemu.sendall(GREETING + DONE + f'{{"event": "SHUTDOWN", "data": {data}}}\r\n'.encode())
     assert running.happened() == []
     assert running.rebooted is returns
-
-
-def test_a_panic_and_a_watchdog_are_told_once_each(ends: Ends) -> None:
-    monitor, qemu = ends
-    running = Running(SimpleNamespace(pid=7), monitor)
-    qemu.sendall(b'{"event": "GUEST_PANICKED", "data": {"action": "run"}}\r\n')
-    assert running.happened() == ["panic"]
-    qemu.sendall(b'{"event": "WATCHDOG", "data": {"action": "reset"}}\r\n{"event": "RTC_')
-    assert (running.happened(), running.happened()) == (["watchdog"], [])
 
 
 class Guest:
@@ -221,17 +201,6 @@ def test_the_last_hosts_are_the_machines_and_a_stratum_of_their_own(tmp_path: Pa
     pop = yaml.safe_load(layout.inventory.read_text())["pops"]["lab1"]
     hardware = {name: host["hardware"] for name, host in pop["hosts"].items()}
     assert hardware == {"e000": "lab", "e001": "lab", "e002": "qemu", "e003": "qemu"}
-
-
-def test_a_pop_with_machines_is_given_time(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    found = []
-    for machines in (False, True):
-        write_configuration(layout, machines=machines)
-        found.append(yaml.safe_load(layout.configuration.read_text()))
-    usual, slow = found
-    for name in ("ssh_timeout", "claim_ttl", "owner_timeout", "reboot_deadline", "health_deadline"):
-        assert slow[name] > usual[name]
 
 
 @pytest.mark.parametrize(("hosts", "machines"), [(2, 3), (2, -1)])

@@ -135,15 +135,6 @@ def uptime(home: Path, host: str) -> float:
     return float(on(home, host, "cut -d' ' -f1 /proc/uptime"))
 
 
-def listen_drops(home: Path, host: str) -> int:
-    names, values = (
-        line.split()
-        for line in on(home, host, "cat /proc/net/netstat").splitlines()
-        if line.startswith("TcpExt:")
-    )
-    return int(values[names.index("ListenDrops")])
-
-
 def state_of(home: Path, host: str) -> str:
     state = pop.status(home)
     assert state is not None
@@ -296,57 +287,6 @@ def test_nginx_takes_what_its_drop_in_says(home: Path) -> None:
     assert try_on(home, "e000", "systemctl is-active cron").returncode != 0
 
 
-def test_ring_of_the_nic_can_be_set(home: Path) -> None:
-    if on(home, "e000", "ls /sys/class/net | grep -c ifb0 || true") == "0":
-        pytest.skip("an ifb device would make the machine load a kernel module")
-    on(home, "e000", "ethtool -G eth0 rx 512")
-    assert "RX:\t\t512" in on(home, "e000", "ethtool -g eth0")
-    assert "rx_missed_errors: 0" in on(home, "e000", "ethtool -S eth0")
-    assert try_on(home, "e000", "ethtool -G eth0 rx 5000").returncode != 0
-
-
-def test_drops_depend_on_the_listen_queue(home: Path) -> None:
-    for host, size in (("e000", 2), ("e001", 4096)):
-        on(home, host, f"sysctl -qw net.core.somaxconn={size} && systemctl restart nginx")
-    hosts = [f"e{number:03d}" for number in range(HOSTS)]
-    wait_until(lambda: is_serving(home, *hosts), "all in service")
-    time.sleep(1)
-    counts = pop.client_counts(home)
-    start = {host: listen_drops(home, host) for host in hosts}
-    drops: dict[str, int] = {}
-
-    def differ() -> bool:
-        drops.update({host: listen_drops(home, host) - start[host] for host in hosts})
-        least, most = sorted((drops["e002"], drops["e003"]))
-        return drops["e000"] > 2 * most and least > 0
-
-    time.sleep(7.2)
-    wait_until(differ, "drops: few on a slow machine")
-    assert drops["e001"] == 0
-    after = pop.client_counts(home)
-    assert after["requests"] > counts["requests"]
-    assert after["lost"] == counts["lost"]
-
-
-def test_drained_reboot_loses_no_request_and_keeps_what_was_saved(home: Path) -> None:
-    lost = pop.client_counts(home)["lost"]
-    haproxy(home, "set server edges/e000 state drain")
-    wait_until(lambda: server(home, "e000")["scur"] == "0", "drain")
-    on(home, "e000", "echo net.core.somaxconn=1024 > /etc/sysctl.d/90-edgetune-test.conf")
-    on(home, "e000", "sysctl -qw vm.swappiness=9 net.ipv4.tcp_fin_timeout=9")
-    asked = time.monotonic()
-    reboot(home, "e000")
-    keys = "net.core.somaxconn vm.swappiness net.ipv4.tcp_fin_timeout"
-    fresh = on(home, "e001", f"sysctl -n {keys}").split()
-    assert on(home, "e000", f"sysctl -n {keys}").split() == ["1024", *fresh[1:]]
-    assert uptime(home, "e000") < time.monotonic() - asked + 1
-    wait_until(lambda: server(home, "e000")["check_status"] == "L7OK", "health")
-    haproxy(home, "set server edges/e000 state ready")
-    wait_until(lambda: is_serving(home, "e000"), "undrain")
-    time.sleep(2)
-    assert pop.client_counts(home)["lost"] == lost
-
-
 def test_reboot_without_a_drain_loses_requests(home: Path) -> None:
     log = home / "lab/client-lost.jsonl"
 
@@ -361,16 +301,6 @@ def test_reboot_without_a_drain_loses_requests(home: Path) -> None:
     wait_until(counted, "a lost request")
     lost_last = log.read_text().splitlines()[-1]
     assert {"time", "path", "after", "reason"} <= set(json.loads(lost_last))
-
-
-def test_power_can_be_cut_and_comes_back(home: Path) -> None:
-    pop.set_load(home, False)
-    pop.power(home, "e002", "cut")
-    wait_until(lambda: state_of(home, "e002") == "off", "power cut")
-    assert try_on(home, "e002", "true").returncode != 0
-    pop.power(home, "e002", "on")
-    wait_until(lambda: try_on(home, "e002", "true").returncode == 0, "power on")
-    wait_until(lambda: pop.client_counts(home)["load"] is False, "load off")
 
 
 def test_killed_supervisor_leaves_nothing_and_disturbs_no_other_lab(

@@ -158,23 +158,6 @@ def test_kernel_that_would_load_a_module_has_no_drop_model(
     assert drops.has_drops() is True
 
 
-def test_counter_stands_still_behind_a_slow_cable_and_goes_on_after_it(home: Path) -> None:
-    if not drops.has_drops():
-        pytest.skip("the drop model would make the machine load a kernel module")
-    pop.slow_link(home, "e002", True)
-
-    def stands_still() -> bool:
-        """What was lost before may be shown a while later, where the machine stands still, too."""
-        there = missed(home)["e002"]
-        time.sleep(2.0)
-        return missed(home)["e002"] == there > 0
-
-    wait_until(stands_still, "a counter that stands still")
-    slow = missed(home)["e002"]
-    pop.slow_link(home, "e002", False)
-    wait_until(lambda: missed(home)["e002"] > slow, "drops on a cable that is fast again")
-
-
 def test_switched_off_and_on_by_its_bmc(home: Path, bmc: Callable[[str], Bmc]) -> None:
     before = missed(home)["e002"]
     pop.set_load(home, False)  # a host that has just booted has nothing to lose then

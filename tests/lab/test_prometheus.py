@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,18 +96,6 @@ class TestLab:
         assert up == {host.name: [f"{host.ip}:9100"] for host in addresses(len(NAMES))}
         assert boots(home) == boot_ids(home)
 
-    def test_it_has_the_counters_of_each_host(self, home: Path) -> None:
-        series = {
-            "node_network_receive_packets_total": 1,
-            "node_netstat_TcpExt_ListenDrops": 1,
-            "node_netstat_Tcp_RetransSegs": 1,
-            "node_boot_time_seconds": 1,
-            "node_softnet_dropped_total": os.cpu_count(),
-        }
-        for query, each in series.items():
-            found = {host: len(own) for host, own in rows(home, query).items()}
-            assert found == dict.fromkeys(NAMES, each), query
-
     def test_counters_of_the_network_are_of_the_host_alone(self, home: Path) -> None:
         query = "sum by (host) (node_netstat_Icmp_InMsgs)"
         on(home, "e000", "busybox ping -c 3 127.0.0.1")
@@ -122,15 +109,6 @@ class TestLab:
         assert now["e001"] != before["e001"] and now["e000"] == before["e000"]
         wait_until(lambda: boots(home) == now, "the new boot, and that alone")
 
-    def test_alertmanager_takes_alerts_and_silences(self, home: Path) -> None:
-        status = asked(home, f"http://{ALERTMANAGER}/api/v2/status")
-        assert status["cluster"]["status"] == "disabled"
-        assert asked(home, f"http://{ALERTMANAGER}/api/v2/silences") == []
-        known = asked(home, f"http://{PROMETHEUS}/api/v1/alertmanagers")["data"]
-        assert [own["url"] for own in known["activeAlertmanagers"]] == [
-            f"http://{ALERTMANAGER}/api/v2/alerts"
-        ]
-
     @pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
     def test_what_is_stopped_is_healed(self, home: Path, name: str) -> None:
         pop.inject(home, "stop", name)
@@ -139,10 +117,6 @@ class TestLab:
         pop.heal(home)
         assert running(home) == {"prometheus", "alertmanager"}
         wait_until(lambda: scraped(home) == NAMES, "scrapes")
-
-    def test_nothing_else_is_stopped(self, home: Path) -> None:
-        with pytest.raises(pop.LabError, match="is prometheus or alertmanager, not e000"):
-            pop.inject(home, "stop", "e000")
 
     def test_down_leaves_no_process(self, home: Path) -> None:
         state = pop.status(home)
@@ -176,22 +150,6 @@ def test_the_configurations_are_those_of_the_programs(tmp_path: Path, program: s
     file.write_text(json.dumps(document))
     done = subprocess.run([program, *CHECK[program], str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_each_host_is_scraped_by_its_name_and_so_is_edgetune() -> None:
-    node, own = configuration(addresses(2))["scrape_configs"]
-    assert own["static_configs"] == [{"targets": ["127.0.0.1:9464"]}]
-    assert node["static_configs"] == [
-        {"targets": ["10.77.1.1:9100"], "labels": {"host": "e000"}},
-        {"targets": ["10.77.1.2:9100"], "labels": {"host": "e001"}},
-    ]
-
-
-def test_rules_of_the_repository_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.pop.monitoring.RULES", tmp_path)
-    assert configuration([])["rule_files"] == []
-    (tmp_path / "edgetune.rules.yaml").touch()
-    assert configuration([])["rule_files"] == [str(tmp_path / "edgetune.rules.yaml")]
 
 
 def written(home: Path, prometheus: bool) -> Context:

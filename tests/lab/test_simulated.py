@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -23,7 +22,7 @@ import yaml
 
 from edgetune.campaign.definition import find_campaign, pops_by_ring
 from edgetune.config import read_config
-from edgetune.errors import DrainError, InputError
+from edgetune.errors import InputError
 from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventories.yaml import YamlInventory
@@ -32,8 +31,7 @@ from edgetune.traffic.drivers.haproxy import Haproxy
 from lab import simulated
 from lab.bmc.machine import serial_of, uuid_of
 from lab.pop.layout import Layout
-from lab.simulated import commands, files, host, processes, sysctls
-from lab.simulated.counters import MISSED, Counters, drops_per_second
+from lab.simulated import commands, files, processes
 from tests.support import ROOT
 from tests.support.cases import cases
 from tests.support.lab_host_bmc import Bmc
@@ -193,12 +191,6 @@ def test_up_and_down_and_a_stranger_with_the_recorded_pid(home: Path) -> None:
         stranger.communicate(b"\n")
 
 
-def test_down_without_a_lab(tmp_path: Path) -> None:
-    assert not simulated.down(tmp_path / "none")
-    assert simulated.status(tmp_path / "none") is None
-    assert not (tmp_path / "none").exists()
-
-
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -340,23 +332,12 @@ def as_nobody(python: str, code: str, *arguments: str) -> subprocess.CompletedPr
     )
 
 
-def test_facts(running: Lab) -> None:
-    facts = running.ask("e002", "facts")
-    assert facts["hostname"] == "e002"
-    assert facts["machine"] == {"uuid": uuid_of("e002"), "serial": serial_of("e002")}
-    assert facts["os"] == {"id": "debian", "version": "12"}
-    assert facts["init"] == "sysv"
-    assert facts["cpus"]["online"] == "0-1" and facts["cpus"]["count"] == 2
-    assert facts["cpus"]["model"] == "Simulated CPU"
-    assert facts["nics"]["eth0"]["queues"] == {"rx": 4, "tx": 4}
-    assert facts["nics"]["eth0"]["channels"]["max"] == {"rx": 4, "tx": 4}
-    assert facts["thp"]["enabled"] == "always"
-
-
 def test_a_change_and_its_restore(running: Lab) -> None:
     machine = Path("/proc/sys/net/core/somaxconn")
     machine_before = machine.read_text() if machine.exists() else ""
     before = snapshot(running.root("e000"))
+    known = {"uuid": uuid_of("e000"), "serial": serial_of("e000")}
+    assert running.ask("e000", "facts")["machine"] == known
     assert running.apply("e000", EVERY_KIND, within=300)["state"] == "provisional"
     assert (running.root("e000") / "proc/sys/net/core/somaxconn").read_text() == "4096\n"
     assert running.root("e000").joinpath(commands.NIC_QUEUES, "rx-2").exists() is False
@@ -419,79 +400,6 @@ def drops(lab: Lab, name: str) -> int:
     return counted
 
 
-def test_nothing_drops_with_a_long_queue_after_a_restart(running: Lab) -> None:
-    running.apply("e000", [dict(SOMAXCONN, restart="nginx")])
-    wait_until(lambda: commands.backlog(running.root("e000")) == 4096)
-    time.sleep(0.3)
-    there, others = drops(running, "e000"), drops(running, "e002")
-    wait_until(lambda: drops(running, "e002") > others + 3)
-    assert drops(running, "e000") == there
-    running.restore("e000")
-    assert commands.backlog(running.root("e000")) == 8
-
-
-def test_drain(running: Lab) -> None:
-    def server() -> Any:
-        return running.balancer.servers()["e002"]
-
-    def received() -> int:
-        return int(running.ask("e002", "sample", health_url=None)["counters"]["rx_packets"])
-
-    def nothing_comes() -> bool:
-        there = received()
-        time.sleep(0.5)
-        return received() == there
-
-    for _ in range(10):  # the machine may stand still for longer than sessions last
-        running.balancer.restore("e002")
-        wait_until(lambda: server().is_serving and server().sessions)
-        running.balancer.withdraw("e002")
-        if server().sessions:
-            break
-    else:
-        raise AssertionError("sessions never outlived the beginning of a drain")
-    wait_until(lambda: server().sessions == 0)
-    assert (server().withdrawn, server().up) == ("drain", True)
-    wait_until(nothing_comes)
-    running.balancer.isolate("e002")
-    assert server().withdrawn == "maint"
-    running.balancer.restore("e002")
-    assert server().is_serving
-
-
-def test_a_host_that_is_not_ready_is_healthy_for_nobody(running: Lab) -> None:
-    mark = running.root("e002") / "var/lib/edgetune-not-ready"
-
-    def failed(name: str) -> float:
-        request = {"health_url": running.pop.health, "health_requests": 2}
-        share: float = running.ask(name, "sample", **request)["gauges"]["health_failed"]
-        return share
-
-    mark.write_text("rollout\n")
-    try:
-        wait_until(lambda: not running.balancer.servers()["e002"].up)
-        wait_until(lambda: (failed("e001"), failed("e002")) == (0, 1))
-        assert running.balancer.servers()["e001"].is_serving
-        running.reboot("e002")
-        time.sleep(0.3)
-        assert not running.balancer.servers()["e002"].up
-    finally:
-        mark.unlink()
-    wait_until(lambda: running.balancer.servers()["e002"].is_serving)
-    wait_until(lambda: failed("e002") == 0)
-
-
-def test_unknown_server_and_backend(running: Lab) -> None:
-    assert running.balancer.refuses_changes() == ""
-    with pytest.raises(DrainError, match=r"No such server\."):
-        running.balancer.withdraw("e999")
-    other = Haproxy(running.pop.load_balancer.fields["address"], "other")
-    with pytest.raises(DrainError, match="no backend"):
-        other.servers()
-    with pytest.raises(DrainError, match="No such backend"):
-        other.isolate("e000")
-
-
 def test_only_the_agent_runs_and_only_for_the_labs_key(running: Lab) -> None:
     import asyncssh
 
@@ -520,41 +428,6 @@ def execute(lab: Lab, key: paramiko.PKey, command: str) -> tuple[int, bytes, byt
         return output.channel.recv_exit_status(), *data
 
 
-def test_counted_drops_follow_queue_and_load(tmp_path: Path) -> None:
-    rates = [drops_per_second(backlog) for backlog in (2, 8, 1024, 4096)]
-    assert rates == pytest.approx([40, 4, 0, 0])
-    host.install(tmp_path / "root", "e000", "127.77.0.1")
-    host.start_kernel(tmp_path / "root", "e000")
-    counted = {}
-    for backlog, load in ((8, 1.0), (8, 2.0), (8, 0.0), (4096, 2.0)):
-        counters = Counters(random.Random(7))
-        for _ in range(1000):
-            counters.grow(0.1, backlog, load)
-        counters.write(tmp_path / "root", host.counted(counters))
-        names, values = (tmp_path / "root/proc/net/netstat").read_text().splitlines()
-        row = dict(zip(names.split(), values.split()))
-        assert row["ListenOverflows"] == row["ListenDrops"]
-        counted[backlog, load] = int(row["ListenDrops"])
-    assert 330 < counted[8, 1.0] < 470
-    assert 700 < counted[8, 2.0] < 900
-    assert counted[8, 0.0] == counted[4096, 2.0] == 0
-
-
-def test_missed_packets_follow_the_snoop_mode(tmp_path: Path) -> None:
-    missed = {}
-    (tmp_path / "sys/class/net/eth0/statistics").mkdir(parents=True)
-    (tmp_path / "proc/net").mkdir(parents=True)
-    for mode in MISSED:
-        counters = Counters(random.Random(7))
-        for _ in range(600):
-            counters.grow(0.2, 4096, 1.0, mode)
-        counters.write(tmp_path, host.counted(counters))
-        text = (tmp_path / "sys/class/net/eth0/statistics/rx_missed_errors").read_text()
-        missed[mode] = int(text)
-    assert missed["home"] <= 0.3 * missed["early"]
-    assert missed["early"] > missed["cluster_on_die"] > missed["home_osb"] > missed["home"] > 0
-
-
 def test_a_reset_by_its_bmc_boots_a_host_and_sets_its_bios(running: Lab) -> None:
     def first() -> dict[str, Any]:
         state = simulated.status(running.home)
@@ -573,20 +446,6 @@ def test_a_reset_by_its_bmc_boots_a_host_and_sets_its_bios(running: Lab) -> None
     assert first()["bmc"] == {**address, "snoop_mode": "home"}
 
 
-def test_stored_sysctls_are_applied_in_the_order_of_their_names(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    host.install(root, "e000", "127.77.0.1")
-    (root / "etc/sysctl.d/10-a.conf").write_text("net.core.somaxconn=1\n# vm.swappiness=2\n")
-    (root / "etc/sysctl.d/90-b.conf").write_text("-net.ipv4.tcp_rmem = 1\t2 3\nno.such = 1\n")
-    (root / "etc/sysctl.conf").write_text("vm.dirty_ratio = 5\nnonsense\n")
-    host.start_kernel(root, "e000")
-    expected = {"net.core.somaxconn": "8", "net.ipv4.tcp_rmem": "1 2 3", "vm.swappiness": "60"}
-    expected["vm.dirty_ratio"] = "5"
-    for key, value in expected.items():
-        assert sysctls.file_of(root, key).read_text() == value + "\n"
-    assert not (root / "proc/sys/no").exists()
-
-
 @pytest.mark.parametrize("case", cases(Path(__file__).parent / "cases/commands.yaml"))
 def test_commands_of_a_host(running: Lab, case: dict[str, str]) -> None:
     program, *arguments = case["words"].split()
@@ -595,19 +454,6 @@ def test_commands_of_a_host(running: Lab, case: dict[str, str]) -> None:
     assert case.get("prints", "") in done.stdout
     assert case.get("told", "") in done.stderr
     assert (done.returncode != 0) == ("told" in case)
-
-
-def test_boot_without_a_valid_queue_length_leaves_the_host_out_of_service(running: Lab) -> None:
-    stored = running.root("e003") / "etc/sysctl.d/99-wrong.conf"
-    stored.write_text("net.core.somaxconn = many\n")
-    running.reboot("e003")
-    wait_until(lambda: not running.balancer.servers()["e003"].up)
-    stored.unlink()
-    sysctls.file_of(running.root("e003"), "net.core.somaxconn").write_text("8\n")
-    subprocess.run(
-        [running.root("e003") / "usr/local/sbin/systemctl", "restart", "nginx"], check=True
-    )
-    wait_until(lambda: running.balancer.servers()["e003"].is_serving)
 
 
 def test_a_configuration_of_somebody_s_own_is_not_overwritten(tmp_path: Path) -> None:
