@@ -32,7 +32,6 @@ from lab.runner.parameters import from_words, live
 from lab.usage import UsageError
 from tests.support import ROOT
 from tests.support.printed import (
-    PAGES,
     Printed,
     of_messages,
     of_metadata,
@@ -86,13 +85,6 @@ def test_a_part_of_a_command_names_parameters_that_there_are() -> None:
 def test_no_message_shows_a_part_of_a_command() -> None:
     """It would be typed as it stands; `edgetune.sanitize.command` makes it whole."""
     assert parts_of_messages() == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_target_of_make_exists(page: Path) -> None:
-    shown = [words for words in lines_of_code(page) if words[0] == "make"]
-    named = re.findall(r"`make ([a-z]+)", page.read_text())
-    assert {*named, *(word for _, *words in shown for word in words)} <= targets_of_make()
 
 
 def test_every_command_of_the_tutorial_is_one() -> None:

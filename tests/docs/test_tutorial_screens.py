@@ -104,19 +104,3 @@ def test_the_screens_of_the_tutorial(home: Path) -> None:
 )
 def test_other_screens_fit(tmp_path: Path, words: list[str], code: int, last: str) -> None:
     assert last in screen(tmp_path, *words, code=code)[-1]
-
-
-def test_wrong_input_is_named_and_leads_on(home: Path) -> None:
-    simulated.down(home)
-    simulated.up(home, hosts=4)
-    for word, why in (
-        ("tuning=nosuch", "parameter: tuning: there is no tuning 'nosuch'"),
-        ("baseline=3s", "parameter: baseline: 3s is below 2m: it is at least 2 x interval"),
-        ("pop=lab9", "there is no PoP 'lab9'"),
-    ):
-        given = {"pop": "lab1", "tuning": "accept_queue"}
-        given.update([word.split("=")])
-        words = [f"{name}={value}" for name, value in given.items()]
-        lines = screen(home, "run", "rollout_pop", *words, code=2)
-        assert why in " ".join(line.strip() for line in lines)
-        assert lines[-1] == "  next:       edgetune run rollout_pop --help"

@@ -117,14 +117,3 @@ def test_each_step_that_is_taken_again_has_a_workflow_that_waits() -> None:
     # These two begin what check_rebooted awaits; these two write the results of the drain.
     begin, write = {"apply_tuning", "reboot_hosts"}, {"drain_report", "_waits"}
     assert steps - begin - write == tasks - {"drain_hosts", "check_drained"}
-
-
-def test_an_option_that_the_page_names_is_one_of_the_configuration() -> None:
-    named = {
-        word
-        for cells in rows().values()
-        for word in re.findall("`([a-z]+_[a-z]+)`", cells[0])
-        if word not in ("recover_orphans", "resume_surge", "resume_all", "diagnose_hosts")
-    }
-    known = (ROOT / "config.schema.yaml").read_text()
-    assert [name for name in named if f"\n{name}:" not in known] == []

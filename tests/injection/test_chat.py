@@ -44,7 +44,6 @@ environment = SandboxedEnvironment(
 )
 lenient = environment.overlay(undefined=jinja2.Undefined)
 environment.filters["to_json_string"] = json.dumps
-COLORS = {"good", "warning", "danger"}
 # What StackStorm may keep as the result of an execution that came to nothing.
 NOTHING: list[dict[str, Any]] = [
     {},
@@ -155,21 +154,6 @@ def test_an_execution_without_a_result_is_answered(name: str) -> None:
         execution = {"id": "64f1", "status": "canceled", **kept}
         assert answer(ALIASES[name], execution) == "```canceled: no answer```"
         assert look(ALIASES[name], execution)["color"] == "danger"
-
-
-@pytest.mark.parametrize("color", sorted(COLORS))
-def test_a_colour_says_how_a_rollout_does(color: str) -> None:
-    for name in ("compare", "status"):
-        execution = {"status": "succeeded", "result": {"result": {"color": color}}}
-        assert look(ALIASES[name], execution)["color"] == color
-
-
-def test_a_report_is_linked_where_it_has_an_address() -> None:
-    for page, title in (("https://here/lab1-7", "Report"), ("", "")):
-        url, image = (page and f"{page}.html"), (page and f"{page}.png")
-        told = {"result": {"result": {"url": url, "image_url": image}}}
-        shown = look(ALIASES["report"], {"status": "succeeded", **told})
-        assert (shown["title_link"], shown["title"], shown["image_url"]) == (url, title, image)
 
 
 def test_all_answers_are_made_alike() -> None:

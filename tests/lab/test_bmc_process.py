@@ -139,12 +139,6 @@ def test_faults_are_broken_and_healed_while_it_runs(lab: Running) -> None:
     assert lab.do("status", "e006")["faults"] == []
 
 
-def test_somebody_else_may_leave_something_pending(lab: Running) -> None:
-    assert lab.do("stage", "e005", attributes={"AdminName": "ada"}) == {"ok": True}
-    assert lab.do("status", "e005")["pending"] == {"AdminName": "ada"}
-    assert not lab.do("stage", "e004", attributes={"Nothing": "1"})["ok"]
-
-
 @pytest.mark.parametrize(
     "text",
     ["{", "[]", "7", '{"do": "dance"}', '{"do": "status", "host": "e999"}']

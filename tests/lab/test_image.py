@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from lab.fingerprint import fingerprint
 from lab.pop import image, missing_requirements
 from lab.pop.layout import EXPORTER_PORT, TEXTFILES
 
@@ -82,15 +79,3 @@ def test_init_starts_an_exporter_only_where_it_is_wanted(machine: Path, tmp_path
         assert (started, (built / TEXTFILES[1:]).is_dir()) == (exporter, exporter)
         script = (built / "usr/local/lib/lab/run_exporter").read_text()
         assert f":{EXPORTER_PORT} " in script and f"textfile.directory={TEXTFILES}\n" in script
-
-
-def test_copies_have_mode_owner_and_target_of_the_original(machine: Path, tmp_path: Path) -> None:
-    services = machine / "etc/services"
-    services.chmod(0o664)
-    os.chown(services, 7, 8)
-    image.build(tmp_path / "image", "a key", False, machine)
-    about = (tmp_path / "image/etc/services").stat()
-    assert (stat.S_IMODE(about.st_mode), about.st_uid, about.st_gid) == (0o664, 7, 8)
-    assert about.st_ino != services.stat().st_ino
-    for name in ("etc/services", "etc/alternatives/awk"):
-        assert fingerprint(tmp_path / "image")[name] == fingerprint(machine)[name]

@@ -21,7 +21,7 @@ from lab.cli import _parser
 from lab.completion import completion
 from lab.runner import Execution, Pack
 from lab.runner.ending import exit_status, next_steps, problem_of
-from lab.runner.help import action_help, action_list, is_for_people
+from lab.runner.help import action_help, is_for_people
 from lab.runner.progress import Progress, rollouts_of
 from lab.runner.screen import BAD, Screen, fold
 from lab.runner.story import Row, Story, StoryTeller
@@ -264,18 +264,8 @@ class TestEnding:
             **dict.fromkeys(("store", "host", ""), (3, doctor)),
         }
 
-    def test_a_success_is_nobody_s(self) -> None:
-        done = execution("stop_all", {"message": "stopped"})
-        assert (exit_status(done), problem_of(done, None)) == (0, "")
-        assert next_steps(PACK, done, {}, None) == {}
-
 
 class TestHelp:
-    def test_the_list_of_actions_fits_a_screen(self) -> None:
-        lines = action_list(PACK, everything=False).splitlines()
-        assert len(lines) <= 32
-        assert max(map(len, lines)) < 80
-
     def test_steps_of_workflows_are_not_for_people(self) -> None:
         shown = {each.name for each in PACK.actions.values() if is_for_people(PACK, each)}
         assert {"rollout_pop", "roll_back_pop", "stop_all", "report_rollout"} <= shown

@@ -215,13 +215,6 @@ class TestDatastore:
         assert self.store(engine, "delete", name="a") is True
         assert self.store(engine, "delete", name="a") is False
 
-    def test_values_expire(self, engine: Engine) -> None:
-        self.store(engine, "set", name="brief", value="x", ttl=1)
-        self.store(engine, "set", name="lasting", value="x", ttl=60)
-        time.sleep(1.1)
-        assert self.store(engine, "get", name="brief") is None
-        assert self.store(engine, "list") == [["probe.Store:lasting", "x"]]
-
 
 class TestWorkflow:
     def test_publishes_from_task_to_task_and_knows_its_own_execution(self, engine: Engine) -> None:
@@ -356,24 +349,6 @@ def test_a_delay_ends_at_once_when_it_is_canceled(engine: Engine) -> None:
     thread.join(timeout=60)
     assert execution.status == "canceled"
     assert sequence(execution) == [("look", "canceled")]
-
-
-def test_an_entry_point_may_not_leave_the_actions(tmp_path: Path) -> None:
-    (tmp_path / "actions").mkdir()
-    (tmp_path / "pack.yaml").write_text("ref: small\n")
-    metadata = "name: {}\nrunner_type: orquesta\nentry_point: {}\n"
-    (tmp_path / "actions" / "out.yaml").write_text(metadata.format("out", "../workflows/w.yaml"))
-    (tmp_path / "actions" / "link.yaml").write_text(metadata.format("link", "workflows/w.yaml"))
-    (tmp_path / "workflows").mkdir()
-    (tmp_path / "workflows" / "w.yaml").write_text(
-        "version: 1.0\ntasks:\n  nothing:\n    action: core.noop\n"
-    )
-    (tmp_path / "actions" / "workflows").symlink_to("../workflows")
-    engine = Engine(Pack(tmp_path), {}, tmp_path)
-    assert engine.run("link", {}).status == "succeeded"
-    execution = engine.run("out", {})
-    assert execution.status == "failed"
-    assert "leaves actions/" in str(execution.result)
 
 
 def test_nothing_starts_with_a_bad_parameter(engine: Engine) -> None:

@@ -13,7 +13,7 @@ import yaml
 from edgetune.errors import InputError, StoreError
 from edgetune.rollout.steps.pause_pop import pause_pop
 from lab import cli
-from lab.runner.screen import Screen, fold
+from lab.runner.screen import Screen
 from lab.runner.watch import Watch, status_teller
 from tests.lab.test_progress import Terminal as Tty
 from tests.support import ROOT
@@ -89,21 +89,6 @@ class TestOnATerminal:
         Screen(tall).frame("\n".join(map(str, range(50))), "now")
         lines = tall.getvalue().split("\x1b[J")[1].splitlines()
         assert (len(lines), lines[-2:]) == (7, ["... and 45 more lines", "now"])
-
-    def test_after_a_resize_the_rows_are_those_that_the_terminal_made(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        stream = Tty()
-        screen = Screen(stream)
-        screen.frame("x" * 38, "now")
-        self.resize(monkeypatch, 20, 8)
-        screen.frame("y", "then")
-        assert "\x1b[3A" in stream.getvalue()
-
-    def test_a_command_stays_whole_to_be_copied(self) -> None:
-        command = "edgetune run roll_back_pop rollout=lab1-20261124T100727-7a54"
-        assert fold(f"  roll back:  {command}", 40).split("\n") == ["  roll back:", f"  {command}"]
-        assert fold(f"  {command}", 40) == f"  {command}"
 
     def test_ctrl_c_leaves_the_cursor_below(
         self, clock: VirtualClock, capsys: pytest.CaptureFixture[str]

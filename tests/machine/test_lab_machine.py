@@ -26,7 +26,6 @@ from edgetune.hosts.fleet import packed
 from lab import pop
 from lab.bmc.machine import serial_of, uuid_of
 from tests.lab.test_pop import entering, inside, ssh
-from tests.support.agent_root import setting
 from tests.support.lab_host_bmc import Bmc, from_controller
 
 MISSING = pop.missing_requirements(machines=True)
@@ -37,8 +36,6 @@ pytestmark = [
 HOST, ADDRESS = "e000", "10.77.1.1"
 # Some times what a boot takes on two idle cores.
 BOOT_SECONDS = 600.0
-SOMAXCONN = "/proc/sys/net/core/somaxconn"
-HEAD = {"epoch": 1, "rollout": "r1", "tuning": "t", "digest": "sha256:1"}
 
 
 @pytest.fixture(scope="module")
@@ -119,20 +116,6 @@ def test_it_boots_debian_by_its_own_boot_loader(home: Path) -> None:
     assert on(home, "findmnt", "-no", "FSTYPE", "--target", "/boot") == "ext4"
 
 
-def test_ssh_shows_the_key_of_known_hosts(home: Path) -> None:
-    strictly = ("-o", "StrictHostKeyChecking=yes")
-    command, *words = ssh(home, HOST, "hostname", patience=60)
-    assert inside(home, command, *strictly, *words).stdout.strip() == HOST
-    known = home / "lab/known_hosts"
-    right = known.read_text()
-    try:
-        known.write_text(right[:-8] + right[-8:].swapcase())
-        done = inside(home, command, *strictly, *words)
-        assert done.returncode == 255 and "verification failed" in done.stderr
-    finally:
-        known.write_text(right)
-
-
 def test_it_has_an_identity_nodes_and_cards(home: Path) -> None:
     dmi = "/sys/class/dmi/id"
     assert on(home, "cat", f"{dmi}/product_uuid").lower() == uuid_of(HOST)
@@ -144,22 +127,6 @@ def test_it_has_an_identity_nodes_and_cards(home: Path) -> None:
     found = {nic["driver"]: nic["numa_node"] for nic in nics.values()}
     assert found == {"virtio_net": 0, "e1000e": 1}
     assert nics[front]["channels"]["max"]["combined"] == 4
-
-
-def test_a_setting_is_planned_applied_confirmed_verified_and_restored(home: Path) -> None:
-    own = [setting("sysctl", {"key": "net.core.somaxconn"}, "4096")]
-    (row,) = ask(home, "plan", tuning="t", digest="sha256:1", settings=own)["settings"]
-    assert (row["status"], row["runtime"]) == ("change", "8"), row
-    seen = {row["id"]: {key: row[key] for key in ("runtime", "persistent")}}
-    within = {"confirm_within": 600, "grace_boots": 1}
-    assert ask(home, "apply", settings=own, expect=seen, **HEAD, **within)["state"] == "provisional"
-    try:
-        assert ask(home, "confirm", epoch=1, tuning="t", settings=own)["confirmed"]
-        assert all(row["ok"] for row in ask(home, "verify", tuning="t", settings=own)["settings"])
-        assert on(home, "cat", SOMAXCONN) == "4096"
-    finally:
-        ask(home, "restore", epoch=1, tuning="t")
-    assert on(home, "cat", SOMAXCONN) == "8"
 
 
 def test_systemd_keeps_congestion_control_until_a_boot_or_its_time_ends_it(home: Path) -> None:
@@ -203,23 +170,6 @@ def test_systemd_keeps_congestion_control_until_a_boot_or_its_time_ends_it(home:
     assert state_of(home) == "running", on(home, "systemctl", "--failed", "--no-legend")
 
 
-def test_a_disk_that_is_full_takes_no_byte_until_it_is_healed(home: Path) -> None:
-    try:
-        pop.fill_disk(home, HOST, True)
-        with pytest.raises(pop.LabError, match="No space left"):
-            on(home, "sh", "-c", "dd if=/dev/zero of=/etc/tried bs=4k count=1 status=none")
-    finally:
-        pop.heal(home)
-    on(home, "sh", "-c", "echo tried >/etc/tried && sync /etc/tried && rm /etc/tried")
-
-
-@pytest.mark.parametrize("program", ["sshd", "nginx"])
-def test_what_is_killed_is_started_again(home: Path, program: str) -> None:
-    assert pop.kill(home, HOST, program) >= 1
-    wait_until(lambda: on(home, "sh", "-c", f"pgrep --exact {program} || :") != "", program)
-    assert pop.kill(home, HOST, "agent") == 0
-
-
 def test_a_cut_cable_lets_nothing_through_until_it_is_healed(home: Path) -> None:
     assert reached(home)
     try:
@@ -228,29 +178,6 @@ def test_a_cut_cable_lets_nothing_through_until_it_is_healed(home: Path) -> None
     finally:
         pop.heal(home)
     wait_until(lambda: reached(home), "a cable that is plugged in")
-
-
-def test_a_slow_cable_lets_no_more_through_than_it_has(home: Path) -> None:
-    """1 Mbit/s with a queue of 32 kB: a busy machine makes it slower, and never quicker."""
-    try:
-        pop.inject(home, "slow", HOST)
-        began = time.monotonic()
-        zeros = inside(home, *ssh(home, HOST, "head -c 200000 /dev/zero", patience=60)).stdout
-        lasted = time.monotonic() - began
-    finally:
-        pop.heal(home)
-    assert len(zeros) == 200_000 and lasted > (200_000 - 32_000) * 8 / 1e6
-
-
-def test_a_busy_web_server_is_idle_again_when_it_is_healed(home: Path) -> None:
-    look = ("sh", "-c", "systemctl is-active lab-busy || :")
-    try:
-        pop.inject(home, "busy", HOST)
-        assert on(home, *look) == "active"
-        assert len(on(home, "pgrep", "--full", "keep_busy").splitlines()) >= 1
-    finally:
-        pop.heal(home)
-    assert on(home, *look) == "inactive"
 
 
 def reached(home: Path) -> bool:

@@ -6,10 +6,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,13 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from edgetune.documents.head import Head
 from edgetune.documents.look import Effect, Look
 from edgetune.rollout.baseline import measure
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.soak import Soak
@@ -55,41 +49,28 @@ while True:
 
 @dataclass
 class Rolled:
-    """What a rollout left: its record, samples over SSH of its time, and two exports."""
+    """What a rollout left: its record, and samples over SSH of its time."""
 
     practice: Practice
     record: Record
     by_ssh: Context
-    soaking: str
-    ended: str
-
-    @property
-    def heads(self) -> list[Head]:
-        """With those that showed too little, and were taken back."""
-        return all_heads(self.record.context)
 
 
 @pytest.fixture(scope="module")
 def rolled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolled]:
     home, own = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("own")
     with practising(home, hosts=4, prometheus=True) as practice:
-        config = {**practice.config, "metrics_file": str(own / "edgetune.prom")}
-        write_yaml(home / "edgetune.yaml", config)
         by_ssh = _config_by_ssh(practice, own)
         sweeping = practice.start(
             *("lab", "exec", "--", sys.executable, "-c", SWEEP),
             str(write_yaml(own / "edgetune.yaml", by_ssh)),
         )
-        with ThreadPoolExecutor(1) as pool:
-            rolling = pool.submit(practice.roll_out, "tuning=accept_queue", *WORDS)
-            _wait_for_soak(Context(config), rolling)
-            soaking = _exported(practice, own)
-            done = rolling.result()
+        done = practice.roll_out("tuning=accept_queue", *WORDS)
         sweeping.terminate()
         sweeping.communicate()
-        record = read_rollout(Context(config), done["rollout"])
+        record = read_rollout(Context(practice.config), done["rollout"])
         _copy(home / "edgetune.sqlite", own / "records.sqlite")
-        yield Rolled(practice, record, Context(by_ssh), soaking, _exported(practice, own))
+        yield Rolled(practice, record, Context(by_ssh))
 
 
 def _config_by_ssh(practice: Practice, folder: Path) -> dict[str, Any]:
@@ -102,18 +83,6 @@ def _config_by_ssh(practice: Practice, folder: Path) -> dict[str, Any]:
         "records": f"sqlite:///{folder}/records.sqlite",
         "coordination": f"sqlite:///{folder}/samples.sqlite",
     }
-
-
-def _wait_for_soak(context: Context, rolling: Future[dict[str, Any]]) -> None:
-    while not any(head.state == "soaking" for head in all_heads(context)):
-        assert not rolling.done(), rolling.result()
-        time.sleep(0.2)
-
-
-def _exported(practice: Practice, folder: Path) -> str:
-    told = practice.run("export_metrics")
-    assert told["exit"] == 0, told
-    return (folder / "edgetune.prom").read_text()
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -195,50 +164,3 @@ def test_what_prometheus_counts_is_stored_nowhere_else(rolled: Rolled) -> None:
     samples = [json.loads(text) for _, text in rows]
     assert [sample["counters"] for sample in samples if sample["counters"]] == []
     assert all("health_failed" in sample["gauges"] for sample in samples)
-
-
-def values(text: str, name: str) -> dict[tuple[str, ...], float]:
-    """By the values of the labels, in the order of their names."""
-    return {
-        tuple(value for _, value in sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == name
-    }
-
-
-def test_the_export_of_a_soak_is_what_the_record_and_prometheus_say(rolled: Rolled) -> None:
-    text = rolled.soaking
-    first = rolled.heads[0]
-    info = values(text, "edgetune_rollout_info")
-    assert info == {("lab1", first.id, "soaking", "accept_queue"): 1}
-    created = values(text, "edgetune_rollout_created_timestamp_seconds")[("lab1",)]
-    assert created == pytest.approx(first.created, abs=0.01)
-    assert values(text, "edgetune_sample_interval_seconds") == {("lab1",): 2}
-    assert values(text, "edgetune_hosts_out_of_service") == {("lab1",): 0}
-    assert values(text, "edgetune_hosts_at_step") == {("lab1", "done"): 4}
-    batches = Record(rolled.record.context, first).batches()
-    boots = [host.boot_took for batch in batches for host in batch.hosts.values()][:4]
-    assert values(text, "edgetune_host_boot_seconds_count") == {("lab1",): 4}
-    told = values(text, "edgetune_host_boot_seconds_sum")[("lab1",)]
-    assert told == pytest.approx(sum(boots), abs=0.01)
-    sampled = values(text, "edgetune_last_sample_timestamp_seconds")[("lab1",)]
-    age = values(text, "edgetune_export_timestamp_seconds")[()] - sampled
-    assert -5 < age < 15
-
-
-def test_the_export_of_the_end_is_what_the_records_say(rolled: Rolled) -> None:
-    text, heads = rolled.ended, rolled.heads
-    states = {state: n for (state, _), n in values(text, "edgetune_rollouts").items() if n}
-    assert states == Counter(head.state for head in heads)
-    judged = {
-        (f"{head.verdict.decision}", "accept_queue", f"{head.verdict.verdict}")
-        for head in heads
-        if head.verdict
-    }
-    assert set(values(text, "edgetune_rollouts_judged")) == judged
-    looks = sum(head.looks for head in heads)
-    assert values(text, "edgetune_looks_total") == {("accept_queue",): looks}
-    assert values(text, "edgetune_hosts_out_of_service") == {("lab1",): 0}
-    assert values(text, "edgetune_hosts_quarantined") == {("lab1",): 0}
-    assert values(text, "edgetune_rollout_info") == {}

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support import ROOT
 from tests.support.builders import write_yaml
 from tests.support.practice import FOUR, Practice, needs_lab, practising
 
@@ -51,18 +50,6 @@ def _refused(practice: Practice, says: str, *words: str, config: Path | None = N
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("pop=lab1", "tuning=faster"), "there is no tuning 'faster'; known:"),
-        (("pop=lab1", "tuning=accept_queue", "speed=9"), "speed"),
-        (("tuning=accept_queue",), "pop"),
-    ],
-)
-def test_a_wrong_parameter_is_named(practice: Practice, words: Any, says: str) -> None:
-    _refused(practice, says, *words)
-
-
-@pytest.mark.parametrize(
     ("change", "says"),
     [
         (
@@ -92,20 +79,6 @@ def test_a_wrong_inventory_is_named(
     shorter = yaml.safe_load(config.read_text(encoding="utf-8"))
     write_yaml(config, {**shorter, "ssh_timeout": 5})
     _refused(practice, says, "tuning=accept_queue", *FOUR, config=config)
-
-
-def test_files_that_are_wrong_are_named_with_the_place(practice: Practice, tmp_path: Path) -> None:
-    inventory = tmp_path / "inventory.yaml"
-    inventory.write_text("pops:\n  lab1: [\n", encoding="utf-8")
-    config = write_yaml(tmp_path / "own.yaml", {**practice.config, "inventory": str(inventory)})
-    _refused(practice, "inventory.yaml: line 3", "tuning=accept_queue", *FOUR, config=config)
-    text = (ROOT / "tunings/accept_queue.yaml").read_text(encoding="utf-8")
-    text = text.replace("name: accept_queue", "name: broken").replace("sysctl", "sysctrl")
-    (folder := tmp_path / "tunings").mkdir()
-    (folder / "broken.yaml").write_text(text, encoding="utf-8")
-    write_yaml(config, {**practice.config, "tunings": [str(folder)]})
-    says = "broken.yaml: settings[0].kind: 'sysctrl' is none of"
-    _refused(practice, says, "tuning=broken", *FOUR, config=config)
 
 
 def test_a_changed_host_key_is_refused(practice: Practice, tmp_path: Path) -> None:
