@@ -17,33 +17,13 @@ import pytest
 from bench import _bmc_peers, apply, fanout, metrics
 from bench._lab_host import lab_host
 from bench._table import BenchError
-from lab import pop
 from tests.support import ROOT
+from tests.support.practice import needs_lab, needs_machines
 from tests.support.waiting import wait_until
 
 # What StackStorm adds needs one: tests/bench/test_pace.py.
 PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("[a-z]*.py")} - {"pace"})
-MISSING = pop.missing_requirements()
-NEEDS_LAB = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
-]
-
-NO_MACHINES = pop.missing_requirements(machines=True)
-NEEDS: dict[str, list[Any]] = {
-    "agent": NEEDS_LAB,
-    "apply": NEEDS_LAB,
-    "boot_hook": [
-        pytest.mark.machines,
-        pytest.mark.skipif(bool(NO_MACHINES), reason=f"machines need {', '.join(NO_MACHINES)}"),
-    ],
-}
-
-
-def needs_lab(test: Any) -> Any:
-    for mark in NEEDS_LAB:
-        test = mark(test)
-    return test
+NEEDS = {"agent": needs_lab, "apply": needs_lab, "boot_hook": needs_machines}
 
 
 @pytest.fixture
@@ -130,7 +110,8 @@ def test_a_failing_host_fails_the_benchmark(
     assert capsys.readouterr().err == "bench.fanout: 127.78.0.1 is gone\n"
 
 
-@needs_lab
+@needs_lab[0]
+@needs_lab[1]
 def test_a_lab_host_is_set_back_and_nothing_of_it_is_left() -> None:
     where = Path("/proc/self/ns/net").readlink()
     with lab_host() as host:

@@ -27,9 +27,10 @@ from bench.chaos.schedule import KINDS, SCENARIOS, Fault, Moment, make_schedule
 from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
 from bench.chaos.stage import Report
 from lab import pop as lab
+from tests.lab.test_pop import haproxy
 from tests.support import ROOT
 from tests.support.cases import cases
-from tests.support.waiting import wait_until
+from tests.support.waiting import about, wait_until
 
 # Six kinds of faults, early enough to come to pass. `bench.chaos --seeds 1-60` holds every kind.
 SEEDS = (121875, 5331)
@@ -186,21 +187,6 @@ def test_a_host_is_quarantined_only_for_a_fault_that_met_it() -> None:
     assert not _of(auditor.quarantines(end, Faults(quarantined={"e000", "e001", "e002"})))
 
 
-def test_a_rollout_is_under_way_from_the_first_to_the_last_host_it_touches() -> None:
-    assert auditor.under_way([_seen(0), _seen(9, e000="down")], 20) is None
-    sights = [
-        _seen(0),
-        _seen(1, e000="drain"),
-        _seen(5, tuned=["e000"]),
-        _seen(9),
-        _seen(10, boots=2),
-    ]
-    assert auditor.under_way(sights, 20) == Window(1, 9)
-    assert auditor.under_way(sights[:3], 20) == Window(1, 20)
-    assert auditor.changed(sights) == {"e000"}
-    assert auditor.changed([_seen(0), _seen(1, e000="drain")]) == set()
-
-
 def test_asking_again_must_change_nothing() -> None:
     sights = [_seen(0), _seen(10, e000="drain"), _seen(20)]
     assert not _of(auditor.repeated({"e000": OLD}, {"e000": OLD}, sights, 25))
@@ -282,11 +268,6 @@ def test_seeds_are_resumed_and_a_broken_promise_fails(
     assert "4 seeds: 2 count and kept every promise, 1 do not count, 1 broke a promise" in out
 
 
-def test_seeds_are_a_list_of_ranges() -> None:
-    found = {text: chaos.seeds_of(text) for text in ("3", "1-4", "1-2,9")}
-    assert found == {"3": [3], "1-4": [1, 2, 3, 4], "1-2,9": [1, 2, 9]}
-
-
 @pytest.mark.slow
 def test_each_sabotage_is_of_the_code_that_there_is(tmp_path: Path) -> None:
     for name, each in sabotage.SABOTAGES.items():
@@ -340,12 +321,12 @@ def test_the_auditor_sees_real_hosts(home: Path) -> None:
     assert half.startswith("e000 is neither old nor new: runs 4096, stored nothing, no journal")
     lab.console(home, "e000", ["sysctl", "-q", "-w", "net.core.somaxconn=8"])
     lab.console(home, "e001", ["touch", "/var/lib/edgetune-not-ready"])
-    _set_state(home, "e001", "maint")
+    haproxy(home, "set server edges/e001 state maint")
     wait_until(lambda: sees(e001="maint"))
     (out,) = _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
     assert out.startswith("e001 is maint, ") and out.endswith("says not ready and not quarantined")
     lab.console(home, "e001", ["rm", "/var/lib/edgetune-not-ready"])
-    _set_state(home, "e001", "ready")
+    haproxy(home, "set server edges/e001 state ready")
     wait_until(sees)
     wait_until(lambda: lab.balancer_state(home)["e000"]["sessions"])
     with suppress(lab.LabError):  # the reboot may end the console first
@@ -358,18 +339,6 @@ def test_the_auditor_sees_real_hosts(home: Path) -> None:
     wait_until(lambda: not promises_broken())
 
 
-def _set_state(home: Path, server: str, state: str) -> None:
-    text = f"set server edges/{server} state {state}\\n"
-    code = f"import socket; s = socket.create_connection(('10.77.0.3', 9999)); s.sendall(b'{text}')"
-    code += "; s.recv(99)"
-    subprocess.run(
-        [sys.executable, "-m", "lab.cli", "lab", "exec", sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "EDGETUNE_HOME": str(home)},
-        check=True,
-    )
-
-
 @pytest.mark.lab
 @needs_lab
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
@@ -380,26 +349,11 @@ def test_nothing_is_left_of_a_harness_that_is_stopped(sent: signal.Signals, tmp_
     with subprocess.Popen(command, cwd=ROOT, env=environment) as harness:
         wait_until(lambda: list(tmp_path.glob("chaos-*/edgetune.log")))
         # One of its faults is a restart of it.
-        wait_until(lambda: [one for one in _processes_in(tmp_path) if "redis-server" in one])
+        wait_until(lambda: [one for one in about(tmp_path) if "redis-server" in one])
         time.sleep(1)
         harness.send_signal(sent)
         harness.wait(120)
-    wait_until(lambda: not list(tmp_path.iterdir()) and not _processes_in(tmp_path))
-
-
-def _processes_in(folder: Path) -> list[str]:
-    """Command lines of what works in a folder, has a file open there, or is told of it."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            links = [path / "cwd", *(path / "fd").iterdir()]
-            places = " ".join(str(link.readlink()) for link in links if link.is_symlink())
-            about = f"{words} {places} {(path / 'environ').read_bytes().decode('latin-1')}"
-            # The harness itself, and whoever runs the tests, are told of it as TMPDIR.
-            if f"{folder}/" in about:
-                found.append(words)
-    return found
+    wait_until(lambda: not list(tmp_path.iterdir()) and not about(tmp_path))
 
 
 def test_the_fixed_seeds_hold_what_differs() -> None:

@@ -67,11 +67,3 @@ def test_a_rollout_that_is_held_is_taken_back_and_repeated() -> None:
 def test_what_is_not_promoted_and_taken_back_is_no_figure(api: Recorded, why: str) -> None:
     with pytest.raises(BenchError, match=why):
         pace._promoted(api, "lab1", "accept_queue")  # type: ignore[arg-type]
-
-
-def test_without_a_running_stackstorm_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("ST2_API_URL", raising=False)
-    assert pace.main([]) == 0
-    assert "no running StackStorm (ST2_API_URL is not set)" in capsys.readouterr().out

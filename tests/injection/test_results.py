@@ -47,7 +47,6 @@ from tests.support.hostile import HOSTILE, assert_harmless, evaluated, rendered
 from tests.support.world import World
 
 Says = Callable[[World, str], Any]
-VERBS = ("plan", "sample")
 FORGED = re.compile(r"^( *2026-01-01|set server|<!channel>)", re.MULTILINE)
 
 

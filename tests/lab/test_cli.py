@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -22,11 +21,7 @@ from edgetune.errors import RefusedError
 from lab import cli
 from lab.lab_commands import _FEWEST
 from lab.pop.layout import LabError
-from lab.runner.display import TaskList
-from lab.runner.execution import Execution
-from lab.runner.metadata import Action, Pack
 from lab.runner.runs import ended_runs
-from lab.runner.screen import Screen
 from tests.support import FIXTURES
 from tests.support.builders import plan
 from tests.support.cases import cases
@@ -170,20 +165,6 @@ def test_a_workflow_shows_its_tasks_and_output(capsys: pytest.CaptureFixture[str
     ]
 
 
-@pytest.mark.usefixtures("home")
-def test_without_an_action_those_of_people_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code("run", "--all") == 0
-    everything = capsys.readouterr().out.splitlines()
-    assert exit_code("run") == 0
-    *listed, more = capsys.readouterr().out.splitlines()
-    assert {line.split()[0] for line in everything} == {
-        each.name for each in Pack(PACK).actions.values()
-    }
-    assert more.split()[0] == "--all"
-    assert set(listed) < set(everything)
-    assert not [line for line in listed if line.startswith("step ")]
-
-
 class TestSignals:
     def start(self, home: Path, pause: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -298,32 +279,6 @@ def wait_for_line(process: subprocess.Popen[str], start: str) -> None:
     """Until it says so on its standard error."""
     assert process.stderr is not None
     assert any(line.startswith(start) for line in process.stderr)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def looks(stream: io.StringIO, messages: list[str]) -> str:
-    """What a task list prints for a task that repeats itself."""
-    tasks = TaskList(Screen(stream))
-    action = Action("probe.look", "python-script", "", {}, Path(), "look.py")
-    parent = Execution(Action("probe.w", "orquesta", "", {}, Path(), "w.yaml"), {}, {})
-    for message in messages:
-        look = Execution(action, {}, {}, parent=parent, task="look")
-        tasks.started(look)
-        look.finish("succeeded", {"result": {"message": message}})
-        tasks.finished(look)
-    return stream.getvalue()
-
-
-def test_a_repeated_task_is_one_line_on_a_terminal_and_its_changes_elsewhere() -> None:
-    printed = looks(Terminal(), ["1 of 3", "2 of 3", "3 of 3"])
-    assert (printed.count("\n"), printed.count("\x1b[A")) == (3, 2)
-    printed = looks(io.StringIO(), ["1 of 3", "1 of 3", "3 of 3", "3 of 3"])
-    assert [line.split("  ")[-1] for line in printed.splitlines()] == ["1 of 3", "3 of 3"]
-    assert "\x1b" not in printed
 
 
 class TestLab:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,15 @@ import pytest
 from lab import lifeline, pop, simulated
 from lab.pop.layout import Layout
 from tests.support import ROOT
-from tests.support.waiting import wait_until
+from tests.support.practice import needs_lab
+from tests.support.waiting import about, wait_until
 
 pytestmark = pytest.mark.processes
 
 PATIENCE = 120.0
 # Beyond what select() takes, where a process may have so many.
 MANY = min(1100, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)
-NAMESPACES = pytest.param(
-    "pop",
-    marks=[
-        pytest.mark.lab,
-        pytest.mark.skipif(
-            bool(pop.missing_requirements()), reason="the namespaced lab cannot run here"
-        ),
-    ],
-)
-KINDS = [NAMESPACES, "simulated"]
+KINDS = [pytest.param("pop", marks=needs_lab), "simulated"]
 
 START = """
 import importlib, pathlib, sys, time
@@ -73,18 +64,6 @@ def home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "home"
     for module in (pop, simulated):
         module.down(tmp_path / "home")
-
-
-def about(folder: Path) -> list[str]:
-    """Command lines of the processes that were told of a folder, or hold a file in it open."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            links = [link.readlink() for link in (path / "fd").iterdir()]
-            words = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
-            if f"{folder}/" in f"{words.decode(errors='replace')} {links}/":
-                found.append(words.decode(errors="replace"))
-    return found
 
 
 def test_a_process_of_many_files_sees_the_end_of_its_starter(tmp_path: Path) -> None:

@@ -214,21 +214,6 @@ def test_there_are_no_more_machines_than_hosts(
         control.up(tmp_path, hosts=hosts, machines=machines)
 
 
-def test_an_image_is_kept_until_its_recipe_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unasked(self: image.Image, place: Path, say: object) -> None:
-        raise AssertionError("it was built")
-
-    monkeypatch.setattr(image.Image, "_build", unasked)
-    kept = image.Image(tmp_path)
-    kept.path.touch()
-    assert kept.build() == kept.path
-    monkeypatch.setattr(image, "PACKAGES", (*image.PACKAGES, "tcpdump"))
-    with pytest.raises(AssertionError):
-        image.Image(tmp_path).build()
-
-
 def test_a_build_that_fails_leaves_no_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -273,20 +273,6 @@ def test_settings_of_one_host_are_its_own(home: Path) -> None:
     assert on(home, "e001", f"cat {pages}") == "always [madvise] never"
 
 
-def test_nginx_takes_what_its_drop_in_says(home: Path) -> None:
-    show = "systemctl show --value nginx -p"
-    directory = "/etc/systemd/system/nginx.service.d"
-    text = "[Service]\\nLimitNOFILE=4321\\nNice=5\\nCPUAffinity=0\\n"
-    on(home, "e000", f"mkdir -p {directory}; printf '{text}' > {directory}/90.conf")
-    on(home, "e000", "systemctl daemon-reload && systemctl restart nginx")
-    assert on(home, "e000", "systemctl is-active nginx") == "active"
-    values = [on(home, "e000", f"{show} {name}") for name in ("LimitNOFILE", "Nice", "CPUAffinity")]
-    assert values == ["4321", "5", "0"]
-    on(home, "e000", f"rm -r {directory}; systemctl restart nginx")
-    assert on(home, "e000", f"{show} Nice") == "0"
-    assert try_on(home, "e000", "systemctl is-active cron").returncode != 0
-
-
 def test_reboot_without_a_drain_loses_requests(home: Path) -> None:
     log = home / "lab/client-lost.jsonl"
 

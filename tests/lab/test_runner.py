@@ -147,11 +147,6 @@ class TestPythonAction:
         execution = engine.run("returns", {"what": what})
         assert (execution.status, execution.payload) == ("succeeded", expected)
 
-    def test_a_pair_without_a_boolean_is_an_error(self, engine: Engine) -> None:
-        execution = engine.run("returns", {"what": "a_pair"})
-        assert execution.status == "failed"
-        assert "True or False" in execution.result["error"]
-
     def test_a_timeout_kills_it_and_its_children(self, engine: Engine, tmp_path: Path) -> None:
         marker = tmp_path / "pids"
         for timeout in (2, 10, 40):  # a slow machine has not started its children sooner
@@ -328,17 +323,6 @@ class TestWorkflow:
         errors = execution.result["errors"]
         [error] = [error for error in errors if error.get("task_id") == "hand_on"]
         assert reason in error["message"]
-
-    def test_inspection_names_each_place(self, engine: Engine) -> None:
-        execution = engine.run("misspelt", {})
-        assert execution.status == "failed"
-        assert execution.children == []
-        assert {error["spec_path"] for error in execution.result["errors"]} == {
-            "tasks.plan.input",
-            "tasks.plan.input.nam",
-            "tasks.plan.next[0].publish[0]",
-            "tasks.vanish.action",
-        }
 
 
 def test_a_delay_ends_at_once_when_it_is_canceled(engine: Engine) -> None:

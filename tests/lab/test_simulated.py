@@ -24,18 +24,16 @@ from edgetune.campaign.definition import find_campaign, pops_by_ring
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from edgetune.hosts.fleet import Fleet
-from edgetune.hosts.result import HostResult
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host
 from edgetune.traffic.drivers.haproxy import Haproxy
 from lab import simulated
 from lab.bmc.machine import serial_of, uuid_of
 from lab.pop.layout import Layout
-from lab.simulated import commands, files, processes
+from lab.simulated import commands, files
 from tests.support import ROOT
-from tests.support.cases import cases
 from tests.support.lab_host_bmc import Bmc
-from tests.support.waiting import wait_until
+from tests.support.waiting import about, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -99,22 +97,6 @@ class Lab:
         wait_until(lambda: self.boot_id(name) not in ("", old))
         return self.boot_id(name)
 
-    def down(self, name: str) -> tuple[Any, HostResult]:
-        """Reboot a host; its server, and what it answers, before it is back.
-
-        It is down for two seconds, which a machine that stands still for as long never shows.
-        """
-        for _ in range(10):
-            wait_until(lambda: self.boot_id(name))
-            old = self.boot_id(name)
-            assert self.ask(name, "reboot", epoch=1, boot_id=old)["rebooting"]
-            wait_until(lambda: self.boot_id(name) != old)  # noqa: B023
-            server = self.balancer.servers()[name]
-            answer = self.fleet.ask([self.pop.host(name)], "facts", lambda host: {})[name]
-            if answer.failed:
-                return server, answer
-        raise AssertionError(f"{name} was never seen to be down")
-
     def boot_id(self, name: str) -> str:
         """Empty while it does not answer."""
         answer = self.fleet.ask([self.pop.host(name)], "facts", lambda host: {})[name]
@@ -129,21 +111,8 @@ def answers(host: Host) -> bool:
         return False
 
 
-def processes_of(home: Path) -> list[str]:
-    """Whatever runs with the home's path in its arguments or environment, but we ourselves."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if os.fsencode(home) in text and int(process.name) != os.getpid():
-            found.append(text.replace(b"\0", b" ").decode())
-    return found
-
-
 def assert_nothing_left(home: Path, hosts: tuple[Host, ...]) -> None:
-    assert processes_of(home) == []
+    assert about(home) == []
     assert [host.name for host in hosts if answers(host)] == []
     assert simulated.status(home) is None
     assert not (home / "lab/hosts").exists()
@@ -250,23 +219,16 @@ def test_a_busy_host_answers_late(running: Lab) -> None:
             simulated.inject(running.home, fault, target)
 
 
-def test_start_time_tells_processes_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for proc in (processes.PROC, tmp_path):
-        monkeypatch.setattr(processes, "PROC", proc)
-        assert processes.start_time(os.getpid()) == processes.start_time(os.getpid()) != ""
-        assert processes.start_time(2**22 + 1) == ""
-
-
 def test_a_killed_lab_leaves_nothing(home: Path) -> None:
     for victim in ("guard", "hosts"):
         state = simulated.up(home, hosts=2)
         lab = Lab(home)
         lab.apply("e000", EVERY_KIND[1:2], within=300)  # its revert timer waits in the background
-        wait_until(lambda: len(processes_of(home)) == 3)
+        wait_until(lambda: len(about(home)) == 3)
         guard = state["pid"]
         children = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
         os.kill(guard if victim == "guard" else int(children[0]), signal.SIGKILL)
-        wait_until(lambda: not processes_of(home))
+        wait_until(lambda: not about(home))
         assert_nothing_left(home, lab.pop.hosts)
     simulated.up(home, hosts=2)
 
@@ -317,7 +279,7 @@ def test_without_root() -> None:
         os.chown(home, 65534, 65534)
         done = as_nobody(python, ROUND_TRIP, str(home))
         assert done.stdout.split() == ["65534", "simulated", "True"], done.stderr
-        assert processes_of(home) == []
+        assert about(home) == []
 
 
 def as_nobody(python: str, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -375,31 +337,6 @@ def test_a_change_persists_over_a_reboot(running: Lab) -> None:
     running.restore("e001")
 
 
-def test_a_rebooting_host_is_down_and_counts_from_zero_again(running: Lab) -> None:
-    request = {"health_url": running.pop.health, "health_requests": 2}
-    first = running.ask("e003", "sample", **request)
-    wait_until(lambda: drops(running, "e003") > first["counters"]["listen_drops"])
-    second = running.ask("e003", "sample", **request)
-    assert second["boot_id"] == first["boot_id"]
-    assert all(second["counters"][name] >= value for name, value in first["counters"].items())
-    assert second["counters"]["rx_packets"] > first["counters"]["rx_packets"]
-    wait_until(lambda: running.ask("e003", "sample", **request)["gauges"]["health_failed"] == 0)
-    asked = time.monotonic()
-    server, answer = running.down("e003")
-    assert (server.up, server.sessions, answer.reason) == (False, 0, "unreachable")
-    wait_until(lambda: running.balancer.servers()["e003"].is_serving)
-    third = running.ask("e003", "sample", **request)
-    assert third["boot_id"] != second["boot_id"]
-    assert third["uptime"] < time.monotonic() - asked
-    if third["uptime"] < second["uptime"]:
-        assert third["counters"]["rx_packets"] < second["counters"]["rx_packets"]
-
-
-def drops(lab: Lab, name: str) -> int:
-    counted: int = lab.ask(name, "sample", health_url=None)["counters"]["listen_drops"]
-    return counted
-
-
 def test_only_the_agent_runs_and_only_for_the_labs_key(running: Lab) -> None:
     import asyncssh
 
@@ -444,16 +381,6 @@ def test_a_reset_by_its_bmc_boots_a_host_and_sets_its_bios(running: Lab) -> None
     bmc.reset("On")
     wait_until(lambda: (first()["state"], first()["boots"]) == ("on", boots + 1))
     assert first()["bmc"] == {**address, "snoop_mode": "home"}
-
-
-@pytest.mark.parametrize("case", cases(Path(__file__).parent / "cases/commands.yaml"))
-def test_commands_of_a_host(running: Lab, case: dict[str, str]) -> None:
-    program, *arguments = case["words"].split()
-    path = running.root("e003") / "usr/local/sbin" / program
-    done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
-    assert case.get("prints", "") in done.stdout
-    assert case.get("told", "") in done.stderr
-    assert (done.returncode != 0) == ("told" in case)
 
 
 def test_a_configuration_of_somebody_s_own_is_not_overwritten(tmp_path: Path) -> None:

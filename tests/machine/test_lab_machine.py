@@ -27,12 +27,9 @@ from lab import pop
 from lab.bmc.machine import serial_of, uuid_of
 from tests.lab.test_pop import entering, inside, ssh
 from tests.support.lab_host_bmc import Bmc, from_controller
+from tests.support.practice import needs_machines
 
-MISSING = pop.missing_requirements(machines=True)
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.skipif(bool(MISSING), reason=f"machines need {', '.join(MISSING)}"),
-]
+pytestmark = needs_machines
 HOST, ADDRESS = "e000", "10.77.1.1"
 # Some times what a boot takes on two idle cores.
 BOOT_SECONDS = 600.0

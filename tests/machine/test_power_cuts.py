@@ -31,12 +31,9 @@ from edgetune.hosts.agent import bundle
 from edgetune.hosts.fleet import packed
 from lab import pop
 from tests.support.agent_root import setting
+from tests.support.practice import needs_machines
 
-MISSING = pop.missing_requirements(machines=True)
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.skipif(bool(MISSING), reason=f"machines need {', '.join(MISSING)}"),
-]
+pytestmark = needs_machines
 HOST = "e000"
 CUTS = int(os.environ.get("EDGETUNE_CUTS", "6"))
 SEED = int(os.environ.get("EDGETUNE_CUTS_SEED", "20"))

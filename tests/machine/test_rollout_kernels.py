@@ -19,13 +19,9 @@ from lab import pop
 from tests.support import ROOT
 from tests.support.builders import write_yaml
 from tests.support.lab_host_bmc import Bmc, from_controller
-from tests.support.practice import Practice
+from tests.support.practice import Practice, needs_machines
 
-MISSING = pop.missing_requirements(machines=True)
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.skipif(bool(MISSING), reason=f"machines need {', '.join(MISSING)}"),
-]
+pytestmark = needs_machines
 MACHINES = ("e002", "e003")
 # One machine against one can be drawn in two ways.
 REAL = (

@@ -6,16 +6,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from lab import pop
-from tests.support.practice import Practice
+from tests.support.practice import Practice, needs_machines
 
-MISSING = pop.missing_requirements(machines=True)
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.skipif(bool(MISSING), reason=f"machines need {', '.join(MISSING)}"),
-]
+pytestmark = needs_machines
 # One host against one in each of two strata can be drawn in four ways. An SSH session with a
 # machine takes seconds.
 TIMES = ("baseline=60", "soak=120", "interval=15", "warmup=5")

@@ -44,6 +44,7 @@ def needing(**more: bool) -> list[pytest.MarkDecorator]:
 
 
 needs_lab = needing()
+needs_machines = [pytest.mark.machines, needing(machines=True)[1]]
 
 
 class Practice:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +31,18 @@ def is_running(process: str) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
+
+
+def about(folder: Path) -> list[str]:
+    """Command lines of other processes that work in a folder, have a file open there, or were told
+    of it by a word or a variable."""
+    found, named = [], re.compile(re.escape(str(folder)) + r"(?![\w.-])")
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            told = (path / "environ").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            links = [path / "cwd", *(path / "fd").iterdir()]
+            places = " ".join(str(link.readlink()) for link in links if link.is_symlink())
+            if int(path.name) != os.getpid() and named.search(f"{words} {told} {places}"):
+                found.append(words)
+    return found

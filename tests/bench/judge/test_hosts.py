@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.judge.peers import growthbook, lan_demets
-from bench.judge.peers._hosts import difference, t_tail
+from bench.judge.peers._hosts import t_tail
 from tests.support.soaks import LOOKS
 
 SIXTEEN = tuple(look / 240 for look in LOOKS)
@@ -26,19 +26,6 @@ def test_students_t_has_the_quantiles_of_the_tables() -> None:
     quantiles |= {(4.1437, 10): 0.001, (1.7171, 22): 0.05, (0.0, 7): 0.5}
     found = {(quantile, freedom): t_tail(quantile, freedom) for quantile, freedom in quantiles}
     assert found == pytest.approx(quantiles, rel=3e-4)
-
-
-def test_a_difference_is_taken_within_strata_and_at_the_same_covariates() -> None:
-    dice = np.random.default_rng(2)
-    strata, test = np.repeat([0, 1, 2], 8), np.tile([True, False], 12)
-    before, noise = dice.normal(0, 3, 24), dice.normal(0, 0.1, 24)
-    values = 100.0 * strata + 2 * before + 0.5 * test + noise
-    found = difference(values, test, strata, [before])
-    assert found and found.freedom == 24 - 3 - 1 - 1
-    assert found.mean == pytest.approx(0.5, abs=0.1)
-    assert found.error == pytest.approx(0.1 * math.sqrt(2 / 12), rel=0.4)
-    other = difference(values, test, strata)
-    assert other and other.error > 10 * found.error
 
 
 def test_spending_by_the_power_2_is_that_of_spotifys_own_test() -> None:

@@ -15,10 +15,6 @@ def dice(seed: int = 7) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def rate(events: Array) -> float:
-    return float(np.nanmean(events))
-
-
 def every_array(replicate: Replicate) -> list[Array]:
     arrays = [replicate.test, replicate.strata]
     for one in replicate.metrics:
@@ -49,19 +45,6 @@ def test_a_replicate_has_two_groups_in_each_stratum_and_all_metrics(name: str) -
     for one, same in zip(every_array(replicate), every_array(again)):
         np.testing.assert_array_equal(one, same)
     assert not np.array_equal(replicate.metrics[0].after, other.metrics[0].after)
-
-
-def test_an_effect_multiplies_the_drops_of_test_hosts_from_its_onset_on() -> None:
-    poisson = SCENARIOS["iid_poisson"]
-    changed = draw(poisson, dice(), effect=2.0, onset=120)
-    drops, test = changed.metrics[0], changed.test
-    assert rate(drops.before[test]) == pytest.approx(6, rel=0.05)
-    assert rate(drops.after[test, :120]) == pytest.approx(6, rel=0.05)
-    assert rate(drops.after[test, 120:]) == pytest.approx(12, rel=0.05)
-    assert rate(drops.after[~test]) == pytest.approx(6, rel=0.05)
-    for guard in changed.metrics[1:]:
-        ratio = rate(guard.after[test]) / rate(guard.after[~test])
-        assert ratio == pytest.approx(1, rel=0.05)
 
 
 def excess(after: Array) -> float:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from bench.judge import figures, large, peers, targets, trials
 from bench.judge.articles import ARTICLES
 from bench.judge.parts import Parts
 from bench.judge.scenarios import Replicate
-from bench.judge.trials import Case, Decisions, Sizes
+from bench.judge.trials import Sizes
 from tests.support import ROOT
 from tests.support.waiting import wait_until
 
@@ -63,14 +62,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "measure", lambda: cost)
 
 
-def alarms(found: trials.Trials) -> dict[tuple[Case, str], list[int | None]]:
-    return {(case, name): one.alarms for case, of in found.items() for name, one in of.items()}
-
-
-def in_processes(jobs: int) -> trials.Each:
-    return partial(Parts().each, jobs=jobs)
-
-
 def _tenfold(item: tuple[int, str]) -> dict[str, Any]:
     number, name = item
     if name == "interrupted":
@@ -102,41 +93,6 @@ def _never(item: Any) -> Any:
 )
 def test_wilsons_interval(count: int, of: int, low: float, high: float) -> None:
     assert figures.wilson(count, of) == pytest.approx((low, high), abs=1e-5)
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_figures_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "BLOCK", 2)
-    chosen = trials.cases(["few"])[:2]
-    sizes = Sizes(null=3, effect=3, slow=3, promise=0)
-    one, two = (alarms(trials.run(chosen, sizes, 1, in_processes(jobs))) for jobs in (1, 2))
-    assert one == two
-    assert all(len(of_case) == 3 for of_case in one.values())
-
-
-def test_replicates_are_the_same_whatever_else_is_run_and_differ_among_themselves() -> None:
-    def groups(case: Case, seed: int, number: int) -> bytes:
-        return case.replicate(seed, number).test.tobytes()
-
-    case = Case("full", 1.5, 120)
-    others = [
-        *((case, 1, 4), (case, 2, 3)),
-        *((Case("bursts", 1.5, 120), 1, 3), (Case("full", 1.5), 1, 3), (Case("full"), 1, 3)),
-    ]
-    assert groups(case, 1, 3) == groups(case, 1, 3)
-    assert len({groups(case, 1, 3), *(groups(*other) for other in others)}) == 6
-
-
-def test_an_alarm_before_the_onset_is_neither_found_nor_missed() -> None:
-    case = Case("few", 1.5, 120)
-    decisions = Decisions(alarms=[60, 120, 135, 195, None])
-    assert figures.caught(case, decisions) == [None, None, True, True, False]
-    (row,) = figures.power({case: {"x": decisions}})
-    assert (row["rate"], row["replicates"]) == (pytest.approx(2 / 3), 3)
-    assert row["minutes"]["median"] == 165
-    assert row["bad_host_minutes"] == 4 * (0 + 0 + 15 + 75 + 120) / 5
-    assert figures.power({case: {"x": Decisions(alarms=[15])}}) == []
 
 
 FLEET: dict[str, Any] = {
@@ -272,11 +228,3 @@ def _wait_for_children(parent: int, count: int) -> list[str]:
     listed = Path(f"/proc/{parent}/task/{parent}/children")
     wait_until(lambda: len(listed.read_text().split()) >= count)
     return listed.read_text().split()
-
-
-@pytest.mark.processes
-def test_a_look_over_many_hosts_costs_what_its_process_says() -> None:
-    found = large.measure(hosts=40, rounds=1)
-    assert (found["hosts"], found["draws"]) == (40, 10000)
-    assert 0 < found["seconds"] < 60
-    assert 10 < found["megabytes"] < 2000
