@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from edgetune.bmc.planning import MISSING, plan
 from edgetune.bmc.request import Request
 from edgetune.bmc.reset import facts
 from edgetune.bmc.setting import set_attributes
-from edgetune.bmc.system import bios_link, find_registry, find_system, settings_link
+from edgetune.bmc.system import bios_link, find_system, settings_link
 from tests.support.bmc_site import setting, snoop
+from tests.support.cases import cases
 from tests.support.recorded import NAMES, SYSTEMS, Recorded
 
 MACHINES: dict[str, dict[str, Any]] = yaml.safe_load(
@@ -117,19 +119,6 @@ def test_a_change_that_cannot_be_had_is_refused_with_its_reason(name: str, told:
 def test_of_several_systems_one_has_to_be_named(name: str) -> None:
     with pytest.raises(BmcError, match=f"it has: .*{SYSTEMS[name]}"):
         find_system(Recorded(name), "")
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("openbmc", "shows no attributes of this BIOS"),
-        ("supermicro_x10sdv", "does not show the BIOS of this system"),
-    ],
-)
-def test_a_bios_that_shows_no_values_is_refused(name: str, says: str) -> None:
-    with pytest.raises(BmcError, match=says) as caught:
-        planned(name, snoop("home"))
-    assert caught.value.reason == "refused"
 
 
 def test_a_failure_of_long_ago_does_not_beat_what_is_current() -> None:
@@ -275,51 +264,30 @@ def profiled(profile: dict[str, str], others: dict[str, str], **pending: str) ->
     return machine
 
 
-@pytest.mark.parametrize("name", ["dell_r750_6_00", "supermicro_sys821ge", "nvidia_gb200"])
-def test_registries_go_by_several_names_or_by_none(name: str) -> None:
-    machine = Recorded(name)
-    registry = find_registry(machine, machine.get(bios_link(machine.system)))
-    assert registry is not None
-    assert registry.values({"nvidia_gb200": "TPM"}.get(name, MACHINES[name]["so"][0]))
-
-
-def test_a_bios_that_names_no_registry_has_none_where_there_are_two() -> None:
-    machine = Recorded("nvidia_gb200")
-    other = {"@odata.id": "/redfish/v1/Registries/BiosAttributeRegistryOfAnother"}
-    machine.pages["/redfish/v1/registries"]["Members"].append(other)
-    asked = Request(settings=[setting("ActiveCores", "72")])
-    (row,) = plan(machine, machine.system, asked)["settings"]
-    assert (row["status"], row["reason"]) == ("unsupported", MISSING)
-
-
-def test_a_supermicro_without_settings_object_says_nothing() -> None:
-    odd = Recorded("supermicro_sys821ge")
-    del odd.pages["/redfish/v1/systems/1/bios/sd"]
-    with pytest.raises(BmcError, match="Bios/SD is not there"):
-        plan(odd, odd.system, Request())
-
-
-def test_what_waits_on_a_supermicro_is_seen() -> None:
-    machine = Recorded("supermicro_sys821ge")
-    machine.pages["/redfish/v1/systems/1/bios/sd"]["Attributes"] = {"AES_NI_3C75": "Disable"}
-    with pytest.raises(BmcError, match="AES_NI_3C75 .Enable -> Disable"):
-        plan(machine, machine.system, Request())
-
-
-def test_a_value_may_be_told_with_its_description() -> None:
-    """A Cray EX has a mapping for each attribute, and no settings object."""
-    found = planned("hpe_cray_ex425", setting("Core Performance Boost", "Enabled"))
-    (row,) = found["settings"]
-    assert (row["status"], row["runtime"], row["reason"]) == ("noop", "Enabled", None)
-    assert found["attributes"]["Core Performance Boost"] == "Enabled"
-
-
-def test_a_description_without_a_value_is_no_answer() -> None:
-    odd = Recorded("hpe_cray_ex425")
-    del odd.pages["/redfish/v1/systems/node0/bios"]["Attributes"]["NUMA"]["current_value"]
-    with pytest.raises(BmcError, match="Attributes.NUMA is no value") as caught:
-        plan(odd, odd.system, Request())
-    assert caught.value.reason == "garbage"
+@pytest.mark.parametrize("case", cases(Path(__file__).with_name("plans.yaml")))
+def test_what_is_planned_is_told(case: dict[str, Any]) -> None:
+    machine = Recorded(case["of"])
+    *way, last = case.get("at", [""])
+    holder: Any = machine.pages
+    for part in way:
+        holder = holder[part]
+    if case.get("is") == "GONE":
+        del holder[last]
+    elif last and isinstance(holder.get(last), list):
+        holder[last].append(case["is"])
+    elif last:
+        holder[last] = case["is"]
+    asked = setting(*case["wants"]) if "wants" in case else snoop("home")
+    try:
+        found = plan(machine, machine.system, Request(settings=[asked]))
+    except BmcError as error:
+        told = f"{error.reason}: {error}"
+    else:
+        (row,) = found["settings"]
+        values = [str(one["wanted"]) for one in row["attributes"].values()]
+        told = ", ".join([f"{row['status']}: {row['reason']}", *values])
+        assert not [own for own in found["attributes"] if "password" in own.lower()]
+    assert re.match(case["told"], told), told
 
 
 @pytest.mark.parametrize("name", ["dell_r750_6_00", "dell_r750_7_10"])
@@ -333,45 +301,3 @@ def test_what_waits_on_an_idrac_is_taken_back_where_it_says(name: str) -> None:
         set_attributes(machine, machine.system, asked)
     link = f"{settings}/Actions/Oem/DellManager.ClearPending"
     assert machine.sent == [("POST", link, None)]
-
-
-@pytest.mark.parametrize(
-    ("name", "attribute"),
-    [
-        ("dell_r750_6_00", "SetupPassword"),
-        ("nvidia_dgxh100", "AddBmcUserPassword"),
-        ("supermicro_sys821ge", "AdministratorPassword_0117"),
-    ],
-)
-def test_passwords_are_neither_shown_nor_set(name: str, attribute: str) -> None:
-    found = planned(name, setting(attribute, "secret"))
-    (row,) = found["settings"]
-    assert row["reason"] == "passwords are not set here"
-    assert attribute not in found["attributes"]
-
-
-def test_a_password_that_waits_on_a_supermicro_is_not_told() -> None:
-    machine = Recorded("supermicro_sys821ge")
-    waits = {"AdministratorPassword_0117": "of-somebody"}
-    machine.pages["/redfish/v1/systems/1/bios/sd"]["Attributes"] = waits
-    with pytest.raises(BmcError, match="wait for the next boot: AdministratorPassword_0117$"):
-        plan(machine, machine.system, Request())
-
-
-def test_a_lenovo_spells_its_snoop_modes_without_spaces() -> None:
-    found = planned("lenovo_sr670v2", snoop("home"))
-    (row,) = found["settings"]
-    assert (row["status"], row["reason"]) == ("change", None)
-    assert row["attributes"]["Processors_SnoopPreference"]["wanted"] == "HomeSnoop"
-
-
-def test_a_supermicro_means_the_displayed_names_of_its_values() -> None:
-    """Its registry numbers them: 0 is Enable, which the BIOS shows and takes."""
-    name, attribute = "supermicro_sys821ge", "Hyper_Threading_ALL__F27F"
-    (row,) = planned(name, setting(attribute, "0"))["settings"]
-    assert row["reason"] == f"{attribute}: '0' is none of: Enable, Disable"
-    machine = Recorded(name)
-    with pytest.raises(BmcError, match="takes no change"):
-        set_attributes(machine, machine.system, Request(attributes={attribute: "Disable"}))
-    body = {"Attributes": {attribute: "Disable"}}
-    assert machine.sent == [("PATCH", "/redfish/v1/Systems/1/Bios/SD", body)]
