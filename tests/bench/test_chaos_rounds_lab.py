@@ -4,9 +4,6 @@ of it from outside, and one seed."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,8 +13,6 @@ from bench._mutation import copy_checkout
 from bench.chaos import breakage, rounds, schedule
 from bench.chaos.rounds import QUICK
 from bench.chaos.rounds_schedule import BACK, ENDINGS, KINDS, NOT_BOTH, SOURCE, make_rounds
-from bench.chaos.rounds_sight import RoundsWatch
-from bench.chaos.told import Known
 
 SEED = 17
 """Everything of a round dies while hosts are told; a person takes it back in the end."""
@@ -40,28 +35,6 @@ def test_sixty_seeds_hold_every_fault_and_both_endings() -> None:
 def test_the_quick_pack_is_of_the_code_that_there_is(tmp_path: Path) -> None:
     copy = copy_checkout(tmp_path, QUICK)
     assert all(edit.new in (copy / edit.file).read_text() for edit in QUICK)
-
-
-def test_a_store_that_is_written_right_now_said_what_it_said_before(tmp_path: Path) -> None:
-    store = tmp_path / "edgetune.sqlite"
-    watch = RoundsWatch(tmp_path, store)
-    watch.poll({})
-    assert watch.sights[-1].known is None
-    chosen = [{"prefix": "10.77.20.0/24", "held_out": True}, {"prefix": "x", "held_out": False}]
-    with closing(sqlite3.connect(store, isolation_level=None)) as database:
-        database.execute("CREATE TABLE records (key TEXT PRIMARY KEY, value TEXT)")
-        database.execute("CREATE TABLE congestion (pop TEXT PRIMARY KEY, value TEXT)")
-        decided = json.dumps({"number": 4, "state": "tuning"})
-        database.execute("INSERT INTO records VALUES ('edgetune.congestion.lab1', ?)", [decided])
-        kept = json.dumps({"selection": json.dumps({"chosen": chosen})})
-        database.execute("INSERT INTO congestion VALUES ('lab1', ?)", [kept])
-        watch.poll({})
-        known = Known(4, "tuning", frozenset(["10.77.20.0/24"]))
-        assert watch.sights[-1].known == known
-        assert watch.chosen == {"10.77.20.0/24", "x"}
-        database.execute("BEGIN EXCLUSIVE")
-        watch.poll({})
-        assert watch.sights[-1].known == known
 
 
 @pytest.mark.lab

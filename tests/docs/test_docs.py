@@ -23,7 +23,6 @@ from edgetune.files import load_yaml
 from edgetune.metrics.catalogue import METRICS
 from edgetune.report.text import plan_text
 from edgetune.tuning import load_tuning
-from edgetune.vocabulary.grammar import Parts, Text
 from edgetune.vocabulary.kinds import KINDS
 from tests.support import ROOT
 from tests.support.agent_root import NearRoot
@@ -165,18 +164,6 @@ def test_the_example_of_a_kind_is_one(tmp_path: Path, kind: str) -> None:
     }
     (setting,) = load_tuning(write_yaml(tmp_path / "shown.yaml", document)).settings
     assert setting.kind == kind
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_word_that_a_kind_takes_is_told(kind: str) -> None:
-    """Of choices that stand in its patterns, and of names of its parts."""
-    value = KINDS[kind].value
-    parts = value.parts if isinstance(value, Parts) else {"": value}
-    patterns = [*parts, *(part.pattern for part in parts.values() if isinstance(part, Text))]
-    choices = [word for pattern in patterns for word in pattern.split("|")]
-    plain = {word for word in choices if re.fullmatch(r"[a-z][a-z_]+", word)}
-    told = set(re.findall(r"[a-z][a-z_]+", KINDS[kind].takes))
-    assert plain <= told
 
 
 @pytest.mark.processes

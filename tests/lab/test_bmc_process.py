@@ -101,29 +101,6 @@ def test_each_host_has_a_bmc_of_its_own_and_what_arrived_is_counted(lab: Running
     assert (before["sessions"], after["sessions"]) == (0, 1)
 
 
-def test_the_host_says_when_post_begins_and_ends(lab: Running) -> None:
-    with lab.bmc("e000") as bmc:
-        bmc.patch(bmc.home)
-        assert lab.do("status", "e000")["pending"] == bmc.home
-        assert lab.do("begin_post", "e000") == {"ok": True}
-        assert lab.do("status", "e000")["phase"] == "post"
-        assert lab.do("end_post", "e000") == {"ok": True, "snoop_mode": "home", "up": True}
-        assert bmc.home.items() <= bmc.values().items()
-
-
-def test_a_reset_is_told_to_the_lab_whose_the_power_is(lab: Running) -> None:
-    with lab.bmc("e002") as bmc:
-        assert bmc.reset("GracefulRestart").ok
-        assert lab.line() == {"reset": "e002", "kind": "GracefulRestart"}
-        status = lab.do("status", "e002")
-        assert (status["phase"], status["resets"]) == ("os", ["GracefulRestart"])
-        lab.do("power", "e002", on=False)
-        assert bmc.get("system")["PowerState"] == "Off"
-        lab.do("power", "e002", on=True)
-        assert lab.do("status", "e002")["phase"] == "post"
-        assert lab.do("end_post", "e002")["up"]
-
-
 def test_faults_are_broken_and_healed_while_it_runs(lab: Running) -> None:
     with lab.bmc("e006") as bmc:
         assert lab.do("fault", "e006", fault="busy", answers=1) == {"ok": True}

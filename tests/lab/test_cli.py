@@ -264,17 +264,6 @@ def test_an_interruption_before_anything_runs_is_no_traceback(
     assert exit_code("run", "echo") == 130
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize(("action", "kept"), [("sequence", 1), ("echo", 0)])
-def test_a_run_that_could_not_say_what_it_leaves_is_known_to_have_ended(
-    home: Path, monkeypatch: pytest.MonkeyPatch, action: str, kept: int
-) -> None:
-    monkeypatch.setattr(cli, "_print", interrupt)
-    assert exit_code("run", action) == 130
-    assert len(ended_runs(home)) == kept
-    assert len(list((home / "runs").iterdir())) == kept
-
-
 def wait_for_line(process: subprocess.Popen[str], start: str) -> None:
     """Until it says so on its standard error."""
     assert process.stderr is not None

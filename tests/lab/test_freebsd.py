@@ -3,22 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lab import simulated
 from lab.simulated.freebsd.host import backlog
-from lab.simulated.freebsd.releases import KERNELS
 from tests.lab.test_simulated import Lab, setting
-from tests.support import ROOT
-from tests.support.terminal import PATIENCE, environment
 
 pytestmark = pytest.mark.processes
 
@@ -56,41 +49,3 @@ def test_the_agent_reads_and_boots_a_host_by_the_programs_of_freebsd(home: Path)
     told = subprocess.run(strange, capture_output=True, text=True, check=False)
     assert (told.returncode, told.stdout) == (1, "") and told.stderr.startswith("kldstat: ")
     assert lab.ask("e001", "facts")["system"] == "freebsd"
-
-
-def test_a_plan_compares_hosts_of_one_release_or_says_so(tmp_path: Path) -> None:
-    """By the real planner, which asks the real agent."""
-    simulated.up(tmp_path, hosts=6, freebsd=6, releases=("13", "14"))
-    try:
-        state = simulated.status(tmp_path)
-        assert state is not None
-        systems = {own["name"]: own["system"] for own in state["hosts"]}
-        assert [*systems.values()] == ["FreeBSD 13", "FreeBSD 14"] * 3
-        told = (
-            f"compared with each other run {', '.join(KERNELS.values())}: of each there are too few"
-        )
-        assert told in plan(tmp_path)["text"]
-        apart = plan(tmp_path, "alpha_benefit=0.2", "alpha_harm=0.2")
-        assert "compared with each other run" not in apart["text"]
-        assert all(f"simulated, {kernel}" in apart["text"] for kernel in KERNELS.values()), apart
-        assert Counter(systems[name] for name in apart["test"]) == dict.fromkeys(
-            systems.values(), 2
-        )
-    finally:
-        simulated.down(tmp_path)
-
-
-def plan(home: Path, *options: str) -> dict[str, Any]:
-    """What the action answers, its text in one line."""
-    words = ["plan_rollout", "pop=lab1", "tuning=tiny_socket_queue", *options, "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "lab.cli", "run", *words],
-        env=environment(home),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=10 * PATIENCE,
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)["result"]["result"]
-    return {**answer, "text": " ".join(answer["text"].split())}

@@ -6,7 +6,6 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,26 +35,6 @@ module, home = sys.argv[1:]
 importlib.import_module(f"lab.{module}").up(pathlib.Path(home), hosts=2)
 print("up", flush=True)
 time.sleep(600)
-"""
-# What a test starts, and what its fixtures would have ended.
-SESSION = """
-import pathlib, subprocess, sys, time
-import pytest
-from lab import simulated
-from tests.support import ROOT
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("lab")
-    simulated.up(home, hosts=2)
-    yield home
-    time.sleep(600)
-
-def test_with_a_lab(home):
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", str(home)])
-    (home / "is-up").touch()
-    time.sleep(600)
 """
 
 
@@ -107,26 +86,3 @@ def test_a_lab_of_the_command_line_stays(home: Path, module: str) -> None:
     lab: Any = {"pop": pop, "simulated": simulated}[module]
     assert lab.status(home) is not None
     assert lab.down(home) is True
-
-
-@pytest.mark.parametrize(("sent", "workers"), [(signal.SIGKILL, "0"), (signal.SIGINT, "2")])
-def test_nothing_is_left_of_tests_that_are_stopped(
-    tmp_path: Path, sent: signal.Signals, workers: str
-) -> None:
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test_session.py").write_text(SESSION)
-    shutil.copy(ROOT / "tests/support/leftovers.py", tmp_path / "tests")
-    (tmp_path / "tests/conftest.py").write_text("import leftovers\nleftovers.watch()\n")
-    words = ["-n", workers, "-p", "no:cacheprovider", f"--basetemp={tmp_path}/temp"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    with subprocess.Popen(
-        [sys.executable, "-m", "pytest", *words, "tests"],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as session:
-        wait_until(lambda: list(tmp_path.glob("temp/**/is-up")), seconds=PATIENCE)
-        session.send_signal(sent)
-        session.wait(PATIENCE)
-    wait_until(lambda: not about(tmp_path))

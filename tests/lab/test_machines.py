@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from lab.machines import console, image, serial
+from lab.machines import console
 from lab.machines.machine import Card, Machine, Running, qemu
 from lab.machines.monitor import Monitor
 from lab.pop.files import write_inventory
@@ -133,38 +133,6 @@ def test_a_machine_that_goes_down_is_no_command_that_succeeded(tmp_path: Path) -
         console.run(tmp_path / "agent", ["true"], timeout=5)
 
 
-GRUB = "\x1b[H\x1b[J  Booting `Debian GNU/Linux'\r\n\r\nLoading Linux 6.1.0-56-amd64 ...\r\n"
-PANIC = "[    7.1] Kernel panic - not syncing: sysrq triggered crash"
-# systemd-sulogin-shell of systemd 252, and sulogin of util-linux 2.38.
-EMERGENCY = (
-    'You are in emergency mode. After logging in, type "journalctl -xb" to view\r\n'
-    'system logs, "systemctl reboot" to reboot, "systemctl default" or "exit"\r\n'
-    "to boot into default mode.\r\n"
-)
-LOCKED = "Cannot open access to console, the root account is locked.\r\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", ""),
-        (GRUB, "Loading Linux 6.1.0-56-amd64 ..."),
-        (f"{GRUB}[    1.0] virtio\r\n\r\n", "[    1.0] virtio"),
-        (f"{GRUB}{PANIC}\r\n[    7.2] Call Trace:\r\n", PANIC),
-        (f"{GRUB}{PANIC}\r\n{GRUB}[    1.0] virtio\r\n", "[    1.0] virtio"),
-        (f"{GRUB}{EMERGENCY}[   9.9] eth0: up\r\n", EMERGENCY.splitlines()[0]),
-        (f"{GRUB}{EMERGENCY}{LOCKED}Press Enter to continue.\r\n", EMERGENCY.splitlines()[0]),
-        (f"{GRUB}\x1b[0;31mx\x1b[0m\r\n", "x"),
-    ],
-)
-def test_a_serial_port_tells_why_the_present_boot_goes_no_further(
-    tmp_path: Path, text: str, told: str
-) -> None:
-    assert serial.told(tmp_path / "console") == ""  # it never was on
-    (tmp_path / "console").write_bytes(text.encode())
-    assert serial.told(tmp_path / "console") == told
-
-
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     cards = Card("tap0", "02:77:00:00:00:02"), Card("tap1", "02:78:00:00:00:02")
@@ -212,19 +180,3 @@ def test_there_are_no_more_machines_than_hosts(
     monkeypatch.setattr(control, "missing_requirements", lambda *given: [])
     with pytest.raises(LabError, match="cannot be machines"):
         control.up(tmp_path, hosts=hosts, machines=machines)
-
-
-def test_a_build_that_fails_leaves_no_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor does what an earlier one left that was killed."""
-    (tmp_path / "building-killed/root").mkdir(parents=True)
-
-    def fails(self: image.Image, place: Path, say: object) -> None:
-        (place / "disk").touch()
-        raise OSError("mmdebstrap failed")
-
-    monkeypatch.setattr(image.Image, "_build", fails)
-    with pytest.raises(OSError):
-        image.Image(tmp_path).build()
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]

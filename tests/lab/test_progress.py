@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from edgetune.errors import StoreError
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_baseline import check_baseline
 from edgetune.rollout.steps.check_health import check_health
@@ -24,7 +23,7 @@ from lab.runner.ending import exit_status, next_steps, problem_of
 from lab.runner.help import action_help, is_for_people
 from lab.runner.progress import Progress, rollouts_of
 from lab.runner.screen import BAD, Screen, fold
-from lab.runner.story import Row, Story, StoryTeller
+from lab.runner.story import Story, StoryTeller
 from tests.lib.rollout.test_looks import Soaking
 from tests.support import ROOT
 from tests.support.world import EmptyWorld, World
@@ -143,32 +142,6 @@ class TestProgress:
         progress.close()
         lines = [line.split(maxsplit=1)[1] for line in stream.getvalue().splitlines()]
         assert lines == ["baseline       measuring the baseline"]
-
-    def test_a_record_that_cannot_be_read_for_a_moment_is_shown_later(self, world: World) -> None:
-        stream = io.StringIO()
-        opened, away = StoryTeller(world.config).open, [True]
-
-        class Away(Story):
-            @property
-            def rows(self) -> list[Row]:
-                if away:
-                    raise StoreError("Redis: refused")
-                return super().rows
-
-        def story(rollout: str) -> Story:
-            found = opened(rollout)
-            assert found is not None
-            return Away(found._record)
-
-        progress = Progress(Screen(stream), story)
-        progress.started(Execution(PACK.action("rollout_pop"), {"rollout": world.rollout}, {}))
-        world.mark("baseline")
-        progress._look()
-        assert stream.getvalue() == ""
-        away.clear()
-        progress.close()
-        progress.close()
-        assert stream.getvalue().count("measuring the baseline") == 1
 
     def test_a_step_of_no_rollout_has_a_line(self) -> None:
         stream = io.StringIO()

@@ -236,13 +236,6 @@ class TestWorkflow:
         assert execution.result["output"] == {"reached": "before"}
         assert execution.result["errors"][0]["task_id"] == "crash"
 
-    def test_retries(self, engine: Engine) -> None:
-        for fail_times, status in ((2, "succeeded"), (9, "failed")):
-            execution = engine.run("persistent", {"fail_times": fail_times})
-            assert execution.status == status
-            assert sequence(execution) == [("attempt", "failed")] * 2 + [("attempt", status)]
-            assert execution.seconds > 2
-
     def test_runs_items_with_a_concurrency(self, engine: Engine, tmp_path: Path) -> None:
         running, most = set(), []
 
@@ -293,12 +286,6 @@ class TestWorkflow:
         assert document["end_timestamp"] >= document["start_timestamp"]
         told = [(each["task"], each["action"]["ref"]) for each in document["children"]]
         assert told == [("inside", "probe.wait"), ("after", "core.noop")]
-
-    def test_cycles_with_a_delay(self, engine: Engine) -> None:
-        execution = engine.run("cycle", {"delay": 1, "enough": 2})
-        assert execution.payload == {"looks": 2}
-        assert sequence(execution) == [("look", "succeeded")] * 2
-        assert execution.seconds > 2
 
     def test_inputs_are_rendered_once_more(self, engine: Engine) -> None:
         execution = engine.run("rerendered", {"what": "a_template"})

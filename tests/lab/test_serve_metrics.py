@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -14,14 +11,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from edgetune.export.export_metrics import export_metrics
 from edgetune.export.values import CONTENT_TYPE
-from edgetune.rollout.context import Context
 from lab.cli import _parser
 from lab.serve.metrics import metrics_served, read_address
 from lab.usage import UsageError
 from tests.support.scraped import free_port
-from tests.support.waiting import wait_until
 from tests.support.world import World
 
 
@@ -80,40 +74,3 @@ def test_no_address() -> None:
         with pytest.raises(ValueError, match="PORT or ADDRESS:PORT"):
             read_address(text)
     assert _parser().parse_args(["serve"]).metrics is None
-
-
-@pytest.mark.processes
-@pytest.mark.skipif(
-    not shutil.which("prometheus-node-exporter"), reason="prometheus-node-exporter is not installed"
-)
-def test_node_exporter_hands_the_file_on(tmp_path: Path) -> None:
-    world, port = World(tmp_path), free_port()
-    folder = tmp_path / "textfiles"
-    world.config["metrics_file"] = str(folder / "edgetune.prom")
-    export_metrics(Context(world.config))
-    command = [
-        "prometheus-node-exporter",
-        "--collector.disable-defaults",
-        "--collector.textfile",
-        f"--collector.textfile.directory={folder}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            text = _first_answer(port)
-        finally:
-            process.kill()
-    assert "node_textfile_scrape_error 0\n" in text
-    assert 'edgetune_rollouts{state="claimed",tuning="accept_queue"} 1\n' in text
-
-
-def _first_answer(port: int) -> str:
-    found: list[str] = []
-
-    def answers() -> bool:
-        with suppress(OSError):
-            found.append(get(port)[2])
-        return bool(found)
-
-    wait_until(answers)
-    return found[0]

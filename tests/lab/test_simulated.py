@@ -30,7 +30,7 @@ from edgetune.traffic.drivers.haproxy import Haproxy
 from lab import simulated
 from lab.bmc.machine import serial_of, uuid_of
 from lab.pop.layout import Layout
-from lab.simulated import commands, files
+from lab.simulated import commands
 from tests.support import ROOT
 from tests.support.lab_host_bmc import Bmc
 from tests.support.waiting import about, wait_until
@@ -174,13 +174,6 @@ def test_up_and_down_and_a_stranger_with_the_recorded_pid(home: Path) -> None:
 def test_what_a_lab_cannot_be(home: Path, given: dict[str, Any], why: str) -> None:
     with pytest.raises(simulated.LabError, match=why):
         simulated.up(home, **given)
-
-
-def test_where_only_one_loopback_address_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_can_bind", lambda ip, port: ip == "127.0.0.1")
-    first, second = files.endpoints(2)
-    assert (first.name, first.ip, second.ip) == ("e000", "127.0.0.1", "127.0.0.1")
-    assert second.port == first.port + 1
 
 
 def test_two_pops_share_the_hosts(home: Path, running: Lab) -> None:

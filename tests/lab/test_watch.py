@@ -162,12 +162,3 @@ class TestCommand:
         assert terminal.modes() == before
         assert any(line.startswith("lab1  accept_queue  changing for ") for line in lines)
         assert "\x1b[?" not in terminal.shown().decode()
-
-    @pytest.mark.processes
-    @pytest.mark.parametrize(("word", "line"), [("lab1", "on lab1: changing"), ("--all", "lab1  ")])
-    def test_a_pop_in_full_and_all(
-        self, world: World, tmp_path: Path, word: str, line: str
-    ) -> None:
-        code, lines = Terminal(tmp_path, ["status", word]).all_lines()
-        assert code == 0, lines
-        assert line in lines[0]

@@ -61,26 +61,6 @@ def begun(practice: Practice, line: str, *words: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told(practice: Practice) -> None:
-    """By the workflow, the status and the page; nobody asked for this rollback."""
-    process = begun(practice, "sample_baseline", *FOUR)
-    practice.on("e003", "printf '#!/bin/sh\\necho hello\\n' > /usr/local/sbin/python3")
-    practice.on("e003", "chmod +x /usr/local/sbin/python3")
-    try:
-        out, err = process.communicate(timeout=400)
-    finally:
-        practice.on("e003", "rm /usr/local/sbin/python3")
-    output = json.loads(out)["result"]["output"]
-    assert (process.returncode, output["outcome"]) == (3, "rolled_back"), err
-    ended = "rolled_back: every host is as it was; why it was taken back: check_baseline: "
-    assert output["message"].startswith(ended)
-    assert "e003" in output["message"]
-    reason = output["message"].removeprefix("rolled_back: every host is as it was; ")
-    status = practice.edgetune("status", f"rollout={output['rollout']}")[1]
-    assert f"{reason.partition(': ')[2]} (rollout_pop)" in status
-    assert "asked for" not in status
-
-
 def test_an_interrupted_rollout_is_taken_back(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
     process = begun(practice, "apply_tuning", *FOUR)
