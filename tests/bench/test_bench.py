@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from bench import _bmc_peers, apply, fanout, metrics
-from bench._lab_host import lab_host
 from bench._table import BenchError
 from tests.support import ROOT
 from tests.support.practice import needs_lab, needs_machines
@@ -108,25 +107,6 @@ def test_a_failing_host_fails_the_benchmark(
     monkeypatch.setattr(fanout, "own_peers", lambda site: {fanout.FLEET: fail})
     assert fanout.main(["--quick"]) == 1
     assert capsys.readouterr().err == "bench.fanout: 127.78.0.1 is gone\n"
-
-
-@needs_lab[0]
-@needs_lab[1]
-def test_a_lab_host_is_set_back_and_nothing_of_it_is_left() -> None:
-    where = Path("/proc/self/ns/net").readlink()
-    with lab_host() as host:
-        folder = host.site.folder
-        before = host.values()
-        host.shell.run("echo 77 >/proc/sys/net/core/somaxconn")
-        assert host.values()["net.core.somaxconn"] == "77"
-        host.reset()
-        assert host.values() == before
-        used = host.site.cpu_seconds()
-        host.shell.run("i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done")
-        assert host.site.cpu_seconds() > used
-        with pytest.raises(BenchError, match="the shell on the lab host has ended"):
-            host.shell.run("exit 3")
-    assert not folder.exists() and Path("/proc/self/ns/net").readlink() == where
 
 
 @pytest.mark.processes

@@ -16,9 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 from docs import generate
-from docs.pages.markdown import cell, replace_section
+from docs.pages.markdown import cell
 from docs.pages.words import words
-from edgetune.errors import InputError
 from edgetune.files import load_yaml
 from edgetune.metrics.catalogue import METRICS
 from edgetune.report.text import plan_text
@@ -134,23 +133,6 @@ def test_yaml_that_differs_from_its_one_source_is_named_and_mended(
     assert file.read_text() == text
 
 
-def test_yaml_without_the_place_for_its_part_is_one_clear_line(
-    pack: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, gone in (
-        ("actions/plan_rollout.yaml", "  # END GENERATED"),
-        ("workflows/rollout_pop.yaml", "      # BEGIN GENERATED"),
-        ("aliases/plan.yaml", "      color:"),
-    ):
-        file = pack / name
-        text = file.read_text()
-        file.write_text(text.replace(gone, f"{gone[:-2]}."))
-        assert generate.main([], pack) == 1
-        told = capsys.readouterr().err
-        assert told.startswith(f"docs/generate.py: {name}: ") and told.count("\n") == 1
-        file.write_text(text)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_of_a_kind_is_one(tmp_path: Path, kind: str) -> None:
     own = {"kind": kind, "why": "as an example", "source": "its file"}
@@ -210,19 +192,6 @@ def test_every_table_is_whole(written: Path) -> None:
         assert tables
         for own in tables:
             assert len({cells(line) for line in own.splitlines()}) == 1, own
-
-
-def test_markers_that_do_not_fit_are_one_clear_line() -> None:
-    begin, end = "<!-- BEGIN GENERATED a -->", "<!-- END GENERATED a -->"
-    for text, why in (
-        (f"{begin}\n", f"must have one line {end}"),
-        (f"{end}\n", f"must have one line {begin}"),
-        (f"{end}\n{begin}\n", f"{end} stands before its beginning"),
-    ):
-        with pytest.raises(InputError, match=f"page.md: {re.escape(why)}"):
-            replace_section(text, "a", "new", "page.md")
-    made = replace_section(f"first\n{begin}\nold\n{end}\nlast\n", "a", "new", "page.md")
-    assert made == f"first\n{begin}\nnew\n{end}\nlast\n"
 
 
 def test_the_readme_shows_a_plan_as_it_is(tmp_path: Path) -> None:

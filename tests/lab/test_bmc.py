@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated BMCs: what is pending, checked, applied and refused, per vendor.
 
-`tests/lib/bmc/test_bios.py` drives them by edgetune's client, `test_bmc_sushy.py` by another one.
+`tests/lib/bmc/test_bios.py` drives them by edgetune's client, `bench.bmc` by others.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from edgetune.errors import RefusedError
 from lab import cli
 from lab.lab_commands import _FEWEST
 from lab.pop.layout import LabError
-from lab.runner.runs import ended_runs
 from tests.support import FIXTURES
 from tests.support.builders import plan
 from tests.support.cases import cases
@@ -38,43 +36,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("EDGETUNE_CONFIG", raising=False)
     (tmp_path / "edgetune.yaml").write_text("greeting: hi\n")
     return tmp_path
-
-
-STATUS = """
-name: rollout_status
-description: Says that the first run that has ended left a rollout, once it is told to.
-runner_type: python-script
-entry_point: rollout_status.py
-parameters:
-  ended:
-    type: array
-"""
-STATUS_ENTRY_POINT = """
-import os
-import time
-from pathlib import Path
-
-from st2common.runners.base_action import Action
-
-
-class RolloutStatus(Action):
-    def run(self, ended):
-        home = Path(os.environ["EDGETUNE_HOME"])
-        (home / "telling").touch()
-        end = time.monotonic() + 100
-        while time.monotonic() < end and not (home / "tell").exists():
-            time.sleep(0.02)
-        return {"rollouts": [{"owner": ended[0], "orphan_notice": "WITHOUT AN OWNER: r"}]}
-"""
-
-
-@pytest.fixture
-def pack_with_status(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pack of the tests, and `rollout_status`."""
-    shutil.copytree(PACK, home / "pack")
-    (home / "pack/actions/rollout_status.yaml").write_text(STATUS)
-    (home / "pack/actions/rollout_status.py").write_text(STATUS_ENTRY_POINT)
-    monkeypatch.setenv("EDGETUNE_PACK", str(home / "pack"))
 
 
 def exit_code(*argv: str) -> int:
@@ -129,18 +90,14 @@ def test_with_its_lab_down_nothing_runs_on_the_machine_s_own_network(
 
 
 @pytest.mark.processes
-@pytest.mark.usefixtures("home")
-def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_document_and_parameters_may_come_from_a_file(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exit_code("run", "sequence", "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["action"] == {"ref": "probe.sequence"}
-    assert document["status"] == "succeeded"
+    assert (document["action"], document["status"]) == ({"ref": "probe.sequence"}, "succeeded")
     assert document["result"]["output"]["seen"] == "a"
     assert [child["task"] for child in document["children"]] == ["first", "second"]
-
-
-@pytest.mark.processes
-def test_parameters_from_a_file(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = home / "parameters.yaml"
     file.write_text("names: [a, b]\ncount: 4\n")
     assert exit_code("run", "echo", "count=5", "--params-file", str(file), "--json") == 0
@@ -214,42 +171,6 @@ class TestSignals:
         assert process.returncode == 130
         assert json.loads(out)["children"][0]["status"] == "canceled"
         wait_for_end((home / "branch.left").read_text().split())
-
-    def telling(self, home: Path) -> subprocess.Popen[str]:
-        """A canceled run that is about to say what it leaves."""
-        process = self.start(home, "50")
-        process.send_signal(signal.SIGINT)
-        wait_for_line(process, "canceling")
-        self.let_go(home)
-        wait_until((home / "telling").exists)
-        return process
-
-    @pytest.mark.processes
-    @pytest.mark.usefixtures("pack_with_status")
-    def test_a_signal_that_comes_after_the_end_stops_no_last_line(self, home: Path) -> None:
-        process = self.telling(home)
-        process.send_signal(signal.SIGHUP)
-        time.sleep(0.3)
-        (home / "tell").touch()
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert err.splitlines()[-1] == "WITHOUT AN OWNER: r"
-        assert "Traceback" not in err
-        (log,) = ended_runs(home)
-        assert log.read_text().endswith("WITHOUT AN OWNER: r\n")
-
-    @pytest.mark.processes
-    @pytest.mark.usefixtures("pack_with_status")
-    def test_a_third_signal_gives_the_question_up_but_not_the_record(self, home: Path) -> None:
-        process = self.telling(home)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.3)  # two at once would be one
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert err.splitlines()[-1] == "`edgetune status` asks again."
-        assert "Traceback" not in err
-        assert len(ended_runs(home)) == 1
 
 
 def interrupt(*_: object) -> None:

@@ -87,11 +87,6 @@ class Bmc:
         body = self.get(name)
         return body if self.machine.personality.flat else body["Attributes"]
 
-    def changes(self) -> list[str]:
-        """Methods of what arrived and was no GET and no login."""
-        log = self.machine.log
-        return [method for method, path in log if method != "GET" and SESSIONS not in path]
-
 
 def certificates(directory: Path) -> Certificates:
     return make_certificates(directory, ["127.0.0.1"])

@@ -173,12 +173,6 @@ class TestCredentials:
         results = asker.ask(four.hosts, "plan", lambda host: PLAN, refusals=2)
         assert [name for name, result in results.items() if result.failed] == [refusing]
 
-    def test_that_one_may_refuse_are_tried_on_two(self, four: Site) -> None:
-        asker = bmcs(four.certificates.authority, password="wrong")
-        results = asker.ask(four.hosts, "plan", lambda host: PLAN, refusals=2)
-        assert {result.reason for result in results.values()} == {"auth"}
-        assert sum(machine.refused_logins for machine in four.machines.values()) == 2
-
     @pytest.mark.parametrize("known", [True, False])
     def test_are_looked_for_once(self, four: Site, known: bool) -> None:
         names: list[str] = []

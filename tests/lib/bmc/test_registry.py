@@ -131,68 +131,54 @@ def test_conditions(terms: list[dict[str, Any]], b: Any, holds: bool) -> None:
     assert (found is not None) is holds
 
 
-class TestDependencies:
-    def test_says_while_what(self) -> None:
-        terms = [term("B", "EQU", "x"), term("B", "EQU", "y")]
-        for known, b, text in (
-            ([term("B", "NEQ", "x")], "y", "A: is read-only while B is not x"),
-            (terms, "y", "A: is read-only while B is y"),
-        ):
-            found = registry(entry("A"), rules=[rule("A", "ReadOnly", True, *known)])
-            assert found.problem({"A": "Off"}, {"A": "On", "B": b}) == text
+A, B = entry("A"), entry("B")
+LOCKED = [rule("A", "ReadOnly", True, term("B", "EQU", "Off"))]
+EITHER = [rule("A", "ReadOnly", True, term("B", "EQU", "x"), term("B", "EQU", "y"))]
+OPENED = [rule("A", "ReadOnly", "false", term("B", "EQU", 1))]
+FORCED = [rule("A", "CurrentValue", "On", term("B", "EQU", 1))]
+SIDE = [rule("B", "CurrentValue", 7, term("A", "EQU", "Off"))]
+FEW = term("C", "EQU", "few")
+ONE_OF = [rule("A", "Value", [{"ValueName": "On"}], FEW), rule("B", "UpperBound", 5, FEW)]
+ODD = [{"Type": "Expression", "Dependency": {"MapFrom": [], "MapToAttribute": "A"}}, 7, None]
+# Entries and rules; what is wanted, what is so beside A On, what is pending; and what is wrong.
+RULES: dict[str, tuple[Any, Any, Any, Any, Any, str | None]] = {
+    "says while what": ([A, B], EITHER, {}, {"B": "y"}, {}, "A: is read-only while B is y"),
+    "holds": ([A, B], LOCKED, {}, {"B": "Off"}, {}, "A: is read-only while B is Off"),
+    "is lifted by what is wanted": ([A, B], LOCKED, {"B": "On"}, {"B": "Off"}, {}, None),
+    "opens": ([entry("A", ReadOnly=True)], OPENED, {}, {"B": 1}, {}, None),
+    "opens not": ([entry("A", ReadOnly=True)], OPENED, {}, {"B": 2}, {}, "A: is read-only"),
+    "forces a value": ([A, B], FORCED, {}, {"B": 1}, {}, "A would be On, not Off: B is 1"),
+    "has a side effect": ([A], SIDE, {}, {"B": 1}, {}, "B would be 7, not 1: A is Off"),
+    "has none": ([A], SIDE, {}, {"B": 7}, {}, None),
+    "leaves choices": ([A, entry("C")], ONE_OF, {}, {"C": "many"}, {}, None),
+    "limits choices": (
+        *([A, entry("C")], ONE_OF, {}, {"C": "many"}, {"C": "few"}, "A: 'Off' is none of: On"),
+    ),
+    "limits bounds": (
+        *([A, entry("B", "Integer", UpperBound=9), entry("C")], ONE_OF, {"A": "On", "B": 9}),
+        *({"B": 1, "C": "many"}, {"C": "few"}, "B: 9 is above 5"),
+    ),
+    "of another type is none": ([A], ODD, {}, {}, {}, None),
+}
 
-    def test_wanted_values_lift_it(self) -> None:
-        known = registry(
-            entry("A"), entry("B"), rules=[rule("A", "ReadOnly", True, term("B", "EQU", "Off"))]
-        )
-        current = {"A": "On", "B": "Off"}
-        assert known.problem({"A": "Off"}, current) is not None
-        assert known.problem({"A": "Off", "B": "On"}, current) is None
 
-    def test_can_open_what_is_read_only(self) -> None:
-        known = registry(
-            entry("A", ReadOnly=True), rules=[rule("A", "ReadOnly", "false", term("B", "EQU", 1))]
-        )
-        assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) is None
-        assert known.problem({"A": "Off"}, {"A": "On", "B": 2}) is not None
+@pytest.mark.parametrize(
+    ("entries", "rules", "wanted", "current", "pending", "problem"), RULES.values(), ids=RULES
+)
+def test_a_rule(
+    entries: Any, rules: Any, wanted: Any, current: Any, pending: Any, problem: str | None
+) -> None:
+    known = registry(*entries, rules=rules)
+    assert known.problem({"A": "Off", **wanted}, {"A": "On", **current}, pending) == problem
 
-    def test_value_that_another_one_forces(self) -> None:
-        known = registry(
-            entry("A"), entry("B"), rules=[rule("A", "CurrentValue", "On", term("B", "EQU", 1))]
-        )
-        assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) == "A would be On, not Off: B is 1"
 
-    def test_side_effect_on_what_nobody_asked_for(self) -> None:
-        known = registry(entry("A"), rules=[rule("B", "CurrentValue", 7, term("A", "EQU", "Off"))])
-        assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) == "B would be 7, not 1: A is Off"
-        assert known.problem({"A": "Off"}, {"A": "On", "B": 7}) is None
-
-    @pytest.mark.parametrize(("b", "locked"), [("x", True), ("y", False)])
-    @pytest.mark.parametrize("flag", ["ReadOnly", "GrayOut", "Hidden"])
-    def test_a_flag_that_a_rule_raises_now_is_down_without_it(
-        self, flag: str, b: str, locked: bool
-    ) -> None:
-        known = registry(
-            entry("A", **{flag: True}),
-            entry("B"),
-            rules=[rule("A", flag, True, term("B", "NEQ", "y"))],
-        )
-        now = {"A": "On", "B": "x"}
-        assert (known.problem({"A": "Off"}, now, {"B": b}) is not None) is locked
-        assert known.problem({"A": "Off"}, {**now, "B": "y"}) is not None  # by no rule, so for good
-
-    def test_choices_and_bounds_may_be_those_of_another_value(self) -> None:
-        on, few = [{"ValueName": "On"}], term("C", "EQU", "few")
-        rules = [rule("A", "Value", on, few), rule("B", "UpperBound", 5, few)]
-        known = registry(entry("A"), entry("B", "Integer", UpperBound=9), entry("C"), rules=rules)
-        now = {"A": "On", "B": 1, "C": "many"}
-        assert known.problem({"A": "Off", "B": 9}, now) is None
-        assert known.problem({"A": "Off"}, now, {"C": "few"}) == "A: 'Off' is none of: On"
-        assert known.problem({"B": 9}, now, {"C": "few"}) == "B: 9 is above 5"
-
-    def test_other_types_are_left_alone(self) -> None:
-        odd = {"Type": "Expression", "Dependency": {"MapFrom": [], "MapToAttribute": "A"}}
-        assert registry(entry("A"), rules=[odd, 7, None]).problem({"A": "Off"}, {"A": "On"}) is None
+@pytest.mark.parametrize(("b", "locked"), [("x", True), ("y", False)])
+@pytest.mark.parametrize("flag", ["ReadOnly", "GrayOut", "Hidden"])
+def test_a_flag_that_a_rule_raises_now_is_down_without_it(flag: str, b: str, locked: bool) -> None:
+    rules = [rule("A", flag, True, term("B", "NEQ", "y"))]
+    known, now = registry(entry("A", **{flag: True}), B, rules=rules), {"A": "On", "B": "x"}
+    assert (known.problem({"A": "Off"}, now, {"B": b}) is not None) is locked
+    assert known.problem({"A": "Off"}, {**now, "B": "y"}) is not None  # by no rule, so for good
 
 
 class TestSnoopMode:
