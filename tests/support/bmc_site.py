@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMCs of the lab on loopback, and what asks them, for the tests of ``edgetune.bmc``."""
+"""BMCs of the lab in this process, and what asks them, for the tests of ``edgetune.bmc``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import gzip
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
-from edgetune import clock
 from edgetune.bmc import client
 from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.credentials import Login
 from edgetune.config import read_config
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Bmc, Host
-from lab.bmc import Machine, Service, serve
-from lab.bmc.certificates import make_certificates
+from edgetune.net.http import Answer, NetError
+from lab.bmc import Machine, Service
 
 PASSWORD = "one-that-nobody-may-see"
 HOME = {"id": "bios.snoop_mode", "kind": "bios.snoop_mode", "target": {}, "value": "home"}
@@ -52,75 +53,65 @@ def bmcs(authority: Path | str, password: str = PASSWORD, **more: Any) -> Bmcs:
     return Bmcs(config, lambda name: Login("edgetune", password))
 
 
-def give_changes_up_soon(patch: pytest.MonkeyPatch) -> None:
-    """Whose answer never comes; for all else there is time, however slow the machine is."""
-    ask = client._Connection.ask
-
-    def hurried(own: Any, method: str, path: str, until: float, *more: Any) -> Any:
-        if method != "GET" and "/Sessions" not in path:
-            until = min(until, clock.monotonic() + 1.0)
-        return ask(own, method, path, until, *more)
-
-    patch.setattr(client._Connection, "ask", hurried)
-
-
-class _Hasty(clock.Clock):
-    def sleep(self, seconds: float) -> None:
-        super().sleep(seconds / 10)
-
-
-@pytest.fixture
-def brief_pauses() -> Iterator[None]:
-    """A client waits a tenth of each pause for a BMC that is busy or was given a change."""
-    with clock.use(_Hasty()):
-        yield
-
-
 class Site:
-    """One BMC of each personality that is asked for, named e000, e001, ... in that order."""
+    """Machines of these makes behind ``https://e000``, ``https://e001``, ... without a socket.
 
-    def __init__(self, directory: Path, *personalities: str) -> None:
-        self.certificates = make_certificates(directory, ["127.0.0.1"])
-        names = [f"e{number:03d}" for number in range(len(personalities))]
-        self.machines = {name: Machine(name, kind) for name, kind in zip(names, personalities)}
-        self._places: dict[Any, Machine] = {}
-        self.server = serve(
-            self._places,
-            [("127.0.0.1", 0)] * len(names),
-            self.certificates.certificate,
-            self.certificates.key,
-            Service("edgetune", PASSWORD),
-        )
-        self._places.update(zip(self.server.addresses, self.machines.values()))
-        self.hosts = [
-            host(name, f"https://127.0.0.1:{port}")
-            for name, (_, port) in zip(names, self.server.addresses)
-        ]
+    ``spoil`` may change what is answered to a path. With the fault ``late`` a change is done, and
+    its answer is given up.
+    """
 
-    def ask(
-        self,
-        verb: str,
-        request: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-        **more: Any,
-    ) -> HostResult:
+    def __init__(self, patch: pytest.MonkeyPatch, *kinds: str) -> None:
+        names = [f"e{number:03d}" for number in range(len(kinds))]
+        self.machines = {name: Machine(name, kind) for name, kind in zip(names, kinds)}
+        self.hosts = [host(name, f"https://{name}") for name in names]
+        self.spoil: Callable[[str, bytes], bytes] = lambda path, raw: raw
+        self.service = Service("edgetune", PASSWORD)
+        self._asker = bmcs("")
+        patch.setattr(client.Client, "_new_connection", lambda own, *most: Line(self, own._host))
+
+    def exchange(
+        self, name: str, method: str, path: str, data: bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        machine = self.machines.get(name)
+        if machine is None:
+            raise NetError("no such host")
+        status, answered, raw = self.service.handle(machine, method, path, headers, data)
+        if "late" in machine.faults and method != "GET" and "/Sessions" not in path:
+            raise NetError("timed out")
+        raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        named = {own.lower(): value for own, value in answered.items()}
+        return Answer(status, "", named, self.spoil(path, raw))
+
+    def lie_at(self, path: str, lie: bytes) -> None:
+        self.spoil = lambda at, raw: lie if at == path else raw
+
+    def ask(self, verb: str, request: Mapping[str, Any] | None = None, **more: Any) -> HostResult:
         """Ask the first BMC."""
-        return self.ask_all(verb, request, timeout, **more)[self.hosts[0].name]
+        return self.ask_all(verb, request, **more)["e000"]
 
     def ask_all(
-        self,
-        verb: str,
-        request: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-        **more: Any,
+        self, verb: str, request: Mapping[str, Any] | None = None, **more: Any
     ) -> dict[str, HostResult]:
         """Ask them all the same."""
-        asker = bmcs(self.certificates.authority, **more)
-        return asker.ask(self.hosts, verb, lambda host: request or {}, timeout)
+        asker = bmcs("", **more) if more else self._asker
+        return asker.ask(self.hosts, verb, lambda host: request or {})
 
-    def renew(self, machine: Machine) -> None:
-        """Put another machine in the place of the first."""
-        self._places[self.server.addresses[0]] = machine
+
+class Line:
+    """A connection to a machine of a site."""
+
+    patience, most, share = 0.0, math.inf, 1.0
+
+    def __init__(self, site: Site, name: str) -> None:
+        self._site, self._name = site, name
+
+    def connect(self) -> None:
+        """Always there."""
 
     def close(self) -> None:
-        self.server.close()
+        """Nothing to close."""
+
+    def ask(
+        self, method: str, path: str, until: float, data: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        return self._site.exchange(self._name, method, path, data or b"", headers)

@@ -11,22 +11,12 @@ from typing import Any
 import pytest
 
 from edgetune.bmc import checking, jobs
-from edgetune.bmc import client as client_module
 from edgetune.hosts.result import HostResult
-from lab.bmc import Machine
 from lab.bmc.jobs import Job
-from tests.support.bmc_site import (  # noqa: F401 - a fixture
-    PASSWORD,
-    Site,
-    brief_pauses,
-    give_changes_up_soon,
-    setting,
-    snoop,
-)
+from tests.support.bmc_site import PASSWORD, Site, setting, snoop
 from tests.support.scenarios import read_scenarios
 
-# Each starts servers of TLS.
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("brief_pauses")]
+pytestmark = pytest.mark.usefixtures("running_clock")
 
 # What home means on each, and what it is before.
 HOME = {
@@ -51,21 +41,12 @@ OTHER = {
 CHANGES = ("PATCH", "POST", "DELETE")
 
 
-@pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Site]]:
-    made = {kind: Site(tmp_path_factory.mktemp(kind), kind) for kind in HOME}
-    yield made
-    for site in made.values():
-        site.close()
-
-
 class Box:
-    """A site with one new machine, and what to ask it."""
+    """A site with one machine, and what to ask it."""
 
-    def __init__(self, site: Site, kind: str) -> None:
-        self.site, self.kind = site, kind
-        self.machine = Machine("e000", kind)
-        site.renew(self.machine)
+    def __init__(self, patch: pytest.MonkeyPatch, kind: str) -> None:
+        self.site, self.kind = Site(patch, kind), kind
+        self.machine = self.site.machines["e000"]
         self.home, self.first, self.other = HOME[kind], FIRST[kind], OTHER[kind]
 
     def plan(self, *settings: dict[str, Any], ours: Any = None) -> HostResult:
@@ -96,24 +77,20 @@ class Box:
         return [m for m, path in self.machine.log if m in CHANGES and "/Sessions" not in path]
 
 
+def _box(kind: str, patch: pytest.MonkeyPatch) -> Iterator[Box]:
+    made = Box(patch, kind)
+    yield made
+    assert made.machine.sessions.ids() == [], "a session was left"
+
+
 @pytest.fixture(params=list(HOME))
-def box(
-    request: pytest.FixtureRequest, sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Box]:
-    yield from _box(sites, request.param, monkeypatch)
+def box(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    yield from _box(request.param, monkeypatch)
 
 
 @pytest.fixture
-def dell(sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
-    yield from _box(sites, "dell", monkeypatch)
-
-
-def _box(sites: dict[str, Site], kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
-    monkeypatch.setattr(client_module, "_PAUSES", (0.01, 0.01, 0.01))
-    monkeypatch.setattr(client_module, "_LONGEST_PAUSE", 0.01)
-    made = Box(sites[kind], kind)
-    yield made
-    assert made.machine.sessions.ids() == [], "a session was left"
+def dell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    yield from _box("dell", monkeypatch)
 
 
 class Moves:
@@ -197,10 +174,9 @@ def _each() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("kind", "moves"), list(_each()))
 def test_what_is_asked_comes_to_what_it_should(
-    sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch, kind: str, moves: Any
+    monkeypatch: pytest.MonkeyPatch, kind: str, moves: Any
 ) -> None:
-    give_changes_up_soon(monkeypatch)
-    for box in _box(sites, kind, monkeypatch):
+    for box in _box(kind, monkeypatch):
         Moves(box).play(moves)
 
 

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from threading import Barrier
 from typing import Any, Callable
 
@@ -16,81 +14,26 @@ import pytest
 from edgetune.bmc import bmcs as bmcs_module
 from edgetune.bmc import client as client_module
 from edgetune.bmc.bmcs import Bmcs
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.client import Client
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.logins import Logins
 from edgetune.bmc.payload import BmcError
 from edgetune.errors import InputError, RefusedError
-from edgetune.hosts.result import HostResult
 from edgetune.inventory import Bmc, Host
 from edgetune.net.http import UnreachedError
 from lab.bmc import Machine, Service
-from tests.support.bmc_site import PASSWORD, Site, bmcs, brief_pauses, host, snoop  # noqa: F401
+from tests.support.bmc_site import PASSWORD, Site, bmcs, host, snoop
 from tests.support.damage import places, put
 
-# Each starts servers of TLS.
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("brief_pauses")]
+pytestmark = pytest.mark.usefixtures("running_clock")
 
 PLAN = {"settings": [snoop("home")], "ours": {}}
 REASONS = {None, "refused", "failed", "unreachable", "auth", "tls", "garbage", "busy", "unknown"}
 
 
-class InProcess:
-    """Machines behind ``https://NAME``, reached without a socket; answers can be spoilt."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **machines: str) -> None:
-        self.machines = {name: Machine(name, kind) for name, kind in machines.items()}
-        self.hosts = [host(name, f"https://{name}") for name in machines]
-        self.service = Service("edgetune", PASSWORD)
-        self.spoil = lambda path, raw: raw
-        self._asker = bmcs("")
-        box = self
-
-        class Line:
-            def connect(self) -> None:
-                """Always there."""
-
-            def close(self) -> None:
-                """Nothing to close."""
-
-        def exchange(
-            self: Client,
-            connection: Any,
-            method: str,
-            path: str,
-            body: Any = None,
-            more: Mapping[str, str] | None = None,
-        ) -> tuple[Answer, bytes]:
-            return box.exchange(self, method, path, body, {**self._headers, **(more or {})})
-
-        monkeypatch.setattr(Client, "_new_connection", lambda self, *most: Line())
-        monkeypatch.setattr(Client, "_exchange", exchange)
-        monkeypatch.setattr(client_module, "_PAUSES", (0.0,))
-
-    def exchange(
-        self, client: Client, method: str, path: str, body: Any, headers: Mapping[str, str]
-    ) -> tuple[Answer, bytes]:
-        machine = self.machines[client._host]
-        data = b"" if body is None else json.dumps(body).encode()
-        status, answered, raw = self.service.handle(machine, method, path, dict(headers), data)
-        named = {name.lower(): value for name, value in answered.items()}
-        raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        raw = self.spoil(path, raw)
-        return Answer(path, status, named, {}), raw
-
-    def lie_at(self, path: str, lie: bytes) -> None:
-        self.spoil = lambda at, raw: lie if at == path else raw
-
-    def ask(self, verb: str, request: Any, **more: Any) -> dict[str, HostResult]:
-        asker = bmcs("", **more) if more else self._asker
-        return asker.ask(self.hosts, verb, lambda host: request)
-
-
 @pytest.fixture
-def four(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path, "dell", "hpe", "lenovo", "ami")
-    yield site
-    site.close()
+def four(monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(monkeypatch, "dell", "hpe", "lenovo", "ami")
 
 
 class TestMany:
@@ -112,7 +55,7 @@ class TestMany:
             raise RefusedError("everything is stopped")
 
         home = {"SnoopMode": "HomeSnoop"}
-        asker = bmcs(four.certificates.authority)
+        asker = bmcs("")
         with pytest.raises(RefusedError, match="everything is stopped"):
             asker.ask(
                 four.hosts[:1],
@@ -126,7 +69,7 @@ class TestMany:
         assert four.machines["e000"].pending == {}
 
     def test_hundreds_are_asked_a_few_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        box = InProcess(monkeypatch, **{f"e{n:03d}": "dell" for n in range(100)})
+        box = Site(monkeypatch, *["dell"] * 100)
         inside: list[str] = []
         most = [0]
         whole = bmcs_module._converse
@@ -140,14 +83,14 @@ class TestMany:
                 inside.remove(bmc.address)
 
         monkeypatch.setattr(bmcs_module, "_converse", counted)
-        results = box.ask("plan", PLAN, bmc_threads=3)
+        results = box.ask_all("plan", PLAN, bmc_threads=3)
         assert len(results) == 100 and not any(result.failed for result in results.values())
         assert most[0] <= 3
 
     def test_host_without_a_bmc_or_with_no_address(self, four: Site) -> None:
         bare = Host("bare", "127.0.0.1", 22, "", "", "bare")
         odd = [host(at, at) for at in ("https://a:99999", "https://[", "https://a..b")]
-        asker = bmcs(four.certificates.authority)
+        asker = bmcs("")
         results = asker.ask([bare, *odd, *four.hosts], "plan", lambda host: PLAN)
         assert results["bare"].reason == "refused"
         assert {results[own.name].reason for own in odd} <= {"refused", "unreachable"}
@@ -169,7 +112,7 @@ class TestCredentials:
     @pytest.mark.parametrize("refusing", ["e000", "e003"])
     def test_that_one_may_refuse_are_tried_on_the_others(self, four: Site, refusing: str) -> None:
         four.machines[refusing].faults.add("refuses")
-        asker = bmcs(four.certificates.authority)
+        asker = bmcs("")
         results = asker.ask(four.hosts, "plan", lambda host: PLAN, refusals=2)
         assert [name for name, result in results.items() if result.failed] == [refusing]
 
@@ -183,7 +126,7 @@ class TestCredentials:
                 raise InputError("credentials", name, "found nowhere")
             return Login("edgetune", PASSWORD)
 
-        asker = Bmcs(bmcs(four.certificates.authority)._config, login)
+        asker = Bmcs(bmcs("")._config, login)
         results = asker.ask(four.hosts, "plan", lambda host: PLAN)
         assert names == ["lab"]
         assert {result.reason for result in results.values()} == {None if known else "auth"}
@@ -196,11 +139,11 @@ class TestManyLogins:
     """Twelve BMCs at once, which meet where a test wants them all to be at the same time."""
 
     @pytest.fixture
-    def box(self, monkeypatch: pytest.MonkeyPatch) -> InProcess:
-        return InProcess(monkeypatch, **{f"e{n:03d}": "dell" for n in range(12)})
+    def box(self, monkeypatch: pytest.MonkeyPatch) -> Site:
+        return Site(monkeypatch, *["dell"] * 12)
 
     def watch(
-        self, box: InProcess, monkeypatch: pytest.MonkeyPatch, before: Callable[[str, bool], None]
+        self, box: Site, monkeypatch: pytest.MonkeyPatch, before: Callable[[str, bool], None]
     ) -> list[str]:
         """Call ``before(name, is_root)`` before each service root and each login.
 
@@ -208,24 +151,24 @@ class TestManyLogins:
         """
         whole, tried = box.exchange, list[str]()
 
-        def exchange(client: Client, method: str, path: str, body: Any, headers: Any) -> Any:
-            name, basic = client._host, "Authorization" in headers
+        def exchange(name: str, method: str, path: str, data: bytes, headers: Any) -> Any:
+            basic = "Authorization" in headers
             is_root = path == client_module.ROOT
             if is_root or basic or method == "POST":
                 before(name, is_root)
             if basic or method == "POST":
                 tried.append(name)
-            return whole(client, method, path, body, headers)
+            return whole(name, method, path, data, headers)
 
         monkeypatch.setattr(box, "exchange", exchange)
         return tried
 
-    def without_sessions(self, box: InProcess) -> None:
+    def without_sessions(self, box: Site) -> None:
         box.lie_at(client_module.ROOT, b'{"Systems": {"@odata.id": "/redfish/v1/Systems"}}')
 
     @pytest.mark.parametrize("basic", [False, True])
     def test_first_gone_and_the_password_wrong(
-        self, box: InProcess, monkeypatch: pytest.MonkeyPatch, basic: bool
+        self, box: Site, monkeypatch: pytest.MonkeyPatch, basic: bool
     ) -> None:
         together = Barrier(11)
 
@@ -238,16 +181,14 @@ class TestManyLogins:
         tried = self.watch(box, monkeypatch, before)
         if basic:
             self.without_sessions(box)
-        results = box.ask("plan", PLAN, password="wrong")
+        results = box.ask_all("plan", PLAN, password="wrong")
         reasons = [result.reason for result in results.values()]
         assert reasons == ["unreachable", *["auth"] * 11]
         (one,) = tried
         others = [result.error or "" for name, result in results.items() if name != one][1:]
         assert all(f"not asked: https://{one} refused 'lab'" in error for error in others)
 
-    def test_taken_once_go_in_at_once(
-        self, box: InProcess, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_taken_once_go_in_at_once(self, box: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         together, tried = Barrier(11), []
 
         def before(name: str, is_root: bool) -> None:
@@ -255,13 +196,13 @@ class TestManyLogins:
                 together.wait(5)
 
         tried = self.watch(box, monkeypatch, before)
-        results = box.ask("plan", PLAN)
+        results = box.ask_all("plan", PLAN)
         assert not any(result.failed for result in results.values())
         assert len(tried) == 12
 
     @pytest.mark.parametrize("basic", [False, True])
     def test_what_a_user_may_not_do_on_one_is_asked_of_the_others(
-        self, box: InProcess, monkeypatch: pytest.MonkeyPatch, basic: bool
+        self, box: Site, monkeypatch: pytest.MonkeyPatch, basic: bool
     ) -> None:
         if basic:
             self.without_sessions(box)
@@ -273,7 +214,7 @@ class TestManyLogins:
             return whole(self, machine, method, path, *more)
 
         monkeypatch.setattr(Service, "handle", handle)
-        results = box.ask("plan", PLAN)
+        results = box.ask_all("plan", PLAN)
         assert [result.reason for result in results.values()] == ["auth", *[None] * 11]
 
 
@@ -355,7 +296,7 @@ def lies(data: Any) -> Iterator[tuple[Any, ...]]:
 def test_names_that_a_bmc_makes_up_are_fit_to_be_shown(
     monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    box = InProcess(monkeypatch, e000="dell")
+    box = Site(monkeypatch, "dell")
     hostile = [f"\x1b[2J{number}\u202e" + 300 * "x" for number in range(5000)]
 
     def spoil(path: str, raw: bytes) -> bytes:
@@ -369,14 +310,15 @@ def test_names_that_a_bmc_makes_up_are_fit_to_be_shown(
 
     box.spoil = spoil
     request = {**PLAN, "kind": "ForceRestart", "os_answers": True}
-    error = box.ask(verb, request)["e000"].error or ""
+    error = box.ask_all(verb, request)["e000"].error or ""
     assert error.isprintable() and 100 < len(error) <= 2000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dell", "hpe", "lenovo", "ami"])
 def test_json_that_lies_anywhere(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every value of every answer, replaced: a result that names a reason, and no more sent."""
-    box = InProcess(monkeypatch, e000=kind)
+    box = Site(monkeypatch, kind)
     seen: dict[str, Any] = {}
 
     def note(path: str, raw: bytes) -> bytes:
@@ -386,7 +328,7 @@ def test_json_that_lies_anywhere(kind: str, monkeypatch: pytest.MonkeyPatch) -> 
     box.spoil = note
     wanted = {
         name: one["wanted"]
-        for row in box.ask("plan", PLAN)["e000"].data["settings"]
+        for row in box.ask_all("plan", PLAN)["e000"].data["settings"]
         for name, one in row["attributes"].items()
     }
     requests = {
@@ -396,7 +338,7 @@ def test_json_that_lies_anywhere(kind: str, monkeypatch: pytest.MonkeyPatch) -> 
         "evidence": {},
     }
     for verb, request in requests.items():
-        box.ask(verb, request)
+        box.ask_all(verb, request)
     tried = 0
     for path, data in list(seen.items()):
         for number, way in enumerate(lies(data)):
@@ -404,7 +346,7 @@ def test_json_that_lies_anywhere(kind: str, monkeypatch: pytest.MonkeyPatch) -> 
             lie = LIES[number % len(LIES)]
             box.lie_at(path, json.dumps(put(data, way, lie)).encode())
             machine = box.machines["e000"] = Machine("e000", kind)
-            result = box.ask(verb, request)["e000"]
+            result = box.ask_all(verb, request)["e000"]
             assert result.reason in REASONS, (path, way, lie)
             assert machine.resets == []
             assert sum(method == "PATCH" for method, _ in machine.log) <= 2

@@ -12,9 +12,9 @@ from edgetune.bmc import client as client_module
 from edgetune.hosts.result import HostResult
 from lab.bmc.certificates import Certificates, make_certificates
 from tests.support.bmc_server import SESSIONS, Behaviour, Handler, Reply, ScriptedBmc, cut, reply
-from tests.support.bmc_site import bmcs, brief_pauses, host  # noqa: F401 - a fixture
+from tests.support.bmc_site import bmcs, host
 
-pytestmark = pytest.mark.usefixtures("brief_pauses")
+pytestmark = pytest.mark.usefixtures("running_clock")
 
 SETTINGS = "/bios/settings"
 WANTED = {"Snoop": "Home"}
@@ -97,9 +97,7 @@ class Small(ScriptedBmc):
 
 
 @pytest.fixture
-def bmc(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
-    monkeypatch.setattr(client_module, "_PAUSES", (0.01, 0.01, 0.01))
-    monkeypatch.setattr(client_module, "_SETTLE", 0.0)
+def bmc(certificates: Certificates) -> Iterator[Small]:
     small = Small(certificates)
     yield small
     small.close()
