@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -61,67 +62,33 @@ def test_nothing_starts_a_shell(path: Path) -> None:
             assert [ast.unparse(given) for given in call.args] == ["login.command"]
 
 
-class Transport:
-    """Has one channel."""
-
-    def __init__(self, *given: list[Any]) -> None:
-        self._given = given
-
-    def open_session(self, timeout: float) -> Channel:
-        return Channel(*self._given)
-
-
-class Channel:
-    """Answers as an agent that refuses; remembers what it was sent."""
-
-    closed = True
-
-    def __init__(self, commands: list[str], sent: list[bytes]) -> None:
-        self._commands, self._sent = commands, sent
-        error = {"reason": "refused", "field": None, "message": "not today"}
-        reply = {"edgetune": 1, "verb": "plan", "ok": False, "error": error}
-        self._answer = [json.dumps(reply).encode() + b"\n", b""]
-
-    def settimeout(self, seconds: float) -> None:
-        pass
-
-    def exec_command(self, command: str) -> None:
-        self._commands.append(command)
-
-    def sendall(self, data: bytes) -> None:
-        self._sent.append(data)
-
-    def shutdown_write(self) -> None:
-        pass
-
-    def recv(self, size: int) -> bytes:
-        return self._answer.pop(0)
-
-
 def test_a_request_is_data_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one command that the shell of a host sees is the same for all of them."""
-    commands: list[str] = []
-    sent: list[bytes] = []
+    channels: list[mock.Mock] = []
+    error = {"reason": "refused", "field": None, "message": "not today"}
+    reply = {"edgetune": 1, "verb": "plan", "ok": False, "error": error}
 
-    class Known:
-        def keys_of_host(self, host: Host) -> None:
-            pass
+    def log_in(*given: Any) -> mock.Mock:
+        channels.append(mock.Mock(closed=True))
+        channels[-1].recv.side_effect = [json.dumps(reply).encode() + b"\n", b""]
+        return mock.Mock(open_session=lambda timeout: channels[-1])
 
     def connect(login: connection.Login, host: Host) -> connection.BoundedConnection:
         return connection.BoundedConnection(socket.socket(), 0, 0)
 
     monkeypatch.setattr(conversation, "_connect", connect)
-    monkeypatch.setattr(conversation, "log_in", lambda *given: Transport(commands, sent))
+    monkeypatch.setattr(conversation, "log_in", log_in)
     monkeypatch.setattr(fleet, "load_login_key", lambda config: None)
-    monkeypatch.setattr(fleet, "load_known_hosts", lambda path: Known())
+    monkeypatch.setattr(fleet, "load_known_hosts", lambda path: mock.Mock())
     given = {"inventory": "none", "ssh_key_file": "none", "ssh_known_hosts": "none"}
     asked = fleet.Fleet(read_config(given))
     for text in HOSTILE.values():
         host = Host(text, text, 22, text, text, text)
         answer = asked.ask([host], "plan", lambda host, text=text: {text: text})[text]
         assert answer.error == "not today"
-    assert set(commands) == {conversation.BOOTSTRAP}
-    requests = [_request(data) for data in sent]
+    for channel in channels:
+        channel.exec_command.assert_called_once_with(conversation.BOOTSTRAP)
+    requests = [_request(channel.sendall.call_args.args[0]) for channel in channels]
     assert [own[text] for own, text in zip(requests, HOSTILE.values())] == [*HOSTILE.values()]
 
 
