@@ -279,3 +279,20 @@ class TestAuditor:
         sights.append(Told(4, {"e": self.ONE}, self.BACK))
         assert [*told.rounds(sights, under_way=5)] == []
         assert [own.promise for own in told.rounds(sights, under_way=4)] == ["roll back"]
+
+    def test_what_is_told_while_all_is_stopped(self) -> None:
+        came = ((1, None), (2, self.ONE), (3, self.ONE), (4, self.RENEWED), (5, None))
+        sights = [Told(at, {"e": own}, self.KNOWN) for at, own in came]
+        assert [own.what for own in told.stopped(sights, 0, 9)] == [
+            "e was told 3 while all was stopped",
+            "e was renewed while all was stopped",
+        ]
+        assert [*told.stopped(sights, 2, 4)] == [*told.stopped(sights, 4, 9)] == []
+
+    def test_hosts_that_are_not_alike(self) -> None:
+        other = replace(self.ONE, checksum="b")
+        both = Told(0, {"e": self.ONE, "f": other, "g": None}, self.KNOWN)
+        assert [own.what for own in told.one_content([both])] == ["f has another 3 than others"]
+        assert [own.what for own in told.alike(both, self.ONE.prefixes)] == [
+            "g treats 0 too many, 1 too few"
+        ]

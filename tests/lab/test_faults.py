@@ -150,6 +150,9 @@ class TestConsole:
 def test_what_there_is_not_is_named_and_breaks_nothing(home: Path) -> None:
     for call, given, why in (
         (pop.console, ("e999", ["true"]), "no host e999"),
+        (pop.up, (), "already running"),
+        (pop.power, ("e999", "cut"), "no host e999"),
+        (pop.power, ("e000", "sideways"), "not sideways"),
         (pop.balancer, ("dance",), "reload, forget, kill, mute, not dance"),
         (pop.set_link, ("e9", True), "a port is a host, .*bmc, not e9"),
         (pop.slow_link, ("e9", True), "a port is a host, .*bmc, not e9"),
@@ -424,7 +427,8 @@ class TestTheWhole:
         assert subprocess.getoutput("ip -brief link; tc qdisc") == links
 
     def test_without_a_lab_every_fault_is_one_line(self, tmp_path: Path) -> None:
-        for call in (pop.boots, pop.heal, pop.balancer_state):
+        assert pop.status(tmp_path) is None and pop.down(tmp_path) is False
+        for call in (pop.boots, pop.heal, pop.balancer_state, pop.enter_controller):
             with pytest.raises(pop.LabError, match="no lab is running"):
                 call(tmp_path)
         for fault in ("cut", "slow", "full", "off", "sshd", "balancer"):

@@ -223,20 +223,6 @@ def test_up_writes_what_the_pack_needs(home: Path) -> None:
     assert state == pop.status(home)
 
 
-def test_what_there_is_not_is_named_in_one_line(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(pop.LabError, match="already running"):
-        pop.up(home)
-    assert pop.status(home) is not None
-    with pytest.raises(pop.LabError, match="no host e999"):
-        pop.power(home, "e999", "cut")
-    with pytest.raises(pop.LabError, match="not sideways"):
-        pop.power(home, "e000", "sideways")
-    assert pop.status(tmp_path) is None
-    assert pop.down(tmp_path) is False
-    with pytest.raises(pop.LabError, match="no lab is running"):
-        pop.enter_controller(tmp_path)
-
-
 def test_host_is_a_machine_of_its_own(home: Path, before: Before) -> None:
     assert on(home, "e001", "hostname") == "e001"
     assert on(home, "e001", "tr '\\0' ' ' < /proc/1/cmdline") == "/usr/bin/busybox init"

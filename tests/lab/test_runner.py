@@ -99,6 +99,7 @@ def end(*markers: Path) -> None:
 
 @pytest.mark.parametrize("case", cases(Path(__file__).parent / "cases/runs.yaml"))
 def test_a_run_ends_as_on_stackstorm(engine: Engine, case: dict[str, Any]) -> None:
+    assert {*case} <= {"run", "given", "is", "payload", "says", "tasks"}
     execution = engine.run(case["run"], case.get("given", {}))
     assert execution.status == case.get("is", "succeeded"), execution.result
     assert execution.payload == case.get("payload", execution.payload)

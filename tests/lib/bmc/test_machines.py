@@ -266,6 +266,7 @@ def profiled(profile: dict[str, str], others: dict[str, str], **pending: str) ->
 
 @pytest.mark.parametrize("case", cases(Path(__file__).with_name("plans.yaml")))
 def test_what_is_planned_is_told(case: dict[str, Any]) -> None:
+    assert {*case} <= {"of", "at", "is", "wants", "told"}
     machine = Recorded(case["of"])
     *way, last = case.get("at", [""])
     holder: Any = machine.pages
