@@ -259,6 +259,22 @@ class TestSession:
             client.get("/thing")
         assert (bmc.count("GET", "/thing"), bmc.count("GET", "/s")) == (asked, 2)
 
+    def test_its_answer_has_all_the_time_and_others_half(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The answer alone tells which one to delete."""
+        patience: dict[str, float] = {}
+        ask = module._Connection.ask
+
+        def noted(own: Any, method: str, *more: Any) -> Any:
+            patience.setdefault(method, own.patience)
+            return ask(own, method, *more)
+
+        monkeypatch.setattr(module._Connection, "ask", noted)
+        with talk(bmc, timeout=1000):
+            pass
+        assert patience["GET"] <= 450 < 500 < patience["POST"] <= 900
+
 
 # What a GET is answered, what it comes to (its data, or the reason), and how often it is sent.
 GETS: dict[str, tuple[list[Behaviour], str, int]] = {
@@ -351,6 +367,14 @@ class TestReadAhead:
     def slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However soon a BMC answers."""
         monkeypatch.setattr(module, "_SOON", 0.0)
+
+    def test_a_bmc_that_answers_soon_is_asked_nothing_ahead(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_SOON", 1e9)
+        with talk(bmc) as client:
+            assert client.read_ahead(self.LINKS) == {}
+            assert bmc.count("GET", "/thing") == 0
 
     def test_an_answer_is_used_once(self, bmc: ScriptedBmc) -> None:
         with talk(bmc) as client:

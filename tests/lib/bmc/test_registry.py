@@ -140,6 +140,7 @@ SIDE = [rule("B", "CurrentValue", 7, term("A", "EQU", "Off"))]
 FEW = term("C", "EQU", "few")
 ONE_OF = [rule("A", "Value", [{"ValueName": "On"}], FEW), rule("B", "UpperBound", 5, FEW)]
 ODD = [{"Type": "Expression", "Dependency": {"MapFrom": [], "MapToAttribute": "A"}}, 7, None]
+OF_ENTRY = [rule("A", "Hidden", True, term("B", "EQU", True, MapFromProperty="Hidden"))]
 # Entries and rules; what is wanted, what is so beside A On, what is pending; and what is wrong.
 RULES: dict[str, tuple[Any, Any, Any, Any, Any, str | None]] = {
     "says while what": ([A, B], EITHER, {}, {"B": "y"}, {}, "A: is read-only while B is y"),
@@ -157,6 +158,10 @@ RULES: dict[str, tuple[Any, Any, Any, Any, Any, str | None]] = {
     "limits bounds": (
         *([A, entry("B", "Integer", UpperBound=9), entry("C")], ONE_OF, {"A": "On", "B": 9}),
         *({"B": 1, "C": "many"}, {"C": "few"}, "B: 9 is above 5"),
+    ),
+    "is of a property of the entry": (
+        *([A, entry("B", Hidden=True)], OF_ENTRY, {}, {"B": 1}, {}),
+        "A: is hidden while B is true",
     ),
     "of another type is none": ([A], ODD, {}, {}, {}, None),
 }
