@@ -159,6 +159,19 @@ class TestSignals:
         assert all((home / f"branch.{side}.done").exists() for side in ("left", "right"))
 
     @pytest.mark.processes
+    def test_nohup_keeps_a_closed_terminal_from_canceling(self, home: Path) -> None:
+        ignoring = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            process = self.start(home, "50")
+        finally:
+            signal.signal(signal.SIGHUP, ignoring)
+        process.send_signal(signal.SIGHUP)
+        self.let_go(home)
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert json.loads(out)["status"] == "succeeded"
+
+    @pytest.mark.processes
     def test_a_second_signal_kills(self, home: Path) -> None:
         process = self.start(home, "600")
         process.send_signal(signal.SIGINT)
