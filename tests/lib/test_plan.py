@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.options import Options
-from edgetune.documents.plan import MOST_WAYS, Groups, Guard, assignments, read_plan
+from edgetune.documents.plan import MOST_WAYS, Groups, Guard, Intent, assignments, read_plan
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError, RefusedError
 from edgetune.metrics.catalogue import WORK
@@ -200,3 +200,17 @@ def test_a_guard_that_no_host_can_measure_refuses_the_plan(tmp_path: Path) -> No
     made = _without_health(tmp_path, optional=True)
     assert made.guards[0] == Guard("health_failed", 0.5, optional=True)
     assert _without_health(tmp_path, metric="retransmits").guards[0].optional is False
+
+
+def test_every_plan_has_a_guard_of_the_work_with_a_margin_of_its_own(tmp_path: Path) -> None:
+    def guards(**given: Any) -> list[Guard]:
+        context, what = pop(tmp_path), replace(tuning(), **given)
+        rendered = {host.name: render(what, {}) for host in context.hosts}
+        seen = {host.name: observed(host.name) for host in context.hosts}
+        made = make_plan(context, what, rendered, seen, Options(), proofs(context), {})
+        return list(made.guards)
+
+    share = Guard("packets", 0.05)
+    assert guards() == [*tuning().guards, share]
+    assert guards(guards=(Guard("packets", 0.3),)) == [replace(share, margin=0.3)]
+    assert guards(guards=(), intent=Intent("no_harm", "packets", 0.1)) == []
