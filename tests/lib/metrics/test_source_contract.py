@@ -116,19 +116,6 @@ def test_hosts_are_asked_themselves_unless_the_inventory_says_otherwise(
     assert _read(tmp_path, entry)[0].metrics.source == "hosts"
 
 
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [
-        ({"source": "snmp"}, rf"lab1\.metrics\.source: 'snmp' is none of {', '.join(SOURCES)}"),
-        ({"sauce": "hosts"}, r"lab1\.metrics\.sauce: is not known here \(did you mean source\?\)"),
-        ("hosts", r"lab1\.metrics: must be a mapping"),
-    ],
-)
-def test_an_entry_that_is_wrong_is_named(tmp_path: Path, entry: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        _read(tmp_path, entry)
-
-
 class Trial:
     """Hosts that are measured, and the source that is tried on them."""
 
