@@ -27,32 +27,13 @@ PORT = Port(
     folder="lib/edgetune/inventories",
     holds="INVENTORY",
     class_of=inventory_class,
+    names=INVENTORIES,
+    ships="yaml",
+    given=lambda name: ["path"],
     tried_by=inventories,
     has="KEPT",
 )
-
-
-def _lacks(name: str) -> str:
-    """What a source's file does not hold, as a sentence; "" for a whole one."""
-    made, lacks = PORT.made(name)
-    return PORT.takes(name, ["path"], "not the path alone") if made else lacks
-
-
-TRIALS = PORT.trials([name for name in INVENTORIES if not _lacks(name)])
-
-
-@pytest.mark.parametrize("name", INVENTORIES)
-def test_a_source_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
-    assert not _lacks(name), _lacks(name)
-
-
-@pytest.mark.parametrize("name", INVENTORIES)
-def test_a_source_has_an_inventory_to_be_tried_on(name: str) -> None:
-    assert not PORT.untried(name), PORT.untried(name)
-
-
-def test_the_source_that_ships_is_found_and_tried() -> None:
-    assert "yaml" in INVENTORIES and TRIALS
+test_a_source_s_file_holds_all_that_is_asked_of_it_and_is_tried = PORT.head()
 
 
 class Trial:
@@ -84,7 +65,7 @@ class Trial:
         return caught.value
 
 
-@pytest.fixture(params=TRIALS)
+@pytest.fixture(params=PORT.trials())
 def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
     name, begin = request.param
     with begin(tmp_path) as kept:
