@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import ssl
-import subprocess
 import tempfile
 import threading
 import time
@@ -26,6 +24,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+
+from tests.support.programs import ended, free_port, started
 
 PROGRAM = "prometheus-alertmanager"
 needs_alertmanager = [
@@ -171,7 +171,7 @@ class Real(Silenced):
     of one."""
 
     def __init__(self, folder: Path, *cluster: str) -> None:
-        place = free_place()
+        place = f"127.0.0.1:{free_port()}"
         self.url = f"http://{place}"
         (folder / "alertmanager.yml").write_text(_CONFIG)
         command = [
@@ -181,23 +181,10 @@ class Real(Silenced):
             *(cluster or ["--cluster.listen-address="]),
             f"--web.listen-address={place}",
         ]
-        with (folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        self._wait(folder / "log")
-
-    def _wait(self, log: Path) -> None:
-        end = time.monotonic() + _PATIENCE
-        while time.monotonic() < end and self.process.poll() is None:
-            with suppress(urllib.error.URLError):
-                self.ask("/-/ready")
-                return
-            time.sleep(0.05)
-        self.close()
-        raise AssertionError(f"{PROGRAM} is not ready: {log.read_text()}")
+        self.process = started(folder / "log", command, f"{self.url}/-/ready")
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        ended(self.process)
 
     def ask(self, path: str, body: object = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
@@ -218,13 +205,6 @@ class Real(Silenced):
         """The hosts whose alerts people are told of."""
         path = "/api/v2/alerts?silenced=false&active=true"
         return sorted(each["labels"]["host"] for each in json.loads(self.ask(path)))
-
-
-def free_place() -> str:
-    """An address of loopback that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -23,6 +22,8 @@ from pathlib import Path
 
 import pytest
 import requests
+
+from tests.support.programs import ended, free_port, started
 
 _NAMED = os.environ.get("EDGETUNE_PROMETHEUS", "")
 PROGRAM = shutil.which(_NAMED or "prometheus")
@@ -114,9 +115,7 @@ class RealPrometheus:
         }
         # JSON is YAML.
         (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{self.address}"
         self.start()
 
@@ -130,15 +129,7 @@ class RealPrometheus:
             "--storage.tsdb.retention.time=100y",
             *self._more,
         ]
-        with (self._folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        while True:
-            assert self.process.poll() is None, (self._folder / "log").read_text()
-            try:
-                if requests.get(f"{self.url}/-/ready", timeout=5).ok:
-                    return
-            except requests.ConnectionError:
-                time.sleep(0.02)
+        self.process = started(self._folder / "log", command, f"{self.url}/-/ready")
 
     def scraped_since(self, begin: float) -> Iterator[tuple[str, bool]]:
         """The hosts whose last scrape began after ``begin``, and whether they answered it."""
@@ -153,8 +144,7 @@ class RealPrometheus:
         return (int(words[11]) + int(words[12])) / 100
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        ended(self.process)
 
 
 @contextmanager

@@ -28,12 +28,12 @@ from tests.support.alertmanagers import (
     Answer,
     InMemory,
     Silenced,
-    free_place,
     in_memory,
     real,
     say,
 )
 from tests.support.alertmanagers import needs_alertmanager as needs
+from tests.support.programs import free_port
 
 BOUND = 600.0
 
@@ -236,7 +236,7 @@ def _seen(is_so: Callable[[], bool]) -> bool:
 
 @pytest.mark.parametrize("begin", [pytest.param(real, marks=needs)])
 def test_another_member_renews_and_ends_what_one_has_taken(begin: Any) -> None:
-    places = (free_place(), free_place())
+    places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     member = "--cluster.listen-address={}", "--cluster.peer={}", "--cluster.gossip-interval=50ms"
     first = [text.format(place) for text, place in zip(member, places)]
     second = [text.format(place) for text, place in zip(member, reversed(places))]
@@ -287,7 +287,7 @@ def test_members_that_are_away_or_broken_or_slow_share_the_time_with_the_others(
     monkeypatch.setattr(silences, "PATIENCE", 0.6)
     with in_memory() as broken, in_memory() as slow:
         broken.says, slow.says = _refuses(503), lambda request: time.sleep(2)
-        dead = f"http://{free_place()}"
+        dead = f"http://127.0.0.1:{free_port()}"
         assert keep(alertmanager, ["e000"], url=(dead, broken.url, alertmanager.url)) == ""
         assert keep(alertmanager, ["e001"], url=(slow.url, alertmanager.url)) == ""
         assert alertmanager.active().keys() == {"e000", "e001"}

@@ -5,8 +5,6 @@ was unpacked for it."""
 from __future__ import annotations
 
 import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 import requests
 
 from tests.lib.prometheus.test_client import BOOTED, NOW, PACKETS, grid, hosts, pop, source, window
+from tests.support.programs import free_port, running
 
 pytestmark = [
     pytest.mark.processes,
@@ -26,29 +25,11 @@ pytestmark = [
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [
-        "victoria-metrics",
-        f"-storageDataPath={tmp_path}/data",
-        f"-httpListenAddr={address}",
-        "-retentionPeriod=100y",
-    ]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        while True:
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            try:
-                if requests.get(f"http://{address}/health", timeout=5).ok:
-                    break
-            except requests.ConnectionError:
-                time.sleep(0.05)
+    address = f"127.0.0.1:{free_port()}"
+    options = [f"-storageDataPath={tmp_path}/data", f"-httpListenAddr={address}"]
+    command = ["victoria-metrics", *options, "-retentionPeriod=100y"]
+    with running(tmp_path / "log", command, f"http://{address}/health"):
         yield f"http://{address}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 def put(url: str, many: int, times: Sequence[float]) -> None:

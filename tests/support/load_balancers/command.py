@@ -24,6 +24,7 @@ from typing import Callable
 
 from tests.support import ROOT
 from tests.support.load_balancers import SERVERS, Start, TestBalancer
+from tests.support.programs import free_port
 
 PROGRAM = ROOT / "deploy/nginx/edgetune-nginx"
 _IN_FRONT = """#!/bin/sh
@@ -189,7 +190,7 @@ def _kept() -> Iterator[TestBalancer]:
 @contextmanager
 def running_nginx(folder: Path) -> Iterator[Nginx]:
     """A nginx in the foreground; its servers are four more of its own."""
-    ports = _free_ports(len(SERVERS))
+    ports = [free_port() for _ in SERVERS]
     servers = "".join(
         f'    server {{ listen 127.0.0.1:{port}; location / {{ return 200 "{name}"; }} }}\n'
         for name, port in zip(SERVERS, ports)
@@ -210,15 +211,6 @@ def running_nginx(folder: Path) -> Iterator[Nginx]:
 def _real() -> Iterator[TestBalancer]:
     with tempfile.TemporaryDirectory() as folder, running_nginx(Path(folder)) as started:
         yield started
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [own.getsockname()[1] for own in sockets]
-    finally:
-        for own in sockets:
-            own.close()
 
 
 def _wait_for(port: int) -> None:
