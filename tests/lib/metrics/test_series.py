@@ -16,7 +16,7 @@ from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS, PACK_METRICS, Catalogue
 from edgetune.metrics.series import REBOOTED, Window, join, read_window
 from tests.support import ROOT
-from tests.support.builders import metrics_named, samples, table_of
+from tests.support.builders import metrics_named, table_of
 from tests.support.examples import examples
 
 NAN = math.nan
@@ -343,6 +343,10 @@ def test_blocks_of_a_window_are_the_window(seed: int, cuts: list[int]) -> None:
             blocks = [getattr(part.metrics[name], kind) for part in parts]
             expected = getattr(whole.metrics[name], kind)
             np.testing.assert_array_equal(np.concatenate(blocks, axis=1), expected)
+    joined = join(parts)
+    for one, other in zip(_arrays(joined), _arrays(whole)):
+        np.testing.assert_allclose(one, other)
+    assert (joined.start, joined.end, joined.boots) == (100, 500, whole.boots)
 
 
 def test_a_composite_is_the_geometric_mean_of_its_parts_by_their_weights() -> None:
@@ -373,21 +377,3 @@ def test_every_metric_reads_well() -> None:
     drops, cpu = METRICS["packet_drops"], METRICS["cpu"]
     assert drops.unit_of("rx_packets").text == "per million packets"
     assert (drops.unit_of("seconds").text, cpu.unit_of("cpu_total_ms").text) == ("per s", "per ms")
-
-
-def test_windows_that_follow_each_other_are_as_one() -> None:
-    taken = samples({"e000": 3.0, "e001": 5.0}, 0, 600)
-    hosts, metrics = ["e000", "e001"], metrics_named("listen_drops", "health_p50")
-    table = table_of(taken)
-    whole = read_window(table, hosts, 0, 600, 10, metrics)
-    parts = [read_window(table, hosts, 200 * i, 200 * (i + 1), 10, metrics) for i in range(3)]
-    joined = join(parts)
-    for name in metrics:
-        np.testing.assert_array_equal(joined.metrics[name].events, whole.metrics[name].events)
-        np.testing.assert_allclose(joined.metrics[name].exposure, whole.metrics[name].exposure)
-    assert (joined.start, joined.end, joined.newest.tolist()) == (0, 600, [600, 600])
-    assert joined.samples.tolist() == [60, 60]
-    assert (joined.flaws, joined.boots) == (whole.flaws, whole.boots)
-    for name, known in whole.coverage.known.items():
-        np.testing.assert_allclose(joined.coverage.known[name], known)
-    assert joined.coverage.watched.tolist() == whole.coverage.watched.tolist() == [600, 600]

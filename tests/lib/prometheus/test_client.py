@@ -28,7 +28,7 @@ from edgetune.errors import InputError, SourceError
 from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
 from edgetune.metrics import pop_samples, prometheus_window
 from edgetune.metrics.boots import is_same_boot
-from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.catalogue import METRICS, PACK_METRICS, Catalogue
 from edgetune.metrics.pop_samples import PopSamples
 from edgetune.metrics.samples import SqliteSamples
 from edgetune.metrics.sources.prometheus import Prometheus
@@ -733,3 +733,39 @@ def test_no_number_is_none_that_can_be_counted(server: Api) -> None:
     asked = pop(server.url, many=1)
     assert all("tcp_segments_out" not in row.counters for row in window(asked).rows())
     assert "e000: node_netstat_Tcp_OutSegs has -1, which no host" in errors(asked)["e000"]
+
+
+SITE = {
+    'haproxy_frontend_http_responses_total{proxy="web",code="2xx"}': 90.0,
+    'haproxy_frontend_http_responses_total{proxy="web",code="5xx"}': 4.0,
+    'haproxy_frontend_http_responses_total{proxy="api",code="5xx"}': 2.0,
+    'nginx_vts_server_cache_total{host="*",status="hit"}': 70.0,
+    'nginx_vts_server_cache_total{host="*",status="miss"}': 30.0,
+    'nginx_vts_server_cache_total{host="other",status="hit"}': 1e6,
+    'envoy_cluster_upstream_rq_time_count{envoy_cluster_name="a"}': 50.0,
+    'envoy_cluster_upstream_rq_time_bucket{envoy_cluster_name="a",le="100"}': 30.0,
+    'envoy_cluster_upstream_rq_time_bucket{envoy_cluster_name="a",le="250"}': 45.0,
+    'envoy_cluster_upstream_rq_time_bucket{envoy_cluster_name="a",le="+Inf"}': 50.0,
+    "nginx_response_bytes_total": 8e6,
+    "nginx_request_seconds_total": 2.5,
+}
+OF_SITE = {"http_5xx": 6.0, "http_responses": 96.0, "cache_hits": 70.0, "cache_responses": 100.0}
+OF_SITE |= {"upstream_requests": 50.0, "upstream_requests_fast": 45.0}
+OF_SITE |= {"response_bytes": 8e6, "response_ms": 2500.0}
+
+
+def test_readings_of_one_series_that_differ_in_a_label_are_told_apart(server: Api) -> None:
+    """The example metrics of a site, as the exporters that they are for tell of them."""
+    database = filled(many=1)
+    for series_, value in SITE.items():
+        name, _, text = series_.partition("{")
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', text))
+        own = {"instance": "10.0.0.0:9100", "job": "node", **labels}
+        database.add(name, [(at, value) for at in grid()], **own)
+    server.answer = database.answer
+    catalogue = Catalogue([ROOT / "metrics" / "examples", PACK_METRICS])
+    opened = Prometheus(SimpleNamespace(catalogue=catalogue))  # type: ignore[arg-type]
+    rows = [*opened.window(pop(server.url, many=1), NOW - 600, NOW).rows()]
+    assert rows
+    for row in rows:
+        assert OF_SITE.items() <= row.counters.items()
