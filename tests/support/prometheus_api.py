@@ -88,16 +88,22 @@ class Api:
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
+    def begin(self) -> None:
+        threading.Thread(target=self.server.serve_forever, args=[0.02], daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
 
 @contextmanager
 def api() -> Iterator[Api]:
     made = Api()
-    threading.Thread(target=made.server.serve_forever, args=[0.02], daemon=True).start()
+    made.begin()
     try:
         yield made
     finally:
-        made.server.shutdown()
-        made.server.server_close()
+        made.close()
 
 
 class Database:

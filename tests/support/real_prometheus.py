@@ -12,18 +12,17 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import requests
 
 from tests.support.programs import ended, free_port, started
+from tests.support.prometheus_api import Api, Reply
 
 _NAMED = os.environ.get("EDGETUNE_PROMETHEUS", "")
 PROGRAM = shutil.which(_NAMED or "prometheus")
@@ -58,31 +57,20 @@ class Exported:
         return f'{name}{{run="{self.run}",{labels or "}"}'
 
 
-class Exporter:
+class Exporter(Api):
     """One server for all hosts, each below the path of its address."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.hosts: dict[str, Exported] = {}
-        exporter = self
+        self.answer = self._exported
+        self.address = self.url.partition("//")[2]
+        self.begin()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                host = exporter.hosts[self.path.lstrip("/")]
-                text = host.text().encode()
-                self.send_response(503 if host.silent else 200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=[0.05], daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def _exported(self, asked: Mapping[str, str]) -> Reply:
+        host = self.hosts[asked["path"].lstrip("/")]
+        headers = {"Content-Type": "text/plain; version=0.0.4"}
+        return Reply(host.text().encode(), 503 if host.silent else 200, headers)
 
     def settle(self, servers: Iterable[RealPrometheus]) -> None:
         """Until a scrape of each host is known that began after this, and went as it should."""
