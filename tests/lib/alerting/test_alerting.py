@@ -10,7 +10,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,6 +33,7 @@ from tests.support.alertmanagers import (
 )
 from tests.support.alertmanagers import needs_alertmanager as needs
 from tests.support.programs import free_port
+from tests.support.prometheus_api import Reply
 
 BOUND = 600.0
 
@@ -175,17 +175,14 @@ def test_one_that_is_forgotten_meanwhile_is_put_anew_or_over_and_hinders_no_othe
 def test_one_that_cannot_be_ended_is_told_and_hinders_no_other(alertmanager: InMemory) -> None:
     keep(alertmanager, ["e000", "e001"])
     stuck = alertmanager.active()["e000"]["id"]
-    answer = alertmanager.answer
 
-    def declines(request: BaseHTTPRequestHandler) -> None:
-        body = request.rfile.read(0)
-        if request.command == "DELETE" and request.path.endswith(stuck):
-            say(request, 500, "disk is full")
-        elif request.command == "POST":
+    def declines(method: str, path: str) -> Reply:
+        if method == "DELETE" and path.endswith(stuck):
+            return say(500, "disk is full")
+        if method == "POST":
             alertmanager.kept["new"] = {**alertmanager.kept[stuck], "id": "new"}
-            say(request, 200, {"silenceID": "new"})
-        else:
-            answer(request, body)
+            return say(200, {"silenceID": "new"})
+        return alertmanager.own(method, path, {})
 
     alertmanager.says = declines
     told = keep(alertmanager, ["e002"], back=["e000", "e001"])
@@ -261,7 +258,7 @@ def test_a_silence_is_bounded_by_the_clock_of_alertmanager_and_asked_for_with_al
     assert keep(alertmanager, names) == keep(alertmanager, names) == ""
     left = _ends(alertmanager.active()["e000"]) - (time.time() + ahead)
     assert BOUND - 5 < left <= BOUND
-    asked = [each for each in alertmanager.asked if each.startswith("GET")]
+    asked = [each for each in alertmanager.lines if each.startswith("GET")]
     assert asked == ["GET /api/v2/silences?filter=edgetune_rollout%21%3D%22r1%22"] * 2
 
 
@@ -286,7 +283,7 @@ def test_members_that_are_away_or_broken_or_slow_share_the_time_with_the_others(
 ) -> None:
     monkeypatch.setattr(silences, "PATIENCE", 0.6)
     with in_memory() as broken, in_memory() as slow:
-        broken.says, slow.says = _refuses(503), lambda request: time.sleep(2)
+        broken.says, slow.slow = _refuses(503), 2.0
         dead = f"http://127.0.0.1:{free_port()}"
         assert keep(alertmanager, ["e000"], url=(dead, broken.url, alertmanager.url)) == ""
         assert keep(alertmanager, ["e001"], url=(slow.url, alertmanager.url)) == ""
@@ -303,17 +300,11 @@ def test_members_that_are_away_or_broken_or_slow_share_the_time_with_the_others(
 
 
 def _refuses(status: int) -> Answer:
-    return lambda request: say(request, status, {"message": "no\nmore"})
+    return lambda *_: say(status, {"message": "no\nmore"})
 
 
 def _says(body: bytes) -> Answer:
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body)
-
-    return answer
+    return lambda *_: Reply(body)
 
 
 SILENCE = {"id": "i", "matchers": [], "startsAt": "x", "endsAt": "x", "createdBy": "edgetune"}
@@ -347,13 +338,10 @@ def test_what_is_no_answer_is_told_in_one_line(
 
 
 def test_a_post_that_is_refused_or_names_no_silence_is_told(alertmanager: InMemory) -> None:
-    def refuse(request: BaseHTTPRequestHandler) -> None:
-        posts = request.command == "POST"
-        say(request, 400 if posts else 200, "at least one matcher" if posts else [])
-
-    alertmanager.says = refuse
+    refusal = say(400, "at least one matcher")
+    alertmanager.says = lambda method, _: refusal if method == "POST" else say(200, [])
     assert '400 Bad Request to POST: "at least one matcher"' in keep(alertmanager, ["e000"])
-    alertmanager.says = lambda request: say(request, 200, [])
+    alertmanager.says = lambda *_: say(200, [])
     assert "its answer to a silence names none" in keep(alertmanager, ["e000"])
 
 
@@ -369,10 +357,9 @@ def test_credentials_come_from_files_are_sent_and_struck_out_where_they_are_repe
     ):
         alertmanager.says = None
         assert keep(alertmanager, ["e000"], **given) == ""
-        assert alertmanager.headers["Authorization"] == header
-        alertmanager.says = lambda request: say(
-            request, 401, f"s3cret: {request.headers['Authorization']} is wrong"
-        )
+        assert alertmanager.headers[-1]["Authorization"] == header
+        said = say(401, f"s3cret: {header} is wrong")
+        alertmanager.says = lambda *_, said=said: said  # type: ignore[misc]
         told = keep(alertmanager, ["e000"], **given)
         assert "***" in told and "is wrong" in told
         assert "s3cret" not in told and header.split()[1] not in told

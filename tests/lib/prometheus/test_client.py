@@ -706,9 +706,9 @@ def test_a_client_certificate_logs_in(server: Api, tmp_path: Path) -> None:
     tls.load_cert_chain(files.certificate, files.key)
     tls.load_verify_locations(files.authority)
     tls.verify_mode = ssl.CERT_REQUIRED
-    server.server.socket = tls.wrap_socket(server.server.socket, server_side=True)
+    server.secure(tls)
     server.answer = filled().answer
-    https = server.url.replace("http:", "https:")
+    https = server.url
     own = {"certificate_file": str(files.certificate), "key_file": str(files.key)}
     asked = pop(https, ca_file=str(files.authority), **own)
     assert len(window(asked)) == 3 * len(grid())
