@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from abc import abstractmethod
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Callable
 
 from tests.support import ROOT
-from tests.support.load_balancers import SERVERS, Start, TestBalancer
+from tests.support.load_balancers import SERVERS, Start, TestBalancer, in_folder
 from tests.support.programs import free_port
 
 PROGRAM = ROOT / "deploy/nginx/edgetune-nginx"
@@ -182,12 +181,6 @@ class Nginx(_InFront):
 
 
 @contextmanager
-def _kept() -> Iterator[TestBalancer]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Kept(Path(folder))
-
-
-@contextmanager
 def running_nginx(folder: Path) -> Iterator[Nginx]:
     """A nginx in the foreground; its servers are four more of its own."""
     ports = [free_port() for _ in SERVERS]
@@ -207,12 +200,6 @@ def running_nginx(folder: Path) -> Iterator[Nginx]:
             process.send_signal(signal.SIGTERM)
 
 
-@contextmanager
-def _real() -> Iterator[TestBalancer]:
-    with tempfile.TemporaryDirectory() as folder, running_nginx(Path(folder)) as started:
-        yield started
-
-
 def _wait_for(port: int) -> None:
     ends = time.monotonic() + 30
     while True:
@@ -224,6 +211,6 @@ def _wait_for(port: int) -> None:
             time.sleep(0.02)
 
 
-LOAD_BALANCERS: dict[str, Start] = {"script": _kept}
+LOAD_BALANCERS: dict[str, Start] = {"script": in_folder(lambda folder, _: Kept(folder))}
 if shutil.which("nginx"):
-    LOAD_BALANCERS["real"] = _real
+    LOAD_BALANCERS["real"] = in_folder(lambda own, stack: stack.enter_context(running_nginx(own)))
