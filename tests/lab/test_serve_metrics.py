@@ -20,7 +20,7 @@ from edgetune.rollout.context import Context
 from lab.cli import _parser
 from lab.serve.metrics import metrics_served, read_address
 from lab.usage import UsageError
-from tests.support.scraped import free_port
+from tests.support.programs import free_port
 from tests.support.waiting import wait_until
 from tests.support.world import World
 
