@@ -235,6 +235,10 @@ def test_a_soak_is_judged_as_its_table_says(case: dict[str, Any], tmp_path: Path
     for which, look in (("first", looks[0]), ("last", looks[-1])):
         if case.get(which):
             problems += unlike(told(fleet, look), meant(fleet, case[which]), which)
+    for row in [row for look in looks for row in look.metrics]:
+        low, high = row.interval or (None, None)
+        if None not in (low, high, row.ratio) and not low <= row.ratio <= high:
+            problems.append(f"{row.metric}: {row.ratio} is not from {low} to {high}")
     assert not problems, "\n".join([*problems, looks[0].reason, looks[-1].reason])
 
 

@@ -243,13 +243,13 @@ def test_sessions_are_counted_or_unknown_and_never_forgotten(trial: Trial) -> No
     until(lambda: trial.driver.servers()[FIRST].sessions in (0, None))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])
-def test_half_an_answer_is_none(trial: Trial, share: float) -> None:
-    trial.balancer.cut_answers(share)
-    for call in (trial.driver.servers, *trial.changes(FIRST)):
-        with pytest.raises(DrainError):
-            call()
-    _refuses(trial)
+def test_half_an_answer_is_none(trial: Trial) -> None:
+    for share in (0.0, 0.1, 0.5, 0.9, 0.99):
+        trial.balancer.cut_answers(share)
+        for call in (trial.driver.servers, *trial.changes(FIRST)):
+            with pytest.raises(DrainError):
+                call()
+        _refuses(trial)
 
 
 def test_a_load_balancer_that_does_not_answer_is_an_error_and_out_of_service_for_nobody(
