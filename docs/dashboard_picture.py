@@ -25,7 +25,8 @@ from edgetune.durations import roughly  # noqa: E402
 from edgetune.report.axes import from_zero, number  # noqa: E402
 from lab.serve.metrics import metrics_served  # noqa: E402
 from tests.support.exported import fleet  # noqa: E402
-from tests.support.scraped import Scraping, filled, free_port, prometheus  # noqa: E402
+from tests.support.programs import free_port  # noqa: E402
+from tests.support.scraped import Scraping, filled, prometheus  # noqa: E402
 
 PICTURE = ROOT / "docs" / "images" / "dashboard.svg"
 DASHBOARD = ROOT / "deploy" / "grafana" / "edgetune.json"

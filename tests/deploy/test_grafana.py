@@ -17,8 +17,9 @@ from edgetune.export.families import FAMILIES
 from lab.serve.metrics import metrics_served
 from tests.support import ROOT
 from tests.support.exported import fleet
+from tests.support.programs import free_port
 from tests.support.real_prometheus import needs_prometheus
-from tests.support.scraped import Scraping, filled, free_port, prometheus
+from tests.support.scraped import Scraping, filled, prometheus
 
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/edgetune.json").read_text())
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]

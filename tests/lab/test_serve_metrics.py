@@ -15,7 +15,7 @@ from edgetune.export.values import CONTENT_TYPE
 from lab.cli import _parser
 from lab.serve.metrics import metrics_served, read_address
 from lab.usage import UsageError
-from tests.support.scraped import free_port
+from tests.support.programs import free_port
 from tests.support.world import World
 
 

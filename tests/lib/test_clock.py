@@ -86,53 +86,6 @@ def test_no_test_patches_the_time_of_a_module() -> None:
     assert places(patches, *folders, without=(*OF_THE_AGENT, Path(__file__))) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import time\ntime.time()",
-        "import time\ndef wait(sleep=time.sleep): ...",
-        "import time as own\nown.monotonic()",
-        "from time import sleep\nsleep(1)",
-        "import time\ntime.gmtime()",
-        "import time\ntime.strftime('%H')",
-        "import datetime\ndatetime.datetime.now()",
-        "from datetime import datetime\ndatetime.now(timezone.utc)",
-        "from datetime import date\ndate.today()",
-    ],
-)
-def test_a_line_that_asks_is_found(text: str) -> None:
-    assert [*asks(text)] == [2]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "from edgetune import clock\nclock.sleep(clock.wall())",
-        "import time\ntime.strftime('%H', time.gmtime(at))",
-        "from datetime import datetime\ndatetime.fromtimestamp(at, timezone.utc)",
-        "sample.time.time()",
-    ],
-)
-def test_a_line_that_asks_the_clock_or_writes_a_moment_is_right(text: str) -> None:
-    assert [*asks(text)] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [
-        ("patch.setattr(freeze, 'time', fake)", True),
-        ("patch.setattr(store.time, 'sleep', later.append)", True),
-        ("patch.setattr('edgetune.rollout.freeze.time', fake)", True),
-        ("mock.patch('edgetune.rollout.freeze.time.time', fake)", True),
-        ("mock.patch.object(time, 'monotonic', fake)", True),
-        ("patch.setattr(freeze, 'now', fake)", False),
-        ("clock.set_to(time)", False),
-    ],
-)
-def test_a_patch_of_time_is_found(text: str, is_one: bool) -> None:
-    assert bool([*patches(text)]) is is_one
-
-
 def test_what_is_in_use_tells_all_times_until_its_end() -> None:
     with pytest.raises(KeyError), module.use(VirtualClock(1000.0, look=0.0)) as own:
         module.sleep(5)

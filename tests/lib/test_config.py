@@ -19,50 +19,6 @@ from tests.support import ROOT
 GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"inventory": None}, "configuration: inventory: is missing"),
-        ({"ssh_treads": 4}, "ssh_treads: is not known here (did you mean ssh_threads?)"),
-        ({"ssh_threads": "many"}, "ssh_threads: must be a number, not text"),
-        ({"records": "mongo"}, "records: 'mongo' does not match"),
-        ({"coordination": "redis://:secret@host"}, "coordination: holds a password"),
-        ({"coordination": "redis://host/0?password=secret"}, "coordination: "),
-        ({"ssh_user": "{{ st2kv.system.x }}"}, "ssh_user: holds a secret"),
-        ({"ssh_key_file": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "ssh_key_file: holds a secret"),
-        ({"ssh_threads": 4.5}, "ssh_threads: must be a whole number"),
-        ({"claim_ttl": 1}, "claim_ttl: 1s is below 1m"),
-        ({"bmc_verify": "no"}, "bmc_verify: must be "),
-        ({"bmc_timeout": 0.5}, "bmc_timeout: 0.5s is below 1s"),
-        ({"bmc_threads": 300}, "bmc_threads: 300 is above 256"),
-        ({"reset_after": "15x"}, 'reset_after: "15x" is no duration; write 90s, 15m, 2h, 1d, or '),
-        ({"claim_ttl": "15m"}, "claim_ttl: must be longer than owner_timeout, 15m"),
-        ({"surge_factor": "2"}, "surge_factor: must be a number, not text"),
-        ({"detectable_effect": 11}, "detectable_effect: 11 is above 10"),
-        ({"reset_after": 0}, "reset_after: 0s is below 1s"),
-        ({"freezes": {"days": ["sat"]}}, "configuration: freezes: must be a list, not a mapping"),
-        ({"freezes": [{"days": ["Sat"]}]}, "configuration: freezes[0].days[0]: 'Sat' is none of "),
-        ({"freezes": [{"timezone": "Mars"}]}, "freezes[0].timezone: 'Mars' is no time zone"),
-        ({"freezes": [{"day": "sat"}]}, "freezes[0].day: is not known here (did you mean days?)"),
-        ({"freezes": [{}]}, "freezes: leave no minute of the week in which a rollout may begin"),
-        (
-            {"events": [{"name": "x", "from": "2026-02-01", "to": "2026-01-01"}]},
-            "is not after from",
-        ),
-        ({"events": [{"from": "2026-01-01", "to": "2026-01-01"}]}, "events[0].name: is missing"),
-        (
-            {"bmc_credentials_file": "{{ st2kv.system.bmc }}"},
-            "bmc_credentials_file: holds a secret",
-        ),
-    ],
-)
-def test_wrong_configuration_names_the_key(change: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_config({**GOOD, **change})
-    assert says in str(caught.value)
-    assert "secret@" not in str(caught.value)
-
-
 NUMBERS = [each.name for each in fields(Config) if each.type in ("int", "float")]
 TEXTS = [each.name for each in fields(Config) if each.type in ("str", "Path")]
 
@@ -107,12 +63,6 @@ def test_freezes_are_windows_of_a_week_and_days_of_a_calendar() -> None:
     assert read_config({**GOOD, "freezes": [], "events": None}).closed == ()
 
 
-def test_an_error_becomes_a_result_with_one_line() -> None:
-    ok, result = run_step(lambda context: {}, {"ssh_key_file": "/k"})
-    assert not ok
-    assert result == {"error": "configuration: inventory: is missing", "reason": "input"}
-
-
 DEFAULTS = {
     name: own["default"]
     for name, own in load_yaml(ROOT / "config.schema.yaml").items()
@@ -139,16 +89,6 @@ def test_without_any_configuration_a_person_is_told_and_a_timer_waits(
         assert result["reason"] == "unconfigured"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"ssh_key_file": "/k"}, {"coordination": "redis://other/0"}, {"inventry": "/i"}],
-)
-def test_a_wrong_configuration_is_an_error_also_for_a_timer(given: dict[str, Any]) -> None:
-    ok, result = run_step(lambda context: {}, {**DEFAULTS, **given}, True)
-    assert (ok, result["reason"]) == (False, "input")
-    assert result["error"] == "configuration: inventory: is missing"
-
-
 def _first(context: Any, **answer: Any) -> dict[str, Any]:
     return {"message": "one", "next": "_second", "failed": [], "done": 1, **answer}
 
@@ -161,25 +101,20 @@ def _third(context: Any, **answer: Any) -> dict[str, Any]:
     return {"message": "three", "next": "", "failed": ["e002"], "error": "no", "done": 3}
 
 
-def test_steps_that_follow_at_once_are_taken_in_the_same_task() -> None:
+def test_steps_that_follow_at_once_are_taken_in_the_same_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ok, result = run_step(_first, GOOD, then=(_second, _third))
-    assert not ok
     told = {"message": "one; two; three", "next": "", "failed": ["e002"], "done": 3}
-    assert result == {**told, "error": "_third: no"}
+    assert (ok, result) == (False, {**told, "error": "_third: no"})
     # A rollback quarantines a host and goes on with the others.
     _, result = run_step(_first, GOOD, then=(_second,), error="e003: no way")
     assert (result["error"], result["message"]) == ("e003: no way", "one; two")
-
-
-@pytest.mark.parametrize("answer", [{"failed": ["e001"]}, {"next": "_fourth"}, {"next": ""}])
-def test_no_step_follows_one_that_failed_or_names_another(answer: dict[str, Any]) -> None:
-    ok, result = run_step(_first, GOOD, then=(_second, _third), **answer)
-    assert (result["message"], ok) == ("one", not answer.get("failed"))
-
-
-def test_a_task_that_took_long_leaves_what_follows_to_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    # None follows one that failed or names another.
+    for answer in ({"failed": ["e001"]}, {"next": "_fourth"}, {"next": ""}):
+        ok, result = run_step(_first, GOOD, then=(_second, _third), **answer)
+        assert (result["message"], ok) == ("one", not answer.get("failed"))
+    # What took long leaves the rest to other tasks.
     monkeypatch.setattr(action, "AT_ONCE", -1.0)
     _, result = run_step(_first, GOOD, then=(_second, _third))
     assert (result["message"], result["next"]) == ("one", "_second")
@@ -193,30 +128,27 @@ def test_a_task_that_took_long_leaves_what_follows_to_others(
         ({"message": "\u00b1 {{ 1 }}"}, "\\xb1 { { 1 }}"),
     ],
 )
-def test_a_task_prints_what_it_did_for_those_that_follow_its_workflow(
+def test_a_task_prints_what_it_did_and_gives_parameters_their_defaults(
     answer: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_step(lambda context: answer, GOOD)
-    assert capsys.readouterr().out == f"{line}\n"
+    _, result = run_step(lambda context, pop="all": {**answer, "pop": pop}, GOOD, pop=None)
+    assert (result["pop"], capsys.readouterr().out) == ("all", f"{line}\n")
 
 
-def test_parameters_that_were_not_given_take_the_default() -> None:
-    ok, result = run_step(lambda context, pop="all": {"pop": pop}, GOOD, pop=None)
-    assert (ok, result) == (True, {"pop": "all"})
+@pytest.mark.parametrize("periodic", [None, True])
+@pytest.mark.parametrize(
+    "given",
+    [{"ssh_key_file": "/k"}, {"coordination": "redis://other/0"}, {"inventry": "/i"}],
+)
+def test_a_wrong_configuration_is_an_error_of_one_line_also_for_a_timer(
+    given: dict[str, Any], periodic: bool | None
+) -> None:
+    ok, result = run_step(lambda context: {}, {**DEFAULTS, **given}, periodic)
+    assert (ok, result["reason"]) == (False, "input")
+    assert result["error"] == "configuration: inventory: is missing"
 
 
 def test_what_a_device_says_is_no_template() -> None:
-    said = {
-        "a{{b}}": [
-            "{{ 1 + 1 }}",
-            "{{{7*7}}",
-            "{{{{x",
-            "{{%",
-            {"x": "{% raw %}"},
-            "<% ctx() %>",
-            "{#",
-            3,
-        ]
-    }
-    text = str(safe(said))
+    odd = ["{{ 1 + 1 }}", "{{{7*7}}", "{{{{x", "{{%", {"x": "{% raw %}"}, "<% ctx() %>", "{#", 3]
+    text = str(safe({"a{{b}}": odd}))
     assert not any(mark in text for mark in ("{{", "{%", "<%", "{#"))

@@ -48,13 +48,12 @@ def read_apart(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_each_file_without_a_danger_is_read(tmp_path: Path) -> None:
-    for text, usual, read in hostile_files.KINDS.values():
-        assert read(written(tmp_path, text.replace("NUMBER", usual)))
-
-
 @pytest.mark.processes
-def test_each_danger_is_one_line_that_names_the_file(read_apart: list[Any]) -> None:
+def test_each_danger_is_one_line_that_names_file_and_field(
+    read_apart: list[Any], tmp_path: Path
+) -> None:
+    for text, usual, read in hostile_files.KINDS.values():
+        assert read(written(tmp_path, text.replace("NUMBER", usual))), "without a danger it is read"
     said = {(kind, danger): text for kind, danger, text, _ in read_apart[:-1]}
     dangers = {*hostile_files.NUMBERS, *hostile_files.ADDED, *hostile_files.BYTES, "UTF-16"}
     assert {danger for kind, danger in said if kind == "inventory"} == dangers
@@ -64,19 +63,21 @@ def test_each_danger_is_one_line_that_names_the_file(read_apart: list[Any]) -> N
         assert "hostile.yaml: " in text or text.startswith("configuration: ")
         assert text.isprintable()
         assert len(text) < 2300
-
-
-@pytest.mark.processes
-def test_a_wrong_number_is_named_by_line_and_field(read_apart: list[Any]) -> None:
+    # Each costs two seconds and 200 MB at most.
+    assert [row for row in read_apart[:-1] if row[3] > 2] == [] and read_apart[-1] < 200
     fields = {
         "inventory": "line 4: pops.lab1.reboot_time: ",
         "tuning": "line 5: intent.margin: ",
         "campaign": "line 4: rollout.soak: ",
         "config": "line 5: claim_grace: ",
     }
-    rows = [row for row in read_apart[:-1] if row[1] in hostile_files.NUMBERS and row[0] in fields]
-    assert len(rows) == len(fields) * (len(hostile_files.NUMBERS) - 1) + 1
-    for kind, danger, text, _ in rows:
+    named = {
+        own: text
+        for own, text in said.items()
+        if own[0] in fields and own[1] in hostile_files.NUMBERS
+    }
+    assert len(named) == len(fields) * (len(hostile_files.NUMBERS) - 1) + 1
+    for (kind, danger), text in named.items():
         assert f"hostile.yaml: {fields[kind]}" in text, danger
 
 
@@ -91,13 +92,6 @@ def test_a_secret_is_not_in_what_is_said(read_apart: list[Any]) -> None:
         "a b: must be a mapping, not a number",
         f"{'x' * 197}...: must be a mapping, not a number",
     }
-
-
-@pytest.mark.processes
-def test_each_danger_costs_two_seconds_and_200_mb_at_most(read_apart: list[Any]) -> None:
-    slow = [row for row in read_apart[:-1] if row[3] > 2]
-    assert slow == []
-    assert read_apart[-1] < 200
 
 
 NUMBERS = "022 -017 0x1f 1_0 1_0.5 16:00 190:20:30.15 18446744073709551617"

@@ -45,31 +45,6 @@ def test_what_is_given_is_of_the_type_of_its_field() -> None:
     assert type(made.step) is int
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"place": None}, "file: place: is missing"),
-        ({"spam": "1d"}, "file: spam: is not known here (did you mean span?)"),
-        ({"share": 1.5}, "file: share: 1.5 is above 1"),
-        ({"share": -1}, "file: share: -1 is below 0"),
-        ({"step": "0.5s"}, "file: step: must be whole seconds, not 0.5s"),
-        ({"step": 0}, "file: step: 0s is below 1s"),
-        ({"span": "2d"}, "file: span: 2d is above 1d"),
-        ({"span": "15x"}, 'file: span: "15x" is no duration; write 90s, 15m, 2h, 1d, or seconds'),
-        ({"step": "1h"}, "file: span: 1h is below 2h: it is at least 2 x step"),
-        ({"names": "a"}, "file: names: must be a list, not text"),
-        ({"pairs": {"x": 1}}, "file: pairs: must be a list, not a mapping"),
-        ({"pairs": [{"x": 1}, 2]}, "file: pairs[1]: must be a mapping, not a number"),
-        ({"one": [{"x": 1}]}, "file: one: must be a mapping, not a list"),
-        ({"pairs": [{"x": "1"}]}, "file: pairs[0].x: must be a number, not text"),
-    ],
-)
-def test_what_is_wrong_names_its_option(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read(**given)
-    assert str(caught.value) == says
-
-
 def test_what_may_not_be_given_keeps_its_default() -> None:
     given = Fields({"place": "/x", "share": 0.1}, "file")
     with pytest.raises(InputError, match="file: share: is not known here"):

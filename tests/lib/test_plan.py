@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.options import Options
-from edgetune.documents.plan import MOST_WAYS, Groups, Guard, assignments, read_plan
+from edgetune.documents.plan import MOST_WAYS, Groups, Guard, Intent, Plan, assignments, read_plan
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError, RefusedError
+from edgetune.inventory import Pop
 from edgetune.metrics.catalogue import WORK
 from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.report.text import plan_text
+from edgetune.tuning import Tuning
 from tests.support.builders import metrics_named, observed, plan, pop, proofs, tuning
 from tests.support.examples import examples
+
+
+def made_for(
+    where: Pop,
+    what: Tuning | None = None,
+    seen: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Plan:
+    """A plan for a PoP whose hosts were seen so; all others want a change."""
+    what = what or tuning()
+    rendered = dict.fromkeys([host.name for host in where.hosts], render(tuning(), {}))
+    rows = {name: observed(name) for name in rendered} | {**(seen or {})}
+    return make_plan(where, what, rendered, rows, Options(**options), proofs(where), {})
 
 
 @examples(60)
@@ -70,19 +86,6 @@ def test_a_pop_too_small_to_split_or_to_keep_enough_in_service_is_refused(tmp_pa
         plan(tmp_path, min_in_service=0.9)
 
 
-def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> None:
-    """The ways of splitting it are a number of more than 4,300 digits."""
-    small, what = pop(tmp_path), tuning()
-    names = [f"e{i:05d}" for i in range(14_300)]
-    large = replace(small, hosts=tuple(replace(small.hosts[0], name=name) for name in names))
-    rendered = dict.fromkeys(names, render(what, {}))
-    seen = dict.fromkeys(names, observed("all"))
-    made = make_plan(large, what, rendered, seen, Options(), proofs(large), {})
-    assert read_plan(json.dumps(made.document()), made.digest) == made
-    assert made.assignments == 10**18
-    assert "10^18 or more ways, smallest possible p = 0.0000" in plan_text(made)
-
-
 def test_fewer_ways_are_counted_to_the_last() -> None:
     small = {"a": Groups(["1", "2"], ["3", "4"]), "b": Groups(["5"], ["6", "7"])}
     assert assignments(small) == 6 * 3
@@ -99,47 +102,7 @@ def test_options_out_of_range_are_named(field: str, value: Any) -> None:
         Options(**{field: value}).checked()
 
 
-def test_hosts_as_wanted_are_left_alone_and_unsupported_ones_named(tmp_path: Path) -> None:
-    context, what = pop(tmp_path, 9), tuning()
-    rendered = {host.name: render(what, {}) for host in context.hosts}
-
-    def made(**states: str) -> Any:
-        seen = {h.name: observed(h.name, states.get(h.name, "change")) for h in context.hosts}
-        return make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
-
-    found = made(e004="noop")
-    assert found.unchanged == ["e004"]
-    assert "e004" not in found.groups.test + found.groups.control
-    with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
-        made(e003="unsupported")
-    with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
-        made(**{host.name: "noop" for host in context.hosts})
-
-
-def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:
-    context, what = pop(tmp_path), tuning()
-    optional = replace(what, settings=(replace(what.settings[0], optional=True),))
-    rendered = {host.name: render(what, {}) for host in context.hosts}
-    seen = {host.name: observed(host.name) for host in context.hosts}
-    seen["e003"] = observed("e003", "unsupported")
-    made = make_plan(
-        context, optional, rendered, seen, Options(seed=1, test_fraction=0.5), proofs(context), {}
-    )
-    assert made.unchanged == ["e003"]
-    another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
-    two = replace(optional, settings=(*optional.settings, another))
-    rows = {name: [*rows, replace(observed(name)[0], id=another.id)] for name, rows in seen.items()}
-    made = make_plan(context, two, rendered, rows, Options(seed=1), proofs(context), {})
-    reason = {"sysctl:net.core.somaxconn": "seen on e003"}
-    profile = made.profile_of("e003")
-    assert (profile.left_out, profile.hosts) == (reason, ["e003"])
-    assert [row.id for row in profile.before] == [another.id]
-    assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
-
-
 def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
-    import json
-
     made = plan(tmp_path)
     document = made.document()
     assert read_plan(json.dumps(document), made.digest) == made
@@ -181,22 +144,66 @@ def test_the_text_shows_by_what_the_tuning_is_judged(tmp_path: Path) -> None:
     assert max(len(line) for line in text.splitlines() if "(optional)" in line) <= 78
 
 
-def _without_health(folder: Path, **guard: Any) -> dict[str, Any]:
-    """A plan for a PoP without a health check."""
-    context, what = replace(pop(folder), health=""), tuning()
-    guards = tuple(replace(own, **guard) for own in what.guards)
-    known = metrics_named(what.intent.metric, *(own.metric for own in guards), WORK)
-    what = replace(what, guards=guards, metrics=known)
-    rendered = {host.name: render(what, {}) for host in context.hosts}
-    seen = {host.name: observed(host.name) for host in context.hosts}
-    return make_plan(context, what, rendered, seen, Options(), proofs(context), {})
+def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> None:
+    """The ways of splitting it are a number of more than 4,300 digits."""
+    (host, *_) = pop(tmp_path).hosts
+    many = tuple(replace(host, name=f"e{i:05d}") for i in range(14_300))
+    made = made_for(replace(pop(tmp_path), hosts=many))
+    assert read_plan(json.dumps(made.document()), made.digest) == made
+    assert made.assignments == 10**18
+    assert "10^18 or more ways, smallest possible p = 0.0000" in plan_text(made)
+
+
+def test_hosts_as_wanted_are_left_alone_and_unsupported_ones_named(tmp_path: Path) -> None:
+    where = pop(tmp_path, 9)
+    found = made_for(where, seen={"e004": observed("e004", "noop")}, seed=1)
+    assert found.unchanged == ["e004"]
+    assert "e004" not in found.groups.test + found.groups.control
+    with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
+        made_for(where, seen={"e003": observed("e003", "unsupported")})
+    with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
+        made_for(where, seen={host.name: observed(host.name, "noop") for host in where.hosts})
+
+
+def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:
+    where, what, names = pop(tmp_path), tuning(), [f"e{number:03d}" for number in range(8)]
+    optional = replace(what, settings=(replace(what.settings[0], optional=True),))
+    unsupported = {"e003": observed("e003", "unsupported")}
+    made = made_for(where, optional, unsupported, seed=1, test_fraction=0.5)
+    assert made.unchanged == ["e003"]
+    another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
+    two = replace(optional, settings=(*optional.settings, another))
+    own = {name: unsupported.get(name, observed(name)) for name in names}
+    rows = {name: [*own[name], replace(observed(name)[0], id=another.id)] for name in names}
+    made = made_for(where, two, rows, seed=1)
+    reason = {"sysctl:net.core.somaxconn": "seen on e003"}
+    profile = made.profile_of("e003")
+    assert (profile.left_out, profile.hosts) == (reason, ["e003"])
+    assert [row.id for row in profile.before] == [another.id]
+    assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
 
 
 def test_a_guard_that_no_host_can_measure_refuses_the_plan(tmp_path: Path) -> None:
+    def judged(**guard: Any) -> Plan:
+        what = tuning()
+        guards = tuple(replace(own, **guard) for own in what.guards)
+        known = metrics_named(what.intent.metric, *(own.metric for own in guards), WORK)
+        what = replace(what, guards=guards, metrics=known)
+        return made_for(replace(pop(tmp_path), health=""), what)
+
     says = "no host of lab1 can measure health_failed, which accept_queue is judged by: "
     with pytest.raises(RefusedError) as caught:
-        _without_health(tmp_path)
+        judged()
     assert str(caught.value) == f"{says}pops.lab1.health of the inventory is missing"
-    made = _without_health(tmp_path, optional=True)
-    assert made.guards[0] == Guard("health_failed", 0.5, optional=True)
-    assert _without_health(tmp_path, metric="retransmits").guards[0].optional is False
+    assert judged(optional=True).guards[0] == Guard("health_failed", 0.5, optional=True)
+    assert judged(metric="retransmits").guards[0].optional is False
+
+
+def test_every_plan_has_a_guard_of_the_work_with_a_margin_of_its_own(tmp_path: Path) -> None:
+    def guards(**given: Any) -> list[Guard]:
+        return list(made_for(pop(tmp_path), replace(tuning(), **given)).guards)
+
+    share = Guard("packets", 0.05)
+    assert guards() == [*tuning().guards, share]
+    assert guards(guards=(Guard("packets", 0.3),)) == [replace(share, margin=0.3)]
+    assert guards(guards=(), intent=Intent("no_harm", "packets", 0.1)) == []

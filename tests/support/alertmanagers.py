@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
-import ssl
-import subprocess
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
+
+from tests.support.programs import ended, free_port, started
+from tests.support.prometheus_api import Api, Reply
 
 PROGRAM = "prometheus-alertmanager"
 needs_alertmanager = [
@@ -35,7 +33,8 @@ needs_alertmanager = [
 _CONFIG = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
 _PATIENCE = 20.0
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
+Answer = Callable[[str, str], Reply]
+"""By method and path."""
 
 
 class Silenced:
@@ -52,83 +51,44 @@ class Silenced:
         return {each["matchers"][0]["value"]: each for each in stand}
 
 
-class InMemory(Silenced):
+class InMemory(Api, Silenced):
     """A server on loopback. ``ahead`` is by how many seconds its clock is, ``slow`` how many an
-    answer takes, ``says`` what it answers instead of its own, ``headers`` those of the last
-    request."""
+    answer takes, ``says`` what it answers instead of its own."""
 
     def __init__(self) -> None:
-        self.ahead, self.slow, self.asked = 0.0, 0.0, list[str]()
+        super().__init__()
+        self.ahead, self.slow = 0.0, 0.0
         self.says: Answer | None = None
-        self.headers: dict[str, str] = {}
         self.kept: dict[str, dict[str, Any]] = {}
-        alertmanager = self
+        self.answer = self._answered
+        self.begin()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def answer(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = self.rfile.read(length)
-                alertmanager.asked.append(f"{self.command} {self.path}")
-                alertmanager.headers = dict(self.headers)
-                time.sleep(alertmanager.slow)
-                with suppress(OSError):
-                    (alertmanager.says or (lambda own: alertmanager.answer(own, body)))(self)
-
-            do_GET = do_POST = do_DELETE = answer
-
-            def date_time_string(self, timestamp: float | None = None) -> str:
-                return formatdate(time.time() + alertmanager.ahead, usegmt=True)
-
-            def log_message(self, *_: object) -> None:
-                """Nothing of it belongs among what a test prints."""
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                """A client that refuses the certificate is one of the tests."""
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-
-    def secure(self, context: ssl.SSLContext) -> None:
-        """Speak TLS from now on."""
-        self.server.socket = context.wrap_socket(
-            self.server.socket, server_side=True, do_handshake_on_connect=False
-        )
-        self.url = self.url.replace("http:", "https:")
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self._thread.join()
+    def _answered(self, asked: Mapping[str, Any]) -> Reply:
+        method, _, target = self.lines[-1].partition(" ")
+        time.sleep(self.slow)
+        path = target.partition("?")[0]
+        reply = self.says(method, path) if self.says else self.own(method, path, asked)
+        date = formatdate(time.time() + self.ahead, usegmt=True)
+        return replace(reply, headers={**reply.headers, "Date": date})
 
     def silences(self) -> list[dict[str, Any]]:
         now = time.time() + self.ahead
         return [{**own, "status": {"state": _state(own, now)}} for own in self.kept.values()]
 
-    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
-        parts = urlsplit(request.path)
-        if request.command == "GET":
-            say(request, 200, [own for own in self.silences() if _passes(own, parts.query)])
-        elif request.command == "POST":
-            given = json.loads(body)
-            if given.get("id", "") not in ("", *self.kept):
-                say(request, 404, "silence not found")
-            else:
-                say(request, 200, {"silenceID": self._set(given)})
-        else:
-            own = self.kept.get(parts.path.rpartition("/")[2])
-            if own:
-                own["endsAt"] = min(own["endsAt"], _written(time.time() + self.ahead))
-            say(request, 200 if own else 500, None)
+    def own(self, method: str, path: str, asked: Mapping[str, Any]) -> Reply:
+        """As it answers by itself."""
+        if method == "GET":
+            wanted = asked.get("filter", "")
+            return say(200, [own for own in self.silences() if _passes(own, wanted)])
+        if method == "POST":
+            known = asked.get("id", "") in ("", *self.kept)
+            return say(200, {"silenceID": self._set(asked)}) if known else say(404, "not found")
+        own = self.kept.get(path.rpartition("/")[2])
+        if own:
+            own["endsAt"] = min(own["endsAt"], _written(time.time() + self.ahead))
+        return say(200 if own else 500, None)
 
-    def _set(self, given: dict[str, Any]) -> str:
+    def _set(self, given: Mapping[str, Any]) -> str:
         before = self.kept.get(given.get("id", ""), {})
         now = _written(time.time() + self.ahead)
         same = before.get("matchers") == given["matchers"] and before["endsAt"] > now
@@ -138,13 +98,9 @@ class InMemory(Silenced):
         return str(id)
 
 
-def say(request: BaseHTTPRequestHandler, status: int, body: object) -> None:
-    """Answer with a body of JSON, or with none."""
-    told = b"" if body is None else json.dumps(body).encode()
-    request.send_response(status)
-    request.send_header("Content-Length", str(len(told)))
-    request.end_headers()
-    request.wfile.write(told)
+def say(status: int, body: object) -> Reply:
+    """An answer with a body of JSON, or with none."""
+    return Reply(b"" if body is None else json.dumps(body).encode(), status)
 
 
 def _state(silence: dict[str, Any], now: float) -> str:
@@ -153,12 +109,11 @@ def _state(silence: dict[str, Any], now: float) -> str:
     return "active" if silence["startsAt"] <= _written(now + 1) else "pending"
 
 
-def _passes(silence: dict[str, Any], query: str) -> bool:
+def _passes(silence: dict[str, Any], wanted: str) -> bool:
     """A filter is passed by a silence that has the matcher itself, not one like it."""
-    wanted = parse_qs(query).get("filter", [])
     signs = {True: "=", False: "!="}
     has = {f'{m["name"]}{signs[m["isEqual"]]}"{m["value"]}"' for m in silence["matchers"]}
-    return set(wanted) <= has
+    return not wanted or {*wanted.split(",")} <= has
 
 
 def _written(moment: float) -> str:
@@ -171,7 +126,7 @@ class Real(Silenced):
     of one."""
 
     def __init__(self, folder: Path, *cluster: str) -> None:
-        place = free_place()
+        place = f"127.0.0.1:{free_port()}"
         self.url = f"http://{place}"
         (folder / "alertmanager.yml").write_text(_CONFIG)
         command = [
@@ -181,23 +136,10 @@ class Real(Silenced):
             *(cluster or ["--cluster.listen-address="]),
             f"--web.listen-address={place}",
         ]
-        with (folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        self._wait(folder / "log")
-
-    def _wait(self, log: Path) -> None:
-        end = time.monotonic() + _PATIENCE
-        while time.monotonic() < end and self.process.poll() is None:
-            with suppress(urllib.error.URLError):
-                self.ask("/-/ready")
-                return
-            time.sleep(0.05)
-        self.close()
-        raise AssertionError(f"{PROGRAM} is not ready: {log.read_text()}")
+        self.process = started(folder / "log", command, f"{self.url}/-/ready")
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        ended(self.process)
 
     def ask(self, path: str, body: object = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
@@ -218,13 +160,6 @@ class Real(Silenced):
         """The hosts whose alerts people are told of."""
         path = "/api/v2/alerts?silenced=false&active=true"
         return sorted(each["labels"]["host"] for each in json.loads(self.ask(path)))
-
-
-def free_place() -> str:
-    """An address of loopback that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,3 +16,30 @@ def cases(file: Path) -> list[Any]:
     """The cases of a file as parameters of a test: ``{sentence: {field: value}}``."""
     loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
     return [pytest.param(case, id=name) for name, case in loaded.items()]
+
+
+def fits(seen: str, wanted: str) -> bool:
+    """Whether a text is the one that a case wants; ``...`` stands for any."""
+    pattern = ".*".join(map(re.escape, wanted.split("...")))
+    return re.fullmatch(pattern, seen, re.DOTALL) is not None
+
+
+def unlike(seen: Any, wanted: Any, at: str = "") -> Iterator[str]:
+    """Where a document differs from what a case wants: of a mapping the fields that it names, of
+    numbers with a point about one in twenty, and texts as ``fits`` has it."""
+    if isinstance(wanted, Mapping) and isinstance(seen, Mapping) and wanted:
+        for key, own in wanted.items():
+            yield from unlike(seen.get(key), own, f"{at}.{key}".lstrip("."))
+        return
+    if isinstance(wanted, list) and isinstance(seen, (list, tuple)) and len(seen) == len(wanted):
+        for number, own in enumerate(wanted):
+            yield from unlike(seen[number], own, f"{at}[{number}]")
+        return
+    if isinstance(wanted, str) and isinstance(seen, str):
+        same = fits(seen, wanted)
+    elif isinstance(wanted, float) and isinstance(seen, (int, float)):
+        same = seen == pytest.approx(wanted, rel=0.05)
+    else:
+        same = seen == wanted
+    if not same:
+        yield f"{at} is {seen!r}, not {wanted!r}"

@@ -85,23 +85,23 @@ def questions(folder: Path, engine: Engine) -> dict[str, list[tuple[Asked, Any]]
     return found
 
 
-def main(folder: Path) -> None:
-    """Record it."""
-    engine = Chdb()
-    told = {
+def told_by(folder: Path, engine: Engine) -> dict[str, list[dict[str, Any]]]:
+    """The same as plain data."""
+    return {
         name: [
             {"sql": asked.sql, "parameters": dict(asked.parameters), "answer": answer}
             for asked, answer in own
         ]
         for name, own in questions(folder, engine).items()
     }
-    version = engine.run("SELECT version() FORMAT TSV").strip()
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps({"version": version, "told": told}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as made:
-        main(Path(made))
+        engine = Chdb()
+        told = told_by(Path(made), engine)
+        version = engine.run("SELECT version() FORMAT TSV").strip()
+        FILE.parent.mkdir(parents=True, exist_ok=True)
+        FILE.write_text(json.dumps({"version": version, "told": told}, indent=1) + "\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any, Callable
 
@@ -18,47 +19,46 @@ from tests.support import ROOT
 
 @dataclass(frozen=True)
 class Port:
-    """Each file of ``folder`` has its class as ``holds``, which ``class_of`` gives; ``what`` is the
-    word for one.
+    """Each file of ``folder``, one of ``names``, has its class as ``holds``, which ``class_of``
+    gives; ``what`` is the word for one, and ``ships`` one of them.
 
     ``tried_by`` is a package of tests with a file of the same name each. Its ``has`` are, by name,
     what begins something to try it on; those in ``processes`` start processes. ``members`` are
-    attributes of the class that are not abstract methods.
+    attributes of the class that are not abstract methods, ``given`` what it is made with, and
+    ``common`` the fields of all, of which none has one of its own.
     """
 
     what: str
     folder: str
     holds: str
-    class_of: Callable[[str], type]
+    class_of: Callable[[str], Any]
+    names: Sequence[str]
+    ships: str
+    given: Callable[[str], Sequence[str]]
     tried_by: ModuleType
     has: str
     members: Sequence[str] = ()
+    common: Sequence[str] = ()
     processes: Sequence[str] = ()
 
-    def made(self, name: str) -> tuple[type | None, str]:
-        """The class, or why its file does not hold one that is whole, as a sentence."""
-        path = self.path_of(name)
+    def lacks(self, name: str) -> str:
+        """Why a file does not hold a class that is whole, as a sentence, or ""."""
+        path = f"{self.folder}/{name}.py"
         try:
             made = self.class_of(name)
         except AttributeError:
-            return None, f"{path} has no {self.holds}, the class of its {self.what}"
+            return f"{path} has no {self.holds}, the class of its {self.what}"
         lacks = [own for own in self.members if not hasattr(made, own)]
         lacks += sorted(getattr(made, "__abstractmethods__", ()))
         if lacks:
-            return None, f"{path}: {made.__name__} has no {', '.join(lacks)}"
+            return f"{path}: {made.__name__} has no {', '.join(lacks)}"
         if not made.__doc__:
-            return None, f"{path}: {made.__name__} has no docstring"
-        return made, ""
-
-    def takes(self, name: str, wanted: Sequence[str], told: str) -> str:
-        """Why a class is not made with these, as a sentence with ``told`` at its end, or ""."""
-        made = self.class_of(name)
-        taken = list(inspect.signature(made).parameters)
-        same = taken == list(wanted)
-        return "" if same else f"{self.path_of(name)}: {made.__name__} takes {taken}, {told}"
-
-    def path_of(self, name: str) -> str:
-        return f"{self.folder}/{name}.py"
+            return f"{path}: {made.__name__} has no docstring"
+        taken, wanted = [*inspect.signature(made).parameters], [*self.given(name)]
+        if taken != wanted:
+            return f"{path}: {made.__name__} takes {taken}, not {wanted}"
+        of_all = {*self.common} & {*getattr(made, "fields", ())}
+        return f"{path}: entries of all have {', '.join(of_all)}" if of_all else ""
 
     def untried(self, name: str) -> str:
         """Why nothing tries one, as a sentence, or ""."""
@@ -68,7 +68,22 @@ class Port:
         found = getattr(self.tried_by.of(name), self.has, None)
         return "" if found else f"nothing tries the {self.what} {name!r}: {path} has no {self.has}"
 
-    def trials(self, whole: Sequence[str]) -> list[Any]:
+    @cached_property
+    def whole(self) -> list[str]:
+        return [name for name in self.names if not self.lacks(name)]
+
+    def head(self) -> Callable[[str], None]:
+        """A test that each file is whole and tried."""
+
+        @pytest.mark.parametrize("name", self.names)
+        def test(name: str) -> None:
+            assert not self.lacks(name), self.lacks(name)
+            assert not self.untried(name), self.untried(name)
+            assert self.ships in self.whole and self.trials()
+
+        return test
+
+    def trials(self) -> list[Any]:
         """Parameters of a fixture: the name, and what begins something to try it on."""
         return [
             pytest.param(
@@ -76,7 +91,7 @@ class Port:
                 id=f"{name}-{kind}",
                 marks=[pytest.mark.processes] if kind in self.processes else [],
             )
-            for name in whole
+            for name in self.whole
             if not self.untried(name)
             for kind, begin in getattr(self.tried_by.of(name), self.has).items()
         ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import ssl
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,19 +54,25 @@ class Api:
         self.answer: Callable[[Mapping[str, str]], Reply] = lambda asked: matrix([])
         self.asked: list[Mapping[str, str]] = []
         self.headers: list[Mapping[str, str]] = []
+        self.lines: list[str] = []
+        """The method of each request, and what it asks for."""
         api = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
+                api.lines.append(f"{self.command} {self.path}")
                 text = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 as_json = self.headers.get("Content-Type", "") == "application/json"
                 told = {name: values[0] for name, values in parse_qs(text).items()}
                 self._answer(json.loads(text) if as_json else told)
 
             def do_GET(self) -> None:
+                api.lines.append(f"{self.command} {self.path}")
                 self.path, _, text = self.path.partition("?")
                 told = {name: ",".join(own) for name, own in parse_qs(text).items()}
                 self._answer({**told, "path": self.path})
+
+            do_DELETE = do_GET
 
             def _answer(self, asked: Mapping[str, str]) -> None:
                 api.asked.append({**asked, "path": self.path})
@@ -84,20 +91,38 @@ class Api:
 
             def log_message(self, *_: object) -> None: ...
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_: object) -> None:
+                """A client that refuses the certificate is one of the tests."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def secure(self, context: ssl.SSLContext) -> None:
+        """Speak TLS from now on."""
+        self.server.socket = context.wrap_socket(
+            self.server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.url = self.url.replace("http:", "https:")
+
+    def begin(self) -> None:
+        threading.Thread(target=self.server.serve_forever, args=[0.02], daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
 
 
 @contextmanager
 def api() -> Iterator[Api]:
     made = Api()
-    threading.Thread(target=made.server.serve_forever, args=[0.02], daemon=True).start()
+    made.begin()
     try:
         yield made
     finally:
-        made.server.shutdown()
-        made.server.server_close()
+        made.close()
 
 
 class Database:

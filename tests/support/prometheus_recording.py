@@ -15,18 +15,18 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
 import requests
-import yaml
 
+from tests.support.builders import write_yaml
+from tests.support.programs import free_port, running
 from tests.support.prometheus_recorded import (
     CPUS,
     DAY,
@@ -38,7 +38,6 @@ from tests.support.prometheus_recorded import (
     Recorder,
 )
 from tests.support.real_prometheus import Exported, Exporter, RealPrometheus
-from tests.support.scraped import free_port
 
 SCRAPED = 1.0
 
@@ -102,26 +101,6 @@ class _Replica(RealPrometheus):
         super().start()
 
 
-class _Program:
-    """A process whose output is kept in a file."""
-
-    def __init__(self, folder: Path, command: Sequence[str], ready: str) -> None:
-        self._log = folder / f"{Path(command[0]).name}-{free_port()}.log"
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-        end = time.monotonic() + 120
-        while True:
-            assert self.process.poll() is None and time.monotonic() < end, self._log.read_text()
-            with suppress(requests.RequestException):
-                if requests.get(ready, timeout=5).ok:
-                    return
-            time.sleep(0.1)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 def _with_replicas(stack: ExitStack, folder: Path) -> tuple[list[_Replica], float, float]:
     """Both, and the first and last moment of which they know: each is away for a while."""
     stack.enter_context(mock.patch("tests.support.real_prometheus.SCRAPED_EVERY", SCRAPED))
@@ -146,73 +125,62 @@ def _with_replicas(stack: ExitStack, folder: Path) -> tuple[list[_Replica], floa
     return found, start, time.time() - 2
 
 
+class _Thanos:
+    """Programs of Thanos, each with ports of its own, until the end."""
+
+    def __init__(self, program: str, folder: Path, stack: ExitStack) -> None:
+        self.program, self.folder, self._stack = program, folder, stack
+
+    def begin(self, *words: str, grpc: bool = True) -> tuple[str, str, ExitStack]:
+        """Where one answers by HTTP and by gRPC, and what ends it before the others."""
+        http, address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        places = [f"--http-address={http}", *[f"--grpc-address={address}"] * grpc]
+        own = self._stack.enter_context(ExitStack())
+        log = self.folder / f"{http}.log"
+        command = [self.program, *words, *places]
+        own.enter_context(running(log, command, f"http://{http}/-/ready"))
+        return f"http://{http}", address, own
+
+    def query(self, stores: Sequence[str], *more: str, many: int = 2, flag: str = "") -> str:
+        """The URL of one that asks these, and knows so many of them."""
+        points = [f"--endpoint{flag}={store}" for store in stores]
+        url, _, _ = self.begin("query", *points, *more)
+        _wait_for_stores(url, many)
+        return url
+
+
 def _thanos(program: str, folder: Path) -> None:
-    recorder = Recorder(_version(program))
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    version = (told.stdout or told.stderr).splitlines()[0]
+    recorder = Recorder(os.environ.get("EDGETUNE_VERSION") or version)
     with ExitStack() as stack:
+        thanos = _Thanos(program, folder, stack)
         replicas, start, end = _with_replicas(stack, folder)
-        sidecars = []
-        for number, own in enumerate(replicas):
-            sidecars.append(_sidecar(program, folder, own.url, number))
-            stack.callback(sidecars[-1][0].close)
-        points = [address for _, address in sidecars]
-        query = stack.enter_context(closing(_query(program, folder, points)))
-        strict = stack.enter_context(closing(_query(program, folder, points, strict=True)))
-        apart = stack.enter_context(closing(_query(program, folder, points, replica="")))
-        for each in (query, strict, apart):
-            _wait_for_stores(each.url, 2)
-        recorder.ask("two replicas", query.url, start, end)
-        recorder.ask("two replicas in a picture", query.url, start, end, "thinned")
-        recorder.ask("the newest scrape", query.url, start, end, "newest")
-        recorder.ask("replicas that Thanos keeps apart", apart.url, start, end)
-        sidecars[1][0].close()
-        recorder.ask("a store that has just gone", query.url, start, end)
-        recorder.ask("a strict store that has gone", strict.url, start, end)
+        sidecars = [
+            thanos.begin(
+                "sidecar",
+                f"--prometheus.url={own.url}",
+                f"--tsdb.path={folder}/prometheus{number}/data",
+            )
+            for number, own in enumerate(replicas)
+        ]
+        points, as_one = [address for _, address, _ in sidecars], "--query.replica-label=replica"
+        query = thanos.query(points, as_one)
+        strict, apart = thanos.query(points, as_one, flag="-strict"), thanos.query(points)
+        recorder.ask("two replicas", query, start, end)
+        recorder.ask("two replicas in a picture", query, start, end, "thinned")
+        recorder.ask("the newest scrape", query, start, end, "newest")
+        recorder.ask("replicas that Thanos keeps apart", apart, start, end)
+        sidecars[1][2].close()
+        recorder.ask("a store that has just gone", query, start, end)
+        recorder.ask("a strict store that has gone", strict, start, end)
         partly = {"partial_response": "true"}
-        recorder.ask("an answer in part", query.url, start, end, given=partly)
-        _wait_for_stores(query.url, 1)
-        recorder.ask("a store that went long ago", query.url, start, end)
+        recorder.ask("an answer in part", query, start, end, given=partly)
+        _wait_for_stores(query, 1)
+        recorder.ask("a store that went long ago", query, start, end)
     with ExitStack() as stack:
-        _downsampled(program, folder, stack, recorder)
+        _downsampled(_Thanos(program, folder, stack), recorder)
     recorder.write(FOLDER / "thanos.json")
-
-
-class _Query(_Program):
-    url: str
-
-
-def _query(
-    program: str,
-    folder: Path,
-    stores: Sequence[str],
-    strict: bool = False,
-    replica: str = "replica",
-) -> _Query:
-    http, grpc = free_port(), free_port()
-    flag = "--endpoint-strict" if strict else "--endpoint"
-    command = [
-        program,
-        "query",
-        f"--http-address=127.0.0.1:{http}",
-        f"--grpc-address=127.0.0.1:{grpc}",
-        *(f"{flag}={store}" for store in stores),
-        *([f"--query.replica-label={replica}"] if replica else []),
-    ]
-    made = _Query(folder, command, f"http://127.0.0.1:{http}/-/ready")
-    made.url = f"http://127.0.0.1:{http}"
-    return made
-
-
-def _sidecar(program: str, folder: Path, url: str, number: int) -> tuple[_Program, str]:
-    http, grpc = free_port(), free_port()
-    command = [
-        program,
-        "sidecar",
-        f"--http-address=127.0.0.1:{http}",
-        f"--grpc-address=127.0.0.1:{grpc}",
-        f"--prometheus.url={url}",
-        f"--tsdb.path={folder}/prometheus{number}/data",
-    ]
-    return _Program(folder, command, f"http://127.0.0.1:{http}/-/ready"), f"127.0.0.1:{grpc}"
 
 
 def _wait_for_stores(url: str, many: int) -> None:
@@ -226,38 +194,27 @@ def _wait_for_stores(url: str, many: int) -> None:
         time.sleep(0.5)
 
 
-def _downsampled(program: str, folder: Path, stack: ExitStack, recorder: Recorder) -> None:
+def _downsampled(thanos: _Thanos, recorder: Recorder) -> None:
     """A bucket with samples of three days, of each five minutes, too; then with these alone."""
-    bucket = folder / "bucket"
+    folder, bucket = thanos.folder, thanos.folder / "bucket"
     bucket.mkdir()
     _write_bucket(folder, bucket)
     raw = [each.name for each in bucket.iterdir()]
-    objstore = folder / "bucket.yml"
     config = {"type": "FILESYSTEM", "config": {"directory": str(bucket)}}
-    objstore.write_text(yaml.safe_dump(config))
-    http = free_port()
-    command = [
-        *(program, "tools", "bucket", "downsample"),
-        f"--http-address=127.0.0.1:{http}",
-        f"--objstore.config-file={objstore}",
-        f"--data-dir={folder}/downsample",
-    ]
-    downsample = _Program(folder, command, f"http://127.0.0.1:{http}/-/ready")
+    objstore = f"--objstore.config-file={write_yaml(folder / 'bucket.yml', config)}"
+    data = f"--data-dir={folder}/downsample"
+    *_, downsample = thanos.begin("tools", "bucket", "downsample", objstore, data, grpc=False)
     end = time.monotonic() + 120
     while not any(_resolution_of(each) == 300_000 for each in bucket.iterdir()):
         assert time.monotonic() < end, [*bucket.iterdir()]
         time.sleep(0.5)
     downsample.close()
-    window = (FAR - DAY, FAR - DAY + 600)
     for case in ("raw samples beside downsampled ones", "downsampled samples alone"):
-        with (
-            _store(program, folder, objstore) as store,
-            closing(_query(program, folder, [store])) as query,
-        ):
-            _wait_for_stores(query.url, 1)
-            recorder.ask(case, query.url, *window)
-        for name in raw:
-            shutil.rmtree(bucket / name, ignore_errors=True)
+        _, store, own = thanos.begin("store", objstore, f"--data-dir={folder}/store{len(raw)}")
+        recorder.ask(case, thanos.query([store], many=1), FAR - DAY, FAR - DAY + 600)
+        own.close()
+        while raw:
+            shutil.rmtree(bucket / raw.pop(), ignore_errors=True)
 
 
 def _resolution_of(block: Path) -> int:
@@ -266,20 +223,6 @@ def _resolution_of(block: Path) -> int:
     except (OSError, ValueError):
         return 0
     return int(meta["thanos"]["downsample"]["resolution"])
-
-
-@contextmanager
-def _store(program: str, folder: Path, objstore: Path) -> Iterator[str]:
-    http, grpc = free_port(), free_port()
-    command = [
-        *(program, "store"),
-        f"--http-address=127.0.0.1:{http}",
-        f"--grpc-address=127.0.0.1:{grpc}",
-        f"--objstore.config-file={objstore}",
-        f"--data-dir={folder}/store{http}",
-    ]
-    with closing(_Program(folder, command, f"http://127.0.0.1:{http}/-/ready")):
-        yield f"127.0.0.1:{grpc}"
 
 
 def _write_bucket(folder: Path, bucket: Path) -> None:
@@ -310,16 +253,6 @@ def _write_bucket(folder: Path, bucket: Path) -> None:
         shutil.copytree(block, bucket / block.name)
 
 
-def _version(program: str) -> str:
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    return os.environ.get("EDGETUNE_VERSION") or (told.stdout or told.stderr).splitlines()[0]
-
-
-def main() -> None:
-    """Record what Thanos answers."""
-    with TemporaryDirectory() as folder:
-        _thanos(os.environ["EDGETUNE_THANOS"], Path(folder))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with TemporaryDirectory() as made:
+        _thanos(os.environ["EDGETUNE_THANOS"], Path(made))

@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import requests
+
+from tests.support.programs import ended, free_port, started
+from tests.support.prometheus_api import Api, Reply
 
 _NAMED = os.environ.get("EDGETUNE_PROMETHEUS", "")
 PROGRAM = shutil.which(_NAMED or "prometheus")
@@ -57,31 +57,20 @@ class Exported:
         return f'{name}{{run="{self.run}",{labels or "}"}'
 
 
-class Exporter:
+class Exporter(Api):
     """One server for all hosts, each below the path of its address."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.hosts: dict[str, Exported] = {}
-        exporter = self
+        self.answer = self._exported
+        self.address = self.url.partition("//")[2]
+        self.begin()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                host = exporter.hosts[self.path.lstrip("/")]
-                text = host.text().encode()
-                self.send_response(503 if host.silent else 200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=[0.05], daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def _exported(self, asked: Mapping[str, str]) -> Reply:
+        host = self.hosts[asked["path"].lstrip("/")]
+        headers = {"Content-Type": "text/plain; version=0.0.4"}
+        return Reply(host.text().encode(), 503 if host.silent else 200, headers)
 
     def settle(self, servers: Iterable[RealPrometheus]) -> None:
         """Until a scrape of each host is known that began after this, and went as it should."""
@@ -114,9 +103,7 @@ class RealPrometheus:
         }
         # JSON is YAML.
         (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{self.address}"
         self.start()
 
@@ -130,15 +117,7 @@ class RealPrometheus:
             "--storage.tsdb.retention.time=100y",
             *self._more,
         ]
-        with (self._folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        while True:
-            assert self.process.poll() is None, (self._folder / "log").read_text()
-            try:
-                if requests.get(f"{self.url}/-/ready", timeout=5).ok:
-                    return
-            except requests.ConnectionError:
-                time.sleep(0.02)
+        self.process = started(self._folder / "log", command, f"{self.url}/-/ready")
 
     def scraped_since(self, begin: float) -> Iterator[tuple[str, bool]]:
         """The hosts whose last scrape began after ``begin``, and whether they answered it."""
@@ -153,8 +132,7 @@ class RealPrometheus:
         return (int(words[11]) + int(words[12])) / 100
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        ended(self.process)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from unittest import mock
 
 from edgetune import clock
 from edgetune.congestion.rows import MEASURES, PrefixRows, make_rows
+from edgetune.connections import Database
 from edgetune.documents.congestion import ROUND
 from edgetune.documents.rounds import Decisions, Rounds
 from edgetune.errors import SourceError
@@ -240,6 +241,10 @@ class RoundsMoves(Scenario):
 
     world: RoundsWorld
 
+    def __init__(self, world: Any, *more: Any) -> None:
+        super().__init__(world, *more)
+        self._held_out = held_out(world) if world.sockets.read_rounds else set()
+
     def entry(self, entry: dict[str, Any] | None) -> None:
         """The entry of the PoP, beside quick thresholds and the canary; null takes it out."""
         if entry is not None:
@@ -268,6 +273,52 @@ class RoundsMoves(Scenario):
     def all_slow(self, _: object) -> None:
         """What is slow is chosen, and nothing else."""
         assert set(self.world.chosen) == set(self.world.slow), self.where
+
+    def told(self, many: int | None) -> None:
+        """The source tells of so many prefixes alone; null of all again."""
+        if many is None:
+            self.world.sockets.rates = self._rates
+        else:
+            self._rates = self.world.sockets.rates
+            self.world.sockets.rates = dict([*self._rates.items()][:many])
+
+    def catches_up(self, many: int) -> None:
+        """All that is slow is treated in the end, never so many more than in the round before."""
+        before = self.treated
+        for _ in range(8):
+            assert self.world.round()["failed"] == [], self.where
+            assert_as_selected(self.world)
+            assert len(self.treated - before) <= many, self.where
+            before = self.treated
+        assert set(self.world.chosen) == set(self.world.slow), self.where
+
+    def harm(self, _: object) -> None:
+        """What is treated gets slower by it."""
+        treated = sorted(set(self.world.chosen) - held_out(self.world))
+        slower = {prefix: 3e3 * (1 + n / 100) for n, prefix in enumerate(treated)}
+        self.world.sockets.rates.update(slower)
+
+    def sql(self, statements: list[str]) -> None:
+        """Somebody writes into the database."""
+        with Database(self.world.config["coordination"]).transaction() as db:
+            for each in statements:
+                db.execute(each)
+
+    @property
+    def treated(self) -> set[str]:
+        """What stands on all hosts alike."""
+        found = [{*own} for own in self.world.hosts.treated().values()] or [set()]
+        assert all(own == found[0] for own in found), self.where
+        return found[0]
+
+    @property
+    def treats(self) -> int:
+        return len(self.treated)
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether all are held out that were at first."""
+        return held_out(self.world) >= self._held_out
 
     def frozen(self, _: object) -> None:
         """The configuration has a freeze of all times."""

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from urllib.request import urlopen
 
 from tests.support import ROOT
 from tests.support.builders import write_yaml
+from tests.support.programs import free_port, running
 from tests.support.real_prometheus import PROGRAM
 
 RULES = ROOT / "deploy" / "prometheus" / "edgetune.rules.yaml"
@@ -30,13 +29,6 @@ def filled(expr: str) -> str:
         expr = expr.replace(name, value)
     assert "$" not in expr, expr
     return expr
-
-
-def free_port() -> int:
-    """One of the loopback that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Scraping:
@@ -77,12 +69,13 @@ class Scraping:
 @contextmanager
 def prometheus(folder: Path, target: str) -> Iterator[Scraping]:
     """One that scrapes ``target`` (address and port) and has the pack's rules."""
-    port = free_port()
-    jobs = [{"job_name": "edgetune", "static_configs": [{"targets": [target]}]}]
+    url = f"http://127.0.0.1:{(port := free_port())}"
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],
-        "scrape_configs": jobs,
+        "scrape_configs": [
+            {"job_name": "edgetune", "static_configs": [{"targets": [target]}]},
+        ],
     }
     assert PROGRAM
     command = [
@@ -91,22 +84,5 @@ def prometheus(folder: Path, target: str) -> Iterator[Scraping]:
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-        try:
-            _wait(f"http://127.0.0.1:{port}/-/ready", process, folder / "log")
-            yield Scraping(f"http://127.0.0.1:{port}")
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + _PATIENCE
-    while True:
-        assert process.poll() is None and time.monotonic() < until, log.read_text()
-        try:
-            with urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)
+    with running(folder / "log", command, f"{url}/-/ready"):
+        yield Scraping(url)

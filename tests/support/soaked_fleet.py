@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,10 @@ import numpy as np
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Look, Moment
-from edgetune.documents.plan import Guard, Intent
+from edgetune.documents.plan import Guard, Intent, Strata
 from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.judge.ring import PopRecord
 from edgetune.metrics.catalogue import metrics_of
 from edgetune.metrics.series import read_window
 from edgetune.plan import SHARE_OF_WORK
@@ -37,7 +39,8 @@ Change = Callable[[Sample], None]
 class Fleet:
     """Hosts that measure all there is, and a rollout on them; ``change`` alters their samples."""
 
-    def __init__(self, folder: Path, hosts: int = 24, **options: Any) -> None:
+    def __init__(self, folder: Path, hosts: int = 24, looks: int = LOOKS, **options: Any) -> None:
+        self.looks = looks
         times = {"interval": INTERVAL, "baseline": SPAN, "soak": SPAN, "warmup": 0, **options}
         intent, guards = Intent("no_harm", "retransmits", 0.2), [Guard("packet_drops", 0.2)]
         planned = plan(folder, hosts=hosts, **times)
@@ -47,9 +50,17 @@ class Fleet:
         self.test, self.control = self.plan.groups.test, self.plan.groups.control
         self.hosts = [*self.test, *self.control]
 
-    def intends(self, goal: str, metric: str, *guards: str, optional: bool = False) -> Fleet:
-        intent = Intent(goal, metric, 0.2 * (goal == "no_harm"))
-        made = [Guard(name, 0.2, optional) for name in guards]
+    def intends(
+        self,
+        goal: str,
+        metric: str,
+        *guards: str,
+        optional: bool = False,
+        margin: float = 0.2,
+        guard_margin: float = 0.2,
+    ) -> Fleet:
+        intent = Intent(goal, metric, margin * (goal == "no_harm"))
+        made = [Guard(name, guard_margin, optional) for name in guards]
         self.plan = replace(self.plan, intent=intent, guards=[*made, SHARE_OF_WORK])
         return self
 
@@ -59,15 +70,22 @@ class Fleet:
         self.blocks: list[Block] = []
         taken: list[Look] = []
         rows = self._samples(1000, 2, after)
-        for number in range(LOOKS):
-            self.blocks.append(self._block(rows, 1000 + SPAN / LOOKS * number))
-            moment = Moment(number + 1, LOOKS, (number + 1) / LOOKS)
+        looks = self.looks
+        for number in range(looks):
+            self.blocks.append(self._block(rows, 1000 + SPAN / looks * number))
+            moment = Moment(number + 1, looks, (number + 1) / looks)
             last = taken[-1] if taken else None
             taken.append(stored(self.look(moment, last)))
         return taken
 
-    def look(self, moment: Moment, last: Look | None = None) -> Look:
-        return take_look(self.plan, self.plan.strata, self.baseline, self.blocks, moment, last)
+    def look(self, moment: Moment, last: Look | None = None, strata: Strata | None = None) -> Look:
+        groups = strata or self.plan.strata
+        return take_look(self.plan, groups, self.baseline, self.blocks, moment, last)
+
+    @property
+    def record(self) -> PopRecord:
+        """What a campaign knows of the last soak."""
+        return PopRecord(self.plan, self.plan.strata, self.baseline, self.blocks)
 
     def _samples(self, start: float, seed: int, changes: Iterable[Change]) -> list[Sample]:
         dice = np.random.default_rng(seed)
@@ -92,7 +110,7 @@ class Fleet:
 
     def _block(self, rows: list[Sample], start: float) -> Block:
         exposures = self.baseline.exposures
-        end = start + SPAN / LOOKS
+        end = start + SPAN / self.looks
         table, names = table_of(rows), metrics_of(self.plan)
         window = read_window(table, self.hosts, start, end, INTERVAL, names, exposures)
         return stored(measure_block(window, self.plan.strata, self.baseline))
@@ -110,14 +128,32 @@ def lacks(names: Iterable[str], hosts: Iterable[str], since: float = 0) -> Chang
     return change
 
 
-def times(name: str, factor: float, hosts: Iterable[str]) -> Change:
-    """A counter grows, or a gauge is, that many times as large."""
+def times(name: str, factor: float, hosts: Iterable[str], until: float = math.inf) -> Change:
+    """A counter grows, or a gauge is, that many times as large, until a time."""
     where = {*hosts}
+    if name in COUNTERS:
+        return growing(
+            lambda row, own: factor if own == name and row["host"] in where else 1, until
+        )
 
     def change(row: Sample) -> None:
-        kind = "counters" if name in COUNTERS else "gauges"
-        if row["host"] in where and name in row[kind]:
-            row[kind][name] *= factor
+        if row["host"] in where and name in row["gauges"]:
+            row["gauges"][name] *= factor
+
+    return change
+
+
+def growing(factor_of: Callable[[Sample, str], float], until: float = math.inf) -> Change:
+    """Each counter of a host grows so many times as fast as it did, until a time."""
+    counted: dict[tuple[str, str], tuple[float, float]] = {}
+
+    def change(row: Sample) -> None:
+        for name, value in row["counters"].items():
+            factor = factor_of(row, name) if row["time"] <= until else 1.0
+            was, now = counted.get((row["host"], name), (value, factor * value))
+            now += factor * (value - was)
+            counted[row["host"], name] = value, now
+            row["counters"][name] = now
 
     return change
 

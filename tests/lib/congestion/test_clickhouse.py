@@ -15,13 +15,12 @@ from unittest import mock
 import pytest
 
 from edgetune import clock
-from edgetune.congestion.rows import MEASURES, PrefixRows
+from edgetune.congestion.rows import MEASURES
 from edgetune.congestion.source import span_of
 from edgetune.congestion.sources import open_source
 from edgetune.errors import InputError, SourceError
-from edgetune.inventory import Pop
 from edgetune.vocabulary.prefixes import text_of
-from lab.clickhouse import Asked, ClickHouse, Failed, Table
+from lab.clickhouse import Asked, Failed, Table, serving
 from tests.support.chdb import chdb_or_skip
 from tests.support.congestion_sockets import (
     ENTRIES,
@@ -39,22 +38,14 @@ from tests.support.congestion_sockets import (
 from tests.support.virtual_clock import RunningClock
 
 
-def as_told(rows: PrefixRows) -> dict[str, dict[str, float]]:
-    return {
-        text_of(int(prefix)): {name: float(rows.measures[name][row]) for name in MEASURES}
-        for row, prefix in enumerate(rows.prefixes)
-    }
-
-
 @pytest.mark.parametrize("entry", ["as xtcp2 has it", "other columns"])
 def test_each_socket_counts_once_with_what_was_seen_of_it_last(entry: str, tmp_path: Path) -> None:
     rows = read(tmp_path, recorded, ENTRIES[entry])
-    found = as_told(rows)
-    assert rows.round == FIRST and [*found] == [*EXPECTED]
-    for prefix, own in EXPECTED.items():
-        for name, value in own.items():
-            there = found[prefix][name]
-            assert math.isnan(there) if value is None else there == value, (prefix, name)
+    assert rows.round == FIRST and [text_of(int(own)) for own in rows.prefixes] == [*EXPECTED]
+    for row, own in enumerate(EXPECTED.values()):
+        wanted = {name: math.nan if value is None else value for name, value in own.items()}
+        found = {name: float(rows.measures[name][row]) for name in own}
+        assert found == pytest.approx(wanted, nan_ok=True)
 
 
 def test_chdb_answers_as_it_did(tmp_path: Path) -> None:
@@ -109,45 +100,35 @@ def changed(change: Callable[[list[Any]], None], of: str) -> Callable[[Table, As
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("of", "change", "says"),
     [
         # e002 never told anything; a host with later rows alone told nothing of the round.
-        (lambda rows: rows.pop(1), r"2 of 3 hosts told nothing \(e001, e002\)"),
-        (lambda rows: rows.clear(), "3 of 3 hosts told nothing"),
+        ("named", lambda rows: rows.pop(1), r"2 of 3 hosts told nothing \(e001, e002\)"),
+        ("named", lambda rows: rows.clear(), "3 of 3 hosts told nothing"),
+        ("named", lambda rows: _at(rows, 1, 301), "2 of 3 hosts told nothing"),
         (
-            lambda rows: rows[1].__setitem__(slice(1, None), [(START + 301) * 10**6] * 2),
-            "2 of 3 hosts told nothing",
+            "named",
+            lambda rows: _at(rows, 2, 1060),
+            "e001: a row is 700 s in the future, so",
         ),
-        (
-            lambda rows: rows[1].__setitem__(2, (START + 360 + 700) * 10**6),
-            "e001: a row is 700 s in the future, so a clock",
-        ),
-        (lambda rows: rows.append(["e009", 1, 1]), "a row was not asked for"),
+        ("named", lambda rows: rows.append(["e009", 1, 1]), "a row was not asked for"),
+        # More of what is no row is in test_selection.py.
+        ("prefix", lambda rows: rows.append(rows[0]), "a prefix comes twice"),
+        ("prefix", lambda rows: [row.__setitem__(2, 10**15) for row in rows], "7 of 7 prefixes"),
+        ("prefix", lambda rows: rows[0].pop(), "another number of columns"),
     ],
 )
-def test_a_round_that_half_of_the_hosts_told_nothing_of_is_none(
-    change: Callable[[list[Any]], Any], says: str, tmp_path: Path
+def test_an_answer_that_is_no_whole_round_is_told(
+    of: str, change: Callable[[list[Any]], Any], says: str, tmp_path: Path
 ) -> None:
-    read(tmp_path, recorded, {})
-    with pytest.raises(SourceError, match=says):
-        read(tmp_path, changed(change, "named"), {})
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda rows: rows.append(rows[0]), "a prefix comes twice"),
-        (lambda rows: rows.append(["0.0.0.0/0", *rows[0][1:]]), "no whole number"),
-        (lambda rows: rows.append([-1, *rows[0][1:]]), "a prefix is none"),
-        (lambda rows: rows[0].__setitem__(2, None), "delivery_rate is not a number"),
-        (lambda rows: rows[0].__setitem__(2, "1e400"), "delivery_rate is not a number"),
-        (lambda rows: [row.__setitem__(2, 10**15) for row in rows], "7 of 7 prefixes"),
-        (lambda rows: rows[0].pop(), "another number of columns"),
-    ],
-)
-def test_an_answer_that_is_none_is_told(change: Any, says: str, tmp_path: Path) -> None:
+    assert len(read(tmp_path, recorded, {}))
     with pytest.raises(SourceError, match=f"^lab1: ClickHouse at .*{says}"):
-        read(tmp_path, changed(change, "prefix"), {})
+        read(tmp_path, changed(change, of), {})
+
+
+def _at(rows: list[Any], place: int, second: int) -> None:
+    """The rows of a host begin, or end, at another time."""
+    rows[1][place:] = [(START + second) * 10**6] * (3 - place)
 
 
 def test_a_server_that_is_away_is_told(tmp_path: Path) -> None:
@@ -157,6 +138,13 @@ def test_a_server_that_is_away_is_told(tmp_path: Path) -> None:
     # A round is read when its rows are there.
     _, end = span_of(FIRST)
     assert (source.newest(end + 59.9), source.newest(end + 60.0)) == (FIRST - 1, FIRST)
+
+
+def test_a_pop_without_ports_is_no_pop_with_all_ports(tmp_path: Path) -> None:
+    with serving(Table([]), recorded) as server, clock.use(RunningClock(START + 360.0)):
+        source = open_source("clickhouse", {"url": server.url}, NO_CONNECTIONS)
+        with pytest.raises(InputError, match=r"pops\.lab1\.ports: is empty"):
+            source.read(replace(pop(tmp_path), ports=()), FIRST, 1)
 
 
 def test_a_server_that_is_too_busy_gives_no_round(tmp_path: Path) -> None:
@@ -182,15 +170,3 @@ def test_a_server_that_is_too_busy_gives_no_round(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="lab1: ClickHouse at .*answers 500: Code: 159"):
         read(tmp_path, slow, {})
     assert max(asked) <= 58 and min(asked) == 1
-
-
-def test_a_pop_without_ports_is_no_pop_with_all_ports(tmp_path: Path) -> None:
-    server = ClickHouse(Table([]), recorded)
-    try:
-        source = open_source("clickhouse", {"url": server.url}, NO_CONNECTIONS)
-        none: Pop = replace(pop(tmp_path), ports=())
-        at = clock.use(RunningClock(START + 360.0))
-        with at, pytest.raises(InputError, match=r"pops\.lab1\.ports: is empty"):
-            source.read(none, FIRST, 1)
-    finally:
-        server.close()

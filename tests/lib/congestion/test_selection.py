@@ -85,38 +85,42 @@ def is_chosen(selection: Selection) -> bool:
     return "203.0.113.0/24" in chosen(selection)
 
 
+MINE = {**others(4), **SLOW}
+QUIET = {**MINE, "203.0.113.0/24": {"delivery_rate": 1e3, "sockets": 2}}
+STEPS = {"S": MINE, "F": {**others(4), "203.0.113.0/24": 5e6}, "q": QUIET, "-": None}
+
+
+def in_rounds(states: str, thresholds: Thresholds = FEW) -> Selection:
+    """After rounds in which it is slow, fast, hardly measured, or which are missing."""
+    return after([STEPS[own] for own in states], thresholds)
+
+
 def test_what_is_slow_all_the_time_is_chosen_and_nothing_else() -> None:
-    told = [{**others(4), **SLOW}] * WINDOW
-    assert chosen(after(told)) == ["203.0.113.0/24"]
-    own = after(told).chosen[0]
+    assert chosen(in_rounds("SSSSSS")) == ["203.0.113.0/24"]
+    own = in_rounds("SSSSSS").chosen[0]
     assert (own.since, own.duty, own.flaps) == (FIRST + 2, 1.0, 0.0)
     assert own.before[0] == pytest.approx(math.log(1e3), abs=1e-5)
     assert own.before[1] == pytest.approx(math.log(1e4 / 1e6), abs=0.15)
 
 
-def test_the_first_rounds_choose_nobody() -> None:
-    told = [{**others(4), **SLOW}] * WINDOW
-    assert [len(after(told[:many]).chosen) for many in range(WINDOW)] == [0, 0, 0, 1, 1, 1]
-
-
-def test_a_prefix_that_comes_and_goes_is_not_chosen() -> None:
-    fast = {**others(4), "203.0.113.0/24": 5e6}
-    slow = {**others(4), **SLOW}
-    flapping = after([slow, slow, slow, fast, slow, slow], FEW)
-    assert not chosen(after([slow, fast] * 6))
-    # Its duty cycle would be enough.
-    assert chosen(
-        after([slow, slow, fast, slow, slow, slow], Thresholds(**{**vars(FEW), "flaps": 1.0}))
-    )
-    assert not chosen(after([slow, slow, fast, slow, slow, slow]))
-    assert chosen(flapping) == ["203.0.113.0/24"], "it was chosen before, and stays"
-
-
-def test_a_prefix_that_is_seldom_measured_is_not_chosen() -> None:
-    few = {**others(4), "203.0.113.0/24": {"delivery_rate": 1e3, "sockets": 2}}
-    slow = {**others(4), **SLOW}
-    assert not is_chosen(after([few, few, few, few, slow, slow]))
-    assert is_chosen(after([few, few, few, slow, slow, slow]))
+@pytest.mark.parametrize(
+    ("states", "flaps", "is_it"),
+    [
+        ("SS", FEW.flaps, False),
+        ("SSS", FEW.flaps, True),
+        # One that comes and goes; its duty cycle would be enough.
+        ("SFSFSFSFSFSF", FEW.flaps, False),
+        ("SSFSSS", FEW.flaps, False),
+        ("SSFSSS", 1.0, True),
+        # It was chosen before, and stays.
+        ("SSSFSS", FEW.flaps, True),
+        # One that is seldom measured.
+        ("qqqqSS", FEW.flaps, False),
+        ("qqqSSS", FEW.flaps, True),
+    ],
+)
+def test_a_prefix_is_chosen_by_its_last_rounds(states: str, flaps: float, is_it: bool) -> None:
+    assert is_chosen(in_rounds(states, replace(FEW, flaps=flaps))) == is_it
 
 
 @pytest.mark.parametrize(
@@ -134,13 +138,12 @@ def test_a_prefix_that_is_seldom_measured_is_not_chosen() -> None:
 def test_what_was_chosen_stays_for_a_while_though_it_got_fast(
     stay: int, told: bool, rounds: int
 ) -> None:
-    slow, fast = {**others(4), **SLOW}, {**others(4), "203.0.113.0/24": 5e6}
     stays = replace(FEW, stay=stay)
-    found, ends = after([slow, None, slow, slow], stays), []
+    found, ends = in_rounds("S-SS", stays), []
     assert found.chosen[0].flaps == 0  # a round that is missing is no change
     for number in range(FIRST + 4, FIRST + 18):
         before = found if told else put_off(found, [*SLOW], number)
-        found = advance(before, rows(number, fast), stays, NOBODY)
+        found = advance(before, rows(number, {**others(4), "203.0.113.0/24": 5e6}), stays, NOBODY)
         ends.append(is_chosen(found))
     assert ends == [True] * rounds + [False] * (14 - rounds)
     if rounds == 14:
@@ -152,8 +155,7 @@ def test_what_was_chosen_stays_for_a_while_though_it_got_fast(
 def test_after_a_gap_longer_than_the_window_all_begins_anew_and_who_is_gone_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    slow = {**others(4), **SLOW}
-    found = advance(after([slow] * 3), rows(FIRST + 100, slow), FEW, NOBODY)
+    found = advance(in_rounds("SSS"), rows(FIRST + 100, MINE), FEW, NOBODY)
     measured, duty, flaps = found.history.counts(np.arange(len(found.history)))
     assert set(measured) == {1} and set(flaps) == {0}
     assert chosen(found) == ["203.0.113.0/24"], "it was chosen before"
@@ -164,28 +166,21 @@ def test_after_a_gap_longer_than_the_window_all_begins_anew_and_who_is_gone_is_f
     assert len(full.history) == 60
 
 
-def test_a_round_that_is_told_twice_or_late_changes_nothing() -> None:
-    slow = {**others(4), **SLOW}
-    found = after([slow] * 3)
+def test_a_round_that_is_late_or_not_whole_changes_nothing() -> None:
+    found, some = in_rounds("SSS"), [*MINE.items()]
     text = found.text()
     for number in (FIRST + 2, FIRST + 1, FIRST + 3 - WINDOW):
         again = advance(found, rows(number, others(9, 1.0)), FEW, NOBODY)
         assert again is found and again.text() == text
-
-
-def test_half_a_round_or_one_of_a_clock_that_was_ahead_is_refused_and_nothing_forgotten() -> None:
-    slow = {**others(4), **SLOW}
-    found = after([slow] * 3)
-    text = found.text()
     with pytest.raises(RefusedError, match=r"has 2 prefixes .* had 5: it is not whole"):
-        advance(found, rows(FIRST + 3, dict(list(slow.items())[:2])), FEW, NOBODY)
+        advance(found, rows(FIRST + 3, dict(some[:2])), FEW, NOBODY)
     # Else no round would count until that time came.
     with pytest.raises(RefusedError, match=r"lab1: .* ends 1002 rounds after .* a clock was ahead"):
         advance(found, rows(FIRST - 1000, others(4)), FEW, NOBODY)
     assert found.text() == text
-    assert len(advance(found, rows(FIRST + 3, dict(list(slow.items())[:3])), FEW, NOBODY).history)
+    assert len(advance(found, rows(FIRST + 3, dict(some[:3])), FEW, NOBODY).history)
     # Another window begins anew and lets go of nobody.
-    found = advance(found, rows(FIRST + 4, slow), replace(FEW, window=8), NOBODY)
+    found = advance(found, rows(FIRST + 4, MINE), replace(FEW, window=8), NOBODY)
     assert found.history.window == 8 and is_chosen(found)
     assert {*found.history.counts(np.arange(5))[0]} == {1}
 
@@ -210,22 +205,22 @@ def test_caps_take_the_worst_first() -> None:
     assert len(found.chosen) == 3 and found.new == ()
 
 
-def test_excluded_networks_and_short_paths_are_not_looked_at() -> None:
+def test_excluded_networks_short_paths_and_unknown_ones_are_not_looked_at() -> None:
     near = {"delivery_rate": 1e3, "min_rtt_ms": 1.0}
     unknown = {"delivery_rate": 1e3, "min_rtt_ms": math.nan, "rtt_ms": 2.0}
-    slow = {**others(4), "203.0.113.0/24": near, "203.0.114.0/24": unknown}
-    assert chosen(after([slow] * 3)) == ["198.51.0.0/24"]
-    told = {**others(4), **SLOW, "2001:db8:0:100::/56": 1e3}
-    assert chosen(after([told] * 3, excluded=Excluded(["203.0.112.0/23"]))) == [
-        "2001:db8:0:100::/56"
-    ]
-    assert chosen(after([told] * 3, excluded=Excluded(["2001:db8::/32"]))) == ["203.0.113.0/24"]
-
-
-@pytest.mark.parametrize("network", ["10.0.0.1/8", "::ffff:10.0.0.0/104", "::/0", "what", ""])
-def test_an_exclusion_that_is_unclear_is_refused(network: str) -> None:
-    with pytest.raises(ValueError):
-        Excluded([network])
+    # Nobody can say that the cause of a path without any round-trip time is the path.
+    silent: Any = {"delivery_rate": 1, "min_rtt_ms": None, "rtt_ms": None}
+    odd = {"203.0.113.0/24": near, "203.0.114.0/24": unknown, "203.0.115.0/24": silent}
+    assert chosen(after([{**others(4), **odd}] * 4)) == ["198.51.0.0/24"]
+    told = [{**MINE, "2001:db8:0:100::/56": 1e3}] * 3
+    for network, rest in (
+        ("203.0.112.0/23", "2001:db8:0:100::/56"),
+        ("2001:db8::/32", "203.0.113.0/24"),
+    ):
+        assert chosen(after(told, excluded=Excluded([network]))) == [rest]
+    for network in ("10.0.0.1/8", "::ffff:10.0.0.0/104", "::/0", "what", ""):
+        with pytest.raises(ValueError):
+            Excluded([network])
 
 
 KEYS = st.integers(0, (1 << 24) - 1) | st.integers(1 << 56, (1 << 57) - 1)
@@ -367,18 +362,18 @@ def test_a_history_that_inflates_without_end_is_not_inflated() -> None:
         tracemalloc.stop()
 
 
-ABSURD: Sequence[tuple[str, Any]] = [
-    ("delivery_rate", 1e12),
-    ("delivery_rate", 0),
-    ("delivery_rate", -1),
-    ("rtt_ms", 1e9),
-    ("min_rtt_ms", -1.0),
-    ("bytes_sent", 1e19),
-    ("sockets", 0),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), ABSURD)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delivery_rate", 1e12),
+        ("delivery_rate", 0),
+        ("delivery_rate", -1),
+        ("rtt_ms", 1e9),
+        ("min_rtt_ms", -1.0),
+        ("bytes_sent", 1e19),
+        ("sockets", 0),
+    ],
+)
 def test_a_row_that_no_network_has_is_left_out(name: str, value: float) -> None:
     keys = list(range(20))
     columns: dict[str, list[Any]] = {own: [USUAL[own]] * 20 for own in MEASURES}
@@ -390,33 +385,20 @@ def test_a_row_that_no_network_has_is_left_out(name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "columns", "says"),
+    ("key", "columns", "says"),
     [
-        ([1, 1], {}, "comes twice"),
-        ([1, "2"], {}, "no whole number"),
-        ([1, True], {}, "no whole number"),
-        ([1, -2], {}, "is none"),
-        ([1, 1 << 30], {}, "is none"),
-        ([1, 1 << 57], {}, "is none"),
-        ([1, 10**30], {}, "is none"),
-        ([1, 2], {"delivery_rate": [1.0, "1e400"]}, "delivery_rate is not a number"),
-        ([1, 2], {"delivery_rate": [1.0, None]}, "delivery_rate is not a number"),
-        ([1, 2], {"rtt_ms": [1.0]}, "rtt_ms is not a number"),
-        ([1, 2], {"rtt_ms": [1.0, True]}, "rtt_ms is not a number"),
-        ([1, 2], {"bytes_sent": [1.0, 10**400]}, "bytes_sent has a number that is none"),
+        (1, {}, "comes twice"),
+        ("2", {}, "no whole number"),
+        (True, {}, "no whole number"),
+        *((key, {}, "is none") for key in (-2, 1 << 30, 1 << 57, 10**30)),
+        (2, {"delivery_rate": [1.0, "1e400"]}, "delivery_rate is not a number"),
+        (2, {"delivery_rate": [1.0, None]}, "delivery_rate is not a number"),
+        (2, {"rtt_ms": [1.0]}, "rtt_ms is not a number"),
+        (2, {"rtt_ms": [1.0, True]}, "rtt_ms is not a number"),
+        (2, {"bytes_sent": [1.0, 10**400]}, "bytes_sent has a number that is none"),
     ],
 )
-def test_columns_of_strangers_are_named(
-    keys: list[Any], columns: dict[str, list[Any]], says: str
-) -> None:
-    usual = {own: [USUAL[own]] * len(keys) for own in MEASURES}
+def test_columns_of_strangers_are_named(key: Any, columns: dict[str, Any], says: str) -> None:
+    usual = {own: [USUAL[own]] * 2 for own in MEASURES}
     with pytest.raises(SourceError, match=f"^w: .*{says}"):
-        make_rows("w", 1, keys, {**usual, **columns})
-
-
-def test_what_is_not_known_is_not_zero() -> None:
-    columns = {own: [USUAL[own], None if "rtt" in own else USUAL[own]] for own in MEASURES}
-    assert np.isnan(make_rows("w", 1, [1, 2], columns).measures["min_rtt_ms"][1])
-    # Nobody can say that the cause of a path without any round-trip time is the path.
-    told = {**others(4), "203.0.113.0/24": {"delivery_rate": 1, "min_rtt_ms": None, "rtt_ms": None}}
-    assert not is_chosen(after([told] * 4))  # type: ignore[list-item]
+        make_rows("w", 1, [1, key], {**usual, **columns})

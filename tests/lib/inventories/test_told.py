@@ -25,6 +25,7 @@ from tests.support.prometheus_api import Api, Reply, api
 BALANCER = {"driver": "haproxy", "address": "tcp://lb.{pop}.example.org:9", "backend": "edges"}
 DEFAULTS = {"load_balancer": BALANCER, "bmc": {"credentials": "all"}}
 PRINTED = ROOT / "tests/fixtures/ansible/list.json"
+ONE, E1 = "10.0.0.1:9100", {"pop": "ams1", "host": "e1"}
 
 
 def opened(made: Any, folder: Path, source: Mapping[str, Any], **more: Any) -> Inventory:
@@ -35,6 +36,44 @@ def opened(made: Any, folder: Path, source: Mapping[str, Any], **more: Any) -> I
 
 def addresses(pop: Pop) -> dict[str, str]:
     return {host.name: host.address for host in pop.hosts}
+
+
+NETBOX_SOURCE = {"url": "http://127.0.0.1:1", "token_file": "/t", "query": {"role": "edge"}}
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "ansible": (AnsibleInventory, {"file": str(PRINTED)}),
+    "prometheus": (PrometheusSdInventory, {}),
+    "netbox": (NetboxInventory, NETBOX_SOURCE),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "says"),
+    [
+        ("ansible", {"limit": "egde"}, "egde: there is no group of that name"),
+        (
+            "ansible",
+            {"pop_prefix": "p_", "fields": {"pop": "x"}},
+            "pop_prefix: is given beside",
+        ),
+        ("ansible", {"fields": {"nmae": "x"}}, "fields.nmae: is not known here (did you mean name"),
+        ("ansible", {"fields": {"rack": "a..b"}}, "source.fields.rack: 'a..b' does not match"),
+        ("prometheus", {}, "source.url: is needed"),
+        ("prometheus", {"url": "http://a/", "files": ["/b"]}, "source.url: is given"),
+        ("prometheus", {"files": []}, "source.url: is "),
+        ("prometheus", {"url": "http://edge:pass@127.0.0.1:1/sd"}, "url: holds a login; give it"),
+        ("netbox", {"query": {}}, "source.query: is empty: say which devices are hosts"),
+        ("netbox", {"query": {"limit": 5}}, "source.query.limit: is for edgetune to say"),
+        ("netbox", {"query": {"role": {"a": 1}}}, "query.role: must be a text, a number, or a"),
+        ("netbox", {"url": "netbox"}, "source.url: 'netbox' does not match"),
+        ("netbox", {"token_file": None}, "source.token_file: is missing"),
+        ("netbox", {"fields": {"pop": "a.b"}, "site_fields": {"region": "x"}}, "site_fields:"),
+    ],
+)
+def test_a_wrong_source_is_named(kind: str, source: Any, says: str, tmp_path: Path) -> None:
+    made, usual = KINDS[kind]
+    with pytest.raises(InputError) as caught:
+        opened(made, tmp_path, {**usual, **source})
+    assert says in str(caught.value) and "pass@" not in str(caught.value)
 
 
 class TestAnsible:
@@ -103,20 +142,6 @@ class TestAnsible:
         printed.write_text(json.dumps({"_meta": {"hostvars": hosts}, **groups}))
         return {"file": str(printed)}
 
-    @pytest.mark.parametrize(
-        ("source", "says"),
-        [
-            ({"limit": "egde"}, "egde: there is no group of that name"),
-            ({"pop_prefix": "pop_", "fields": {"pop": "x"}}, "pop_prefix: is given beside fields"),
-            ({"fields": {"nmae": "x"}}, "source.fields.nmae: is not known here (did you mean name"),
-            ({"fields": {"rack": "a..b"}}, "source.fields.rack: 'a..b' does not match"),
-        ],
-    )
-    def test_wrong_input_is_named(self, tmp_path: Path, source: Any, says: str) -> None:
-        with pytest.raises(InputError) as caught:
-            opened(AnsibleInventory, tmp_path, {"file": str(PRINTED), **source})
-        assert says in str(caught.value)
-
 
 class TestPrometheus:
     def test_files_are_found_by_a_pattern(self, tmp_path: Path) -> None:
@@ -129,50 +154,31 @@ class TestPrometheus:
         assert addresses(found.pop("ams1")) == {"ams1-e1": "2001:db8::1"}
         assert found.pop("fra1").host("fra1-e1").rack == "r1"
 
-    def test_a_host_with_two_exporters_is_one_and_with_two_addresses_none(
-        self, tmp_path: Path
-    ) -> None:
-        rows = [
-            {"targets": ["10.0.0.1:9100", "10.0.0.1:9113"], "labels": {"pop": "ams1", "host": "e1"}}
-        ]
-        assert addresses(self._opened(tmp_path, rows).pop("ams1")) == {"e1": "10.0.0.1"}
-        rows[0]["targets"] = ["10.0.0.1:9100", "10.0.0.2:9100"]
-        with pytest.raises(InputError, match=r"pops\.ams1\.hosts\.e1: ams1 has two hosts of that"):
-            self._opened(tmp_path, rows)
-
     @pytest.mark.parametrize(
         ("rows", "says"),
         [
-            ([{"targets": ["10.0.0.1:9100"], "labels": {"host": "e1"}}], "labels.pop: is missing"),
-            ([{"targets": ["10.0.0.1:9100"]}], "10.0.0.1:9100: labels.host: is missing"),
+            ([{"targets": [ONE], "labels": {"host": "e1"}}], "labels.pop: is missing"),
+            ([{"targets": [ONE]}], "10.0.0.1:9100: labels.host: is missing"),
             ([{"labels": {"host": "e1"}}], r"[0].targets: is missing"),
             ({"status": "success"}, "must be a list of targets"),
+            # A host with two exporters is one, with two addresses none.
+            ([{"targets": [ONE, "10.0.0.1:9113"], "labels": E1}], ""),
+            (
+                [{"targets": [ONE, "10.0.0.2:9100"], "labels": E1}],
+                "e1: ams1 has two hosts",
+            ),
         ],
     )
     def test_wrong_targets_are_named(self, tmp_path: Path, rows: Any, says: str) -> None:
+        (tmp_path / "sd.json").write_text(json.dumps(rows))
+        source = {"files": [str(tmp_path / "sd.json")]}
+        if not says:
+            found = opened(PrometheusSdInventory, tmp_path, source)
+            assert addresses(found.pop("ams1")) == {"e1": "10.0.0.1"}
+            return
         with pytest.raises(InputError) as caught:
-            self._opened(tmp_path, rows)
-        assert says in str(caught.value)
-
-    @pytest.mark.parametrize(
-        ("source", "says"),
-        [
-            ({}, "is needed"),
-            ({"url": "http://a/", "files": ["/b"]}, "is given"),
-            ({"files": []}, "is (needed|given)"),
-            ({"url": "http://edge:pass@127.0.0.1:1/sd"}, "holds a login; give it"),
-        ],
-    )
-    def test_it_is_either_files_or_a_url_without_a_login(
-        self, tmp_path: Path, source: Any, says: str
-    ) -> None:
-        with pytest.raises(InputError, match=rf"source\.url: {says}") as caught:
             opened(PrometheusSdInventory, tmp_path, source)
-        assert "pass@" not in str(caught.value)
-
-    def _opened(self, folder: Path, rows: Any) -> Inventory:
-        (folder / "sd.json").write_text(json.dumps(rows))
-        return opened(PrometheusSdInventory, folder, {"files": [str(folder / "sd.json")]})
+        assert says in str(caught.value)
 
 
 @pytest.fixture
@@ -319,16 +325,9 @@ class TestNetbox:
         }
         return opened(NetboxInventory, self.folder, {**told, **source}, pops=pops or {})
 
-    def test_all_pages_are_read_and_the_host_of_next_is_never_asked(self) -> None:
-        ams1 = self.opened().pop("ams1")
-        assert addresses(ams1) == {f"e{n}": f"10.0.0.{n}" for n in range(1, 6)}
-        assert ams1.region == "eu"
-        asked = [each for each in self.server.asked if "exclude" in each]
-        assert [each.get("id__gt") for each in asked] == [None, "2", "4"]
-        assert asked[0]["role"] == "edge" and asked[0]["status"] == "active,failed"
-
-    def test_a_device_that_goes_between_two_pages_hides_no_other(self) -> None:
-        taken = []
+    def test_all_pages_are_read_though_a_device_goes_between_two(self) -> None:
+        """The host of ``next`` is never asked."""
+        taken: list[Any] = []
 
         def answer(asked: Mapping[str, str]) -> Reply:
             if asked.get("id__gt") == "2" and not taken:
@@ -336,7 +335,12 @@ class TestNetbox:
             return self.answers.answer(asked)
 
         self.server.answer = answer
-        assert sorted(addresses(self.opened().pop("ams1"))) == ["e1", "e2", "e3", "e4", "e5"]
+        ams1 = self.opened().pop("ams1")
+        assert addresses(ams1) == {f"e{n}": f"10.0.0.{n}" for n in range(1, 6)}
+        assert ams1.region == "eu"
+        asked = [each for each in self.server.asked if "exclude" in each]
+        assert [each.get("id__gt") for each in asked] == [None, "2", "4"]
+        assert asked[0]["role"] == "edge" and asked[0]["status"] == "active,failed"
 
     @pytest.mark.parametrize("ids", [[1, 1], [2, 1], [1, None], [1, "2"], [0, 1]])
     def test_ids_that_do_not_grow_are_refused(self, ids: list[Any]) -> None:
@@ -382,19 +386,3 @@ class TestNetbox:
         assert first.bmc is not None and first.bmc.address == "https://[2001:db8::7]"
         assert second.bmc is None
         assert (ams1.region, second.address) == ("europe", "10.9.9.9")
-
-    @pytest.mark.parametrize(
-        ("source", "says"),
-        [
-            ({"query": {}}, "source.query: is empty: say which devices are hosts"),
-            ({"query": {"limit": 5}}, "source.query.limit: is for edgetune to say"),
-            ({"query": {"role": {"a": 1}}}, "source.query.role: must be a text, a number, or a"),
-            ({"url": "netbox"}, "source.url: 'netbox' does not match"),
-            ({"token_file": None}, "source.token_file: is missing"),
-            ({"fields": {"pop": "location.slug"}, "site_fields": {"region": "x"}}, "site_fields:"),
-        ],
-    )
-    def test_wrong_input_is_named(self, source: Any, says: str) -> None:
-        with pytest.raises(InputError) as caught:
-            self.opened(**source)
-        assert says in str(caught.value)

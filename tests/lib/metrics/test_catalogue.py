@@ -20,6 +20,7 @@ from edgetune.metrics.samples import make_sample
 from edgetune.tuning import load_tuning
 from tests.support import ROOT
 from tests.support.builders import plan, write_yaml
+from tests.support.cases import cases
 
 EXAMPLES = ROOT / "metrics" / "examples"
 SITE = Catalogue([EXAMPLES, PACK_METRICS])
@@ -37,62 +38,12 @@ def wrong(folder: Path, name: str, change: dict[str, Any]) -> str:
     return str(caught.value).split(".yaml: ", 1)[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "says"),
-    [
-        ("cpu", {"name": "other"}, "name: 'other' is not the name of its file"),
-        ("cpu", {"title": " "}, "title: is empty"),
-        ("cpu", {"better": "less"}, "better: 'less' is none of lower, higher"),
-        ("cpu", {"better": None}, "better: is missing"),
-        ("cpu", {"phrase": "used more"}, "phrase: must hold {much} once, and no other brace"),
-        ("cpu", {"phrase": "{much} {0}"}, "phrase: must hold {much} once"),
-        ("cpu", {"phrase": "{much} }"}, "phrase: must hold {much} once"),
-        ("cpu", {"counters": None}, "counters: give exactly one of counters, gauge, buckets, comp"),
-        ("cpu", {"gauge": "load1"}, "counters: give exactly one of"),
-        ("cpu", {"counters": []}, "counters: is empty"),
-        ("cpu", {"counters": ["Cpu"]}, "counters[0]: 'Cpu' does not match"),
-        ("cpu", {"per": "rx_packets"}, "per_if_known: has no meaning beside per"),
-        ("cpu", {"unit": None}, "unit: is missing"),
-        ("cpu", {"scale": 0}, "scale: 0 is below"),
-        ("packets", {"unit": "per s"}, "unit: is not known here"),
-        ("cpu", {"colour": "red"}, "colour: is not known here"),
-        ("cpu", {"readings": {"a": {"source": {}}}}, "readings.a.sources: is missing"),
-        (
-            "cpu",
-            {"readings": {"a": {"sources": {"hosts": {}}}}},
-            "readings.a.sources.hosts.from: is missing",
-        ),
-        (
-            "cpu",
-            {"readings": {"a": {"sources": {"hosts": {"freebsd": " "}}}}},
-            "readings.a.sources.hosts.freebsd: ' ' ",
-        ),
-        (
-            "cpu",
-            {"readings": {"a": {"sources": {"promteheus": {}}}}},
-            "readings.a.sources.promteheus: is none of clickhouse, hosts, prometheus",
-        ),
-        (
-            "cpu",
-            {"readings": {"a": {"sources": {"prometheus": {"series": "a-b"}}}}},
-            "readings.a.sources.prometheus.series: 'a-b' does not match",
-        ),
-        (
-            "cpu",
-            {"readings": {"a": {"sources": {"prometheus": {"series": "a", "sums": ["b"]}}}}},
-            "readings.a.sources.prometheus.sums: is not known here (did you mean sum?)",
-        ),
-        (
-            "ttfb_slow",
-            {"buckets": {"total": "a", "within": "b", "bounds": [1, 2], "slower_than": 3}},
-            "buckets.slower_than: 3 is none of the bounds [1, 2]",
-        ),
-    ],
-)
+@pytest.mark.parametrize("case", cases(Path(__file__).with_name("wrong_files.yaml")))
 def test_a_wrong_file_is_named_with_its_field(
-    tmp_path: Path, name: str, change: dict[str, Any], says: str
+    case: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    assert wrong(tmp_path, name, change).startswith(says)
+    ((name, change),) = case.items()
+    assert wrong(tmp_path, name, change).startswith(request.node.callspec.id)
 
 
 def test_the_metrics_of_the_pack_and_its_examples_fit_each_other() -> None:

@@ -15,27 +15,17 @@ import pytest
 
 from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.sources.clickhouse import ClickHouse
-from lab.clickhouse import Chdb, Engine, Table, serving, stand_in
+from lab.clickhouse import Chdb, Table, serving, stand_in
 from tests.support import ROOT
 from tests.support.chdb import chdb_or_skip
-from tests.support.clickhouse_recorded import FILE, NOON, pop_of, questions
+from tests.support.clickhouse_recorded import FILE, NOON, pop_of, told_by
 
 TOLD = json.loads(FILE.read_text(encoding="utf-8"))["told"]
 FAILED = {name for name, own in TOLD.items() if "code" in own[-1]["answer"]}
 
 
-def _told(folder: Path, engine: Engine) -> dict[str, Any]:
-    return {
-        name: [
-            {"sql": asked.sql, "parameters": dict(asked.parameters), "answer": answer}
-            for asked, answer in own
-        ]
-        for name, own in questions(folder, engine).items()
-    }
-
-
 def test_the_stand_in_answers_as_clickhouse_did(tmp_path: Path) -> None:
-    told = _told(tmp_path, stand_in)
+    told = told_by(tmp_path, stand_in)
     for name in told.keys() - FAILED:
         assert told[name] == TOLD[name]
 
@@ -48,7 +38,7 @@ def chdb() -> Iterator[Chdb]:
 
 
 def test_clickhouse_answers_as_it_did(tmp_path: Path, chdb: Chdb) -> None:
-    told = _told(tmp_path, chdb)
+    told = told_by(tmp_path, chdb)
     for name in told.keys() - FAILED:
         assert told[name] == TOLD[name]
     for name in FAILED:

@@ -25,17 +25,17 @@ from tests.support.prometheus_recorded import (
     source,
 )
 
+CASES = json.loads((FOLDER / "thanos.json").read_text())["cases"]
+BOTH = CASES["two replicas"]
+
 
 def pairwise(rows: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
     return [*zip(rows, rows[1:])]
 
 
-TOLD = {file.stem: json.loads(file.read_text()) for file in FOLDER.glob("*.json")}
-
-
-def replayed(program: str, case: str) -> Any:
+def replayed(case: str) -> Any:
     """What the source makes of the answers; AssertionError where it asks otherwise by now."""
-    own = TOLD[program]["cases"][case]
+    own = CASES[case]
     told = iter(own["told"])
 
     def answer(asked: Mapping[str, str]) -> Reply:
@@ -68,74 +68,60 @@ def of_host(rows: Sequence[Sample], host: str) -> list[Sample]:
     return own
 
 
-@pytest.mark.parametrize("program", TOLD)
-def test_two_replicas_are_one_series_without_a_reset(program: str) -> None:
-    rows, case = replayed(program, "two replicas"), TOLD[program]["cases"]["two replicas"]
+def test_two_replicas_are_one_series_without_a_reset_and_a_picture_of_the_same_scrapes() -> None:
+    rows, seconds = replayed("two replicas"), BOTH["end"] - BOTH["start"]
     for host in HOSTS:
         own = of_host(rows, host.name)
-        gaps = [later.time - row.time for row, later in pairwise(own)]
         # Each of the two was away for 8 s, and the other one told of that time.
-        assert max(gaps) < 6 and len(own) > 0.75 * (case["end"] - case["start"])
+        assert max(later.time - row.time for row, later in pairwise(own)) < 6
+        assert len(own) > 0.75 * seconds
+    known = {(row.host, row.time): row for row in rows}
+    picture = replayed("two replicas in a picture")
+    for host in HOSTS:
+        own = of_host(picture, host.name)
+        assert len(own) == int(seconds / 10) + 1
+        for row in own[1:]:
+            there = known[host.name, row.time]
+            assert row.counters["rx_packets"] == there.counters["rx_packets"]
+    now = CASES["the newest scrape"]["now"]
+    assert now - 10 < replayed("the newest scrape") <= now
 
 
-@pytest.mark.parametrize("program", TOLD)
-def test_a_picture_of_two_replicas_is_of_the_same_scrapes(program: str) -> None:
-    case = TOLD[program]["cases"]["two replicas"]
-    all_rows = {(row.host, row.time): row for row in replayed(program, "two replicas")}
-    rows = replayed(program, "two replicas in a picture")
+TWO = r'e000: two series tell the same: .*\{replica="a"\} and .*\{replica="b"\}'
+GONE = "answers 422: execution: .*code = Unavailable"
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        ("replicas that Thanos keeps apart", TWO),
+        ("a store that has just gone", GONE),
+        ("a strict store that has gone", GONE),
+        ("an answer in part", "warns that its answer is not whole: .*Unavailable"),
+    ],
+)
+def test_what_is_not_whole_is_refused(case: str, says: str) -> None:
+    with pytest.raises(SourceError, match=says):
+        replayed(case)
+
+
+def test_raw_samples_are_read_beside_downsampled_ones_which_are_none() -> None:
+    rows = replayed("raw samples beside downsampled ones")
     for host in HOSTS:
         own = of_host(rows, host.name)
-        assert len(own) == int((case["end"] - case["start"]) / 10) + 1
-        for row in own[1:]:
-            there = all_rows[host.name, row.time]
-            assert row.counters["rx_packets"] == there.counters["rx_packets"]
-
-
-@pytest.mark.parametrize("program", TOLD)
-def test_the_newest_scrape_is_told(program: str) -> None:
-    now = TOLD[program]["cases"]["the newest scrape"]["now"]
-    assert now - 10 < replayed(program, "the newest scrape") <= now
-
-
-def test_replicas_that_thanos_keeps_apart_are_refused_with_both_named() -> None:
-    both = r'e000: two series tell the same: .*\{replica="a"\} and .*\{replica="b"\}'
-    with pytest.raises(SourceError, match=both):
-        replayed("thanos", "replicas that Thanos keeps apart")
-
-
-@pytest.mark.parametrize("case", ["a store that has just gone", "a strict store that has gone"])
-def test_thanos_answers_nothing_without_a_store(case: str) -> None:
-    with pytest.raises(SourceError, match="answers 422: execution: .*code = Unavailable"):
-        replayed("thanos", case)
-
-
-def test_an_answer_of_thanos_with_warnings_is_refused() -> None:
-    with pytest.raises(SourceError, match="warns that its answer is not whole: .*Unavailable"):
-        replayed("thanos", "an answer in part")
+        assert len(own) == 21
+        for row in own:
+            drops = CPUS * DROPS * row.uptime
+            assert row.counters == {"rx_packets": PACKETS * row.uptime, "backlog_dropped": drops}
+    assert replayed("downsampled samples alone") == []
 
 
 def test_a_store_that_thanos_has_forgotten_leaves_a_hole_and_no_reset() -> None:
     """Without --endpoint-strict no answer says that the store is missing."""
     for host in HOSTS:
-        rows = replayed("thanos", "a store that went long ago")
+        rows = replayed("a store that went long ago")
         own = [row for row in rows if row.host == host.name]
         gaps = [later.time - row.time for row, later in pairwise(own)]
         assert max(gaps) > 10 and len({row.boot_id for row in own}) == 1
         packets = [row.counters["rx_packets"] for row in own]
         assert packets == sorted(packets)
-
-
-def test_raw_samples_are_read_beside_downsampled_ones() -> None:
-    rows = replayed("thanos", "raw samples beside downsampled ones")
-    for host in HOSTS:
-        own = of_host(rows, host.name)
-        assert len(own) == 21
-        for row in own:
-            assert row.counters == {
-                "rx_packets": PACKETS * row.uptime,
-                "backlog_dropped": CPUS * DROPS * row.uptime,
-            }
-
-
-def test_downsampled_samples_alone_are_none() -> None:
-    assert replayed("thanos", "downsampled samples alone") == []

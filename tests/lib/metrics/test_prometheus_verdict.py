@@ -6,11 +6,11 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 
@@ -63,7 +63,8 @@ class BothMeasured(Soaking):
                 counters = {"listen_drops": drops[second], "rx_packets": 1000 * second}
                 health = {"health_failed": 0.0, "health_p50_ms": 1.0}
                 at = start + second
-                rows.append(_row(host, at, boot, at - began, counters, health))
+                own = {"host": host, "time": at, "boot_id": boot, "uptime": at - began}
+                rows.append({**own, "counters": counters, "gauges": health})
             for second in range(dice.randrange(SCRAPED), 615, SCRAPED):
                 told = {"drops": drops[second], "packets": 1000 * second}
                 self._tell(host, start + second, told, boot, began)
@@ -108,13 +109,6 @@ class BothMeasured(Soaking):
         return look
 
 
-def _row(
-    host: str, at: float, boot: str, uptime: float, counters: Any, gauges: Any
-) -> dict[str, Any]:
-    own = {"host": host, "time": at, "boot_id": boot, "uptime": uptime}
-    return {**own, "counters": counters, "gauges": gauges}
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[BothMeasured]:
     yield BothMeasured(tmp_path)
@@ -139,16 +133,22 @@ def served(world: BothMeasured, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("test", "verdict", "decision"),
+    ("ahead", "test", "verdict", "decision"),
     [
-        (0.9, Verdict.IMPROVED, Decision.PROMOTE),
-        (9.0, Verdict.DEGRADED, Decision.ROLL_BACK),
-        (USUAL, Verdict.NO_DIFFERENCE, Decision.HOLD),
+        (-5.0, 0.9, Verdict.IMPROVED, Decision.PROMOTE),
+        (5.0, 9.0, Verdict.DEGRADED, Decision.ROLL_BACK),
+        (0.0, USUAL, Verdict.NO_DIFFERENCE, Decision.HOLD),
     ],
 )
-def test_a_verdict_by_ssh_and_one_by_prometheus_agree(
-    world: BothMeasured, served: Any, test: float, verdict: Verdict, decision: Decision
+def test_a_verdict_by_ssh_and_one_by_prometheus_agree_though_their_clocks_differ_a_little(
+    world: BothMeasured,
+    served: Any,
+    ahead: float,
+    test: float,
+    verdict: Verdict,
+    decision: Decision,
 ) -> None:
+    world.ahead = ahead
     world.soak(test=test, began=700)
     by_ssh = world.judged()
     served()
@@ -161,28 +161,6 @@ def test_a_verdict_by_ssh_and_one_by_prometheus_agree(
             assert other.ratio == pytest.approx(one.ratio, rel=0.03)
     facts = by_prometheus.block.facts if by_prometheus.block else None
     assert facts and not facts.flaws and len(facts.samples) == 8
-
-
-@pytest.mark.parametrize(
-    ("ahead", "test", "verdict", "decision"),
-    [
-        (-5.0, 0.9, Verdict.IMPROVED, Decision.PROMOTE),
-        (5.0, 9.0, Verdict.DEGRADED, Decision.ROLL_BACK),
-    ],
-)
-def test_a_clock_that_differs_by_five_seconds_changes_no_verdict(
-    world: BothMeasured,
-    served: Any,
-    ahead: float,
-    test: float,
-    verdict: Verdict,
-    decision: Decision,
-) -> None:
-    world.ahead = ahead
-    world.soak(test=test, began=700)
-    served()
-    by_prometheus = world.judged()
-    assert (by_prometheus.verdict, by_prometheus.decision) == (verdict, decision)
 
 
 def measured(world: BothMeasured) -> None:
@@ -210,42 +188,6 @@ def test_a_clock_that_differs_by_more_promotes_nothing(
 ) -> None:
     measured(world)
     world.ahead = ahead
-    served()
-    held(world, says)
-
-
-def _keeps_silent(world: BothMeasured, hosts: Sequence[str]) -> None:
-    """No scrape of these in the soak."""
-    for name, lines in world.history.items():
-        world.history[name] = [
-            (series, value, at)
-            for series, value, at in lines
-            if at < world.now - 750 or not any(f'"{host}"' in series for host in hosts)
-        ]
-
-
-def _has_replica(world: BothMeasured, hosts: Sequence[str]) -> None:
-    """Another Prometheus has scraped these as well, and writes to the same place."""
-    for name, lines in world.history.items():
-        world.history[name] += [
-            (series.replace("{", '{replica="b",'), value, at + 2)
-            for series, value, at in lines
-            if any(f'"{host}"' in series for host in hosts)
-        ]
-
-
-@pytest.mark.parametrize(
-    ("fault", "says"),
-    [
-        (_keeps_silent, "no data from e00[0-7], .* in the soak: 0 of 60 samples"),
-        (_has_replica, r"two series tell the same: .*replica=\"\"\} and .*replica=\"b\""),
-    ],
-)
-def test_half_of_the_hosts_that_are_told_wrong_promote_nothing(
-    world: BothMeasured, served: Any, fault: Callable[..., None], says: str
-) -> None:
-    measured(world)
-    fault(world, [f"e00{number}" for number in range(0, 8, 2)])
     served()
     held(world, says)
 

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -14,35 +11,15 @@ from edgetune.hosts.agent.dispatch import answer
 from edgetune.metrics.catalogue import METRICS
 from tests.support.agent_root import agent_root, request
 from tests.support.freebsd import freebsd_host
-
-
-class Service(BaseHTTPRequestHandler):
-    """Whose health is good."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *arguments: Any) -> None:
-        """Silent."""
+from tests.support.prometheus_api import api
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What the agent samples of a host that shows all that it reads."""
-    with (
-        agent_root(tmp_path_factory.mktemp("sampled")) as host,
-        HTTPServer(("127.0.0.1", 0), Service) as service,
-    ):
-        thread = threading.Thread(target=service.serve_forever, args=(0.02,))
-        thread.start()
-        url = f"http://127.0.0.1:{service.server_port}/"
-        asked = request("sample", health_url=url, health_requests=3)
-        try:
-            yield answer(str(host.path), asked)["result"]
-        finally:
-            service.shutdown()
-            thread.join()
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the agent samples of a host that shows all that it reads, and whose health is good."""
+    with agent_root(tmp_path_factory.mktemp("sampled")) as host, api() as service:
+        asked = request("sample", health_url=service.url, health_requests=3)
+        return answer(str(host.path), asked)["result"]
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.errors import InputError
-from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.catalogue import METRICS, PACK_METRICS, Catalogue
 from edgetune.metrics.series import REBOOTED, Window, join, read_window
-from tests.support.builders import metrics_named, samples, table_of
+from tests.support import ROOT
+from tests.support.builders import metrics_named, table_of
 from tests.support.examples import examples
 
 NAN = math.nan
@@ -342,29 +343,37 @@ def test_blocks_of_a_window_are_the_window(seed: int, cuts: list[int]) -> None:
             blocks = [getattr(part.metrics[name], kind) for part in parts]
             expected = getattr(whole.metrics[name], kind)
             np.testing.assert_array_equal(np.concatenate(blocks, axis=1), expected)
+    joined = join(parts)
+    for one, other in zip(_arrays(joined), _arrays(whole)):
+        np.testing.assert_allclose(one, other)
+    assert (joined.start, joined.end, joined.boots) == (100, 500, whole.boots)
+
+
+def test_a_composite_is_the_geometric_mean_of_its_parts_by_their_weights() -> None:
+    parts = {"health_p50_ms": 0.5, "health_p95_ms": 0.3, "health_p99_ms": 0.2}
+    assert METRICS["performance_health"].gauges == parts
+    readings = [(2.0, 8.0, 32.0), (1.0, 1.0, 1.0), (4.0, 0.0, 9.0), (4.0, None, 9.0)]
+    rows = [_sample(10.0 * at, gauges=dict(zip(parts, own))) for at, own in enumerate(readings, 1)]
+    window = _read(rows, "performance_health", start=0, end=40, slot=10)
+    mean = math.exp(0.5 * math.log(2) + 0.3 * math.log(8) + 0.2 * math.log(32))
+    np.testing.assert_allclose(_events(window, "performance_health")[0], [mean, 1, NAN, NAN])
+    assert window.coverage.known["performance_health"] == pytest.approx([15])
+    assert window.coverage.unread["health_p95_ms"] == pytest.approx([30 / 4])
+
+
+def test_more_requests_within_a_limit_than_there_were_are_not_known() -> None:
+    counted = [(100, 90), (110, 95), (120, 120), (130, 125)]
+    rows = [
+        _sample(10.0 * at, upstream_requests=total, upstream_requests_fast=within)
+        for at, (total, within) in enumerate(counted)
+    ]
+    site = {"ttfb_slow": Catalogue([ROOT / "metrics/examples", PACK_METRICS])["ttfb_slow"]}
+    window = _read(rows, metrics=site, start=0, end=30, slot=10)
+    np.testing.assert_array_equal(_events(window, "ttfb_slow")[0], [5, NAN, 5])
+    assert window.coverage.known["ttfb_slow"].tolist() == [20]
 
 
 def test_every_metric_reads_well() -> None:
-    for name, metric in METRICS.items():
-        assert metric.mass == ("time" in metric.phrase), name
     drops, cpu = METRICS["packet_drops"], METRICS["cpu"]
     assert drops.unit_of("rx_packets").text == "per million packets"
     assert (drops.unit_of("seconds").text, cpu.unit_of("cpu_total_ms").text) == ("per s", "per ms")
-
-
-def test_windows_that_follow_each_other_are_as_one() -> None:
-    taken = samples({"e000": 3.0, "e001": 5.0}, 0, 600)
-    hosts, metrics = ["e000", "e001"], metrics_named("listen_drops", "health_p50")
-    table = table_of(taken)
-    whole = read_window(table, hosts, 0, 600, 10, metrics)
-    parts = [read_window(table, hosts, 200 * i, 200 * (i + 1), 10, metrics) for i in range(3)]
-    joined = join(parts)
-    for name in metrics:
-        np.testing.assert_array_equal(joined.metrics[name].events, whole.metrics[name].events)
-        np.testing.assert_allclose(joined.metrics[name].exposure, whole.metrics[name].exposure)
-    assert (joined.start, joined.end, joined.newest.tolist()) == (0, 600, [600, 600])
-    assert joined.samples.tolist() == [60, 60]
-    assert (joined.flaws, joined.boots) == (whole.flaws, whole.boots)
-    for name, known in whole.coverage.known.items():
-        np.testing.assert_allclose(joined.coverage.known[name], known)
-    assert joined.coverage.watched.tolist() == whole.coverage.watched.tolist() == [600, 600]

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.sample import Sample
 from edgetune.errors import InputError, SourceError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host, Pop
@@ -32,40 +31,16 @@ PORT = Port(
     folder="lib/edgetune/metrics/sources",
     holds="SOURCE",
     class_of=source_class,
+    names=SOURCES,
+    ships="hosts",
+    given=lambda name: ["connections"],
     tried_by=metric_sources,
     has="MEASURED",
     members=("fields",),
+    common=("source",),
     processes=("Prometheus", "boot times"),
 )
-
-
-def _lacks(name: str) -> str:
-    """What a source's file does not hold, as a sentence; "" for a whole one."""
-    made, lacks = PORT.made(name)
-    if made is None:
-        return lacks
-    wrong = PORT.takes(name, ["connections"], "not the connections alone")
-    of_all = "source" in source_class(name).fields
-    told = f"{PORT.path_of(name)}: entries of all sources have source"
-    return wrong or (told if of_all else "")
-
-
-WHOLE = [name for name in SOURCES if not _lacks(name)]
-TRIALS = PORT.trials(WHOLE)
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_source_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
-    assert not _lacks(name), _lacks(name)
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_source_has_hosts_to_be_tried_on(name: str) -> None:
-    assert not PORT.untried(name), PORT.untried(name)
-
-
-def test_the_source_that_ships_is_found_and_tried() -> None:
-    assert "hosts" in WHOLE and TRIALS
+test_a_source_s_file_holds_all_that_is_asked_of_it_and_is_tried = PORT.head()
 
 
 def test_only_the_source_asks_hosts_for_samples() -> None:
@@ -96,7 +71,7 @@ def _read(folder: Path, *entries: Any) -> list[Pop]:
     return [inventory.pop(name) for name in pops]
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", PORT.whole)
 def test_an_inventory_is_read_by_the_fields_of_a_source(name: str, tmp_path: Path) -> None:
     read = _read(tmp_path, _entry(name))[0].metrics
     assert (read.source, [*read.fields]) == (name, [*source_class(name).fields])
@@ -107,26 +82,9 @@ def test_an_inventory_is_read_by_the_fields_of_a_source(name: str, tmp_path: Pat
                 _read(tmp_path, rest)
         with pytest.raises(InputError, match=rf"metrics\.{field}: "):
             _read(tmp_path, {**_entry(name), field: "a\nb"})
-
-
-@pytest.mark.parametrize("entry", [None, {}, {"source": "hosts"}])
-def test_hosts_are_asked_themselves_unless_the_inventory_says_otherwise(
-    tmp_path: Path, entry: Any
-) -> None:
-    assert _read(tmp_path, entry)[0].metrics.source == "hosts"
-
-
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [
-        ({"source": "snmp"}, rf"lab1\.metrics\.source: 'snmp' is none of {', '.join(SOURCES)}"),
-        ({"sauce": "hosts"}, r"lab1\.metrics\.sauce: is not known here \(did you mean source\?\)"),
-        ("hosts", r"lab1\.metrics: must be a mapping"),
-    ],
-)
-def test_an_entry_that_is_wrong_is_named(tmp_path: Path, entry: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        _read(tmp_path, entry)
+    # Hosts are asked themselves unless the inventory says otherwise.
+    for entry in (None, {}):
+        assert _read(tmp_path, entry)[0].metrics.source == "hosts"
 
 
 class Trial:
@@ -137,28 +95,14 @@ class Trial:
         entries = [{"source": name, **hosts.fields(pop)} for pop in ("lab1", "lab2")]
         self.pops = _read(folder, *entries)
         self.first, self.second, self.third = self.pops[0].hosts
-        self._source = open_source(name, hosts.connections)
-        self.remembers = isinstance(self._source, RememberingSource)
-
-    def newest(self) -> float | None:
-        """Of the first PoP; None of a source that remembers nothing."""
-        source = self._source
-        return source.newest(self.pops[0]) if isinstance(source, RememberingSource) else None
-
-    def thinned_and_window(self) -> tuple[list[Sample], list[Sample]]:
-        """Of the last seconds of the first PoP; nothing of a source that remembers nothing."""
-        source, now = self._source, time.time()
-        if not isinstance(source, RememberingSource):
-            return [], []
-        few = [*source.thinned(self.pops[0], now - 2, now, 1.0, 0.6).rows()]
-        return few, [*source.window(self.pops[0], now - 400, time.time()).rows()]
+        self.source = open_source(name, hosts.connections)
 
     def sample(self, pops: Sequence[Pop] = ()) -> dict[Host, Sampled]:
         """Of the first PoP unless others are given."""
         self.measured.settle()
         asked = {host: pop for pop in pops or self.pops[:1] for host in pop.hosts}
         told: dict[Host, Sampled] = {}
-        for part in self._source.sample(asked, 3):
+        for part in self.source.sample(asked, 3):
             assert part and not part.keys() & told.keys()
             told.update(part)
         assert told.keys() == asked.keys()
@@ -166,7 +110,14 @@ class Trial:
             assert (own.sample is None) == bool(own.error)
             assert len(own.error) <= LONGEST_LINE and "\n" not in own.error
             assert own.sample is None or own.sample.host == host.name
+            # What nobody reads is left out.
+            counters, gauges = (own.sample.counters, own.sample.gauges) if own.sample else ({}, {})
+            assert {*counters} <= {*METRICS.counters} and {*gauges} <= {*METRICS.gauges}
         return told
+
+    def failed(self, pops: Sequence[Pop] = ()) -> set[Host]:
+        """The hosts that have an error in place of a sample."""
+        return {host for host, own in self.sample(pops).items() if own.error}
 
     def one(self, host: Host) -> Any:
         """Its sample, which there has to be."""
@@ -183,7 +134,7 @@ def _shared() -> Iterator[None]:
         getattr(metric_sources.of(name), "end", lambda: None)()
 
 
-@pytest.fixture(params=TRIALS)
+@pytest.fixture(params=PORT.trials())
 def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
     name, begin = request.param
     with begin() as hosts:
@@ -201,23 +152,6 @@ def test_what_a_host_counted_is_told_in_the_unit_of_its_name(trial: Trial) -> No
     assert found == pytest.approx(wanted)
 
 
-def test_what_nobody_reads_is_left_out(trial: Trial) -> None:
-    for own in trial.sample().values():
-        assert own.sample and {*own.sample.counters} <= {*METRICS.counters}
-        assert {*own.sample.gauges} <= {*METRICS.gauges}
-
-
-def test_a_rate_is_growth_by_uptime(trial: Trial) -> None:
-    trial.measured.count(trial.first, "rx_packets", 1e6)
-    began, before = time.monotonic(), trial.one(trial.first)
-    trial.measured.count(trial.first, "rx_packets", 1e6 + 500)
-    after = trial.one(trial.first)
-    assert after.counters["rx_packets"] - before.counters["rx_packets"] == 500
-    assert after.boot_id == before.boot_id
-    assert 0 < after.uptime - before.uptime < time.monotonic() - began + trial.measured.apart
-    assert abs(after.uptime - trial.measured.uptime(trial.first)) < 1
-
-
 def test_another_boot_is_another(trial: Trial) -> None:
     before = {host: own.sample for host, own in trial.sample().items()}
     trial.measured.boot(trial.first)
@@ -228,97 +162,84 @@ def test_another_boot_is_another(trial: Trial) -> None:
     assert after[trial.first].counters["rx_packets"] == 0
 
 
-def test_what_cannot_be_read_is_never_zero(trial: Trial) -> None:
+def test_what_no_host_can_count_is_an_error(trial: Trial) -> None:
+    assert trial.measured.oddities()
+    for name, make in trial.measured.oddities().items():
+        make(trial.third)
+        assert trial.failed() == {trial.third}, name
+
+
+def test_a_rate_is_growth_by_uptime_and_what_cannot_be_read_is_never_zero(trial: Trial) -> None:
+    trial.measured.count(trial.first, "rx_packets", 1e6)
+    began, before = time.monotonic(), trial.one(trial.first)
+    trial.measured.count(trial.first, "rx_packets", 1e6 + 500)
+    after = trial.one(trial.first)
+    assert after.counters["rx_packets"] - before.counters["rx_packets"] == 500
+    assert after.boot_id == before.boot_id
+    assert 0 < after.uptime - before.uptime < time.monotonic() - began + trial.measured.apart
+    assert abs(after.uptime - trial.measured.uptime(trial.first)) < 1
     trial.measured.count(trial.first, "rx_packets", None)
     assert trial.one(trial.first).counters.get("rx_packets") is None
     assert trial.one(trial.second).counters["rx_packets"] is not None
 
 
-def test_a_host_that_does_not_answer_is_named_with_its_error(trial: Trial) -> None:
-    trial.sample()
+def test_hosts_and_pops_that_do_not_answer_are_errors_of_theirs_alone(trial: Trial) -> None:
+    assert trial.failed(trial.pops) == set()
     trial.measured.go_silent(trial.second)
-    told = trial.sample()
-    assert {host for host, own in told.items() if own.error} == {trial.second}
-
-
-def test_what_is_gone_is_the_error_of_each_of_its_hosts_and_of_no_other(trial: Trial) -> None:
-    trial.sample(trial.pops)
+    assert trial.failed() == {trial.second}
     trial.measured.go_away(trial.pops[0])
-    told = trial.sample(trial.pops)
-    assert {host for host, own in told.items() if own.error} == {*trial.pops[0].hosts}
+    assert trial.failed(trial.pops) == {*trial.pops[0].hosts}
 
 
-def test_what_no_host_can_count_is_an_error(trial: Trial) -> None:
-    assert trial.measured.oddities()
-    for name, make in trial.measured.oddities().items():
-        make(trial.third)
-        told = trial.sample()
-        assert {host for host, own in told.items() if own.error} == {trial.third}, name
-
-
-def test_all_samples_of_a_pop_have_one_time(trial: Trial) -> None:
+def test_hosts_of_one_name_in_two_pops_are_two_and_those_of_a_pop_have_one_time(
+    trial: Trial,
+) -> None:
+    counted = {pop.hosts[0]: 11.0 * number for number, pop in enumerate(trial.pops, 1)}
+    for host, value in counted.items():
+        trial.measured.count(host, "rx_packets", value)
     began = time.time()
     told = trial.sample(trial.pops)
+    for host, value in counted.items():
+        sample = told[host].sample
+        assert sample and sample.counters["rx_packets"] == value
     for pop in trial.pops:
         times = {own.sample.time for host in pop.hosts if (own := told[host]).sample}
         assert len(times) == 1 and began <= min(times) <= time.time()
 
 
-def test_hosts_of_one_name_in_two_pops_are_two(trial: Trial) -> None:
-    counted = {pop.hosts[0]: 11.0 * number for number, pop in enumerate(trial.pops, 1)}
-    for host, value in counted.items():
-        trial.measured.count(host, "rx_packets", value)
-    told = trial.sample(trial.pops)
-    for host, value in counted.items():
-        sample = told[host].sample
-        assert sample and sample.counters["rx_packets"] == value
-
-
-def test_health_is_told_or_left_out(trial: Trial) -> None:
-    trial.measured.fall_ill(trial.first)
-    told = trial.sample()
-    for host, own in told.items():
+def test_health_and_drift_are_told_or_left_out(trial: Trial) -> None:
+    measured, setting = trial.measured, "sysctl:net.core.somaxconn"
+    measured.fall_ill(trial.first)
+    if measured.tells_drift:
+        measured.drift(trial.first, setting)
+    for host, own in trial.sample().items():
         assert own.sample
-        health = {name for name in own.sample.gauges if name.startswith("health_")}
-        assert bool(health) == trial.measured.tells_health
-        if trial.measured.tells_health:
-            failed = 1.0 if host == trial.first else 0.0
-            assert (own.sample.gauges["health_failed"], bool(own.health)) == (failed, bool(failed))
+        gauges, is_ill = own.sample.gauges, host == trial.first
+        assert any(name.startswith("health_") for name in gauges) == measured.tells_health
+        if measured.tells_health:
+            assert (gauges["health_failed"], bool(own.health)) == (float(is_ill), is_ill)
+        drifted = [setting] * is_ill if measured.tells_drift else []
+        assert [row.id for row in own.drift] == drifted
+        assert gauges.get("drifted") == (len(drifted) if measured.tells_drift else None)
 
 
-def test_a_source_that_remembers_knows_when_it_measured_last(trial: Trial) -> None:
-    began = time.time()
-    trial.sample()
-    at = trial.newest()
-    if trial.remembers:
-        assert at is not None and began - trial.measured.apart - 2 < at <= time.time()
-        trial.measured.go_away(trial.pops[0])
-        with pytest.raises(SourceError):
-            trial.newest()
-
-
-def test_a_picture_is_made_of_rows_of_the_window(trial: Trial) -> None:
-    trial.sample()
-    few, window = trial.thinned_and_window()
-    if trial.remembers:
-        known = {(row.host, row.time): row for row in window}
-        assert {row.host for row in few} == {host.name for host in trial.pops[0].hosts}
-        for row in few:
-            other = known[row.host, row.time]
-            assert row.uptime == pytest.approx(other.uptime, abs=1.0)
-            # A sum may be known of a scrape in one of them alone: machines scrape late.
-            both = row.counters.keys() & other.counters.keys()
-            assert "rx_packets" in both
-            assert {n: row.counters[n] for n in both} == {n: other.counters[n] for n in both}
-
-
-def test_drift_is_told_or_left_out(trial: Trial) -> None:
-    if not trial.measured.tells_drift:
-        assert not any(own.drift for own in trial.sample().values())
-        assert "drifted" not in trial.one(trial.first).gauges
+def test_a_source_that_remembers_tells_its_last_rows_and_a_picture_of_them(trial: Trial) -> None:
+    source, pop, began = trial.source, trial.pops[0], time.time()
+    if not isinstance(source, RememberingSource):
         return
-    trial.measured.drift(trial.first, "sysctl:net.core.somaxconn")
-    told = trial.sample()
-    drifted = {host: [row.id for row in own.drift] for host, own in told.items() if own.drift}
-    assert drifted == {trial.first: ["sysctl:net.core.somaxconn"]}
-    assert trial.one(trial.first).gauges["drifted"] == 1
+    trial.sample()
+    at, now = source.newest(pop), time.time()
+    assert at is not None and began - trial.measured.apart - 2 < at <= now
+    few = [*source.thinned(pop, now - 2, now, 1.0, 0.6).rows()]
+    known = {(row.host, row.time): row for row in source.window(pop, now - 400, time.time()).rows()}
+    assert {row.host for row in few} == {host.name for host in pop.hosts}
+    for row in few:
+        other = known[row.host, row.time]
+        assert row.uptime == pytest.approx(other.uptime, abs=1.0)
+        # A sum may be known of a scrape in one of them alone: machines scrape late.
+        both = row.counters.keys() & other.counters.keys()
+        assert "rx_packets" in both
+        assert {n: row.counters[n] for n in both} == {n: other.counters[n] for n in both}
+    trial.measured.go_away(pop)
+    with pytest.raises(SourceError):
+        source.newest(pop)

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgetune.documents.sample import Sample
-from edgetune.errors import InputError, SourceError
+from edgetune.errors import SourceError
 from edgetune.fields import Fields
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host, Metrics, Pop
@@ -43,19 +43,6 @@ def test_a_pop_has_one_source_or_a_list_of_them(tmp_path: Path) -> None:
     assert (pop.metrics, pop.more_metrics) == (Metrics(), (Metrics(),))
     assert [view.metrics for view in pop.views] == [Metrics(), Metrics()]
     assert all(view.hosts == pop.hosts and not view.more_metrics for view in pop.views)
-
-
-@pytest.mark.parametrize(
-    ("metrics", "says"),
-    [
-        ([], r"lab1\.metrics: is an empty list"),
-        ([*BOTH, {"source": "snmp"}], r"lab1\.metrics\[2\]\.source: 'snmp' is none of"),
-        (["hosts"], r"lab1\.metrics\[0\]: must be a mapping"),
-    ],
-)
-def test_a_list_of_sources_that_is_wrong_is_named(tmp_path: Path, metrics: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        read(tmp_path, metrics)
 
 
 def row(time: float, host: str = "e000", **readings: float) -> Sample:

@@ -32,6 +32,11 @@ HOUR = 3600.0
 # A test fails instead of waiting for ever.
 HANGS = 120
 Begin = Callable[..., EvilServer]
+Raw = Callable[[EvilServer, socket.socket], None]
+Act = Callable[[EvilServer, paramiko.Channel], None]
+FACTS = {"edgetune": 1, "verb": "facts", "ok": True, "result": RESULTS["facts"]}
+REPLY = json.dumps(FACTS).encode()
+VERSION = b"SSH-2.0-evil\r\n"
 
 
 @pytest.fixture
@@ -73,83 +78,31 @@ def asked(server: EvilServer, folder: Path, meanwhile: Callable[[], None]) -> Ho
     return found[0]
 
 
-def answered_after_an_hour(
-    server: EvilServer, folder: Path, running_clock: RunningClock
-) -> HostResult:
-    def wait() -> None:
-        assert server.reached.wait(HANGS)
-        running_clock.wait(HOUR)
+def says(text: bytes, again: bytes = b"") -> Raw:
+    """Before there is any SSH."""
 
-    return asked(server, folder, wait)
-
-
-def drip_banner(server: EvilServer, connection: socket.socket) -> None:
-    for _ in server.forever():
-        connection.sendall(b"S")
-
-
-def drip_lines(server: EvilServer, connection: socket.socket) -> None:
-    for _ in server.forever():
-        connection.sendall(b"Welcome!\r\n")
-
-
-def say_nothing(server: EvilServer, connection: socket.socket) -> None:
-    server.ended.wait()
-
-
-def say_only_who_it_is(server: EvilServer, connection: socket.socket) -> None:
-    connection.sendall(b"SSH-2.0-evil\r\n")
-    server.ended.wait()
-
-
-def drip_keys(server: EvilServer, connection: socket.socket) -> None:
-    connection.sendall(b"SSH-2.0-evil\r\n" + (30_000).to_bytes(4, "big"))
-    for _ in server.forever():
-        connection.sendall(b"\0")
-
-
-def drip_output(server: EvilServer, channel: paramiko.Channel) -> None:
-    for _ in server.forever():
-        channel.sendall(b" ")
-
-
-def drip_errors(server: EvilServer, channel: paramiko.Channel) -> None:
-    for _ in server.forever():
-        channel.sendall_stderr(b"!")
-
-
-def fill_errors(server: EvilServer, channel: paramiko.Channel) -> None:
-    for _ in server.forever():
-        channel.sendall_stderr(b"!" * 65536)
-
-
-def answer_and_stay(server: EvilServer, channel: paramiko.Channel) -> None:
-    reply = {"edgetune": 1, "verb": "facts", "ok": True, "result": RESULTS["facts"]}
-    channel.sendall(json.dumps(reply).encode())
-    server.ended.wait()
-
-
-def end_the_output_after(text: bytes) -> Callable[[EvilServer, paramiko.Channel], None]:
-    def end(server: EvilServer, channel: paramiko.Channel) -> None:
-        channel.sendall(text)
-        channel.shutdown_write()
+    def act(server: EvilServer, connection: socket.socket) -> None:
+        connection.sendall(text)
+        for _ in server.forever() if again else ():
+            connection.sendall(again)
         server.ended.wait()
 
-    return end
+    return act
 
 
-def test_a_host_that_greets_is_told_how_to_be_silent(begin: Begin, tmp_path: Path) -> None:
-    """As ``echo`` in .bashrc does, which bash reads for each command of sshd."""
+def answers(again: bytes, errors: bytes = b"", text: bytes = b"", ends: bool = False) -> Act:
+    """By the channel of a command."""
 
-    def greet(server: EvilServer, channel: paramiko.Channel) -> None:
-        reply = {"edgetune": 1, "verb": "facts", "ok": True, "result": RESULTS["facts"]}
-        channel.sendall(b"Welcome to \x1b[1me000\n" + json.dumps(reply).encode() + b"\n")
-        channel.send_exit_status(0)
-        channel.close()
+    def act(server: EvilServer, channel: paramiko.Channel) -> None:
+        channel.sendall(text)
+        if ends:
+            channel.shutdown_write()
+        for _ in server.forever() if again or errors else ():
+            channel.sendall(again)
+            channel.sendall_stderr(errors)
+        server.ended.wait()
 
-    result = asked(begin(act=greet), tmp_path, lambda: None)
-    assert result.reason == "garbage"
-    assert "e000 prints 'Welcome to  [1me000' before it: no start-up file" in str(result.error)
+    return act
 
 
 def begin_keys_anew(server: EvilServer, channel: paramiko.Channel) -> None:
@@ -180,44 +133,39 @@ def drip_a_packet(server: EvilServer, channel: paramiko.Channel) -> None:
     channel.sendall(os.urandom(8192))
 
 
-ACTS = (drip_output, drip_errors, answer_and_stay, begin_keys_anew, read_crumbs, drip_a_packet)
-RAW = (say_nothing, drip_banner, drip_lines, say_only_who_it_is, drip_keys)
 ENDLESS: dict[str, dict[str, Any]] = {
-    **{f"raw: {own.__name__}": {"raw": own} for own in RAW},
+    "says nothing": {"raw": says(b"")},
+    "drips a banner": {"raw": says(b"", b"S")},
+    "drips lines": {"raw": says(b"", b"Welcome!\r\n")},
+    "says only who it is": {"raw": says(VERSION)},
+    "drips keys": {"raw": says(VERSION + (30_000).to_bytes(4, "big"), b"\0")},
     **{f"no answer to {own}": {"at": own} for own in ("auth", "channel", "exec")},
-    **{f"act: {own.__name__}": {"act": own} for own in ACTS},
+    "drips output": {"act": answers(b" ")},
+    "drips errors": {"act": answers(b"", b"!")},
+    "answers and stays": {"act": answers(b"", text=REPLY)},
+    "begins keys anew": {"act": begin_keys_anew},
+    "reads crumbs": {"act": read_crumbs},
+    "drips a packet": {"act": drip_a_packet},
 }
 
 
-@pytest.mark.parametrize("how", ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("how", [*ENDLESS, "fills errors"])
 def test_a_host_that_never_ends_what_it_says_is_given_up(
-    how: dict[str, Any], begin: Begin, tmp_path: Path, running_clock: RunningClock
+    how: str, begin: Begin, tmp_path: Path, running_clock: RunningClock
 ) -> None:
-    server = begin(**how)
-    if how.get("act") is read_crumbs:
+    server = begin(**ENDLESS.get(how, {"act": answers(b"", b"!" * 65536)}))
+    if how == "reads crumbs":
         server.window = 16
-    result = answered_after_an_hour(server, tmp_path, running_clock)
-    assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
+    def wait() -> None:
+        assert server.reached.wait(HANGS)
+        running_clock.wait(HOUR)
 
-def test_errors_without_an_end_are_given_up(
-    begin: Begin, tmp_path: Path, running_clock: RunningClock
-) -> None:
-    """By the bytes that came or by the deadline, whichever is first."""
-    result = answered_after_an_hour(begin(act=fill_errors), tmp_path, running_clock)
-    assert (result.reason, "did not end in time" in str(result.error)) in (
-        ("unreachable", True),
-        ("garbage", False),
-    )
-
-
-@pytest.mark.parametrize("text", [b"", b"{", b'{"result": {}', b'{"result": {}}'])
-def test_an_output_that_ends_without_a_status_was_cut_off(
-    text: bytes, begin: Begin, tmp_path: Path
-) -> None:
-    """A part of an answer may end with a brace, too; a whole one ends with a line break."""
-    result = asked(begin(act=end_the_output_after(text)), tmp_path, lambda: None)
-    assert (result.reason, "broke before" in str(result.error)) == ("unreachable", True)
+    result = asked(server, tmp_path, wait)
+    found = (result.reason, "did not end in time" in str(result.error))
+    # Errors end by the bytes that came or by the deadline, whichever is first.
+    may = [("unreachable", True), *[("garbage", False)] * (how == "fills errors")]
+    assert found in may
 
 
 def flood_banner(server: EvilServer, connection: socket.socket) -> None:
@@ -226,55 +174,65 @@ def flood_banner(server: EvilServer, connection: socket.socket) -> None:
 
 
 def send_a_huge_packet(server: EvilServer, connection: socket.socket) -> None:
-    connection.sendall(b"SSH-2.0-evil\r\n" + b"\x7f\xff\xff\xf4")
+    connection.sendall(VERSION + b"\x7f\xff\xff\xf4")
     flood_banner(server, connection)
 
 
-@pytest.mark.parametrize("raw", [flood_banner, send_a_huge_packet])
-def test_a_flood_before_the_answer_ends_at_its_bytes(
-    raw: Any, begin: Begin, tmp_path: Path
-) -> None:
-    result = asked(begin(raw=raw), tmp_path, lambda: None)
-    assert (result.reason, "more than any answer" in str(result.error)) == ("garbage", True)
+def flood(errors: bool) -> Act:
+    """A server that heeds no window; paramiko keeps all of it."""
 
-
-@pytest.mark.parametrize("errors", [True, False])
-def test_a_flood_beside_the_answer_ends_at_its_bytes(
-    errors: bool, begin: Begin, tmp_path: Path
-) -> None:
-    """Such a server heeds no window, and paramiko keeps all of it."""
-
-    def flood(server: EvilServer, channel: paramiko.Channel) -> None:
+    def act(server: EvilServer, channel: paramiko.Channel) -> None:
         while not server.ended.is_set():
             channel.out_window_size = 1 << 30
             (channel.sendall_stderr if errors else channel.sendall)(b"!" * 65536)
 
-    result = asked(begin(act=flood), tmp_path, lambda: None)
-    assert (result.reason, "more than" in str(result.error)) == ("garbage", True)
+    return act
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"SSH-" + b"x" * 100_000 + b"\r\n",
-        # A packet of nothing but padding is an IndexError.
-        b"SSH-2.0-evil\r\n" + (12).to_bytes(4, "big") + b"\xff" * 12,
-    ],
-    ids=["a long name", "no packet"],
-)
-def test_what_is_no_ssh_is_said_of_its_host_alone(
-    sent: bytes, begin: Begin, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def greet(server: EvilServer, channel: paramiko.Channel) -> None:
+    """As ``echo`` in .bashrc does, which bash reads for each command of sshd."""
+    channel.sendall(b"Welcome to \x1b[1me000\n" + REPLY + b"\n")
+    channel.send_exit_status(0)
+    channel.close()
+
+
+def ended(text: bytes) -> dict[str, Any]:
+    return {"act": answers(b"", text=text, ends=True)}
+
+
+GREETS = "e000 prints 'Welcome to  [1me000' before it: no start-up file"
+ENDS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "greets": ({"act": greet}, "garbage", GREETS),
+    "floods a banner": ({"raw": flood_banner}, "garbage", "more than any answer"),
+    "sends a huge packet": ({"raw": send_a_huge_packet}, "garbage", "more than any answer"),
+    "floods its output": ({"act": flood(errors=False)}, "garbage", "more than"),
+    "floods its errors": ({"act": flood(errors=True)}, "garbage", "more than"),
+    # A part of an answer may end with a brace, too; a whole one ends with a line break.
+    **{
+        f"ends after {own!r}": (ended(own), "unreachable", "broke before")
+        for own in (b"", b"{", b'{"result": {}', b'{"result": {}}')
+    },
+    "has a long name": ({"raw": says(b"SSH-" + b"x" * 100_000 + b"\r\n")}, "unreachable", ""),
+    # A packet of nothing but padding is an IndexError.
+    "sends no packet": ({"raw": says(VERSION + b"\0\0\0\x0c" + b"\xff" * 12)}, "unreachable", ""),
+}
+
+
+@pytest.mark.parametrize(("how", "reason", "told"), ENDS.values(), ids=ENDS)
+def test_what_is_no_answer_is_said_of_its_host_alone(
+    how: dict[str, Any],
+    reason: str,
+    told: str,
+    begin: Begin,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Paramiko raises anything then, with a text of the host; nothing of it goes to a log."""
-
-    def talk(server: EvilServer, connection: socket.socket) -> None:
-        connection.sendall(sent)
-        server.ended.wait()
-
-    result = asked(begin(raw=talk), tmp_path, lambda: None)
-    assert result.reason == "unreachable"
+    result = asked(begin(**how), tmp_path, lambda: None)
+    assert (result.reason, told in str(result.error)) == (reason, True)
     assert len(str(result.error)) <= LONGEST_LINE
-    assert caplog.records == []
+    # That a connection was reset says nothing of its text.
+    assert [own for own in caplog.records if "Socket exception" not in own.getMessage()] == []
 
 
 def test_a_reply_that_was_closed_before_it_was_awaited_is_no_wait(

@@ -28,11 +28,9 @@ from edgetune.alertmanager import Alertmanager
 from edgetune.bmc import client as bmc
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.payload import BmcError
-from edgetune.config import read_config
 from edgetune.errors import (
     DrainError,
     EdgetuneError,
-    HostError,
     InputError,
     NoAnswerError,
     SourceError,
@@ -42,11 +40,9 @@ from edgetune.hosts import ssh_agent
 from edgetune.hosts.agent import health
 from edgetune.hosts.agent.drains import bird_control
 from edgetune.hosts.agent.protocol import Failed
-from edgetune.hosts.fleet import Fleet
 from edgetune.inventories import _told
 from edgetune.inventories.netbox import NetboxInventory
 from edgetune.inventories.prometheus_sd import PrometheusSdInventory
-from edgetune.inventory import Host
 from edgetune.metrics.clickhouse.server import Server
 from edgetune.net import connection, http
 from edgetune.net.connection import Tls
@@ -62,7 +58,6 @@ from edgetune.traffic.drivers.http_hook import HttpHook
 from edgetune.traffic.haproxy_backend import HaproxyBackend
 from tests.support import ROOT
 from tests.support.builders import write_yaml
-from tests.support.evil_ssh import new_key
 from tests.support.rude_peers import (
     HTTP,
     LASTS,
@@ -185,17 +180,6 @@ def _bird(place: Place) -> object:
     return bird_control.Bird(str(place.path))
 
 
-def _ssh(place: Place) -> object:
-    key = new_key(place.folder / "id")
-    known = place.folder / "known_hosts"
-    known.write_text(f"[127.0.0.1]:{place.port} {key.get_name()} {key.get_base64()}\n")
-    own = {"ssh_key_file": str(place.folder / "id"), "ssh_known_hosts": str(known)}
-    fleet = Fleet(read_config({"inventory": "none", "ssh_timeout": DEADLINE, **own}))
-    host = Host("e000", "127.0.0.1", place.port, "", "", "e000")
-    result = fleet.ask([host], "facts", lambda each: {}, DEADLINE)["e000"]
-    raise HostError(f"{result.host}: {result.error}")
-
-
 BULK = b"$100000000000\r\n"
 REDIS = {
     "says nothing": silence,
@@ -209,11 +193,6 @@ AGENT = {
     "drips its length": drip(b"", b"\0\0\0\1"),
 }
 LIKE_BIRD = {**LINES, "drips fast": drip(b"", b"#", 0.003)}
-LIKE_SSH = {
-    **LINES,
-    "goes on with lines": flood(b"", b"#\r\n"),
-    "drips keys": drip(b"SSH-2.0-evil\r\n\0\0\x75\x30", b"\0"),
-}
 # A service that is no proxy of TLS says the same as one without.
 IN_TLS = {**TLS, "says nothing": silence}
 
@@ -227,8 +206,7 @@ CONVERSATIONS = {
     "StackStorm": Conversation(_stackstorm, NoAnswerError, HTTP, lambda place: "PUT /keys/a"),
     "the health check": Conversation(_health, EdgetuneError, HTTP),
     "HAProxy": Conversation(_haproxy, DrainError, LINES),
-    # More of SSH is in test_lib_conversation.py.
-    "SSH": Conversation(_ssh, HostError, LIKE_SSH, lambda place: "e000: "),
+    # That with SSH is in test_conversation.py.
     "Redis": Conversation(_redis, StoreError, REDIS, lambda place: "Redis: edgetune:claim:lab1"),
     "Prometheus over TLS": Conversation(lambda own: _prometheus(own, "https"), SourceError, IN_TLS),
     "HAProxy over TLS": Conversation(lambda own: _haproxy(own, "tls"), DrainError, IN_TLS),
@@ -350,22 +328,16 @@ def test_what_ends_over_tls_without_a_signature_is_not_whole(
                 answered(*asked, tls)
 
 
-def test_a_peer_that_does_not_read_is_given_up() -> None:
-    began = time.monotonic()
-    with rude(silence) as port, pytest.raises(NetError, match="did not come in time"):
-        ask(port, "", bytes(16 << 20))
-    assert time.monotonic() - began < SOON
-
-
-@pytest.mark.parametrize("tickets", [2, 10_000_000])
-def test_a_peer_over_tls_that_does_not_read_is_given_up(certificates: Path, tickets: int) -> None:
+@pytest.mark.parametrize(("tickets", "is_long"), [(None, True), (2, True), (10_000_000, False)])
+def test_a_peer_that_does_not_read_is_given_up(
+    certificates: Path, tickets: int | None, is_long: bool
+) -> None:
     """OpenSSL reads one ticket after the other by itself, and hands nothing out."""
-    act = secured(silence, certificates, tickets=tickets)
+    act = secured(silence, certificates, tickets) if tickets else silence
+    authority = (certificates / "authority").read_text() if tickets else ""
     began = time.monotonic()
     with rude(act) as port, pytest.raises(NetError, match="in time|longer than"):
-        ask(
-            port, (certificates / "authority").read_text(), bytes(16 << 20) if tickets < 9 else None
-        )
+        ask(port, authority, bytes(16 << 20) if is_long else None)
     assert time.monotonic() - began < SOON
 
 
@@ -467,49 +439,55 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 NO_LENGTH = "its answer does not say how long it is"
 
 
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        (OK[:-1], "its answer was cut off"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{}", "its answer was cut off"),
-        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n\x1f\x8b\x08\0", "its answer was cut off"),
-        (b"HTTP/1.1 200 OK\r\n\r\n\x1f\x8bno gzip", "its answer is no gzip"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer: SSH-2.0-OpenSSH_9.2"),
-        (b"", "does not answer: Remote end closed connection without response"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n{}", "its answer was cut off"),
-        (b"HTTP/1.1 200", "its answer was cut off"),
-        (b"HTTP/1.1 202 Accepted\r\nX: y\r\n", "its answer was cut off"),
-        (b"HTTP/1.1 204 No Content\r\nContent-Le", "its answer was cut off"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n{}", NO_LENGTH),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2, 9\r\n\r\n{}", NO_LENGTH),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 9\r\n\r\n{}", NO_LENGTH),
-        (CHUNKED + b"-9\r\n{}\r\n0\r\n\r\n", "its answer is no HTTP"),
-        (b"HTTP/1.1 103 Early Hints\r\n\r\n", "answers 103, which was not asked for"),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
-            "its answer is encoded as 'br', not as gzip",
-        ),
-    ],
-)
-def test_what_is_no_whole_answer_is_told(answer: bytes, says: str) -> None:
-    with rude(once(answer)) as port, pytest.raises(NetError) as raised:
-        ask(port, limit=1000)
+CUT, NO_HTTP = "its answer was cut off", "its answer is no HTTP"
+BROTLI = "its answer is encoded as 'br', not as gzip"
+WRONG = [
+    (OK[:-1], CUT),
+    (CHUNKED + b"9\r\n{}", CUT),
+    (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n\x1f\x8b\x08\0", CUT),
+    (b"HTTP/1.1 200 OK\r\n\r\n\x1f\x8bno gzip", "its answer is no gzip"),
+    (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer: SSH-2.0-OpenSSH_9.2"),
+    (b"", "does not answer: Remote end closed connection without response"),
+    (OK.replace(b"2\r", b"2000000\r"), CUT),
+    (b"HTTP/1.1 200", CUT),
+    (b"HTTP/1.1 202 Accepted\r\nX: y\r\n", CUT),
+    (b"HTTP/1.1 204 No Content\r\nContent-Le", CUT),
+    (OK.replace(b"2\r", b"-1\r"), NO_LENGTH),
+    (OK.replace(b"2\r", b"2, 9\r"), NO_LENGTH),
+    (OK.replace(b"\r\n\r", b"\r\nContent-Length: 9\r\n\r"), NO_LENGTH),
+    (CHUNKED + b"-9\r\n{}\r\n0\r\n\r\n", NO_HTTP),
+    (b"HTTP/1.1 103 Early Hints\r\n\r\n", "answers 103, which was not asked for"),
+    (OK.replace(b"\r\n\r", b"\r\nContent-Encoding: br\r\n\r"), BROTLI),
+]
+TAKEN = [
+    CHUNKED + b"1;a=b\r\n{\r\n001\r\n}\r\n0\r\nX: y\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\n\r\n{}",
+    OK.replace(b"Content-Length: 2", b"Content-Length: 2\r\nContent-Length: 2"),
+    b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
+    b"HTTP/1.0 200 OK\r\n\r\n" + gzip.compress(b"{", mtime=0) + gzip.compress(b"}", mtime=0),
+]
+
+
+@pytest.mark.parametrize(("answer", "says"), [*WRONG, *((own, "") for own in TAKEN)])
+def test_a_whole_answer_is_taken_and_what_is_none_is_told(answer: bytes, says: str) -> None:
+    with rude(once(answer)) as port:
+        if not says:
+            assert ask(port, within=SOON).body == b"{}"
+            return
+        with pytest.raises(NetError) as raised:
+            ask(port, limit=1000)
     assert str(raised.value) == says
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        CHUNKED + b"1;a=b\r\n{\r\n001\r\n}\r\n0\r\nX: y\r\n\r\n",
-        b"HTTP/1.0 200 OK\r\n\r\n{}",
-        OK.replace(b"Content-Length: 2", b"Content-Length: 2\r\nContent-Length: 2"),
-        b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
-        b"HTTP/1.0 200 OK\r\n\r\n" + gzip.compress(b"{", mtime=0) + gzip.compress(b"}", mtime=0),
-    ],
-)
-def test_what_is_a_whole_answer_is_taken(answer: bytes) -> None:
-    with rude(once(answer)) as port:
-        assert ask(port, within=SOON).body == b"{}"
+def test_a_body_has_a_bound_a_redirect_is_not_followed_and_a_secret_not_shown() -> None:
+    moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+    with rude(once(moved)) as port:
+        assert ask(port, within=SOON).status == 302
+    for answer, told in ((OK, "answers more than"), (b"HTTP/9.9 s3cret-word\r\n\r\n", r"\*\*\*")):
+        with rude(once(answer)) as port, pytest.raises(NetError, match=told) as raised:
+            ask(port, limit=1, secrets=["s3cret-word", ""])
+        assert "s3cret" not in str(raised.value)
+        assert isinstance(raised.value, LongAnswerError) == (answer == OK)
 
 
 @pytest.mark.parametrize(
@@ -563,19 +541,6 @@ def test_a_get_alone_is_sent_again_once_where_the_connection_ends_as_it_is_sent(
             with pytest.raises(NetError, match="closed connection without response"):
                 service.ask(method, "/next", time.monotonic() + SOON)
     assert sum(b"/next" in each for each in heard) == min(times, 2)
-
-
-def test_a_body_has_a_bound_a_redirect_is_not_followed_and_a_secret_not_shown() -> None:
-    with rude(once(OK)) as port:
-        assert ask(port, limit=2, within=SOON).body == b"{}"
-    with rude(once(OK)) as port, pytest.raises(LongAnswerError, match="answers more than"):
-        ask(port, limit=1)
-    moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
-    with rude(once(moved)) as port:
-        assert ask(port, within=SOON).status == 302
-    with rude(once(b"HTTP/9.9 s3cret-word\r\n\r\n")) as port, pytest.raises(NetError) as raised:
-        ask(port, secrets=["s3cret-word", ""])
-    assert "***" in str(raised.value) and "s3cret" not in str(raised.value)
 
 
 def test_a_connection_is_kept_and_made_anew_once_the_other_side_has_ended_it() -> None:

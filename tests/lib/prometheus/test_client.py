@@ -10,8 +10,10 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from email.utils import formatdate
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +28,7 @@ from edgetune.errors import InputError, SourceError
 from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
 from edgetune.metrics import pop_samples, prometheus_window
 from edgetune.metrics.boots import is_same_boot
-from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.catalogue import METRICS, PACK_METRICS, Catalogue
 from edgetune.metrics.pop_samples import PopSamples
 from edgetune.metrics.samples import SqliteSamples
 from edgetune.metrics.sources.prometheus import Prometheus
@@ -42,6 +44,8 @@ NOW = 1_764_000_000.0
 STEP = 15
 _HOST = re.compile(r"0\\+\.0\\+\.(\d):9100")
 PACKETS, BOOTED = "node_network_receive_packets_total", "node_boot_time_seconds"
+SOFTNET = "node_softnet_dropped_total"
+BOTH, NAMES = ("rx_packets", "backlog_dropped"), {"e000", "e001", "e002"}
 
 
 @pytest.fixture(autouse=True)
@@ -86,15 +90,22 @@ def grid(seconds: float = 600.0, step: float = STEP) -> list[float]:
     return [NOW - seconds + step * number for number in range(int(seconds / step) + 1)]
 
 
-def filled(many: int = 3, version: int = 2, seconds: float = 600.0) -> Database:
-    """Each host receives 10 packets a second since it booted, 1000 s before now."""
-    made = Database(version)
+def filled(
+    many: int = 3, version: int = 2, seconds: float = 600.0, phase: float = 0.0, cpus: int = 0
+) -> Database:
+    """Each host receives 10 packets a second since it booted, 1000 s before now or as long as this;
+    the sum of what its CPUs drop is as much."""
+    made, since = Database(version), max(1000.0, seconds + 100)
+    times = [at - phase for at in grid(seconds)]
     for host in hosts(many):
         own = {"instance": f"{host.address}:9100", "job": "node"}
-        times = grid(seconds)
-        made.add(BOOTED, [(at, NOW - 1000) for at in times], **own)
-        made.add(PACKETS, [(at, 10 * (at - NOW + 1000)) for at in times], **own, device="eth0")
+        made.add(BOOTED, [(at, NOW - since) for at in times], **own)
+        made.add(PACKETS, [(at, 10 * (at - NOW + since)) for at in times], **own, device="eth0")
         made.add(PACKETS, [(at, 1e6) for at in times], **own, device="lo")
+        for cpu in range(cpus):
+            share = 20 * (cpu + 1) / cpus / (cpus + 1)
+            pairs = [(at, share * (at - NOW + since)) for at in times]
+            made.add(SOFTNET, pairs, **own, cpu=str(cpu))
     return made
 
 
@@ -187,38 +198,43 @@ def test_the_last_scrape_of_a_pop_is_one_question(server: Api, clock: RunningClo
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("phase", [0.0, 3.3, 14.9])
 @pytest.mark.parametrize("at_once", [10, 300, 200_000])
 def test_a_window_has_each_scrape_once_whatever_the_version(
-    server: Api, version: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+    server: Api, version: int, phase: float, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Prometheus adds up CPUs; each sum is that of one scrape, to the last digit."""
     monkeypatch.setattr(prometheus_window, "AT_ONCE", at_once)
-    server.answer = filled(version=version, seconds=1200.0).answer
+    server.answer = filled(version=version, seconds=1200.0, phase=phase, cpus=8).answer
     for start, end in ((NOW - 600, NOW), (NOW - 607, NOW - 2), (NOW - 30, NOW - 15)):
         rows = [*source().window(pop(server.url), start, end).rows()]
-        expected = [at for at in grid(1200.0) if start <= at <= end]
+        expected = [at - phase for at in grid(1200.0) if start <= at - phase <= end]
         for host in ("e000", "e001", "e002"):
             own = [row for row in rows if row.host == host]
             assert [row.time for row in own] == expected
-            assert [row.counters["rx_packets"] for row in own] == [10 * r.uptime for r in own]
+            told = [[row.counters[name] for name in BOTH] for row in own]
+            assert told == [[pytest.approx(10 * row.uptime, rel=1e-12)] * 2 for row in own]
             assert len({row.boot_id for row in own}) == 1
         assert [row.time for row in rows] == sorted(row.time for row in rows)
 
 
 def test_many_hosts_are_asked_for_in_groups(server: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = filled(many=5)
-    server.answer = database.answer
+    server.answer = filled(many=5).answer
     whole = [*window(pop(server.url, many=5)).rows()]
     monkeypatch.setattr(prometheus_window, "MOST_HOSTS", 2)
     server.asked.clear()
     rows = [*window(pop(server.url, many=5)).rows()]
-    by_time_and_host = [*sorted(rows, key=lambda row: (row.time, row.host))]
-    assert by_time_and_host == sorted(whole, key=lambda row: (row.time, row.host))
+    assert sorted(map(repr, rows)) == sorted(map(repr, whole))
     assert [row.time for row in rows] == sorted(row.time for row in rows)
     clock, *series = (_HOST.findall(asked["query"]) for asked in server.asked)
     assert max(len({*each}) for each in series) == 2
     assert {host for each in series for host in each} == {*clock} == {*"01234"}
     assert errors(pop(server.url, many=5)) == {}
-    assert {*errors(pop(server.url, many=7))} == {"e005", "e006"}
+    # Those that are missing are hosts without rows.
+    assert {row.host for row in window(pop(server.url, many=7)).rows()} == {*NAMES, "e003", "e004"}
+    found = errors(pop(server.url, many=7))
+    assert {*found} == {"e005", "e006"}
+    assert "has no scrape of e005 in the last minute" in found["e005"]
 
 
 @pytest.mark.parametrize("at_once", [1, 1000])
@@ -241,29 +257,19 @@ def test_a_picture_has_the_last_scrape_before_each_border(
     server: Api, phase: float, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prometheus_window, "AT_ONCE", at_once)
-    database, times = Database(), [at + phase for at in grid(3600.0)]
-    for host in hosts():
-        own = {"instance": f"{host.address}:9100"}
-        database.add(BOOTED, [(at, NOW - 9000) for at in times], **own)
-        database.add(PACKETS, [(at, 10 * (at - NOW + 9000)) for at in times], **own, device="eth0")
-        for cpu in range(4):
-            pairs = [(at, (cpu + 1) * (at - NOW + 9000)) for at in times]
-            database.add("node_softnet_dropped_total", pairs, **own, cpu=str(cpu))
-    server.answer = database.answer
+    server.answer = filled(seconds=3600.0, phase=phase, cpus=4).answer
     rows = [*thin(pop(server.url), NOW - 3000, NOW - 10, 200.0).rows()]
     borders = [NOW - 3000 + 200 * number for number in range(15)]
-    last = [max(at for at in times if at <= border) for border in borders]
+    last = [max(at - phase for at in grid(3600.0) if at - phase <= border) for border in borders]
     assert [row.time for row in rows] == sorted(row.time for row in rows)
     for host in hosts():
-        own_rows = [row for row in rows if row.host == host.name]
-        assert [row.time for row in own_rows] == pytest.approx(last)
-        assert len({row.boot_id for row in own_rows}) == 1
-        for row in own_rows:
-            assert row.uptime == pytest.approx(row.time - NOW + 9000)
-            told = {"rx_packets": 10 * row.uptime, "backlog_dropped": 10 * row.uptime}
-            assert row.counters == pytest.approx(told)
-    parts = 1 if at_once > 60 else 15
-    assert len(server.asked) == 5 * parts
+        own = [row for row in rows if row.host == host.name]
+        assert [row.time for row in own] == pytest.approx(last)
+        assert len({row.boot_id for row in own}) == 1
+        for row in own:
+            assert row.uptime == pytest.approx(row.time - NOW + 3700)
+            assert row.counters == pytest.approx(dict.fromkeys(BOTH, 10 * row.uptime))
+    assert len(server.asked) == 5 * (1 if at_once > 60 else 15)
 
 
 def test_a_picture_shows_a_hole_a_boot_and_no_scrape_twice(server: Api) -> None:
@@ -283,21 +289,41 @@ def test_a_picture_shows_a_hole_a_boot_and_no_scrape_twice(server: Api) -> None:
     assert {row.boot_id for row in rows if row.time - NOW >= -1000} == {"@400"}
 
 
-def test_a_picture_is_asked_for_in_fewer_moments_where_they_are_too_much(
+def test_what_is_too_much_is_asked_for_in_shorter_times_and_fewer_moments(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answer = filled(seconds=3600.0).answer
-    whole = [*thin(pop(server.url), NOW - 3000, NOW, 100.0).rows()]
-    monkeypatch.setattr(client, "MOST_BYTES", 2_000)
-    assert [*thin(pop(server.url), NOW - 3000, NOW, 100.0).rows()] == whole
-    monkeypatch.setattr(client, "MOST_BYTES", 300)
-    with pytest.raises(SourceError, match=r"answers more than .* one moment of 3 hosts; see its"):
-        thin(pop(server.url), NOW - 3000, NOW, 100.0)
+    reads = [
+        (lambda: window(pop(server.url)), 6_000, 600, ""),
+        (lambda: thin(pop(server.url), NOW - 3000, NOW, 100.0), 2_000, 300, "one moment "),
+    ]
+    for read, some, few, of in reads:
+        monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
+        whole = [*read().rows()]
+        monkeypatch.setattr(client, "MOST_BYTES", some)
+        assert [*read().rows()] == whole
+        monkeypatch.setattr(client, "MOST_BYTES", few)
+        with pytest.raises(SourceError, match=rf"answers more than .* {of}of 3 hosts; see its"):
+            read()
+
+
+def test_prometheus_that_has_too_much_to_do_is_asked_for_shorter_times(server: Api) -> None:
+    database = filled()
+    told = {"status": "error", "errorType": "execution"}
+    # As it answers beyond --query.max-samples.
+    told["error"] = "query processing would load too many samples into memory in query execution"
+
+    def answer(asked: Any) -> Reply:
+        long = re.search(r"\[(\d+)s\]", asked["query"])
+        return answers(told, status=422) if long and int(long[1]) > 200 else database.answer(asked)
+
+    server.answer = answer
+    assert len(window(pop(server.url))) == 3 * len(grid())
 
 
 def test_it_is_asked_by_post_for_one_pop_with_one_name_for_all_series(server: Api) -> None:
     database = filled()
-    database.add("node_softnet_dropped_total", [(NOW, 1.0)], instance="10.0.0.0:9100", cpu="0")
+    database.add(SOFTNET, [(NOW, 1.0)], instance="10.0.0.0:9100", cpu="0")
     server.answer = database.answer
     window(pop(server.url), 60.0)
     assert len(server.asked) == 6
@@ -317,71 +343,52 @@ def test_it_is_asked_by_post_for_one_pop_with_one_name_for_all_series(server: Ap
     assert all(whole.items() <= asked.items() for asked in server.asked)
 
 
-def test_half_of_the_hosts_missing_are_hosts_without_rows(server: Api) -> None:
-    server.answer = filled(many=2).answer
-    assert {row.host for row in window(pop(server.url, many=4)).rows()} == {"e000", "e001"}
-    assert {*errors(pop(server.url, many=4))} == {"e002", "e003"}
-    assert "has no scrape of e002 in the last minute" in errors(pop(server.url, many=4))["e002"]
-
-
-def test_two_replicas_are_refused_with_both_named(server: Api) -> None:
-    database = filled()
-    own = {"instance": "10.0.0.1:9100", "job": "node"}
-    database.add(PACKETS, [(at, 1.0) for at in grid()], **own, device="eth0", replica="b")
+@pytest.mark.parametrize(
+    ("name", "labels", "more"),
+    [(PACKETS, {"device": "eth0"}, ["b"]), (SOFTNET, {"cpu": "0"}, ["a", "b"])],
+)
+def test_two_replicas_are_refused_with_both_named(
+    server: Api, name: str, labels: dict[str, str], more: list[str]
+) -> None:
+    database, own = filled(), {"instance": "10.0.0.1:9100", "job": "node", **labels}
+    for replica in more:
+        database.add(name, [(at, 1.0) for at in grid()], **own, replica=replica)
     server.answer = database.answer
-    both = rf'{PACKETS}\{{replica=""\}} and {PACKETS}\{{replica="b"\}}'
+    both = rf'{name}\{{replica="a?"\}} and {name}\{{replica="b"\}}'
     with pytest.raises(SourceError, match=rf"prometheus of lab1 at {server.url}: e001: .*{both}"):
         window(pop(server.url))
-    assert {*errors(pop(server.url))} == {"e001"}
-    # One replica can be chosen by the matcher.
-    chosen = pop(server.url, matcher='instance="{address}:9100", replica=""')
-    assert len({row.host for row in window(chosen).rows()}) == 3
-    database = filled()
-    for replica in "ab":
-        pairs = [(at, 1.0) for at in grid()]
-        database.add("node_softnet_dropped_total", pairs, **own, cpu="0", replica=replica)
-    server.answer = database.answer
-    says = r'e001: .*softnet_dropped_total\{replica="a"\} and .*\{replica="b"\}'
-    with pytest.raises(SourceError, match=says):
-        window(pop(server.url))
+    if name == PACKETS:
+        assert {*errors(pop(server.url))} == {"e001"}
+        # One replica can be chosen by the matcher.
+        chosen = pop(server.url, matcher='instance="{address}:9100", replica=""')
+        assert {row.host for row in window(chosen).rows()} == NAMES
 
 
 def test_a_pair_behind_one_address_makes_no_reset(server: Api) -> None:
     """Each question may be answered by the other one, which scrapes at moments of its own."""
-    pair = (Database(), Database())
-    for database, phase in zip(pair, (0.0, 7.0)):
-        for host in hosts():
-            own, times = {"instance": f"{host.address}:9100"}, [at - phase for at in grid(1200.0)]
-            database.add(BOOTED, [(at, NOW - 2000) for at in times], **own)
-            pairs = [(at, 10 * (at - NOW + 2000)) for at in times]
-            database.add(PACKETS, pairs, **own, device="eth0")
-            for cpu in range(2):
-                pairs = [(at, 5 * (at - NOW + 2000)) for at in times]
-                database.add("node_softnet_dropped_total", pairs, **own, cpu=str(cpu))
-    turn = iter(range(1000))
-    server.answer = lambda asked: pair[next(turn) % 2].answer(asked)
+    pair = [filled(seconds=1200.0, phase=phase, cpus=2) for phase in (0.0, 7.0)]
     for begin in (0, 1):
         turn = iter(range(begin, 1000))
+        server.answer = lambda asked, turn=turn: pair[next(turn) % 2].answer(asked)  # type: ignore[misc]
         rows = [*window(pop(server.url), 900.0).rows()]
-        for host in hosts():
-            for name in ("rx_packets", "backlog_dropped"):
-                told = [
-                    (row.counters[name], row.uptime)
-                    for row in rows
-                    if row.host == host.name and name in row.counters
-                ]
-                assert len(told) > 50 and told == sorted(told)
-                # What it tells is of another scrape at most, of the same host.
-                assert all(abs(value - 10 * uptime) <= 10 * STEP for value, uptime in told)
+        for host, name in product(NAMES, BOTH):
+            own = [row for row in rows if row.host == host and name in row.counters]
+            told = [(row.counters[name], row.uptime) for row in own]
+            assert len(told) > 50 and told == sorted(told)
+            # What it tells is of another scrape at most, of the same host.
+            assert all(abs(value - 10 * uptime) <= 10 * STEP for value, uptime in told)
 
 
 def test_a_reading_is_the_sum_of_its_devices_where_all_are_known(server: Api) -> None:
-    database, own = filled(many=1), {"instance": "10.0.0.0:9100", "job": "node"}
+    database, own = filled(many=1, cpus=1), {"instance": "10.0.0.0:9100", "job": "node"}
     database.add(PACKETS, [(at, 5.0) for at in grid() if at != NOW - 30], **own, device="eth1")
+    # A sum that is told for later scrapes, too, is none of theirs.
+    database.hides_after = NOW - 40
     server.answer = database.answer
     for row in window(pop(server.url, many=1)).rows():
-        told = row.counters.get("rx_packets")
-        assert told == (None if row.time == NOW - 30 else 10 * row.uptime + 5)
+        packets, drops = (row.counters.get(name) for name in BOTH)
+        assert packets == (None if row.time == NOW - 30 else 10 * row.uptime + 5)
+        assert drops == (10 * row.uptime if row.time <= NOW - 40 else None)
 
 
 def test_both_shapes_of_dropped_packets_are_known(server: Api) -> None:
@@ -396,42 +403,6 @@ def test_both_shapes_of_dropped_packets_are_known(server: Api) -> None:
     seen = {host: (own["rx_dropped"], own["rx_missed"]) for host, own in told.items()}
     # What the first host missed is within what it dropped.
     assert seen == {"e000": (7.0, 0.0), "e001": (7.0, 2.0)}
-
-
-@pytest.mark.parametrize("at_once", [20, 200_000])
-@pytest.mark.parametrize("phase", [0.0, 3.3, 14.9])
-def test_cpus_are_added_up_as_each_scrape_told_them(
-    server: Api, at_once: int, phase: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Prometheus adds them; each sum is that of one scrape, to the last digit."""
-    monkeypatch.setattr(prometheus_window, "AT_ONCE", at_once)
-    database, times = Database(), [at + phase for at in grid(900.0) if at + phase <= NOW]
-    for host in hosts():
-        own = {"instance": f"{host.address}:9100"}
-        database.add(BOOTED, [(at, NOW - 1000) for at in times], **own)
-        for cpu in range(8):
-            pairs = [(at, (at - NOW + 1000) * (cpu + 1) ** 2) for at in times]
-            database.add("node_softnet_dropped_total", pairs, **own, cpu=str(cpu))
-    server.answer = database.answer
-    rows = [*window(pop(server.url), 900.0).rows()]
-    assert len(rows) == 3 * sum(at <= NOW for at in times)
-    assert all(
-        row.counters["backlog_dropped"] == pytest.approx(204 * row.uptime, rel=1e-12)
-        for row in rows
-    )
-
-
-def test_a_sum_that_is_told_for_later_scrapes_too_is_none_of_theirs(server: Api) -> None:
-    database = Database()
-    database.hides_after = NOW - 40
-    own = {"instance": "10.0.0.0:9100"}
-    database.add(BOOTED, [(at, NOW - 1000) for at in grid()], **own)
-    pairs = [(at, at - NOW + 1000) for at in grid()]
-    database.add("node_softnet_dropped_total", pairs, **own, cpu="0")
-    server.answer = database.answer
-    for row in window(pop(server.url, many=1)).rows():
-        told = row.counters.get("backlog_dropped")
-        assert told == (row.uptime if row.time <= NOW - 40 else None)
 
 
 def booted(*boots: tuple[float, float, str], clock: float = 0.0) -> Database:
@@ -510,93 +481,88 @@ def answers(body: Any, **more: Any) -> Reply:
     return Reply(text, **more)
 
 
-SUCCESS = {"status": "success", "data": {"resultType": "matrix", "result": []}}
-SERIES = {"metric": {"instance": "10.0.0.0:9100", "__name__": BOOTED}, "values": [[NOW, "1"]]}
+def tells(*result: Any, kind: str = "matrix", **more: Any) -> Reply:
+    return answers({"status": "success", "data": {"resultType": kind, "result": [*result]}, **more})
 
 
-def with_series(**changed: Any) -> Reply:
-    row = {**SERIES, **changed}
-    return answers({"status": "success", "data": {"resultType": "matrix", "result": [row]}})
+def series(*values: Any, metric: Any = None) -> Reply:
+    usual = {"instance": "10.0.0.0:9100", "__name__": BOOTED}
+    return tells({"metric": usual if metric is None else metric, "values": [*values]})
 
 
+def fails(error: str, status: int, kind: str) -> Reply:
+    return answers({"status": "error", "errorType": kind, "error": error}, status=status)
+
+
+LIMIT = "expanding series: the query time range exceeds the limit (query length: 12000h0m0s)"
 LIES = {
     "no JSON": (answers(b"<html>"), "answers what is no JSON"),
     "nothing": (answers(b""), "answers what is no JSON"),
-    "half": (answers(json.dumps(SUCCESS).encode()[:-3]), "answers what is no JSON"),
+    "half": (answers(tells().body[:-3]), "answers what is no JSON"),
     "deep": (answers(b"[" * 100_000), "answers what is no JSON"),
     "a list": (answers([]), "another thing than Prometheus does"),
-    "no status": (answers({"data": SUCCESS["data"]}), "answers no success"),
-    "a vector": (
-        answers({"status": "success", "data": {"resultType": "vector", "result": []}}),
-        'answers "vector", and no matrix',
-    ),
+    "no status": (answers({"data": {}}), "answers no success"),
+    "a vector": (tells(kind="vector"), 'answers "vector", and no matrix'),
     "no data": (answers({"status": "success"}), "answers null, and no matrix"),
-    "no result": (
-        answers({"status": "success", "data": {"resultType": "matrix"}}),
-        "and no matrix",
-    ),
-    "a value alone": (with_series(values=[["x"]]), "a series that is none"),
-    "a value of words": (with_series(values=[[NOW, "many"]]), "a series that is none"),
-    "no labels": (with_series(metric=None), "a series that is none"),
-    "labels of numbers": (with_series(metric={"instance": 1}), "out of order"),
-    "time that goes back": (with_series(values=[[NOW, "1"], [NOW - 1, "2"]]), "out of order"),
-    "somebody else": (
-        with_series(metric={"instance": "10.9.9.9:9100"}),
-        "a series that was not asked for",
-    ),
-    "the future": (with_series(values=[[NOW + 600, "1"]]), "e000 has a sample of the future"),
+    "no result": (tells(data={"resultType": "matrix"}), "and no matrix"),
+    "a value alone": (series(["x"]), "a series that is none"),
+    "a value of words": (series([NOW, "many"]), "a series that is none"),
+    "no labels": (series([NOW, "1"], metric=0), "a series that is none"),
+    "labels of numbers": (series([NOW, "1"], metric={"instance": 1}), "out of order"),
+    "time that goes back": (series([NOW, "1"], [NOW - 1, "2"]), "out of order"),
+    "somebody else": (series([NOW, "1"], metric={"instance": "10.9.9.9:9100"}), "not asked for"),
+    "the future": (series([NOW + 600, "1"]), "e000 has a sample of the future"),
     # Thanos with partial_response, where a store is gone: it warns beside what it has. Its form is
     # that of https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview.
     "Thanos without a store": (
-        answers({**SUCCESS, "warnings": ["No StoreAPIs matched for this query"]}),
-        r"warns that its answer is not whole: \[.*No StoreAPIs matched",
+        tells(warnings=["No StoreAPIs matched"]),
+        "is not whole: .*No Store",
     ),
     # A cluster of VictoriaMetrics, where a vmstorage is gone.
-    "VictoriaMetrics without a storage": (
-        answers({**SUCCESS, "isPartial": True}),
-        "its answer is partial",
-    ),
+    "VictoriaMetrics without a storage": (tells(isPartial=True), "its answer is partial"),
     # https://github.com/grafana/mimir/issues/1199 has the text.
-    "Mimir past its limit": (
-        answers(
-            {
-                "status": "error",
-                "errorType": "execution",
-                "error": "expanding series: the query time range exceeds the limit (query length: "
-                "12000h0m0s, limit: 768h0m0s)",
-            },
-            status=422,
-        ),
-        "answers 422: execution: expanding series: the query time range exceeds the limit",
-    ),
+    "Mimir past its limit": (fails(LIMIT, 422, "execution"), "answers 422: execution: expanding"),
     "Mimir without a tenant": (answers(b"no org id\n", status=401), "answers 401: "),
     "a redirect": (answers(b"", status=302, headers={"Location": "http://127.0.0.1:1/"}), "302"),
-    "an error with 200": (
-        answers({"status": "error", "errorType": "timeout", "error": "query timed out"}),
-        "answers no success: timeout: query timed out",
-    ),
+    "an error with 200": (fails("timed out", 200, "timeout"), "no success: timeout: timed out"),
 }
 
 
 @pytest.mark.parametrize(("reply", "says"), LIES.values(), ids=LIES)
 def test_what_is_no_whole_answer_is_an_error(server: Api, reply: Reply, says: str) -> None:
     server.answer = lambda asked: reply
-    with pytest.raises(SourceError, match=rf"^prometheus of lab1 at {server.url}: .*{says}"):
-        window(pop(server.url))
-    told = errors(pop(server.url))
-    assert {*told} == {"e000", "e001", "e002"}
-    assert all(re.search(says, error) for error in told.values())
+    assert_told(pop(server.url), says)
 
 
-def test_what_is_down_is_named() -> None:
+def assert_told(asked: Pop, says: str) -> None:
+    """A window of a PoP, and a sample of each of its hosts, is such an error."""
+    place = f"prometheus of lab1 at {asked.metrics.fields['url']}"
+    with pytest.raises(SourceError, match=rf"^{place}: .*{says}"):
+        window(asked)
+    told = errors(asked)
+    assert {*told} == NAMES and all(re.search(says, error) for error in told.values())
+
+
+def test_what_is_down_or_has_a_certificate_that_is_not_there_is_named(server: Api) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(
-        SourceError, match=f"prometheus of lab1 at {url}: does not answer: .*refused"
-    ):
-        window(pop(url))
-    assert {*errors(pop(url))} == {"e000", "e001", "e002"}
+    assert_told(pop(url), "does not answer: .*refused")
+    https = pop(server.url.replace("http:", "https:"), ca_file="/nowhere/ca.pem")
+    told = errors(https)
+    assert {*told} == NAMES and all("/nowhere/ca.pem" in error for error in told.values())
+
+
+@pytest.mark.parametrize(
+    ("ahead", "says"),
+    [(-60, r"its clock is (59|60|61) s behind the action"), (60, r"its clock is (59|60) s ahead")],
+)
+def test_a_clock_that_differs_is_told_and_refused(server: Api, ahead: int, says: str) -> None:
+    for seconds in (ahead, ahead / 20):
+        own = {"Date": formatdate(wall() + seconds, usegmt=True)}
+        server.answer = lambda asked, own=own: Reply(matrix([]).body, headers=own)  # type: ignore[misc]
+        with pytest.raises(SourceError, match=says) if seconds == ahead else nullcontext():
+            assert len(window(pop(server.url))) == 0
 
 
 def known(folder: Path, pops: Mapping[str, Pop]) -> tuple[dict[str, float], dict[str, str]]:
@@ -667,43 +633,6 @@ def test_a_sweep_waits_once_for_a_server_that_hangs(
     assert len(hanging.asked) == 8
 
 
-@pytest.mark.parametrize("how", ["too many samples", "too many bytes"])
-def test_a_part_that_is_too_much_is_asked_for_in_shorter_times(
-    server: Api, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    """As Prometheus answers beyond --query.max-samples, and as we bound it."""
-    database = filled()
-    told = {"status": "error", "errorType": "execution"}
-    told["error"] = "query processing would load too many samples into memory in query execution"
-
-    def answer(asked: Any) -> Reply:
-        long = re.search(r"\[(\d+)s\]", asked["query"])
-        return answers(told, status=422) if long and int(long[1]) > 200 else database.answer(asked)
-
-    if how == "too many bytes":
-        monkeypatch.setattr(client, "MOST_BYTES", 6_000)
-    server.answer = answer if how == "too many samples" else database.answer
-    assert len(window(pop(server.url))) == 3 * len(grid())
-    if how == "too many bytes":
-        monkeypatch.setattr(client, "MOST_BYTES", 600)
-        with pytest.raises(SourceError, match=r"answers more than .* of 3 hosts; see its matcher"):
-            window(pop(server.url))
-
-
-@pytest.mark.parametrize(
-    ("ahead", "says"),
-    [(-60, r"its clock is (59|60|61) s behind the action"), (60, r"its clock is (59|60) s ahead")],
-)
-def test_a_clock_that_differs_is_told_and_refused(server: Api, ahead: int, says: str) -> None:
-    own = formatdate(wall() + ahead, usegmt=True)
-    server.answer = lambda asked: Reply(matrix([]).body, headers={"Date": own})
-    with pytest.raises(SourceError, match=says):
-        window(pop(server.url))
-    near = formatdate(wall() + ahead / 20, usegmt=True)
-    server.answer = lambda asked: Reply(matrix([]).body, headers={"Date": near})
-    assert len(window(pop(server.url))) == 0
-
-
 def test_a_clock_that_scrapes_ahead_of_ours_is_told_and_refused(server: Api) -> None:
     """What answers may have another clock than what scraped: Thanos, or Mimir."""
     database = filled()
@@ -730,24 +659,22 @@ def secret(folder: Path, text: str, mode: int = 0o600) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(
-    ("fields", "header"),
-    [
-        ({"bearer_token_file": "FILE"}, ("Authorization", "Bearer s3cret")),
-        (
-            {"username": "edge", "password_file": "FILE"},
-            ("Authorization", "Basic ZWRnZTpzM2NyZXQ="),
-        ),
-        ({"tenant": "edge"}, ("X-Scope-OrgID", "edge")),
-    ],
-)
-def test_it_is_logged_in_to_by_files(
-    server: Api, tmp_path: Path, fields: dict[str, str], header: tuple[str, str]
-) -> None:
+def test_it_is_logged_in_to_by_files_that_no_error_shows(server: Api, tmp_path: Path) -> None:
     file = secret(tmp_path, "s3cret\n")
-    given = {name: file if value == "FILE" else value for name, value in fields.items()}
-    window(pop(server.url, **given))
-    assert all(header in headers.items() for headers in server.headers)
+    ways: list[tuple[dict[str, str], tuple[str, str]]] = [
+        ({"bearer_token_file": file}, ("Authorization", "Bearer s3cret")),
+        ({"username": "edge", "password_file": file}, ("Authorization", "Basic ZWRnZTpzM2NyZXQ=")),
+        ({"tenant": "edge"}, ("X-Scope-OrgID", "edge")),
+    ]
+    server.answer = lambda asked: fails("no", 403, "s3cret")
+    for way, header in ways:
+        with pytest.raises(SourceError, match="answers 403: .*no") as refused:
+            window(pop(server.url, **way))
+        assert header in server.headers[-1].items()
+        if "tenant" not in way:
+            assert "s3cret" not in str(refused.value) and "ZWRnZ" not in str(refused.value)
+    with pytest.raises(InputError, match="given beside bearer_token_file"):
+        window(pop(server.url, **ways[0][0], **ways[1][0]))
 
 
 @pytest.mark.parametrize(
@@ -757,31 +684,20 @@ def test_it_is_logged_in_to_by_files(
         ("s3cret\nsecond", 0o600, "holds no secret in one line"),
         ("s3cret \u00e9", 0o600, "holds no secret in one line"),
         ("", 0o600, "holds no secret in one line"),
+        ("", 0, "cannot be read"),
     ],
 )
 def test_a_file_that_holds_no_secret_is_named_and_hides_no_other_pop(
     server: Api, tmp_path: Path, text: str, mode: int, says: str
 ) -> None:
     server.answer = filled().answer
-    locked = pop(server.url, bearer_token_file=secret(tmp_path, text, mode))
+    file = secret(tmp_path, text, mode) if mode else str(tmp_path / "none")
+    locked = pop(server.url, bearer_token_file=file)
     with pytest.raises(InputError, match=rf"bearer_token_file: {says}") as refused:
         window(locked)
     assert "s3cret" not in str(refused.value)
     found, lost = known(tmp_path, {"lab1": locked, "lab2": pop(server.url)})
     assert {*found} == {"lab2"} and re.search(says, lost["lab1"])
-
-
-def test_no_error_shows_a_secret(server: Api, tmp_path: Path) -> None:
-    server.answer = lambda asked: answers({"status": "error", "error": "no"}, status=403)
-    file = secret(tmp_path, "s3cret")
-    given = {"username": "edge", "password_file": file}
-    with pytest.raises(SourceError, match="answers 403: no") as refused:
-        window(pop(server.url, **given))
-    assert "s3cret" not in str(refused.value) and "ZWRnZ" not in str(refused.value)
-    with pytest.raises(InputError, match="cannot be read"):
-        window(pop(server.url, bearer_token_file=str(tmp_path / "none")))
-    with pytest.raises(InputError, match="given beside bearer_token_file"):
-        window(pop(server.url, bearer_token_file=file, **given))
 
 
 def test_a_client_certificate_logs_in(server: Api, tmp_path: Path) -> None:
@@ -790,9 +706,9 @@ def test_a_client_certificate_logs_in(server: Api, tmp_path: Path) -> None:
     tls.load_cert_chain(files.certificate, files.key)
     tls.load_verify_locations(files.authority)
     tls.verify_mode = ssl.CERT_REQUIRED
-    server.server.socket = tls.wrap_socket(server.server.socket, server_side=True)
+    server.secure(tls)
     server.answer = filled().answer
-    https = server.url.replace("http:", "https:")
+    https = server.url
     own = {"certificate_file": str(files.certificate), "key_file": str(files.key)}
     asked = pop(https, ca_file=str(files.authority), **own)
     assert len(window(asked)) == 3 * len(grid())
@@ -806,13 +722,6 @@ def test_a_client_certificate_logs_in(server: Api, tmp_path: Path) -> None:
         window(pop(https, **own))
 
 
-def test_a_certificate_that_is_not_there_is_an_error_of_its_hosts(server: Api) -> None:
-    https = server.url.replace("http:", "https:")
-    told = errors(pop(https, ca_file="/nowhere/ca.pem"))
-    assert {*told} == {"e000", "e001", "e002"}
-    assert all("/nowhere/ca.pem" in error for error in told.values())
-
-
 # Which series make a reading.
 
 
@@ -824,3 +733,39 @@ def test_no_number_is_none_that_can_be_counted(server: Api) -> None:
     asked = pop(server.url, many=1)
     assert all("tcp_segments_out" not in row.counters for row in window(asked).rows())
     assert "e000: node_netstat_Tcp_OutSegs has -1, which no host" in errors(asked)["e000"]
+
+
+SITE = {
+    'haproxy_frontend_http_responses_total{proxy="web",code="2xx"}': 90.0,
+    'haproxy_frontend_http_responses_total{proxy="web",code="5xx"}': 4.0,
+    'haproxy_frontend_http_responses_total{proxy="api",code="5xx"}': 2.0,
+    'nginx_vts_server_cache_total{host="*",status="hit"}': 70.0,
+    'nginx_vts_server_cache_total{host="*",status="miss"}': 30.0,
+    'nginx_vts_server_cache_total{host="other",status="hit"}': 1e6,
+    'envoy_cluster_upstream_rq_time_count{envoy_cluster_name="a"}': 50.0,
+    'envoy_cluster_upstream_rq_time_bucket{envoy_cluster_name="a",le="100"}': 30.0,
+    'envoy_cluster_upstream_rq_time_bucket{envoy_cluster_name="a",le="250"}': 45.0,
+    'envoy_cluster_upstream_rq_time_bucket{envoy_cluster_name="a",le="+Inf"}': 50.0,
+    "nginx_response_bytes_total": 8e6,
+    "nginx_request_seconds_total": 2.5,
+}
+OF_SITE = {"http_5xx": 6.0, "http_responses": 96.0, "cache_hits": 70.0, "cache_responses": 100.0}
+OF_SITE |= {"upstream_requests": 50.0, "upstream_requests_fast": 45.0}
+OF_SITE |= {"response_bytes": 8e6, "response_ms": 2500.0}
+
+
+def test_readings_of_one_series_that_differ_in_a_label_are_told_apart(server: Api) -> None:
+    """The example metrics of a site, as the exporters that they are for tell of them."""
+    database = filled(many=1)
+    for series_, value in SITE.items():
+        name, _, text = series_.partition("{")
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', text))
+        own = {"instance": "10.0.0.0:9100", "job": "node", **labels}
+        database.add(name, [(at, value) for at in grid()], **own)
+    server.answer = database.answer
+    catalogue = Catalogue([ROOT / "metrics" / "examples", PACK_METRICS])
+    opened = Prometheus(SimpleNamespace(catalogue=catalogue))  # type: ignore[arg-type]
+    rows = [*opened.window(pop(server.url, many=1), NOW - 600, NOW).rows()]
+    assert rows
+    for row in rows:
+        assert OF_SITE.items() <= row.counters.items()

@@ -250,7 +250,7 @@ def test_hosts_that_are_not_drained_are_not_silenced_and_none_without_the_option
 
 
 def _fail(alertmanager: InMemory) -> None:
-    alertmanager.says = lambda request: say(request, 503, "no")
+    alertmanager.says = lambda *_: say(503, "no")
 
 
 def test_without_alertmanager_a_batch_is_rolled_and_it_is_told_once(

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.rounds import decisions_key
 from edgetune.export.state import read_state
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rounds.steps.resume_congestion import resume_congestion
 from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.rounds.work import claim_of
 from tests.support.rounds_world import RoundsMoves, RoundsWorld, held_out, treating
@@ -49,12 +47,6 @@ def exported(world: RoundsWorld) -> dict[str, float]:
     return {name: float(value) for name, _, value in rows if not name.startswith("#")}
 
 
-def taken_back(told: dict[str, float]) -> tuple[float, ...]:
-    """By harm, and by request."""
-    name = 'edgetune_congestion_taken_back{cause="%s",pop="lab1"}'
-    return tuple(told[name % cause] for cause in ("harm", "request"))
-
-
 def checked(world: RoundsWorld) -> list[str]:
     with world.at_work():
         rows: Any = doctor_pop(world.context, "lab1")["checks"]
@@ -79,6 +71,12 @@ class SeenMoves(RoundsMoves):
     @property
     def exported(self) -> dict[str, float]:
         return exported(self.world)
+
+    @property
+    def slower(self) -> bool:
+        """Whether what is treated is said to be slower."""
+        name = 'edgetune_congestion_effect_ratio{metric="delivery_rate",pop="lab1"}'
+        return 0 < exported(self.world)[name] < 1
 
     @property
     def checked(self) -> list[str]:
@@ -107,63 +105,22 @@ def test_a_pop_that_is_tuned_says_what_is_treated_and_needs_nobody(world: Rounds
     assert told['edgetune_congestion_prefixes_new{pop="lab1"}'] == 0
     age = world.now - told['edgetune_congestion_configuration_timestamp_seconds{pop="lab1"}']
     assert 0 < age < 4 * 300
-    assert taken_back(told) == (0, 0)
+    for cause in ("harm", "request"):
+        assert told[f'edgetune_congestion_taken_back{{cause="{cause}",pop="lab1"}}'] == 0
     assert told['edgetune_congestion_hosts_without{pop="lab1"}'] == 0
     assert told['edgetune_congestion_hosts_not_taken_back{pop="lab1"}'] == 0
 
 
-class TestTakenBack:
-    @pytest.fixture
-    def left(self, world: RoundsWorld) -> RoundsWorld:
-        """A host did not confirm the rollback."""
-        world.hosts.mute.add("e003")
-        world.do(roll_back_congestion, requested_by="ana", reason="calls")
-        return world
-
-    def test_a_host_that_did_not_confirm_is_told_once_an_hour(self, left: RoundsWorld) -> None:
-        assert "NOT TAKEN BACK on e003; rolled back " in status(left)
-        assert found(left) == []
-        left.clock.wait(301)
-        guard = Guard(_refuse)
-        (payload,) = found(left, guard)
-        assert payload["first"] and "not taken back on 1 hosts (e003); " in payload["reason"]
-        assert "roll_back_congestion pop=lab1 tries again" in payload["reason"]
-        assert found(left, guard) == []
-        told = exported(left)
-        assert told['edgetune_congestion_hosts_not_taken_back{pop="lab1"}'] == 1
-        assert 'edgetune_congestion_last_round_timestamp_seconds{pop="lab1"}' not in told
-        assert taken_back(told) == (0, 1)
-        left.hosts.mute.clear()
-        left.round()
-        assert "NOT TAKEN BACK" not in status(left)
-        assert "rolled back 10m1s ago by ana: calls" in status(left)
-
-    def test_harm_waits_for_a_decision(self, world: RoundsWorld) -> None:
-        for number, prefix in enumerate(sorted(set(world.chosen) - held_out(world))):
-            world.sockets.rates[prefix] = 3e3 * (1 + number / 100)
-        world.rounds(12)
-        assert "TAKEN BACK as harm; rolled back " in status(world)
-        assert "resume_congestion pop=lab1" in status(world)
-        assert checked(world)[0].startswith("taken back: delivery_rate is 0.")
-        name = 'edgetune_congestion_effect_ratio{metric="delivery_rate",pop="lab1"}'
-        told = exported(world)
-        assert 0 < told[name] < 1
-        assert taken_back(told) == (1, 0)
-        world.do(resume_congestion, requested_by="ana")
-        assert taken_back(exported(world)) == (0, 0)
-
-
-def test_a_record_that_cannot_be_read_is_named_and_begun_anew(world: RoundsWorld) -> None:
-    world.context.store.put(decisions_key("lab1"), '{"schema": 1, "epoch": 5880050}')
-    assert "lab1  congestion control  DAMAGED: edgetune.congestion.lab1 is damaged" in status(world)
-    assert exported(world) == {'edgetune_congestion_state{pop="lab1",state="unreadable"}': 1}
-    assert "roll_back_congestion pop=lab1 begins anew" in found(world)[0]["reason"]
-    # Hosts have heard of configuration 1, and nobody knows that any more.
-    told = world.do(roll_back_congestion, requested_by="ana")
-    assert len(told["done"]) == 4 and world.hosts.treated() == {}
-    assert world.decided.number == 2
-    assert "begun anew: edgetune.congestion.lab1 is damaged" in world.decided.history[0].what
-    assert "DAMAGED" not in status(world)
+def test_a_rollback_that_was_not_confirmed_is_told_once_an_hour(world: RoundsWorld) -> None:
+    world.hosts.mute.add("e003")
+    world.do(roll_back_congestion, requested_by="ana", reason="calls")
+    assert found(world) == []
+    world.clock.wait(301)
+    guard = Guard(_refuse)
+    (payload,) = found(world, guard)
+    assert payload["first"] and "not taken back on 1 hosts (e003); " in payload["reason"]
+    assert "roll_back_congestion pop=lab1 tries again" in payload["reason"]
+    assert found(world, guard) == []
 
 
 def test_no_round_is_read_for_a_status(world: RoundsWorld, monkeypatch: pytest.MonkeyPatch) -> None:

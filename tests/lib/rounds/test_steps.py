@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgetune.connections import Database
 from edgetune.documents.congestion import ROUND, sets_congestion
-from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.errors import FencedError, RefusedError
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.rollout.steps.resume_pop import resume_pop
-from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rounds.steps.push_configuration import push_configuration
 from edgetune.rounds.steps.resume_congestion import resume_congestion
 from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
@@ -59,173 +54,9 @@ def test_prefixes_that_are_slow_all_the_time_are_treated_on_every_host(world: Ro
     assert kept.configuration and kept.configuration.number == world.decided.number == 1
     assert {name: own.number for name, own in kept.hosts.items()} == dict.fromkeys(EVERY, 1)
     assert [row.new for row in kept.rows] == [0, 20, 0, 0]
-    assert kept.rows[-1].levels["delivery_rate"].treated
-
-
-def test_the_canary_is_told_first(world: RoundsWorld) -> None:
+    # The canary is the first that is told.
     assert names(world.hosts.heard)[:4] == ["e002", "e000", "e001", "e003"]
-
-
-def test_what_the_canary_does_not_take_is_told_to_nobody(world: RoundsWorld) -> None:
-    before = world.hosts.treated()
-    world.hosts.refusing["e002"] = "/proc/sys/net/ipv4/tcp_available_congestion_control has no bbr"
-    world.more_slow()
-    world.hosts.heard.clear()
-    while not (told := world.round())["failed"]:
-        assert len(world.hosts.heard) < 99
-    assert told["failed"] == ["e002"] and "has no bbr" in told["error"]
-    assert "what stood there stays" in told["error"]
-    newest = world.decided.number
-    assert [name for name, number, _ in world.hosts.heard if number == newest] == ["e002"]
-    others = {name: own for name, own in world.hosts.treated().items() if name != "e002"}
-    assert others == {name: own for name, own in before.items() if name != "e002"}
-    # The others have theirs renewed all the same.
-    assert ("e000", 1, len(before["e000"])) in world.hosts.heard[-3:]
-    assert "has no bbr" in world.kept.problem
-    # Once it takes one, its number is one that no host has heard.
-    world.hosts.refusing.clear()
-    assert world.round()["number"] == newest + 1
-    assert_as_selected(world)
-
-
-@contextmanager
-def dying_once_hosts_are_told(world: RoundsWorld) -> Iterator[None]:
-    """The process of the one action in it is gone once the last host has answered."""
-    moments = world.moments
-    moments.seen.clear()
-    moments.at = lambda what: (
-        setattr(moments, "die_at", len(moments.seen) - 1)
-        if what == "after e003 congestion"
-        else None
-    )
-    with pytest.raises(Died):
-        yield
-    moments.die_at, moments.at = -1, lambda what: None
-
-
-class TestFewAtOnce:
-    """A round adds a few prefixes, and the next ones come once hosts have been told of these."""
-
-    NO_BBR = "tcp_available_congestion_control has no bbr"
-
-    @pytest.fixture
-    def world(self, tmp_path: Path) -> RoundsWorld:
-        return RoundsWorld(tmp_path, thresholds={**QUICK, "new": 5})
-
-    def assert_catches_up(self, world: RoundsWorld) -> None:
-        """All that is slow is treated in the end, never more than a few more than before."""
-        told = treated(world)
-        for _ in range(8):
-            assert world.round()["failed"] == []
-            assert_as_selected(world)
-            assert len(treated(world) - told) <= 5
-            told = treated(world)
-        assert set(world.chosen) == set(world.slow) and world.kept.problem == ""
-
-    def test_what_the_first_canary_does_not_take_is_told_as_soon_as_it_does(
-        self, world: RoundsWorld
-    ) -> None:
-        world.hosts.refusing["e002"] = self.NO_BBR
-        world.round()
-        for _ in range(6):
-            # No later round hides the cause.
-            assert world.round()["failed"] == ["e002"]
-            assert self.NO_BBR in world.kept.problem
-        assert treated(world) == set() and len(world.chosen) == 5
-        world.hosts.refusing.clear()
-        self.assert_catches_up(world)
-
-    def test_what_the_canary_does_not_take_beside_what_stands_is_told_as_soon_as_it_does(
-        self, world: RoundsWorld
-    ) -> None:
-        world.rounds(2)
-        before = treated(world)
-        world.hosts.mute.add("e002")
-        assert [told["failed"] for told in world.rounds(4)] == [["e002"]] * 4
-        assert treated(world) == before != set()
-        world.hosts.mute.clear()
-        self.assert_catches_up(world)
-
-    @pytest.mark.parametrize("before", [1, 2], ids=["the first", "a later one"])
-    def test_what_was_told_before_the_action_died_is_told_again(
-        self, world: RoundsWorld, before: int
-    ) -> None:
-        world.rounds(before)
-        with dying_once_hosts_are_told(world):
-            world.round()
-        there = treated(world)
-        known = world.kept.configuration
-        assert there > {own.prefix for own in (known.prefixes if known else [])}
-        world.clock.wait(ROUND)
-        world.round()
-        assert treated(world) == there
-        self.assert_catches_up(world)
-
-    def test_what_a_pause_kept_from_hosts_is_told_after_it(self, world: RoundsWorld) -> None:
-        world.round()
-        for _ in range(4):
-            world.clock.wait(ROUND)
-            assert world.do(select_prefixes)["next"]
-            pause_pop(world.context, "lab1", "asked", requested_by="ana")
-            assert "waits: lab1 is paused" in world.do(push_configuration)["message"]
-            resume_pop(world.context, "lab1", "asked", requested_by="ana")
-        assert treated(world) == set()
-        self.assert_catches_up(world)
-
-    def test_more_than_may_be_new_are_told_by_and_by(self, world: RoundsWorld) -> None:
-        """As where a person makes ``new`` smaller while the canary is away."""
-        world.write_entry({"thresholds": QUICK, "canary": "e002"})
-        world.hosts.mute.add("e002")
-        world.rounds(3)
-        waiting = set(world.chosen) - held_out(world)
-        assert treated(world) == set() and len(waiting) > 10
-        world.hosts.mute.clear()
-        world.write_entry({"thresholds": {**QUICK, "new": 5}, "canary": "e002"})
-        many = []
-        for _ in range(3):
-            assert world.round()["failed"] == []
-            many.append(len(treated(world)))
-        assert many == [5, 10, len(waiting)]
-
-
-def treated(world: RoundsWorld) -> set[str]:
-    """What stands on all hosts alike."""
-    found = [{*own} for own in world.hosts.treated().values()] or [set()]
-    assert all(own == found[0] for own in found)
-    return found[0]
-
-
-def test_what_was_not_renewed_in_time_begins_anew(world: RoundsWorld) -> None:
-    world.hosts.standing_there.clear()
-    told = world.round(2 * HOUR)
-    assert "configuration 1 was not renewed in time" in world.decided.history[-1].what
-    assert told["done"] == [] and world.hosts.treated() == {}
-    # As many a round as at first, under another number, with the hold-out that there was.
-    before = held_out(world)
-    world.rounds(4)
-    assert world.kept.configuration and world.kept.configuration.number == 2
-    assert held_out(world) >= before
-    assert_as_selected(world)
-
-
-def test_half_a_round_changes_nothing(world: RoundsWorld) -> None:
-    before = world.kept.configuration
-    rates = world.sockets.rates
-    world.sockets.rates = dict([*rates.items()][:15])
-    told = world.round()
-    assert "it is not whole" in world.kept.problem and told["number"] == 1
-    assert world.kept.configuration == before
-    world.sockets.rates = rates
-    world.round()
-    assert world.kept.problem == ""
-
-
-def test_a_network_that_is_excluded_from_now_on_leaves_at_once(world: RoundsWorld) -> None:
-    out = sorted(set(world.chosen) - held_out(world))[:2]
-    world.write_entry({"thresholds": QUICK, "canary": "e002", "exclude": out})
-    world.round()
-    assert not set(out) & set(world.chosen)
-    assert_as_selected(world)
+    assert kept.rows[-1].levels["delivery_rate"].treated
 
 
 class TestEvidence:
@@ -298,15 +129,6 @@ class TestHarm:
         harmed.hosts.heard.clear()
         told = harmed.round()
         assert "rolled back by the comparison" in told["message"] and harmed.hosts.heard == []
-
-    def test_a_host_that_is_away_is_told_in_later_rounds(self, harmed: RoundsWorld) -> None:
-        harmed.hosts.mute.add("e001")
-        told = [harmed.round() for _ in range(12)][-1]
-        assert told["failed"] == ["e001"] == harmed.decided.pending
-        assert set(harmed.hosts.treated()) == {"e001"}
-        harmed.hosts.mute.clear()
-        assert harmed.round()["done"] == ["e001"]
-        assert harmed.hosts.treated() == {} and harmed.decided.pending == []
 
     @pytest.mark.slow
     def test_more_retransmits_than_the_threshold_are_harm(self, world: RoundsWorld) -> None:
@@ -434,86 +256,6 @@ class TestRollback:
         assert world.decided.state == "rolled_back"
         assert "no round is under way" in world.do(push_configuration)["message"]
         assert world.hosts.treated() == {}
-
-    def test_what_hosts_have_ends_within_the_longest_time_where_no_record_tells_of_it(
-        self, world: RoundsWorld
-    ) -> None:
-        with Database(world.config["coordination"]).transaction() as db:
-            db.execute("DELETE FROM congestion")
-        stop_all(world.context, "ana")
-        with pytest.raises(RefusedError, match="by themselves they take it back within 1d$"):
-            world.do(roll_back_congestion, requested_by="ana")
-        assert world.hosts.treated()
-
-    def test_a_person_lets_it_go_on(self, world: RoundsWorld) -> None:
-        before = held_out(world)
-        number = world.do(roll_back_congestion, requested_by="ana") and world.decided.number
-        with pytest.raises(InputError, match="requested_by"):
-            world.do(resume_congestion)
-        assert world.do(resume_congestion, requested_by="bea")["changed"]
-        assert not world.do(resume_congestion, requested_by="bea")["changed"]
-        told = world.round()
-        assert told["number"] > number
-        assert_as_selected(world)
-        assert held_out(world) == before
-
-
-def test_what_was_taken_back_is_not_renewed_by_the_next_who_goes_on(world: RoundsWorld) -> None:
-    """Who took it back died before the rounds knew of it, and the source is away since."""
-    with dying_once_hosts_are_told(world):
-        world.do(roll_back_congestion, requested_by="ana")
-    assert world.kept.configuration and world.hosts.treated() == {}
-    world.sockets.away = "lab1: ClickHouse at http://ch: timed out"
-    world.do(resume_congestion, requested_by="bea")
-    world.round()
-    assert world.hosts.treated() == {}
-
-
-class TestLost:
-    """A store that lost its part."""
-
-    def test_without_the_rounds_it_begins_anew(self, world: RoundsWorld) -> None:
-        with Database(world.config["coordination"]).transaction() as db:
-            db.execute("DELETE FROM congestion")
-        world.rounds(4)
-        assert world.decided.number == 2
-        assert_as_selected(world)
-
-    def test_damaged_rounds_are_named_and_begun_anew(self, world: RoundsWorld) -> None:
-        with Database(world.config["coordination"]).transaction() as db:
-            db.execute("UPDATE congestion SET value = '{}'")
-        world.round()
-        assert "begun anew: edgetune:congestion:lab1" in world.decided.history[-1].what
-
-    def test_without_the_decisions_the_hold_out_stays(self, world: RoundsWorld) -> None:
-        before = held_out(world)
-        with Database(world.config["coordination"]).transaction() as db:
-            db.execute("DELETE FROM records WHERE key LIKE 'edgetune.congestion.%'")
-        world.salt = "another"
-        world.rounds(2)
-        assert held_out(world) == before and world.decided.salt == "salt"
-        assert_as_selected(world)
-
-    @pytest.mark.parametrize("lost", [("records",), ("congestion",), ("records", "congestion")])
-    def test_whatever_is_lost_everything_can_be_taken_back(
-        self, world: RoundsWorld, lost: tuple[str, ...]
-    ) -> None:
-        world.more_slow()
-        world.rounds(6)
-        assert world.decided.number > 2
-        with Database(world.config["coordination"]).transaction() as db:
-            for table in lost:
-                db.execute(f"DELETE FROM {table}")
-        told = world.do(roll_back_congestion, requested_by="ana")
-        assert (set(told["done"]), told["failed"], world.hosts.treated()) == (EVERY, [], {})
-
-    def test_what_was_taken_back_stays_so_without_the_decisions(self, world: RoundsWorld) -> None:
-        number = world.do(roll_back_congestion, requested_by="ana") and world.decided.number
-        with Database(world.config["coordination"]).transaction() as db:
-            db.execute("DELETE FROM records")
-        world.hosts.heard.clear()
-        assert "rolled back: it was before its record was lost" in world.round()["message"]
-        assert world.hosts.heard == [] and world.decided.number == number
 
 
 @pytest.mark.slow

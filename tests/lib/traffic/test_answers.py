@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -228,21 +229,24 @@ def _whole_but_open(sock: socket.socket, asked: str) -> None:
     sock.recv(1)
 
 
-def test_a_whole_answer_ends_with_its_connection(
-    answering: Callable[..., Answering], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("act", "timeout", "says"),
+    [
+        (_whole_but_open, 0.5, "HAProxy does not answer: its whole answer did not come"),
+        (_endless, 600, "its answer is longer than 2 MB"),
+    ],
+)
+def test_a_whole_answer_ends_with_its_connection_and_has_a_bound(
+    answering: Callable[..., Answering],
+    monkeypatch: pytest.MonkeyPatch,
+    act: object,
+    timeout: float,
+    says: str,
 ) -> None:
-    monkeypatch.setattr(haproxy_backend, "TIMEOUT", 0.5)
-    with pytest.raises(DrainError, match="HAProxy does not answer: its whole answer did not come"):
-        driver_of(answering(_whole_but_open)).servers()
-
-
-def test_an_endless_answer_is_bounded(
-    answering: Callable[..., Answering], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(haproxy_backend, "TIMEOUT", 600)
+    monkeypatch.setattr(haproxy_backend, "TIMEOUT", timeout)
     monkeypatch.setattr(conversation, "LIMIT", 2 * 2**20)
-    with pytest.raises(DrainError, match="its answer is longer than 2 MB"):
-        driver_of(answering(_endless)).servers()
+    with pytest.raises(DrainError, match=says):
+        driver_of(answering(act)).servers()
 
 
 @pytest.mark.skipif(not IPV6, reason="this machine has no IPv6")
@@ -264,35 +268,43 @@ def _setting(said: str, then: str = EDGES) -> Callable[[socket.socket, str], Non
     return say
 
 
-@pytest.mark.parametrize("said", ["", "\n"], ids=["cut off", "done"])
-def test_what_can_be_seen_decides_whether_a_state_was_set(
-    answering: Callable[..., Answering], said: str
-) -> None:
-    """Drained by us or by somebody else, e003 is; e000 is not, be its setting confirmed."""
-    driver = driver_of(answering(_setting(said)))
-    driver.restore("e003", "drain")
-    with pytest.raises(DrainError, match="edges/e000 is ready, not drain"):
-        driver.withdraw("e000")
-    with pytest.raises(DrainError, match="edges/e999 is not there, not drain"):
-        driver.withdraw("e999")
+DENIED = "Permission denied\n\n"
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "problem"),
+    ("said", "then", "do", "given", "problem"),
     [
-        ("", "ready:50", r"edges/e000 is 100%, not 50 \(.*cut its answer off\)"),
-        ("\n", "ready:0%", "edges/e000 is 100%, not 0%"),
-        ("Permission denied\n\n", "ready:0%", "edges/e000: Permission denied"),
-        ("\n", "ready:-1", "'ready:-1' is no state of a server"),
-        ("\n", "ready:", "'ready:' is no state of a server"),
-        ("\n", "ready:5 state maint", "is no state of a server"),
+        # Drained by us or by somebody else, e003 is; e000 is not, be its setting confirmed.
+        *((said, EDGES, "restore", ("e003", "drain"), "") for said in ("", "\n")),
+        *(
+            (said, EDGES, "withdraw", ("e000",), "edges/e000 is ready, not drain")
+            for said in ("", "\n")
+        ),
+        ("\n", EDGES, "withdraw", ("e999",), "edges/e999 is not there, not drain"),
+        ("\n", EDGES[:-1], "isolate", ("e003",), "HAProxy cut its answer off"),
+        (DENIED, EDGES, "isolate", ("e003",), "edges/e003: Permission denied .*has to be admin"),
+        (DENIED, EDGES, "restore", ("e000", "ready:0%"), "edges/e000: Permission denied"),
+        ("", EDGES, "restore", ("e000", "ready:50"), r"100%, not 50 \(.*cut its answer off\)"),
+        ("\n", EDGES, "restore", ("e000", "ready:0%"), "edges/e000 is 100%, not 0%"),
+        *(
+            ("\n", EDGES, "restore", ("e000", state), f"'{state}' is no state of a server")
+            for state in ("ready:-1", "ready:", "ready:5 state maint")
+        ),
     ],
 )
-def test_a_weight_that_was_not_put_back_is_told(
-    answering: Callable[..., Answering], said: str, state: str, problem: str
+def test_what_can_be_seen_decides_whether_a_state_was_set(
+    answering: Callable[..., Answering],
+    said: str,
+    then: str,
+    do: str,
+    given: tuple[str, ...],
+    problem: str,
 ) -> None:
-    with pytest.raises(DrainError, match=problem):
-        driver_of(answering(_setting(said))).restore("e000", state)
+    server = answering(_setting(said, then))
+    with pytest.raises(DrainError, match=problem) if problem else nullcontext():
+        getattr(driver_of(server), do)(*given)
+    # A refusal is not looked after.
+    assert said != DENIED or server.asked[-1].startswith("set server")
 
 
 def test_a_weight_is_put_back_before_the_server_is_let_in_and_only_if_it_differs(
@@ -311,19 +323,12 @@ def test_a_weight_is_put_back_before_the_server_is_let_in_and_only_if_it_differs
     ]
 
 
-def test_a_state_that_cannot_be_seen_is_not_set(answering: Callable[..., Answering]) -> None:
-    driver = driver_of(answering(_setting("\n", EDGES[:-1])))
-    with pytest.raises(DrainError, match="HAProxy cut its answer off"):
-        driver.isolate("e003")
-
-
-def test_a_refusal_is_told_and_not_looked_after(answering: Callable[..., Answering]) -> None:
-    refusing = answering(_setting("Permission denied\n\n"))
-    with pytest.raises(DrainError, match="edges/e003: Permission denied .*has to be admin"):
-        driver_of(refusing).isolate("e003")
-    assert len(refusing.asked) == 1
-    assert "edges/e000: Permission denied" in driver_of(refusing).refuses_changes()
-    assert refusing.asked[-1] == "set server edges/e000 state"
+def test_whether_changes_are_refused_is_asked_without_a_change(
+    answering: Callable[..., Answering],
+) -> None:
     # What is no complaint about the state proves nothing.
-    for said in ("\n", "Unknown command\n\n"):
-        assert "edges/e000: " in driver_of(answering(_setting(said))).refuses_changes()
+    for said in (DENIED, "\n", "Unknown command\n\n"):
+        server = answering(_setting(said))
+        refusal = driver_of(server).refuses_changes()
+        assert f"edges/e000: {said.strip() if said == DENIED else ''}" in refusal
+        assert server.asked[-1] == "set server edges/e000 state"

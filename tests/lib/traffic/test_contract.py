@@ -42,43 +42,16 @@ PORT = Port(
     folder="lib/edgetune/traffic/drivers",
     holds="DRIVER",
     class_of=driver_class,
+    names=DRIVERS,
+    ships="haproxy",
+    given=lambda name: [*["agents"] * is_on_hosts(name), *driver_class(name).fields],
     tried_by=load_balancers,
     has="LOAD_BALANCERS",
     members=("fields", "advice"),
+    common=("driver", "checks"),
     processes=("real", "script"),
 )
-
-
-def _lacks(name: str) -> str:
-    """What a driver's file does not hold, as a sentence; "" for a whole one."""
-    made, lacks = PORT.made(name)
-    if made is None:
-        return lacks
-    fields = list(driver_class(name).fields)
-    given = [*(["agents"] if is_on_hosts(name) else []), *fields]
-    wrong = PORT.takes(name, given, f"and its fields are {fields}")
-    of_all = {"driver", "checks"} & set(fields)
-    told = f"{PORT.path_of(name)}: entries of all drivers have {', '.join(of_all)}"
-    return wrong or (told if of_all else "")
-
-
-WHOLE = [name for name in DRIVERS if not _lacks(name)]
-TRIALS = PORT.trials(WHOLE)
-
-
-@pytest.mark.parametrize("name", DRIVERS)
-def test_a_driver_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
-    assert not _lacks(name), _lacks(name)
-
-
-@pytest.mark.parametrize("name", DRIVERS)
-def test_a_driver_has_a_load_balancer_to_be_tried_on(name: str) -> None:
-    assert not PORT.untried(name), PORT.untried(name)
-    assert load_balancers.of(name).LOAD_BALANCERS
-
-
-def test_the_driver_that_ships_is_found_and_tried() -> None:
-    assert "haproxy" in WHOLE and TRIALS
+test_a_driver_s_file_holds_all_that_is_asked_of_it_and_is_tried = PORT.head()
 
 
 def _entry(name: str) -> dict[str, str]:
@@ -99,7 +72,7 @@ def _read(folder: Path, entry: dict[str, Any]) -> Pop:
     return YamlInventory(write_yaml(folder / "inventory.yaml", document)).pop("lab1")
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", PORT.whole)
 def test_an_inventory_is_read_by_the_fields_of_a_driver(name: str, tmp_path: Path) -> None:
     pop = _read(tmp_path, _entry(name))
     assert isinstance(_opened(pop, InProcess({})), driver_class(name))
@@ -116,7 +89,7 @@ def test_an_inventory_is_read_by_the_fields_of_a_driver(name: str, tmp_path: Pat
                 _read(tmp_path, {**_entry(name), field: text})
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", PORT.whole)
 def test_two_pops_with_one_entry_share_no_server(name: str, tmp_path: Path) -> None:
     document = inventory_document(hosts=2)
     lab1 = document["pops"]["lab1"]
@@ -166,7 +139,7 @@ class Trial:
         ]
 
 
-@pytest.fixture(params=TRIALS)
+@pytest.fixture(params=PORT.trials())
 def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
     name, start = request.param
     with start() as balancer:
@@ -194,20 +167,18 @@ def test_a_server_gets_no_new_clients_until_it_is_restored(trial: Trial) -> None
         assert trial.sent_to == set(SERVERS)
 
 
-def test_a_change_that_is_asked_for_twice_is_made_once(trial: Trial) -> None:
-    for leave in (trial.driver.withdraw, trial.driver.isolate, trial.driver.restore):
-        leave(FIRST)
+def test_a_change_is_made_once_and_an_isolated_server_not_let_in_by_a_withdrawal(
+    trial: Trial,
+) -> None:
+    driver = trial.driver
+    for change in (driver.withdraw, driver.isolate, driver.restore):
+        change(FIRST)
         before = trial.how(FIRST)
-        leave(FIRST)
+        change(FIRST)
+        if change == driver.isolate:
+            driver.withdraw(FIRST)
         assert trial.how(FIRST) == before
         assert all(not trial.how(name) for name in SERVERS if name != FIRST)
-
-
-def test_an_isolated_server_is_not_let_in_again_by_a_withdrawal(trial: Trial) -> None:
-    trial.driver.isolate(FIRST)
-    before = trial.how(FIRST)
-    trial.driver.withdraw(FIRST)
-    assert trial.how(FIRST) == before
 
 
 def test_what_somebody_else_withdrew_is_given_back_as_it_was(trial: Trial) -> None:
@@ -272,13 +243,13 @@ def test_sessions_are_counted_or_unknown_and_never_forgotten(trial: Trial) -> No
     until(lambda: trial.driver.servers()[FIRST].sessions in (0, None))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])
-def test_half_an_answer_is_none(trial: Trial, share: float) -> None:
-    trial.balancer.cut_answers(share)
-    for call in (trial.driver.servers, *trial.changes(FIRST)):
-        with pytest.raises(DrainError):
-            call()
-    _refuses(trial)
+def test_half_an_answer_is_none(trial: Trial) -> None:
+    for share in (0.0, 0.1, 0.5, 0.9, 0.99):
+        trial.balancer.cut_answers(share)
+        for call in (trial.driver.servers, *trial.changes(FIRST)):
+            with pytest.raises(DrainError):
+                call()
+        _refuses(trial)
 
 
 def test_a_load_balancer_that_does_not_answer_is_an_error_and_out_of_service_for_nobody(

@@ -51,16 +51,6 @@ def _without_ages(text: str) -> list[list[str]]:
     return [row[:9] + row[10:] for row in rows]
 
 
-def test_what_does_not_exist_is_named(haproxy: RealHaproxy) -> None:
-    with pytest.raises(DrainError, match=r"edges/e999: No such server"):
-        haproxy.driver().withdraw("e999")
-    with pytest.raises(DrainError, match=r"other/e000: No such backend"):
-        haproxy.driver("other").isolate("e000")
-    for call in (haproxy.driver("other").servers, haproxy.driver("other").refuses_changes):
-        with pytest.raises(DrainError, match=r"no backend 'other': Can't find backend"):
-            call()
-
-
 def test_servers_tell_whether_they_are_checked_and_where_they_are() -> None:
     """In any state: a server in maintenance is not checked now, and still has its check."""
     checked = ["checked 127.0.0.1:9 check inter 60s", "followed 127.0.0.1:9 track other/checked"]

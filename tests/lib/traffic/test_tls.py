@@ -7,7 +7,6 @@ text. So HAProxy has its own socket behind a ``listen`` section, which knows TLS
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ from cryptography import x509
 from edgetune.errors import DrainError
 from edgetune.traffic.drivers.haproxy import Haproxy
 from lab.bmc.certificates import make_certificates
+from tests.support.programs import free_port
 from tests.support.real_haproxy import RealHaproxy, needs_haproxy, running
 
 pytestmark = needs_haproxy
@@ -54,12 +54,6 @@ def _made(folder: Path, name: str) -> tuple[str, str]:
     return str(made.authority), str(both)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("tls")
@@ -67,7 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     client_ca, client = _made(folder / "client", "edgetune")
     verify = f"ca-file {client_ca} verify required"
     with ExitStack() as stack:
-        ports = [_free_port(), _free_port()]
+        ports = [free_port(), free_port()]
         texts = [_API.format(port=port, folder=Path(own).parent, verify=verify) for port in ports]
         started = [stack.enter_context(running([_SERVERS], text)) for text in texts]
         address = " ".join(f"tls://127.0.0.1:{port}" for port in ports)

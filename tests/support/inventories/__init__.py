@@ -7,12 +7,14 @@ Its ``KEPT`` has by name what begins one: a service that runs, or what answers a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable
+
+from tests.support.builders import write_yaml
 
 
 class TestInventory(ABC):
@@ -38,3 +40,14 @@ Begin = Callable[[Path], "AbstractContextManager[TestInventory]"]
 def of(source: str) -> ModuleType:
     """The file of a source; its KEPT is a mapping of Begin."""
     return import_module(f"{__name__}.{source}")
+
+
+def overlay(
+    path: Path, pops: Mapping[str, Any], source: Mapping[str, Any], told: Sequence[str] = ("hosts",)
+) -> None:
+    """Write what a source does not tell of PoPs; ``told`` are the fields that it does."""
+    own = {
+        name: {field: value for field, value in entry.items() if field not in told}
+        for name, entry in pops.items()
+    }
+    write_yaml(path, {"source": source, "pops": own})

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Callable
 
-from tests.support.builders import write_yaml
-from tests.support.inventories import Begin, TestInventory
+from tests.support.inventories import Begin, TestInventory, overlay
 
 FIELDS = {
     "server_address": "edgetune_server_address",
@@ -35,12 +34,8 @@ class Printed(TestInventory):
         self._printed = folder / "inventory.json"
 
     def keep(self, pops: Mapping[str, Any]) -> None:
-        overlay = {
-            name: {field: own for field, own in entry.items() if field != "hosts"}
-            for name, entry in pops.items()
-        }
         source = {"file": str(self._printed), "pop_prefix": "pop_", "fields": FIELDS}
-        write_yaml(self.path, {"source": source, "pops": overlay})
+        overlay(self.path, pops, source)
         variables = {
             host: self._variables(own)
             for entry in pops.values()
@@ -74,9 +69,4 @@ class Printed(TestInventory):
         return {"ansible_host": None, **own, **found}
 
 
-@contextmanager
-def _printed(folder: Path) -> Iterator[TestInventory]:
-    yield Printed(folder)
-
-
-KEPT: Mapping[str, Begin] = {"printed": _printed}
+KEPT: Mapping[str, Begin] = {"printed": lambda folder: nullcontext(Printed(folder))}

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable
 
-from tests.support.builders import write_yaml
-from tests.support.inventories import Begin, TestInventory
+from tests.support.inventories import Begin, TestInventory, overlay
 from tests.support.prometheus_api import Api, Reply, api
 
 FIELDS = {
@@ -85,18 +84,13 @@ class Netbox(TestInventory):
         ]
         self._server.answer = self.answers.answer
         self._token.write_text(TOKEN)
-        told = ("hosts", "region")
         source = {
             "url": self._server.url,
             "token_file": str(self._token),
             "query": {"role": "edge"},
             "fields": FIELDS,
         }
-        own = {
-            name: {field: value for field, value in entry.items() if field not in told}
-            for name, entry in pops.items()
-        }
-        write_yaml(self.path, {"source": source, "pops": own})
+        overlay(self.path, pops, source, told=("hosts", "region"))
 
     def damages(self) -> Mapping[str, Callable[[], None]]:
         return {

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Callable
 
-from tests.support.builders import write_yaml
-from tests.support.inventories import Begin, TestInventory
+from tests.support.inventories import Begin, TestInventory, overlay
 from tests.support.prometheus_api import Api, Reply, api
 
 FIELDS = {
@@ -52,7 +51,7 @@ class Files(TestInventory):
         self.targets = folder / "targets.json"
 
     def keep(self, pops: Mapping[str, Any]) -> None:
-        overlay(self.path, pops, {"files": [str(self.targets)]})
+        overlay(self.path, pops, {"files": [str(self.targets)], "fields": FIELDS})
         self.targets.write_text(json.dumps(targets(pops)), encoding="utf-8")
 
     def damages(self) -> Mapping[str, Callable[[], None]]:
@@ -75,7 +74,7 @@ class Served(TestInventory):
         self._server = server
 
     def keep(self, pops: Mapping[str, Any]) -> None:
-        overlay(self.path, pops, {"url": f"{self._server.url}/targets"})
+        overlay(self.path, pops, {"url": f"{self._server.url}/targets", "fields": FIELDS})
         self._say(Reply(json.dumps(targets(pops)).encode()))
 
     def damages(self) -> Mapping[str, Callable[[], None]]:
@@ -90,24 +89,13 @@ class Served(TestInventory):
         self._server.answer = lambda asked: reply
 
 
-def overlay(path: Path, pops: Mapping[str, Any], source: Mapping[str, Any]) -> None:
-    """What the targets do not tell of their PoPs."""
-    own = {
-        name: {field: value for field, value in entry.items() if field != "hosts"}
-        for name, entry in pops.items()
-    }
-    write_yaml(path, {"source": {**source, "fields": FIELDS}, "pops": own})
-
-
-@contextmanager
-def _files(folder: Path) -> Iterator[TestInventory]:
-    yield Files(folder)
-
-
 @contextmanager
 def _served(folder: Path) -> Iterator[TestInventory]:
     with api() as server:
         yield Served(folder, server)
 
 
-KEPT: Mapping[str, Begin] = {"file_sd": _files, "http_sd": _served}
+KEPT: Mapping[str, Begin] = {
+    "file_sd": lambda folder: nullcontext(Files(folder)),
+    "http_sd": _served,
+}

@@ -8,9 +8,11 @@ answers as a real one was recorded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Callable
 
@@ -66,6 +68,17 @@ class TestBalancer(ABC):
 
 
 Start = Callable[[], "AbstractContextManager[TestBalancer]"]
+
+
+def in_folder(make: Callable[[Path, ExitStack], TestBalancer]) -> Start:
+    """What starts one in a folder of its own; the stack ends what it began."""
+
+    @contextmanager
+    def start() -> Iterator[TestBalancer]:
+        with TemporaryDirectory() as folder, ExitStack() as stack:
+            yield make(Path(folder), stack)
+
+    return start
 
 
 def of(driver: str) -> ModuleType:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.birds import (
@@ -23,7 +21,7 @@ from tests.support.birds import (
     ask,
     running_router,
 )
-from tests.support.load_balancers import Start
+from tests.support.load_balancers import SERVERS, Start, in_folder
 from tests.support.load_balancers._on_hosts import OnHosts
 
 
@@ -75,21 +73,11 @@ class Heard(Announcing):
         ask(self.router.sockets[server], f"disable {PLAIN}")
 
 
-@contextmanager
-def _in_memory() -> Iterator[Announcing]:
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        yield InMemory(Path(folder), stack)
+def _heard(folder: Path, stack: ExitStack) -> Announcing:
+    roots = {name: folder / name for name in SERVERS}
+    return Heard(folder, stack.enter_context(running_router(folder, roots)), stack)
 
 
-@contextmanager
-def _heard() -> Iterator[Announcing]:
-    with tempfile.TemporaryDirectory() as text, ExitStack() as stack:
-        folder = Path(text)
-        roots = {f"e{i:03d}": folder / f"e{i:03d}" for i in range(4)}
-        router = stack.enter_context(running_router(folder, roots))
-        yield Heard(folder, router, stack)
-
-
-LOAD_BALANCERS: dict[str, Start] = {"script": _in_memory}
+LOAD_BALANCERS: dict[str, Start] = {"script": in_folder(InMemory)}
 if HAS_BIRD:
-    LOAD_BALANCERS["real"] = _heard
+    LOAD_BALANCERS["real"] = in_folder(_heard)

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from abc import abstractmethod
@@ -23,7 +22,8 @@ from pathlib import Path
 from typing import Callable
 
 from tests.support import ROOT
-from tests.support.load_balancers import SERVERS, Start, TestBalancer
+from tests.support.load_balancers import SERVERS, Start, TestBalancer, in_folder
+from tests.support.programs import free_port
 
 PROGRAM = ROOT / "deploy/nginx/edgetune-nginx"
 _IN_FRONT = """#!/bin/sh
@@ -181,15 +181,9 @@ class Nginx(_InFront):
 
 
 @contextmanager
-def _kept() -> Iterator[TestBalancer]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Kept(Path(folder))
-
-
-@contextmanager
 def running_nginx(folder: Path) -> Iterator[Nginx]:
     """A nginx in the foreground; its servers are four more of its own."""
-    ports = _free_ports(len(SERVERS))
+    ports = [free_port() for _ in SERVERS]
     servers = "".join(
         f'    server {{ listen 127.0.0.1:{port}; location / {{ return 200 "{name}"; }} }}\n'
         for name, port in zip(SERVERS, ports)
@@ -206,21 +200,6 @@ def running_nginx(folder: Path) -> Iterator[Nginx]:
             process.send_signal(signal.SIGTERM)
 
 
-@contextmanager
-def _real() -> Iterator[TestBalancer]:
-    with tempfile.TemporaryDirectory() as folder, running_nginx(Path(folder)) as started:
-        yield started
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [own.getsockname()[1] for own in sockets]
-    finally:
-        for own in sockets:
-            own.close()
-
-
 def _wait_for(port: int) -> None:
     ends = time.monotonic() + 30
     while True:
@@ -232,6 +211,6 @@ def _wait_for(port: int) -> None:
             time.sleep(0.02)
 
 
-LOAD_BALANCERS: dict[str, Start] = {"script": _kept}
+LOAD_BALANCERS: dict[str, Start] = {"script": in_folder(lambda folder, _: Kept(folder))}
 if shutil.which("nginx"):
-    LOAD_BALANCERS["real"] = _real
+    LOAD_BALANCERS["real"] = in_folder(lambda own, stack: stack.enter_context(running_nginx(own)))

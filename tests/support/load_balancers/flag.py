@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.birds import exabgp
-from tests.support.load_balancers import SERVERS, Start
+from tests.support.load_balancers import SERVERS, Start, in_folder
 from tests.support.load_balancers._on_hosts import OnHosts
 
 FILE = "/srv/drained"
@@ -67,18 +65,6 @@ class HealthChecked(Flagged):
         return bool(last) and "announce" in last[0].split()
 
 
-@contextmanager
-def _flagged() -> Iterator[Flagged]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Flagged(Path(folder))
-
-
-@contextmanager
-def _health_checked() -> Iterator[Flagged]:
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        yield HealthChecked(Path(folder), stack)
-
-
-LOAD_BALANCERS: dict[str, Start] = {"script": _flagged}
+LOAD_BALANCERS: dict[str, Start] = {"script": in_folder(lambda folder, _: Flagged(folder))}
 if _HEALTH_CHECK:
-    LOAD_BALANCERS["real"] = _health_checked
+    LOAD_BALANCERS["real"] = in_folder(HealthChecked)

@@ -12,7 +12,7 @@ import socket
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Callable
 
 from lab.simulated.balancer import Balancer, Server
@@ -46,6 +46,8 @@ class _OverALine(TestBalancer):
         if not self._is_cut:
             self._line.close()
         self._is_cut = True
+
+    close = go_away
 
 
 class Simulated(_OverALine):
@@ -150,36 +152,20 @@ class Real(_OverALine):
 
 
 @contextmanager
-def _simulated() -> Iterator[Simulated]:
-    started = Simulated()
-    try:
-        yield started
-    finally:
-        started.go_away()
-
-
-@contextmanager
-def _two_simulated() -> Iterator[TwoSimulated]:
-    started = TwoSimulated()
-    try:
-        yield started
-    finally:
-        started.close()
-
-
-@contextmanager
 def _real() -> Iterator[Real]:
     with services(dict.fromkeys(SERVERS, "127.0.0.1")) as behind:
         chosen = [f"use-server {name} if {{ path /held/{name} }}" for name in SERVERS]
         servers = [f"server {name} {behind[name].place}" for name in SERVERS]
-        with running([("edges", [*chosen, *servers])], CLIENTS) as haproxy:
-            started = Real(haproxy, behind)
-            try:
-                yield started
-            finally:
-                started.go_away()
+        with (
+            running([("edges", [*chosen, *servers])], CLIENTS) as haproxy,
+            closing(Real(haproxy, behind)) as started,
+        ):
+            yield started
 
 
-LOAD_BALANCERS: dict[str, Start] = {"simulated": _simulated, "two-simulated": _two_simulated}
+LOAD_BALANCERS: dict[str, Start] = {
+    "simulated": lambda: closing(Simulated()),
+    "two-simulated": lambda: closing(TwoSimulated()),
+}
 if shutil.which("haproxy"):
     LOAD_BALANCERS["real"] = _real
