@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from edgetune.bmc.bios import Bios
@@ -45,7 +46,7 @@ class Recorded(Client):
         self.missing: list[str] = []
         self.sent: list[tuple[str, str, Any]] = []
         self.root = self.pages["/redfish/v1"]
-        self._ahead, self._took, self._has_enough = {}, 1.0, False
+        self._ahead, self._exchange, self._has_enough = {}, SimpleNamespace(took=1.0), False
         self.system = find_system(self, SYSTEMS.get(name, ""))
 
     def without_secrets(self, text: str) -> str:

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from edgetune import clock
-from edgetune.bmc import client as module
+from edgetune.bmc import client as client_module
+from edgetune.bmc import exchange
 from edgetune.bmc.client import Answer, Client, Lost, Outdated, trust
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.evidence import evidence
@@ -94,7 +95,7 @@ def talk(bmc: ScriptedBmc, timeout: float = 60, port: int = 0, **config: Any) ->
 
 def run_short(client: Client) -> None:
     """Of time, now that it is logged in: what is to come is all that it can be too short for."""
-    client._end = clock.monotonic() + 2
+    client._exchange._end = clock.monotonic() + 2
 
 
 def reason_of(
@@ -264,13 +265,13 @@ class TestSession:
     ) -> None:
         """The answer alone tells which one to delete."""
         patience: dict[str, float] = {}
-        ask = module._Connection.ask
+        ask = exchange._Connection.ask
 
         def noted(own: Any, method: str, *more: Any) -> Any:
             patience.setdefault(method, own.patience)
             return ask(own, method, *more)
 
-        monkeypatch.setattr(module._Connection, "ask", noted)
+        monkeypatch.setattr(exchange._Connection, "ask", noted)
         with talk(bmc, timeout=1000):
             pass
         assert patience["GET"] <= 450 < 500 < patience["POST"] <= 900
@@ -344,7 +345,7 @@ class TestGet:
         assert bmc.count("DELETE", SESSION) == 1
 
     def test_too_long(self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MAX_ANSWER", 1000)
+        monkeypatch.setattr(exchange, "MAX_ANSWER", 1000)
         bmc.pages["/thing"] = {"Name": "x" * 1000}
         assert reason_of(bmc) == "garbage"
 
@@ -366,12 +367,12 @@ class TestReadAhead:
     @pytest.fixture(autouse=True)
     def slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However soon a BMC answers."""
-        monkeypatch.setattr(module, "_SOON", 0.0)
+        monkeypatch.setattr(client_module, "_SOON", 0.0)
 
     def test_a_bmc_that_answers_soon_is_asked_nothing_ahead(
         self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "_SOON", 1e9)
+        monkeypatch.setattr(client_module, "_SOON", 1e9)
         with talk(bmc) as client:
             assert client.read_ahead(self.LINKS) == {}
             assert bmc.count("GET", "/thing") == 0
@@ -406,7 +407,7 @@ class TestReadAhead:
         self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It takes further ones, and serves them when the first is closed."""
-        monkeypatch.setattr(module, "_LANE_PATIENCE", 0.3)
+        monkeypatch.setattr(exchange, "_LANE_PATIENCE", 0.3)
         bmc.pages["/other"] = {"Name": "other"}
         waiting: list[Any] = []
         with talk(bmc) as client, monkeypatch.context() as full:
@@ -536,7 +537,7 @@ class TestChange:
         passed: list[float] = []
         with talk(bmc, timeout=60) as client:
             for left in (60.0, 1.0, -1.0):
-                client._end = clock.monotonic() + left
+                client._exchange._end = clock.monotonic() + left
                 client.let_settle()
                 passed.append(running_clock.passed)
         assert passed[0] == 2
@@ -562,8 +563,9 @@ class TestChange:
 
     def test_that_was_never_sent_is_no_lost_one(self, bmc: ScriptedBmc) -> None:
         with talk(bmc) as client:
-            client._port = closed_port()
-            client._address = client._origin = f"https://127.0.0.1:{client._port}"
+            asked = client._exchange
+            asked._port = closed_port()
+            asked._address = asked._origin = f"https://127.0.0.1:{asked._port}"
             with pytest.raises(BmcError) as caught:
                 client.change("PATCH", "/thing", {})
         assert (caught.value.reason, client.has_changed) == ("unreachable", False)

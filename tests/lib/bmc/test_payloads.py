@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ class Pages(Client):
     def __init__(self, **pages: Any) -> None:
         self.pages = pages
         self.root = {"Registries": {"@odata.id": "/registries"}}
-        self._ahead, self._took, self._has_enough = {}, 1.0, False
+        self._ahead, self._exchange, self._has_enough = {}, SimpleNamespace(took=1.0), False
 
     def without_secrets(self, text: str) -> str:
         return text
