@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans of time as people write and read them: ``90s``, ``15m``, ``2h``, ``1d12h``.
+"""Spans of time as people write and read them: ``90s``, ``15m``, ``1d12h``; and points in it.
 
 Everything between is in seconds, and so are documents.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 _SECONDS = r"([0-9]{1,9}(?:\.[0-9]{1,6})?)"
 _WRITTEN = re.compile(
@@ -64,3 +65,8 @@ def _bounded(seconds: float) -> float:
     if not 0 <= seconds <= _LONGEST:
         raise ValueError(f"must be a duration from 0s to {duration(_LONGEST)}")
     return seconds
+
+
+def utc(seconds: float) -> str:
+    """A point in time in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))

@@ -8,9 +8,9 @@ from typing import TypedDict
 from edgetune import PACK, clock
 from edgetune.campaign.gates import unchanged
 from edgetune.campaign.record import ENDED, Record, RingStep, readable_records
+from edgetune.durations import utc
 from edgetune.errors import InputError, RefusedError
 from edgetune.people import person
-from edgetune.report.text import utc
 from edgetune.rollout.approval import Approval, compared_names, refuse_own, save_approval
 from edgetune.rollout.context import Context
 from edgetune.rollout.record import load_plan

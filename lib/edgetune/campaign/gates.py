@@ -10,9 +10,9 @@ from edgetune.campaign.definition import Campaign, Gates, find_campaign
 from edgetune.campaign.record import Record, RingStep, RingVerdict
 from edgetune.documents.head import Approved, Head
 from edgetune.documents.words import Decision, State
+from edgetune.durations import utc
 from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
 from edgetune.freezes import ends_by_name
-from edgetune.report.text import utc
 from edgetune.rollout.approval import valid_approval
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner

@@ -8,8 +8,8 @@ takes for a reset of the counter.
 from __future__ import annotations
 
 from edgetune.documents.head import FORWARD, Head
+from edgetune.documents.phases import phases
 from edgetune.export.values import Values
-from edgetune.report.phases import phases
 
 
 def count_rollout(values: Values, head: Head, now: float) -> None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from edgetune.durations import duration
-from edgetune.report.text import utc
+from edgetune.durations import duration, utc
 
 if TYPE_CHECKING:
     from edgetune.campaign.definition import Campaign, Ring

@@ -10,13 +10,13 @@ from edgetune.dataclass import dataclass
 from edgetune.documents.head import PROMOTED, Head
 from edgetune.documents.look import Effect
 from edgetune.documents.metric import Metric
+from edgetune.durations import utc
 from edgetune.report.effects import bounds, said_of, share
 from edgetune.report.files import page_of
 from edgetune.report.headline import headline
 from edgetune.report.next_steps import Next
 from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
-from edgetune.report.text import utc
 from edgetune.sanitize import command
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from edgetune.documents.rounds import (
     Rounds,
     prefixes_text,
 )
-from edgetune.durations import roughly
+from edgetune.durations import roughly, utc
 from edgetune.report.axes import number
 from edgetune.report.effects import bounds, share
-from edgetune.report.text import utc
 from edgetune.sanitize import command, one_line
 
 WIDTH = 79

@@ -7,9 +7,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from edgetune.documents.diagnosis import Diagnosis, Found, Helpful
-from edgetune.durations import duration
-from edgetune.report.host_names import hosts_text
-from edgetune.report.text import utc
+from edgetune.durations import duration, utc
+from edgetune.names import hosts_text
 from edgetune.sanitize import command, one_line
 
 WIDTH = 100

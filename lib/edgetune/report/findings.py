@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from edgetune.documents.checks import Checked, Group
-from edgetune.report.host_names import hosts_text
+from edgetune.names import hosts_text
 from edgetune.sanitize import one_line
 
 WIDTH = 79

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from edgetune.documents.inventory import PopChange
-from edgetune.report.host_names import hosts_text
-from edgetune.report.text import listed
+from edgetune.names import hosts_text, listed
 
 
 def changes_text(changes: Sequence[PopChange]) -> str:

@@ -23,26 +23,20 @@ from edgetune.documents.head import Entry, Head
 from edgetune.documents.look import Effect, Look
 from edgetune.documents.metric import Metric
 from edgetune.documents.numbering import batch_name
+from edgetune.documents.phases import phases, runs
 from edgetune.documents.plan import Plan
-from edgetune.durations import duration
+from edgetune.durations import duration, utc
 from edgetune.judge.outliers import changes_of, odd_hosts
 from edgetune.metrics.catalogue import metrics_of
+from edgetune.names import hosts_text
 from edgetune.report.axes import number
 from edgetune.report.clocks import local, stamp, zone
 from edgetune.report.effects import bounds, level, moved_per, said_of, share, unit_of
 from edgetune.report.headline import headline
-from edgetune.report.host_names import hosts_text
 from edgetune.report.next_steps import next_steps
-from edgetune.report.phases import phases, runs
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
 from edgetune.report.service import Out, out_text, requests_text, times_out
-from edgetune.report.text import (
-    evidence_text,
-    prospect_text,
-    service_text,
-    utc,
-    value_text,
-)
+from edgetune.report.text import evidence_text, prospect_text, service_text, value_text
 from edgetune.report.timeseries import compared, timeseries_of
 from edgetune.sanitize import one_line
 from edgetune.tuning import Tuning

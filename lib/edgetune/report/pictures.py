@@ -11,10 +11,10 @@ from functools import partial
 from edgetune.dataclass import dataclass
 from edgetune.documents.look import Effect
 from edgetune.documents.metric import Metric
+from edgetune.documents.phases import Phase
 from edgetune.documents.words import State
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
 from edgetune.report.effects import moved, share, signed
-from edgetune.report.phases import Phase
 from edgetune.report.timeseries import Point, Step, Timeseries
 
 TOP, BOTTOM = 24, 178

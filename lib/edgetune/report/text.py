@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import textwrap
-import time
 from collections.abc import Mapping, Sequence
 
 from edgetune.bmc.ladder import FORCED, ON, SHUTDOWN
@@ -16,9 +15,10 @@ from edgetune.documents.options import Options
 from edgetune.documents.plan import MOST_WAYS, Intent, Plan
 from edgetune.documents.sample import Drift
 from edgetune.documents.settings import SettingRow, Standing
-from edgetune.durations import duration, roughly
+from edgetune.durations import duration, roughly, utc
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import metrics_of
+from edgetune.names import listed
 from edgetune.report.next_steps import for_a_person
 from edgetune.sanitize import command, one_line
 from edgetune.vocabulary.contents import in_a_line
@@ -309,11 +309,6 @@ def _event(event: Mapping[str, object]) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
-def utc(seconds: float) -> str:
-    """A point in time in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
-
-
 def handed_over_text(head: Head) -> str:
     """That a rollout was left, or is being left, to the PoP's own people; empty if it is not."""
     if head.state == "handing_over":
@@ -341,13 +336,6 @@ def service_text(why: Quarantine) -> str:
         return "NOT known to be out of service: no look at the load balancer was written down"
     told = "out of service" if why.out_of_service else "NOT seen out of service"
     return f"{told}: {'; '.join(filter(None, (why.seen, why.noted)))}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence, of many the first ones."""
-    if len(names) > 12:
-        return f"{', '.join(names[:8])} and {len(names) - 8} more"
-    return ", ".join(names) or "none"
 
 
 def _looks(options: Options) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from edgetune.documents.options import Options
 from edgetune.errors import InputError, RefusedError
 from edgetune.inventory import Host, Pop
-from edgetune.report.text import listed
+from edgetune.names import listed
 from edgetune.vocabulary.nearest import nearest
 
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from edgetune import clock
 from edgetune.documents.batch import Batch, HostStep
-from edgetune.durations import duration
+from edgetune.durations import duration, utc
 from edgetune.errors import DrainError, ServerError
 from edgetune.inventory import Host
-from edgetune.report.text import utc
 from edgetune.rollout.in_service import leaving, was_admitted
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_drain, retry_after

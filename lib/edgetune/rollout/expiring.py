@@ -12,12 +12,11 @@ from typing import Callable, NamedTuple
 from cryptography import x509
 
 from edgetune import clock
-from edgetune.durations import roughly
+from edgetune.durations import roughly, utc
 from edgetune.errors import EdgetuneError
 from edgetune.files import read_file
 from edgetune.hosts.ssh_files import load_user_certificate
 from edgetune.inventory import Pop
-from edgetune.report.text import utc
 from edgetune.rollout.context import Context
 from edgetune.rollout.preflight import Finding
 

@@ -13,9 +13,9 @@ from typing import Any, Union
 from edgetune import clock
 from edgetune.documents.head import Head
 from edgetune.documents.plan import Plan
+from edgetune.durations import utc
 from edgetune.errors import RefusedError
 from edgetune.freezes import Event, Freeze, ends_by_name, open_from, read_written
-from edgetune.report.text import utc
 from edgetune.rollout.context import Context
 
 Closed = Sequence[Union[Freeze, Event]]

@@ -18,7 +18,7 @@ from edgetune.documents.host import HostFacts
 from edgetune.documents.plan import Proof
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import UNTOLD, Host, Pop
-from edgetune.report.text import listed
+from edgetune.names import listed
 from edgetune.traffic import Server
 
 BY_INTERFACE, BY_INVENTORY, BY_HOST = "interface", "inventory", "host"

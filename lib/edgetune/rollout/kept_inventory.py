@@ -25,8 +25,7 @@ from edgetune.documents.reading import digest_of
 from edgetune.errors import DamagedError, InputError, RefusedError
 from edgetune.inventories import open_inventory, read_pop, source_of
 from edgetune.inventory import Host, Inventory, Pop
-from edgetune.report.host_names import hosts_text
-from edgetune.report.text import listed
+from edgetune.names import hosts_text, listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.store import value_of
 from edgetune.rollout.stored_inventory import StoredInventory, kept_inventory, readable_index

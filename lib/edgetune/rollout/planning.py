@@ -18,9 +18,9 @@ from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
+from edgetune.names import listed
 from edgetune.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
-from edgetune.report.text import listed
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.chosen import chosen_hosts
 from edgetune.rollout.context import Context

@@ -18,8 +18,8 @@ from edgetune.durations import duration
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import HEALTH_TLS, Host, Pop
+from edgetune.names import listed
 from edgetune.report.findings import findings_text
-from edgetune.report.text import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.freeze import frozen_text
 from edgetune.rollout.heads import all_heads

@@ -7,9 +7,9 @@ from functools import cached_property
 
 from edgetune.documents.batch import UNTOUCHED_STEPS, Batch
 from edgetune.documents.head import CHANGES_HOSTS
+from edgetune.documents.phases import phases
 from edgetune.documents.words import State
 from edgetune.durations import DAY, roughly
-from edgetune.report.phases import phases
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import Record

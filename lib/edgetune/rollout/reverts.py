@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from edgetune import clock
-from edgetune.report.text import utc
+from edgetune.durations import utc
 from edgetune.rollout.record import Record
 from edgetune.vocabulary.kinds import KINDS
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from edgetune import PACK, clock
 from edgetune.documents.batch import SETTLED_STEPS, Batch, Silence
 from edgetune.inventory import Host, Pop
-from edgetune.report.text import listed
+from edgetune.names import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.record import Record

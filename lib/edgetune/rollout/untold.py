@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from edgetune.errors import RefusedError
 from edgetune.inventory import Pop
 from edgetune.metrics.catalogue import WORK, Catalogue
-from edgetune.report.text import listed
+from edgetune.names import listed
 from edgetune.tuning import Tuning
 from edgetune.vocabulary.kind import SYSTEMS
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from edgetune.names import hosts_text
 from edgetune.report.diagnosis import WIDTH
-from edgetune.report.host_names import hosts_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout

@@ -19,6 +19,7 @@ from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.block import Block, Counted
 from edgetune.documents.head import Approved, Entry, Head, Quarantine
 from edgetune.documents.look import Effect, Look, Moment, read_look
+from edgetune.documents.phases import Phase, phases
 from edgetune.documents.plan import Plan
 from edgetune.documents.reading import decoded, encoded
 from edgetune.judge.look import no_look, take_look
@@ -29,7 +30,6 @@ from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.series import Window, read_window
 from edgetune.report.axes import Axis, clock_ticks, number, of_ratios
 from edgetune.report.page import Event, Material, page
-from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest
 from edgetune.report.timeseries import timeseries_of
 from edgetune.sanitize import one_line

@@ -10,7 +10,7 @@ from edgetune import clock
 from edgetune.documents.head import CHANGES_HOSTS, Head
 from edgetune.documents.words import Decision
 from edgetune.errors import AWAY, InputError, RefusedError
-from edgetune.report.text import listed
+from edgetune.names import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.entering import enter_state, unfinished_batches
 from edgetune.rollout.lease import open_rollout

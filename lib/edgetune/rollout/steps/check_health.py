@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from edgetune.documents.batch import Batch
 from edgetune.judge.limits import beyond_limits
-from edgetune.report.text import listed
+from edgetune.names import listed
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause_after import waits_for_a_person

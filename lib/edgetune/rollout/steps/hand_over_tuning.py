@@ -10,8 +10,8 @@ from edgetune.documents.host import HandedOver
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
+from edgetune.names import listed
 from edgetune.plan import settings_by_bmc
-from edgetune.report.text import listed
 from edgetune.rollout.change import by_agent, settings_request
 from edgetune.rollout.context import Context
 from edgetune.rollout.entering import enter_state

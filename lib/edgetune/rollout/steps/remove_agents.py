@@ -11,7 +11,7 @@ from edgetune.documents.rounds import TUNING, decisions_key, read_decisions
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
-from edgetune.report.text import listed
+from edgetune.names import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished

@@ -12,11 +12,12 @@ from edgetune import clock
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
 from edgetune.documents.look import Look
+from edgetune.documents.phases import phases
+from edgetune.durations import utc
 from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.metrics.table import SampleTable
 from edgetune.report.files import page_of
-from edgetune.report.phases import phases
-from edgetune.report.text import utc, wait_text
+from edgetune.report.text import wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.context import Context
 from edgetune.rollout.freeze import why_frozen

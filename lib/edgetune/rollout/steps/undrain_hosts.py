@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.errors import DrainError, ServerError
-from edgetune.report.text import listed
+from edgetune.names import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL
 from edgetune.rollout.in_service import put_back, was_serving, why_out

@@ -12,9 +12,9 @@ import pytest
 
 from edgetune.campaign.definition import load_campaign
 from edgetune.campaign.status import campaign_status
+from edgetune.durations import utc
 from edgetune.errors import RefusedError
 from edgetune.freezes import DAYS, Event, read_written
-from edgetune.report.text import utc
 from edgetune.rollout.freeze import freezes_ahead
 from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.steps.drain_hosts import drain_hosts

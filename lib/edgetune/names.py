@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of hosts in a sentence."""
+"""Names in a sentence."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from collections.abc import Sequence
 
 SPANS = 8
 """As many runs of names are shown at most."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, of many the first ones."""
+    if len(names) > 12:
+        return f"{', '.join(names[:8])} and {len(names) - 8} more"
+    return ", ".join(names) or "none"
 
 
 def hosts_text(names: Sequence[str]) -> str:
