@@ -6,7 +6,7 @@ from __future__ import annotations
 from docs.pages.entries import entry
 from docs.pages.markdown import code, page, table
 from edgetune.congestion.appliers import APPLIERS
-from edgetune.congestion.sources import SOURCES, source_class
+from edgetune.congestion.sources import SOURCES
 from edgetune.documents.congestion import Terms, Thresholds
 from edgetune.options import Option, options_of
 
@@ -37,7 +37,7 @@ def _usual(option: Option) -> str:
 
 
 def _source(name: str) -> str:
-    source = source_class(name)
+    source = SOURCES[name]
     return entry(f"### {name}", source.__doc__, source.fields)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from docs.pages.entries import entry
 from docs.pages.markdown import page, paragraph
-from edgetune.traffic import DRIVERS, driver_class
+from edgetune.traffic import DRIVERS
 
 
 def drivers_page() -> str:
@@ -13,6 +13,6 @@ def drivers_page() -> str:
 
 
 def _driver(name: str) -> str:
-    driver = driver_class(name)
+    driver = DRIVERS[name]
     refused = f"Where it refuses changes, a preflight advises: {driver.advice}."
     return "\n\n".join([entry(f"## {name}", driver.__doc__, driver.fields), paragraph(refused)])

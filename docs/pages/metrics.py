@@ -15,7 +15,7 @@ from edgetune.durations import DAY
 from edgetune.metrics.catalogue import Catalogue
 from edgetune.metrics.definition import Entry
 from edgetune.metrics.memory import retained_bytes
-from edgetune.metrics.sources import SOURCES, source_class
+from edgetune.metrics.sources import SOURCES
 from edgetune.rollout.automation import SAMPLED_EVERY
 
 EXAMPLES = "metrics/examples"
@@ -56,7 +56,7 @@ def _size(number: int) -> str:
 
 
 def _source(name: str) -> str:
-    source = source_class(name)
+    source = SOURCES[name]
     return entry(f"### {name}", source.__doc__, source.fields)
 
 

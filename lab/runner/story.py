@@ -12,10 +12,10 @@ from edgetune import clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.look import Look
+from edgetune.documents.phases import phases
 from edgetune.documents.words import Decision, State
 from edgetune.durations import roughly
 from edgetune.errors import EdgetuneError
-from edgetune.report.phases import phases
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.present import Present, spoken

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
@@ -99,7 +99,7 @@ class Fields:
         self,
         field: str,
         default: Default = _REQUIRED,
-        choices: Sequence[str] | None = None,
+        choices: Collection[str] | None = None,
         pattern: str | None = None,
     ) -> str | Default:
         """A string, or the default as it is."""
@@ -107,7 +107,7 @@ class Fields:
         if value is default:
             return default
         text = self._text(field, value)
-        if choices and text not in choices:
+        if choices is not None and text not in choices:
             raise self.wrong(
                 field, f"{text!r} is none of {', '.join(choices)}{_near(text, choices)}"
             )
@@ -247,6 +247,6 @@ def _kind(value: object) -> str:
     return names.get(type(value), "a mapping")
 
 
-def _near(word: str, choices: Sequence[str]) -> str:
+def _near(word: str, choices: Collection[str]) -> str:
     close = nearest(word, choices)
     return f" (did you mean {close}?)" if close else ""

@@ -16,7 +16,7 @@ from edgetune.addresses import canonical
 from edgetune.dataclass import dataclass
 from edgetune.errors import InputError
 from edgetune.sanitize import Pattern
-from edgetune.traffic import driver_class
+from edgetune.traffic import DRIVERS
 
 if TYPE_CHECKING:
     from edgetune.documents.congestion import Terms, Thresholds
@@ -108,7 +108,7 @@ class LoadBalancer:
     @property
     def places(self) -> list[tuple[str, ...]]:
         """Where its servers are; two entries that share one share load balancer and servers."""
-        known = driver_class(self.driver).fields
+        known = DRIVERS[self.driver].fields
         named = [
             known[name].values(text) for name, text in self.fields.items() if known[name].identifies
         ]

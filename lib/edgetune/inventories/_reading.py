@@ -12,7 +12,6 @@ from edgetune.addresses import canonical, canonical_url
 from edgetune.congestion.appliers import APPLIERS
 from edgetune.congestion.networks import span_of_network
 from edgetune.congestion.sources import SOURCES as SOCKET_SOURCES
-from edgetune.congestion.sources import source_class as socket_source_class
 from edgetune.documents.congestion import Terms, Thresholds
 from edgetune.errors import InputError
 from edgetune.fields import Field, Fields
@@ -30,10 +29,10 @@ from edgetune.inventory import (
     Pop,
     jump_parts,
 )
-from edgetune.metrics.sources import SOURCES, source_class
+from edgetune.metrics.sources import SOURCES
 from edgetune.options import read_options
 from edgetune.sanitize import Pattern
-from edgetune.traffic import DRIVERS, driver_class, is_on_hosts
+from edgetune.traffic import DRIVERS, is_on_hosts
 
 _HEALTH = Pattern(
     r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?", "write it like http://127.0.0.1:80/health"
@@ -166,11 +165,11 @@ def _read_load_balancer(fields: Fields) -> LoadBalancer:
     driver = fields.text("driver", choices=DRIVERS)
     balancer = LoadBalancer(
         driver=driver,
-        fields=_read_own(fields, driver_class(driver).fields),
+        fields=_read_own(fields, DRIVERS[driver].fields),
         checks=fields.text("checks", CHECKS[0], choices=CHECKS),
     )
     fields.done()
-    for field, problem in driver_class(driver).misfits(balancer.fields).items():
+    for field, problem in DRIVERS[driver].misfits(balancer.fields).items():
         raise fields.wrong(field, problem)
     return balancer
 
@@ -187,7 +186,7 @@ def _read_all_metrics(fields: Fields) -> list[Metrics]:
 
 def _read_metrics(fields: Fields) -> Metrics:
     source = fields.text("source", Metrics.source, choices=SOURCES)
-    metrics = Metrics(source, _read_own(fields, source_class(source).fields))
+    metrics = Metrics(source, _read_own(fields, SOURCES[source].fields))
     fields.done()
     return metrics
 
@@ -203,7 +202,7 @@ def _read_congestion(fields: Fields) -> Congestion | None:
     limits = below.inside("thresholds", {})
     made = Congestion(
         source=source,
-        source_fields=_read_own(sockets, socket_source_class(source).fields),
+        source_fields=_read_own(sockets, SOCKET_SOURCES[source].fields),
         applier=applier,
         applier_fields=_read_own(apply, APPLIERS[applier].fields),
         terms=read_options(below, Terms),

@@ -12,7 +12,7 @@ from edgetune.dataclass import dataclass
 from edgetune.documents.metric import Metric
 from edgetune.fields import Fields
 from edgetune.files import load_yaml
-from edgetune.metrics.sources import SOURCES, source_class
+from edgetune.metrics.sources import SOURCES
 from edgetune.sanitize import Pattern
 
 _NAME = Pattern(r"[a-z][a-z0-9_]{0,39}", "at most 40 small letters, digits and _, a letter first")
@@ -162,7 +162,7 @@ def _read_reading(fields: Fields, way: str, limit: float | None) -> Reading:
     for name in sources:
         if name not in SOURCES:
             raise fields.wrong(f"sources.{name}", f"is none of {', '.join(SOURCES)}")
-    entries = {name: source_class(name).read_reading(own, limit) for name, own in sources.items()}
+    entries = {name: SOURCES[name].read_reading(own, limit) for name, own in sources.items()}
     for own in (*sources.values(), fields):
         own.done()
     return Reading(way == "gauge", entries)

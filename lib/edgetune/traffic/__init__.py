@@ -8,23 +8,16 @@ knows no inventory: the inventory asks the drivers which fields a load balancer 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Callable
 
+from edgetune.plugins import Plugins
 from edgetune.traffic.driver import DrainDriver, Server
 from edgetune.traffic.on_hosts import Agents, OnHosts
 
-__all__ = ["DRIVERS", "DrainDriver", "Server", "driver_class", "is_on_hosts", "open_driver"]
+__all__ = ["DRIVERS", "DrainDriver", "Server", "is_on_hosts", "open_driver"]
 
-DRIVERS = tuple(sorted(file.stem for file in Path(__file__).parent.glob("drivers/[!_]*.py")))
-"""The names of all drivers."""
-
-
-def driver_class(name: str) -> type[DrainDriver]:
-    """The class of one of DRIVERS."""
-    found: type[DrainDriver] = import_module(f"edgetune.traffic.drivers.{name}").DRIVER
-    return found
+DRIVERS = Plugins[type[DrainDriver]](f"{__name__}.drivers", "DRIVER")
+"""The classes of all drivers."""
 
 
 def open_driver(name: str, fields: Mapping[str, str], agents: Callable[[], Agents]) -> DrainDriver:
@@ -32,11 +25,11 @@ def open_driver(name: str, fields: Mapping[str, str], agents: Callable[[], Agent
 
     ``agents`` opens the way to the hosts of the PoP, for a driver that asks them.
     """
-    made: Any = driver_class(name)
+    made: Any = DRIVERS[name]
     driver: DrainDriver = made(agents(), **fields) if is_on_hosts(name) else made(**fields)
     return driver
 
 
 def is_on_hosts(name: str) -> bool:
     """Whether with one of DRIVERS each host steers its own traffic: no PoP shares a server then."""
-    return issubclass(driver_class(name), OnHosts)
+    return issubclass(DRIVERS[name], OnHosts)

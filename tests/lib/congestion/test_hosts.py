@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune import clock
-from edgetune.congestion.sources import SOURCES, open_source, source_class
+from edgetune.congestion.sources import SOURCES, open_source
 from edgetune.congestion.sources.hosts import _merged
 from edgetune.documents.host import SocketColumns, SocketsAnswer
 from edgetune.errors import HostError, InputError, SourceError
@@ -247,7 +247,7 @@ def test_hosts_are_asked_for_their_ports_and_told_of_the_present_round(tmp_path:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_says_what_it_is_and_what_its_fields_mean(name: str) -> None:
-    kind = source_class(name)
+    kind = SOURCES[name]
     assert kind.__doc__ and kind.__doc__.strip()
     for own in kind.fields.values():
         assert own.meaning and re.fullmatch(own.pattern, own.example)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drivers and sources by name, and those of a package that is installed beside edgetune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgetune.errors import InputError
+from edgetune.inventories import INVENTORIES, read_pop
+from edgetune.metrics.sources import SOURCES
+from edgetune.traffic import DRIVERS, DrainDriver, open_driver
+
+POP = {"load_balancer": {"driver": "beside"}, "hosts": {"e000": {"address": "10.0.0.1"}}}
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package with a driver of its own, and one that calls itself as one of ours."""
+    (tmp_path / "beside_edgetune.py").write_text(
+        "from edgetune.traffic.drivers.flag import DRIVER\n"
+        "from edgetune.traffic import DrainDriver\n"
+        "class Beside(DrainDriver):\n"
+        "    fields = {}\n"
+        "Wrong = None\n"
+    )
+    installed = tmp_path / "beside_edgetune-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: beside-edgetune\n")
+    (installed / "entry_points.txt").write_text(
+        "[edgetune.traffic.drivers]\n"
+        "beside = beside_edgetune:Beside\n"
+        "haproxy = beside_edgetune:Wrong\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_a_driver_of_another_package_serves_as_any_other(beside: None) -> None:
+    assert read_pop("inventory", "lab1", POP).load_balancer.driver == "beside"
+    assert DrainDriver in DRIVERS["beside"].__mro__
+    assert "beside" in [*DRIVERS] and "beside" not in SOURCES
+
+
+def test_none_replaces_one_of_ours(beside: None) -> None:
+    assert DRIVERS["haproxy"].__module__ == "edgetune.traffic.drivers.haproxy"
+    assert [*DRIVERS].count("haproxy") == 1
+
+
+def test_a_name_of_none_is_told_with_those_there_are() -> None:
+    with pytest.raises(InputError, match="'beside' is none of .*flag, haproxy, http_hook"):
+        read_pop("inventory", "lab1", POP)
+    with pytest.raises(KeyError):
+        open_driver("beside", {}, list)
+    assert "_reading" not in INVENTORIES
+
+
+def test_no_entry_point_is_looked_for_where_a_file_has_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused() -> None:
+        raise AssertionError("each action would pay for it")
+
+    monkeypatch.setattr("importlib.metadata.entry_points", refused)
+    assert "haproxy" in DRIVERS and DRIVERS["haproxy"].fields
