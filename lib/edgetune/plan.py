@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from edgetune import PLAN_SCHEMA
 from edgetune.documents.options import MOST_ALPHA, Options
 from edgetune.documents.plan import (
     DRAWN_BY,
+    Groups,
     Guard,
     Plan,
     PlannedBatch,
@@ -27,7 +29,6 @@ from edgetune.documents.plan import (
 from edgetune.documents.reading import digest_of, encoded
 from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import InputError, NothingToDo, RefusedError
-from edgetune.groups import draw_groups, test_hosts
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import WORK
 from edgetune.tuning import Tuning
@@ -37,8 +38,64 @@ from edgetune.vocabulary.kinds import KINDS
 SHARE_OF_WORK = Guard(WORK, 0.05)
 """A guard of every rollout, but for tunings that name a margin of their own: hosts that do less of
 the PoP's work use less CPU time, too, and drop less."""
-
 _BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
+
+
+def draw_groups(
+    pop: Pop,
+    touched: Sequence[str],
+    options: Options,
+    kernels: Mapping[str, str],
+    systems: Mapping[str, str],
+) -> dict[str, Groups]:
+    """The groups of each stratum, drawn among the ``touched`` hosts by the seed of the options.
+
+    A stratum is of one hardware and operating system, and of one kernel where ``kernels`` (by host)
+    differ within it. Strata of kernels make a comparison sharper, and a permutation test holds
+    without them. So a PoP that they leave too few ways to be drawn in has none of these. Hosts with
+    different ``systems`` (by host) are never compared: what they count is not the same.
+    """
+    strata = _drawn(pop, touched, options, systems, kernels)
+    if 1 / assignments(strata) <= min(options.alpha_benefit, options.alpha_harm):
+        return strata
+    return _drawn(pop, touched, options, systems)
+
+
+def _drawn(
+    pop: Pop, touched: Sequence[str], options: Options, *facts: Mapping[str, str]
+) -> dict[str, Groups]:
+    found = _by_stratum(pop, touched, facts)
+    dice = random.Random(options.seed)
+    strata = {}
+    for stratum in sorted(found):
+        hosts = sorted(found[stratum])
+        dice.shuffle(hosts)
+        size = test_hosts(len(hosts), options)
+        strata[stratum] = Groups(hosts[:size], hosts[size:])
+    return strata
+
+
+def _by_stratum(
+    pop: Pop, touched: Sequence[str], facts: Sequence[Mapping[str, str]]
+) -> dict[str, list[str]]:
+    """The hosts that are compared with each other, by what they have in common."""
+    alike: dict[str, list[str]] = {}
+    for name in touched:
+        alike.setdefault(pop.host(name).hardware, []).append(name)
+    found: dict[str, list[str]] = {}
+    for hardware, hosts in alike.items():
+        # A fact that all of them share does not name a stratum.
+        apart = [known for known in facts if len({known.get(host, "") for host in hosts}) > 1]
+        for host in hosts:
+            common = [hardware or "any", *(known.get(host, "") for known in apart)]
+            found.setdefault(", ".join(filter(None, common)), []).append(host)
+    return found
+
+
+def test_hosts(hosts: int, options: Options) -> int:
+    """How many of so many hosts of one hardware form the test group."""
+    return min(max(round(options.test_fraction * hosts), 1), hosts - 1)
+
 
 Own = TypeVar("Own", HostSetting, SettingRow)
 

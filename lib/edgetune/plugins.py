@@ -62,6 +62,6 @@ class Plugins(Mapping[str, Plugin]):
 
         every: Any = entry_points()
         # A mapping of groups alone up to Python 3.9.
-        select = getattr(every, "select", None)
-        found = select(group=self._package) if select else every.get(self._package, ())
+        of = getattr(every, "select", None)
+        found = of(group=self._package) if of else every.get(self._package, ())
         return {each.name: each for each in found}

@@ -5,24 +5,94 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.parse import quote
 
 from edgetune import PACK, clock
-from edgetune.alerting.conversation import Conversation, DeclinedError
 from edgetune.alertmanager import Alertmanager
 from edgetune.dataclass import dataclass
 from edgetune.documents.alertmanager import Matcher, Silence
 from edgetune.documents.reading import encoded, taken
 from edgetune.errors import EdgetuneError
+from edgetune.net.connection import Tls
+from edgetune.net.http import NetError, Service
 from edgetune.sanitize import shortened
+from edgetune.secret_files import authorization
 
+_API = "/api/v2"
+_SHOWN = 200
 PATIENCE = 3.0
 """Seconds for all hosts, all requests and all members of the cluster."""
 _SILENCES = "/silences"
-
 # Every alert lacks this label, so a matcher that excludes a value of it excludes none. A list of
 # silences can be asked for by one whole matcher alone, and so it is that of a rollout.
 _MARK = "edgetune_rollout"
+
+
+class AlertmanagerError(EdgetuneError):
+    """Alertmanager did not answer, not in time, or not as it does."""
+
+
+class DeclinedError(AlertmanagerError):
+    """Alertmanager answered that it does not do what was asked."""
+
+
+class Conversation:
+    """Requests over one connection, until ``deadline`` (of ``clock.monotonic``).
+
+    InputError if the file of a secret cannot be used.
+    """
+
+    def __init__(self, settings: Alertmanager, url: str, deadline: float) -> None:
+        self._url, self._deadline = url, deadline
+        login = authorization(
+            settings.bearer_token_file,
+            settings.username,
+            settings.password_file,
+            "configuration",
+            inside="alertmanager.",
+        )
+        tls = Tls(settings.ca_file, settings.certificate_file, key_file=settings.key_file)
+        self._service = Service(url, login.headers, login.secrets, tls.context)
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._service.close()
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[Any, float]:
+        """The answer's JSON (None without a body), and Alertmanager's clock in epoch seconds.
+
+        AlertmanagerError if it did not answer, or answered no JSON; DeclinedError if it refused.
+        """
+        try:
+            answer = self._service.tell(method, _API + path, self._deadline, body)
+        except NetError as error:
+            raise self.failed(str(error)) from None
+        if not 200 <= answer.status < 300:
+            told = self._service.shown(answer.body.decode("utf-8", "replace"), _SHOWN)
+            why = f"{answer.status} {answer.reason} to {method}: {told}"
+            raise DeclinedError(shortened(f"{self._url}: {why}"))
+        try:
+            document = answer.document() if answer.body else None
+        except ValueError:
+            raise self.failed("its answer is no JSON") from None
+        return document, _clock(answer.headers.get("date"))
+
+    def failed(self, why: str) -> AlertmanagerError:
+        """The error that says of this member why it is of no use, to be raised."""
+        return AlertmanagerError(shortened(f"{self._url}: {why}"))
+
+
+def _clock(date: str | None) -> float:
+    """What a header says, else our own clock."""
+    try:
+        return parsedate_to_datetime(date or "").timestamp()
+    except (TypeError, ValueError):
+        return clock.wall()
+
 
 Matchers = Mapping[str, str]
 

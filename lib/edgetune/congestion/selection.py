@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -13,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from edgetune.congestion.history import History, log_metrics, read_history
-from edgetune.congestion.holdout import has_window, is_held_out
-from edgetune.congestion.initial_window import initial_window
 from edgetune.congestion.networks import span_of_network
 from edgetune.congestion.rows import PrefixRows
 from edgetune.dataclass import dataclass
@@ -22,6 +21,49 @@ from edgetune.documents.congestion import METRICS, Chosen, Thresholds, read_chos
 from edgetune.documents.reading import check_is, encoded, read_document
 from edgetune.errors import RefusedError
 from edgetune.vocabulary.prefixes import number_of, text_of
+
+USUAL = 10
+"""Segments: RFC 6928, and Linux."""
+MOST = 40
+"""Segments, 58 kB: a burst that buffers of access networks still take."""
+_SEGMENT = 1448
+_SHARE = 0.5
+_MOST_RETRANSMITS = 0.02
+
+
+def initial_window(delivery_rate: float, rtt_ms: float, retransmits: float) -> int:
+    """Segments for a prefix, or 0: then the kernel's own.
+
+    Half of what the path of its median socket carries within a round-trip time (``delivery_rate``
+    in bytes a second). A prefix with more than 2 % of its bytes sent again keeps the kernel's: a
+    burst would add to that. So does one of which a value is NaN.
+    """
+    segments = _SHARE * delivery_rate * rtt_ms / 1000 / _SEGMENT
+    if not (retransmits <= _MOST_RETRANSMITS and USUAL < segments < math.inf):
+        return 0
+    return min(MOST, int(segments)) if int(segments) > USUAL else 0
+
+
+def is_drawn(prefix: str, salt: str, purpose: str, share: float) -> bool:
+    """Whether a prefix is among this share, by a hash that nobody can foresee without the salt.
+
+    ``salt`` is that of the PoP. Draws for different purposes do not depend on each other. A
+    larger share holds all of a smaller one.
+    """
+    text = "\n".join((salt, purpose, prefix)).encode()
+    number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+    return number < share * 2**64
+
+
+def is_held_out(prefix: str, salt: str, share: float) -> bool:
+    """Whether a chosen prefix stays untreated."""
+    return is_drawn(prefix, salt, "hold-out", share)
+
+
+def has_window(prefix: str, salt: str) -> bool:
+    """Whether a treated prefix gets an initial window as well: every other one does."""
+    return is_drawn(prefix, salt, "initial window", 0.5)
+
 
 Array = Any
 

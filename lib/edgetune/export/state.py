@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from edgetune import __version__, clock
 from edgetune.campaign.record import readable_records
-from edgetune.errors import DamagedError
-from edgetune.export.histories import count_rollout
-from edgetune.export.rounds import tell_rounds
-from edgetune.export.steps import count_steps
-from edgetune.export.under_way import read_open
+from edgetune.documents.head import FORWARD, Head
+from edgetune.documents.phases import phases
+from edgetune.documents.rounds import ROLLED_BACK
+from edgetune.documents.steps import REASONS, STEPS, StepsTaken, read_steps, steps_key
+from edgetune.errors import DamagedError, RefusedError
+from edgetune.export.under_way import UNREADABLE, read_open
 from edgetune.export.values import Values
 from edgetune.inventory import NAME
 from edgetune.rollout.context import Context
@@ -20,9 +22,11 @@ from edgetune.rollout.heads import read_heads
 from edgetune.rollout.heartbeat import GUARD
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import all_pauses
-from edgetune.rollout.rounds_seen import seen_rounds
+from edgetune.rollout.rounds_seen import SeenRounds, seen_rounds
 from edgetune.rollout.seen import Seen
 from edgetune.rollout.unreadable import keeping_their_pop
+
+_OTHER = "other"
 
 
 def read_state(context: Context) -> Values:
@@ -63,3 +67,82 @@ def _read_switches(values: Values, seen: Seen) -> None:
         guard = seen.context.heartbeats.last(GUARD)
         if guard is not None:
             values.put("edgetune_guard_last_look_timestamp_seconds", guard.time)
+
+
+def tell_rounds(values: Values, found: Iterable[SeenRounds]) -> None:
+    """Of each PoP with such rounds; of one that left the inventory only what is not taken back."""
+    for own in found:
+        if own.decisions is None:
+            values.put("edgetune_congestion_state", 1, own.pop, UNREADABLE)
+            continue
+        values.put("edgetune_congestion_hosts_not_taken_back", len(own.pending), own.pop)
+        if own.entry:
+            _tell(values, own)
+
+
+def _tell(values: Values, own: SeenRounds) -> None:
+    decided, pop = own.decisions, own.pop
+    assert decided
+    values.put("edgetune_congestion_state", 1, pop, decided.state)
+    held_out = decided.newest.held_out if own.treated else 0
+    values.put("edgetune_congestion_prefixes", own.treated, pop, "treated")
+    values.put("edgetune_congestion_prefixes", held_out, pop, "held_out")
+    values.put("edgetune_congestion_prefixes_new", decided.newest.new, pop)
+    values.put("edgetune_congestion_hosts_without", len(own.missing), pop)
+    if own.treated:
+        told = "edgetune_congestion_configuration_timestamp_seconds"
+        values.put(told, decided.newest.since, pop)
+    is_back, is_harm = decided.state == ROLLED_BACK, bool(own.taken_back)
+    for cause, is_cause in (("harm", is_harm), ("request", is_back and not is_harm)):
+        values.put("edgetune_congestion_taken_back", is_cause, pop, cause)
+    if own.is_tuning:
+        last = max(decided.newest.good, decided.since)
+        values.put("edgetune_congestion_last_round_timestamp_seconds", last, pop)
+    for effect in decided.looks[-1].effects if decided.looks else []:
+        if effect.ratio is not None:
+            values.put("edgetune_congestion_effect_ratio", effect.ratio, pop, effect.metric)
+
+
+def count_steps(values: Values, context: Context, heads: Sequence[Head]) -> None:
+    """Add the steps of all rollouts whose head is known; StoreError if the store is away.
+
+    A document that cannot be read counts as one that was deleted.
+    """
+    texts = context.store.list(steps_key(""))
+    for head in heads:
+        text = texts.get(steps_key(head.id))
+        try:
+            found = None if text is None else read_steps(head.id, text)
+        except RefusedError:
+            continue
+        if found is not None:
+            _count(values, head.tuning, found)
+
+
+def _count(values: Values, tuning: str, found: StepsTaken) -> None:
+    # One that fails for the first time grows from zero, which a query can see.
+    for step in STEPS:
+        for reason in REASONS:
+            values.add("edgetune_step_failures_total", 0, step, reason)
+    # A later version may know more of them. Their number is bounded here.
+    for step in (step for step in STEPS if step in found.steps):
+        own = found.steps[step]
+        values.observe("edgetune_step_seconds", own.seconds, tuning, step, count=own.count)
+        for reason, times in own.failures.items():
+            known = reason if reason in REASONS else _OTHER
+            values.add("edgetune_step_failures_total", times, step, known)
+
+
+def count_rollout(values: Values, head: Head, now: float) -> None:
+    """Add one rollout as it is ``now`` (epoch seconds)."""
+    for state in FORWARD:
+        values.add("edgetune_rollouts", state == head.state, head.tuning, state)
+        values.add("edgetune_rollout_state_entries_total", 0, head.tuning, state)
+    values.add("edgetune_looks_total", head.looks, head.tuning)
+    if head.verdict:
+        found = (str(head.verdict.verdict), str(head.verdict.decision))
+        values.add("edgetune_rollouts_judged", 1, head.tuning, *found)
+    for phase in phases(head.history, now) if head.history else []:
+        own = (head.tuning, phase.state)
+        values.add("edgetune_rollout_state_entries_total", 1, *own)
+        values.add("edgetune_rollout_state_seconds_total", max(0.0, phase.end - phase.start), *own)

@@ -17,12 +17,12 @@ from edgetune import AGENT_PROTOCOL, clock
 from edgetune.config import Config
 from edgetune.errors import HostError, InputError
 from edgetune.hosts.agent import bundle
+from edgetune.hosts.agent.connections import CONNECTIONS, unanswered
 from edgetune.hosts.answers import longest, read_answer
 from edgetune.hosts.connection import Login
-from edgetune.hosts.conversation import BOOTSTRAP, converse
+from edgetune.hosts.conversation import BOOTSTRAP, converse, greet
 from edgetune.hosts.helpers import Ask, Question, shared
 from edgetune.hosts.jumps import Jumps
-from edgetune.hosts.many_connections import lost_connections
 from edgetune.hosts.result import HostResult
 from edgetune.hosts.ssh_files import load_known_hosts, load_login_key
 from edgetune.inventory import Host
@@ -32,6 +32,11 @@ _AGAIN = 1.0
 _AT_ONCE = 16
 # A sweep of thousands of hosts is stored in some dozens of parts, not in thousands.
 _TOGETHER = 1.0
+LOGINS = 16
+# OpenSSH turns some away where more than 10 have yet to log in (MaxStartups 10:30:100).
+_LOGINS_AT_ONCE = 8
+# The kernel sends again after 1, 3, 7 and 15 s what is lost on the way.
+_SECONDS = 17.0
 
 
 @lru_cache(maxsize=2)
@@ -176,3 +181,42 @@ def _together(
         while len(part) < most and part[-1].exception() is None:
             part.append(told.get(timeout=max(0.0, end - clock.monotonic())))
     return part
+
+
+def lost_connections(login: Login, host: Host, ports: Sequence[int]) -> str:
+    """What was lost of many connections to a host, in words; "" for nothing.
+
+    They go to the ports on which it serves, and to no SSH server: that takes connections that
+    do not log in for an attack (PerSourcePenalties, fail2ban). Where all of them are lost a
+    firewall may keep us from the service, and we log in as often. So we do through a jump host.
+    """
+    if host.jump:
+        return _lost_logins(login, host)
+    try:
+        lost = unanswered([(host.address, port) for port in ports], _SECONDS) if ports else {}
+    except OSError as error:
+        return f"{host.address}: {error}"
+    told = {port: count for (_, port), count in lost.items() if count < CONNECTIONS}
+    if not told:
+        return _lost_logins(login, host)
+    return ", ".join(
+        f"{count} of {CONNECTIONS} connections to {host.address}:{port} get no answer"
+        for port, count in told.items()
+        if count
+    )
+
+
+def _lost_logins(login: Login, host: Host) -> str:
+    with ThreadPoolExecutor(_LOGINS_AT_ONCE) as pool:
+        failures = list(filter(None, pool.map(lambda _: _failure(login, host), range(LOGINS))))
+    if not failures:
+        return ""
+    return f"{len(failures)} of {LOGINS} logins at {host.address} fail: {failures[0]}"
+
+
+def _failure(login: Login, host: Host) -> str:
+    try:
+        greet(login, host)
+    except Exception as error:  # noqa: BLE001 - a host makes paramiko raise whatever it likes
+        return str(error) or type(error).__name__
+    return ""

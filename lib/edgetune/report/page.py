@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,7 +31,6 @@ from edgetune.judge.outliers import changes_of, odd_hosts
 from edgetune.metrics.catalogue import metrics_of
 from edgetune.names import hosts_text
 from edgetune.report.axes import number
-from edgetune.report.clocks import local, stamp, zone
 from edgetune.report.effects import bounds, level, moved_per, said_of, share, unit_of
 from edgetune.report.headline import headline
 from edgetune.report.next_steps import next_steps
@@ -310,3 +310,27 @@ def _said(row: Effect, metric: Metric) -> str:
 
 def _probability(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
+
+
+def local(seconds: float) -> str:
+    """A moment in the controller's time zone, with the zone's name; the day where it is not that
+    of UTC. Empty where the zone is UTC itself."""
+    utc = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    here = utc.astimezone()
+    if not here.utcoffset():
+        return ""
+    day = "" if here.date() == utc.date() else "%b %d "
+    return here.strftime(f"{day}%H:%M:%S %Z")
+
+
+def zone(seconds: float) -> str:
+    """The controller's time zone at a moment, such as "CEST, UTC+02:00"; empty for UTC."""
+    here = datetime.fromtimestamp(seconds, tz=timezone.utc).astimezone()
+    return (
+        here.strftime("%Z, UTC%z")[:-2] + ":" + here.strftime("%z")[-2:] if local(seconds) else ""
+    )
+
+
+def stamp(seconds: float) -> str:
+    """A moment as programs read it (ISO 8601, UTC)."""
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

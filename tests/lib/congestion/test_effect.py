@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.congestion.effect import FEWEST, PrefixEffect, compare, compare_windows
-from edgetune.congestion.holdout import has_window, is_held_out
-from edgetune.congestion.initial_window import MOST, USUAL, initial_window
+from edgetune.congestion.selection import MOST, USUAL, has_window, initial_window, is_held_out
 from edgetune.documents.congestion import Chosen, Thresholds
 from edgetune.vocabulary.prefixes import text_of
 from tests.support.examples import examples

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from edgetune.config import read_config
-from edgetune.hosts import many_connections
+from edgetune.hosts import fleet
 from edgetune.hosts.agent.connections import CONNECTIONS
-from edgetune.hosts.fleet import Fleet
-from edgetune.hosts.many_connections import LOGINS
+from edgetune.hosts.fleet import LOGINS, Fleet
 from edgetune.inventory import Host
 from tests.support.evil_ssh import EvilServer
 
@@ -67,7 +66,7 @@ class Near:
 
 @pytest.fixture
 def near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Near]:
-    monkeypatch.setattr(many_connections, "_SECONDS", 0.3)
+    monkeypatch.setattr(fleet, "_SECONDS", 0.3)
     own = Near(tmp_path)
     yield own
     own.close()
@@ -75,13 +74,13 @@ def near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Near]:
 
 def count_logins(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     told: list[float] = []
-    greet = many_connections.greet
+    greet = fleet.greet
 
     def counted(*given: Any) -> None:
         told.append(time.monotonic())
         greet(*given)
 
-    monkeypatch.setattr(many_connections, "greet", counted)
+    monkeypatch.setattr(fleet, "greet", counted)
     return told
 
 
@@ -112,7 +111,7 @@ def test_where_no_port_answers_we_log_in_as_often(
 
 
 def test_logins_that_fail_are_lost(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
-    greet = many_connections.greet
+    greet = fleet.greet
     begun: list[None] = []
 
     def some_fail(*given: Any) -> None:
@@ -121,7 +120,7 @@ def test_logins_that_fail_are_lost(near: Near, monkeypatch: pytest.MonkeyPatch) 
             raise TimeoutError("timed out")
         greet(*given)
 
-    monkeypatch.setattr(many_connections, "greet", some_fail)
+    monkeypatch.setattr(fleet, "greet", some_fail)
     assert near.lost() == {"e000": f"4 of {LOGINS} logins at 127.0.0.1 fail: timed out"}
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from edgetune.judge import sums
+from edgetune.judge import measured
 from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened, own_share
+from edgetune.judge.measured import sums_under
 from edgetune.judge.standardise import expected, observed_and_expected, weights
-from edgetune.judge.sums import sums_under
 from tests.support.examples import examples
 
 Array = Any
@@ -75,5 +75,5 @@ def test_hosts_are_summed_alike_however_many_at_once(monkeypatch: pytest.MonkeyP
     dice = np.random.default_rng(5)
     counts, exposure = (dice.poisson(9, SHAPE).astype(float) for _ in range(2))
     whole = sums_under(counts, exposure, TEST, STRATA, 0.5)
-    monkeypatch.setattr(sums, "_HOSTS_AT_ONCE", 4)
+    monkeypatch.setattr(measured, "_HOSTS_AT_ONCE", 4)
     assert sums_under(counts, exposure, TEST, STRATA, 0.5) == pytest.approx(whole)

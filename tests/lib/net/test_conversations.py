@@ -36,7 +36,7 @@ from edgetune.errors import (
     SourceError,
     StoreError,
 )
-from edgetune.hosts import ssh_agent
+from edgetune.hosts import ssh_files
 from edgetune.hosts.agent import health
 from edgetune.hosts.agent.drains import bird_control
 from edgetune.hosts.agent.protocol import Failed
@@ -165,7 +165,7 @@ def _redis(place: Place, scheme: str = "redis") -> object:
 
 def _ssh_agent(place: Place) -> object:
     try:
-        return ssh_agent.Agent(place.path, DEADLINE).key(b"")
+        return ssh_files.Agent(place.path, DEADLINE).key(b"")
     except (OSError, ValueError) as error:
         raise InputError("configuration", "ssh_agent", str(error)) from None
 
