@@ -11,9 +11,9 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.bmc import client
 from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.credentials import Login
+from edgetune.bmc.exchange import Exchange
 from edgetune.config import read_config
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Bmc, Host
@@ -67,7 +67,7 @@ class Site:
         self.spoil: Callable[[str, bytes], bytes] = lambda path, raw: raw
         self.service = Service("edgetune", PASSWORD)
         self._asker = bmcs("")
-        patch.setattr(client.Client, "_new_connection", lambda own, *most: Line(self, own._host))
+        patch.setattr(Exchange, "_new_connection", lambda own, *most: Line(self, own._host))
 
     def exchange(
         self, name: str, method: str, path: str, data: bytes, headers: Mapping[str, str]

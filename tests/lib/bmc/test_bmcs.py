@@ -12,10 +12,10 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.bmc import bmcs as bmcs_module
-from edgetune.bmc import client as client_module
 from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.client import Client
 from edgetune.bmc.credentials import Login
+from edgetune.bmc.exchange import ROOT
 from edgetune.bmc.logins import Logins
 from edgetune.bmc.payload import BmcError
 from edgetune.errors import InputError, RefusedError
@@ -153,7 +153,7 @@ class TestManyLogins:
 
         def exchange(name: str, method: str, path: str, data: bytes, headers: Any) -> Any:
             basic = "Authorization" in headers
-            is_root = path == client_module.ROOT
+            is_root = path == ROOT
             if is_root or basic or method == "POST":
                 before(name, is_root)
             if basic or method == "POST":
@@ -164,7 +164,7 @@ class TestManyLogins:
         return tried
 
     def without_sessions(self, box: Site) -> None:
-        box.lie_at(client_module.ROOT, b'{"Systems": {"@odata.id": "/redfish/v1/Systems"}}')
+        box.lie_at(ROOT, b'{"Systems": {"@odata.id": "/redfish/v1/Systems"}}')
 
     @pytest.mark.parametrize("basic", [False, True])
     def test_first_gone_and_the_password_wrong(

@@ -205,7 +205,7 @@ class TestSession:
             assert bmc.arrived[1:] == [("POST", SESSIONS)]
 
         client = talk(bmc)
-        client._turn = turn
+        client._session._turn = turn
         with client:
             assert client.get("/thing").data == {"Name": "thing"}
 

@@ -15,7 +15,7 @@ import pytest
 
 from edgetune.config import read_config
 from edgetune.errors import InputError
-from edgetune.inventories import INVENTORIES, inventory_class, open_inventory
+from edgetune.inventories import INVENTORIES, open_inventory
 from edgetune.inventory import Bmc, Host, Inventory, LoadBalancer, Pop
 from tests.support import inventories
 from tests.support.builders import inventory_document
@@ -26,7 +26,7 @@ PORT = Port(
     what="source",
     folder="lib/edgetune/inventories",
     holds="INVENTORY",
-    class_of=inventory_class,
+    class_of=INVENTORIES.__getitem__,
     names=INVENTORIES,
     ships="yaml",
     given=lambda name: ["path"],

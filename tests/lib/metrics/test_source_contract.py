@@ -19,7 +19,7 @@ from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.source import RememberingSource, Sampled
-from edgetune.metrics.sources import SOURCES, open_source, source_class
+from edgetune.metrics.sources import SOURCES, open_source
 from edgetune.sanitize import LONGEST_LINE
 from tests.support import ROOT, metric_sources
 from tests.support.builders import inventory_document, write_yaml
@@ -30,7 +30,7 @@ PORT = Port(
     what="metric source",
     folder="lib/edgetune/metrics/sources",
     holds="SOURCE",
-    class_of=source_class,
+    class_of=SOURCES.__getitem__,
     names=SOURCES,
     ships="hosts",
     given=lambda name: ["connections"],
@@ -55,7 +55,7 @@ def test_only_the_source_asks_hosts_for_samples() -> None:
 
 
 def _entry(name: str) -> dict[str, str]:
-    return {"source": name, **{own: its.example for own, its in source_class(name).fields.items()}}
+    return {"source": name, **{own: its.example for own, its in SOURCES[name].fields.items()}}
 
 
 def _read(folder: Path, *entries: Any) -> list[Pop]:
@@ -74,8 +74,8 @@ def _read(folder: Path, *entries: Any) -> list[Pop]:
 @pytest.mark.parametrize("name", PORT.whole)
 def test_an_inventory_is_read_by_the_fields_of_a_source(name: str, tmp_path: Path) -> None:
     read = _read(tmp_path, _entry(name))[0].metrics
-    assert (read.source, [*read.fields]) == (name, [*source_class(name).fields])
-    for field, its in source_class(name).fields.items():
+    assert (read.source, [*read.fields]) == (name, [*SOURCES[name].fields])
+    for field, its in SOURCES[name].fields.items():
         rest = {own: text for own, text in _entry(name).items() if own != field}
         if its.default is None:
             with pytest.raises(InputError, match=rf"metrics\.{field}: is missing"):

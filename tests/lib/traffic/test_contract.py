@@ -26,7 +26,7 @@ from edgetune.rollout.in_service import (
     was_admitted,
     was_serving,
 )
-from edgetune.traffic import DRIVERS, DrainDriver, driver_class, is_on_hosts, open_driver
+from edgetune.traffic import DRIVERS, DrainDriver, is_on_hosts, open_driver
 from edgetune.traffic.on_hosts import Agents
 from tests.support import load_balancers
 from tests.support.builders import inventory_document, write_yaml
@@ -41,10 +41,10 @@ PORT = Port(
     what="driver",
     folder="lib/edgetune/traffic/drivers",
     holds="DRIVER",
-    class_of=driver_class,
+    class_of=DRIVERS.__getitem__,
     names=DRIVERS,
     ships="haproxy",
-    given=lambda name: [*["agents"] * is_on_hosts(name), *driver_class(name).fields],
+    given=lambda name: [*["agents"] * is_on_hosts(name), *DRIVERS[name].fields],
     tried_by=load_balancers,
     has="LOAD_BALANCERS",
     members=("fields", "advice"),
@@ -55,7 +55,7 @@ test_a_driver_s_file_holds_all_that_is_asked_of_it_and_is_tried = PORT.head()
 
 
 def _entry(name: str) -> dict[str, str]:
-    return {"driver": name, **{own: its.example for own, its in driver_class(name).fields.items()}}
+    return {"driver": name, **{own: its.example for own, its in DRIVERS[name].fields.items()}}
 
 
 def _opened(pop: Pop, agents: Agents | None) -> DrainDriver:
@@ -75,8 +75,8 @@ def _read(folder: Path, entry: dict[str, Any]) -> Pop:
 @pytest.mark.parametrize("name", PORT.whole)
 def test_an_inventory_is_read_by_the_fields_of_a_driver(name: str, tmp_path: Path) -> None:
     pop = _read(tmp_path, _entry(name))
-    assert isinstance(_opened(pop, InProcess({})), driver_class(name))
-    for field, its in driver_class(name).fields.items():
+    assert isinstance(_opened(pop, InProcess({})), DRIVERS[name])
+    for field, its in DRIVERS[name].fields.items():
         assert its.same(its.same(its.example)) == its.same(its.example)
         rest = {own: text for own, text in _entry(name).items() if own != field}
         if its.default is None:
