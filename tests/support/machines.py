@@ -1,0 +1,581 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines as data: moves upon one host, whose agent is asked in this process, and what is seen.
+
+A scenario is a list of moves, as in `scenarios`. Settings are a mapping: a kind, then what of its
+target is not the usual one, then ``raise``, ``lower`` or ``restart``; and the value. They are those
+of the ``tuning`` that was named last, ``t`` without one. A plan and a refusal change nothing, and
+after ``back`` all is as it was before ``sets``, or before the first move that was to change it.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from edgetune.hosts.agent import unattended
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
+from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.vocabulary.kinds import KINDS
+from tests.support.agent_cpus import Machine, Vectors, run_nginx
+from tests.support.agent_nic import NicHost, make_card, steer
+from tests.support.agent_programs import Addresses, Routes, Systemd, Tmpfs, instead
+from tests.support.agent_root import (
+    NGINX_DROP_INS,
+    AgentRoot,
+    NearRoot,
+    near_root,
+    setting,
+    without_boot_id,
+)
+from tests.support.agent_rss import Complaint
+from tests.support.freebsd import freebsd_host
+from tests.support.kernels import kernel_host
+from tests.support.scenarios import Scenario, read_scenarios
+
+Settings = list[dict[str, Any]]
+USUAL = {
+    "service": "nginx",
+    "key": "net.core.somaxconn",
+    "file": "enabled",
+    "family": "inet",
+    "route": "default",
+    "mount": "/var/cache/objects",
+    "parameter": "min_free_kbytes",
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "raise": {"only": "raise"},
+    "lower": {"only": "lower"},
+    "restart": {"restart": "nginx"},
+    "alone": {"restart": None},
+}
+
+
+class Sighted:
+    """What of a host comes back, and what its doubles do at a boot; for `Moves`."""
+
+    host: Any
+    patch: pytest.MonkeyPatch
+
+    def whole(self) -> dict[str, Any]:
+        """All that a restore brings back."""
+        host, found = self.host, dict(without_boot_id(self.host.tree()))
+        if hasattr(host, "card"):
+            found["card"] = host.card.state
+        if hasattr(host, "in_kernel"):
+            found["kernel"] = host.in_kernel
+        if hasattr(host, "routes"):
+            found["routes"] = [Route(line) for line in host.routes.lines]
+        return found
+
+
+class Moves(Sighted, Scenario):
+    """Moves upon a host."""
+
+    def __init__(self, host: Any, patch: pytest.MonkeyPatch) -> None:
+        self.world = self.host = host
+        self.patch, self.interface, self.result = patch, "eth0", None
+        self._tuning, self._owns = "t", dict[str, Settings]()
+        self._stack: list[tuple[str, dict[str, Any]]] = []
+        self._before: dict[str, Any] | None = None
+        self.started: list[list[str]] = []
+        self._names = {"BOOT": host.boot_id, "HOME": str(host.path)}
+
+    def play(self, moves: list[dict[str, Any]]) -> None:
+        super().play(moves)
+        self.where = "at the end"
+        while self._stack:
+            self.back(None)
+
+    def _meant(self, told: Any) -> Any:
+        self._names["BOOT"] = self.host.boot_id
+        return super()._meant(told)
+
+    def _set(self, owner: Any, name: str, value: Any) -> None:
+        if isinstance(owner, list):
+            owner[int(name)] = value
+        else:
+            super()._set(owner, name, value)
+
+    # Settings.
+
+    @property
+    def own(self) -> Settings:
+        """Those of the tuning that was named last."""
+        return self._owns[self._tuning]
+
+    def tuning(self, name: str) -> None:
+        self._tuning = name
+
+    def settings(self, told: dict[str, Any] | None) -> Settings:
+        """Have other settings from now on, or those of before."""
+        if told is not None:
+            self._owns[self._tuning] = [self._setting(key, value) for key, value in told.items()]
+        return self.own
+
+    def _setting(self, told: str, value: Any) -> dict[str, Any]:
+        kind, *words = told.split()
+        options: dict[str, Any] = {}
+        for word in [word for word in words if word in OPTIONS or "restart=" in word]:
+            options.update(OPTIONS.get(word) or {"restart": word.partition("=")[2]})
+            words.remove(word)
+        if kind in ("service.property", "cpu.service_affinity", "memory.numa_policy"):
+            options.setdefault("restart", "nginx")
+        usual = {**USUAL, "interface": self.interface}
+        if kind == "kernel.cmdline":
+            usual["parameter"] = re.split("[= ]", value)[0]
+        names = list(KINDS[kind].target)
+        target = {name: usual.get(name, "") for name in names}
+        target.update(zip(names[len(names) - len(words) :], words))
+        if kind == "kernel.package" and isinstance(value, str):
+            value = getattr(self.host.packages, value)
+        return setting(kind, target, value, **options)
+
+    def _told(self, verb: str) -> dict[str, Any]:
+        """The fields of a request, beside those that a move tells ``with``."""
+        of_t = {"tuning": self._tuning, "digest": "sha256:1"}
+        asked = {"settings": self.own} if self._tuning in self._owns else {}
+        usual: dict[str, dict[str, Any]] = {
+            "plan": {**of_t, **asked},
+            "verify": {**of_t, **asked},
+            "confirm": {"epoch": 1, **of_t, **asked},
+            "restore": {"epoch": 1, "tuning": self._tuning},
+        }
+        more = self.move.get("with", {})
+        if verb == "apply":
+            return dict(self.host.change(*self.own, **{"tuning": self._tuning, **more}))
+        return {**usual.get(verb, {}), **more}
+
+    # What a move does.
+
+    def write(self, files: dict[str, str | None]) -> None:
+        """Files with their text; what has none is gone, a text that begins with -> is a link."""
+        for name, text in files.items():
+            path = self.host.path / name
+            if text is None:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            elif text.startswith("-> "):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
+                path.symlink_to(text[3:])
+            else:
+                self.host.write(name, text)
+
+    def make(self, directories: list[str]) -> None:
+        for name in directories:
+            (self.host.path / name).mkdir(parents=True, exist_ok=True)
+
+    def modes(self, files: dict[str, int]) -> None:
+        for name, mode in files.items():
+            (self.host.path / name).chmod(mode)
+
+    def refuses_write(self, files: dict[str, int]) -> None:
+        """The kernel takes nothing into these files, by the number of an error."""
+        poke = Host.write_attribute
+
+        def refuse(host: Host, name: str, text: str) -> None:
+            if name[1:] in files:
+                raise OSError(files[name[1:]], os.strerror(files[name[1:]]))
+            poke(host, name, text)
+
+        self.patch.setattr(Host, "write_attribute", refuse)
+
+    def makes(self, texts: dict[str, str]) -> None:
+        """The kernel makes other texts of these."""
+        poke = Host.write_attribute
+
+        def make(host: Host, name: str, text: str) -> None:
+            poke(host, name, texts.get(text.strip(), text))
+
+        self.patch.setattr(Host, "write_attribute", make)
+
+    def breaks(self, _: object) -> None:
+        """Every program breaks what reads it."""
+        self.patch.setattr(Host, "attempt", lambda host, *words: words["x"])
+
+    def edit(self, files: dict[str, list[str]]) -> None:
+        """In each file a text is another one."""
+        for name, pair in files.items():
+            self.host.write(name, self.host.read(name).replace(*pair))
+
+    def append(self, files: dict[str, str]) -> None:
+        for name, text in files.items():
+            self.host.write(name, self.host.read(name) + text)
+
+    def do(self, calls: dict[str, Any]) -> None:
+        """Methods of doubles, with their arguments."""
+        for path, arguments in calls.items():
+            self.result = self._walk(path.split("."))(*(arguments or ()))
+
+    def plan(self, told: dict[str, Any] | None) -> None:
+        """What a plan shows, which changes nothing."""
+        own, before = self.settings(told), self.whole()
+        self.result = self.host.plan(*own, tuning=self._tuning)
+        assert self.whole() == before, f"{self.where}: a plan changes nothing"
+
+    def ask(self, verb: str) -> None:
+        self.result = self.host.ask(verb, **self._told(verb))
+
+    def fails(self, verb: str) -> None:
+        """What is refused, or undone, leaves the host as it was."""
+        told, before = self._told(verb), self.whole()
+        self.result = self.host.fail(verb, **told)
+        if self.result["reason"] != "failed":
+            after = self.whole()
+            assert after == before, f"{self.where}: {_differing(before, after)}"
+
+    def apply(self, told: dict[str, Any] | None) -> None:
+        own = self.settings(told)
+        if self._before is None:
+            self._before = self.whole()
+        more = {"tuning": self._tuning, **self.move.get("with", {})}
+        self.result = self.host.apply(*own, **more)
+
+    def sets(self, told: dict[str, Any] | None) -> None:
+        """Apply, which proves itself and does nothing the second time; ``back`` comes at the end
+        at the latest."""
+        before = self.whole()
+        self.apply(told)
+        result, rows = self.result, self.host.plan(*self.own, tuning=self._tuning)
+        assert {row["status"] for row in rows} == {"noop"}, f"{self.where}: {rows}"
+        self._others_as(before)
+        self.verified(True)
+        self.apply(None)
+        assert not self.result["changed"], f"{self.where}: it changes something again"
+        self._stack.append((self._tuning, before))
+        self.result = result
+
+    def _others_as(self, before: dict[str, Any]) -> None:
+        """What no setting of a card is about is as before."""
+        kinds, now = {own["kind"] for own in self.own}, self.whole()
+        if "card" in now:
+            for part in {"channels", "ring", "coalesce"} - {kind[4:] for kind in kinds}:
+                assert now["card"][part] == before["card"][part], f"{self.where}: {part}"
+            if not {"nic.channels", "nic.rfs"} & kinds:
+                queues = [name for name in before if "/queues/" in name]
+                assert all(now[name] == before[name] for name in queues), self.where
+
+    def back(self, calls: int | None) -> None:
+        """Take a tuning back: all is as it was, after so many calls of ethtool."""
+        tuning, before = self._stack.pop() if self._stack else (self._tuning, self._before)
+        done = len(self.host.card.changes) if calls else 0
+        assert self.host.restore(tuning)["changed"], f"{self.where}: nothing changed"
+        if calls:
+            self._compare("calls back", len(self.host.card.changes) - done, calls)
+        after = self.whole()
+        assert before == after, f"{self.where}: {_differing(before or {}, after)}"
+
+    def same(self, _: object) -> None:
+        """All is as before the first change."""
+        after = self.whole()
+        assert self._before == after, f"{self.where}: {_differing(self._before or {}, after)}"
+
+    def mark(self, _: object) -> None:  # type: ignore[override]
+        """What is now is what ``same`` means."""
+        self._before = self.whole()
+
+    def restore(self, changed: bool | None) -> None:
+        self.result = self.host.restore(self._tuning, **self.move.get("with", {}))
+        if changed is not None:
+            assert self.result["changed"] is changed, self.where
+
+    def confirm(self, kept: bool) -> None:
+        self.result = self.host.ask("confirm", **self._told("confirm"))
+        assert self.result["confirmed"] is kept, f"{self.where}: {self.result}"
+
+    def boot(self, problems: list[str] | None) -> None:
+        """Boot, where init runs our hook if it is there: all its problems."""
+        host, hooks = self.host, ("systemd/system/edgetune.service", "init.d/S99edgetune")
+        if hasattr(host, "boot_anew"):
+            found = host.boot_anew()
+        elif any(host.exists(f"etc/{name}") for name in hooks):
+            found = host.boot_hook()
+        else:
+            found = host.new_boot_id() and []
+        self._compare("problems", found, problems or [])
+
+    def late(self, problems: list[str] | None) -> None:
+        """What the boot hook left for when the network is there."""
+        with self.patch.context() as patch:
+            patch.setattr(unattended, "LATE_WAIT", 0.1)
+            found = unattended.late(Host(str(self.host.path)))
+        self._compare("problems", found, problems or [])
+
+    def old_hook(self, problems: list[str] | None) -> None:
+        """The boot hook in the same boot."""
+        self._compare("problems", unattended.boot(Host(str(self.host.path))), problems or [])
+
+    def console(self, words: str) -> None:
+        """The agent's copy, run by a person or a timer; its problems, one a line."""
+        self.result = self.host.run_copy(*words.split())
+
+    def revert(self, _: object) -> None:
+        """Nobody confirmed in time."""
+        self.host.let_deadline_pass(self._tuning)
+        unattended.revert(Host(str(self.host.path)), self._tuning)
+
+    def journal(self, fields: dict[str, Any]) -> None:
+        """Fields of what the host noted, and of its one entry, are others."""
+        entry = fields.pop("entry", None)
+        if entry:
+            (was,) = self.host.journal(self._tuning)["entries"]
+            fields["entries"] = [{**was, **entry}]
+        self.host.note(self._tuning, **fields)
+
+    # What is seen then.
+
+    def verified(self, expected: bool) -> None:
+        told = self.host.ask("verify", **self._told("verify"))
+        wrong = [row for row in told["settings"] if not row["ok"]]
+        assert told["verified"] is expected, f"{self.where}: {wrong}"
+
+    def rows(self, expected: list[dict[str, Any]]) -> None:
+        """Fields of the rows of a plan, or of what was verified."""
+        rows = self.result if isinstance(self.result, list) else self.result["settings"]
+        self._compare("rows", rows, expected)
+
+    def row(self, expected: dict[str, Any]) -> None:
+        """Fields of the first one; a text is why it is unsupported."""
+        rows = self.result if isinstance(self.result, list) else self.result["settings"]
+        self._compare("row", rows[0], expected)
+
+    def status(self, expected: str) -> None:
+        """Of each row."""
+        self._compare("status", " ".join(row["status"] for row in self.result), expected)
+
+    def why(self, text: str) -> None:
+        """The host cannot have the first of its settings, says why, and refuses to apply them."""
+        row, before = self.host.plan(*self.own, tuning=self._tuning)[0], self.whole()
+        assert row["status"] == "unsupported", f"{self.where}: {row}"
+        self._compare("reason", row["reason"], text)
+        told = {"tuning": self._tuning, **self.move.get("with", {})}
+        error = self.host.fail("apply", **self.host.change(*self.own, **told))
+        assert error["reason"] == "refused" and row["reason"] in error["message"], error
+        assert self.whole() == before, f"{self.where}: {_differing(before, self.whole())}"
+
+    def says(self, text: str) -> None:
+        """The message of an error, or the only row's reason."""
+        self._compare("message", self.result["message"], text)
+
+    def field(self, name: str) -> None:
+        """The request was a bad one, for that field."""
+        seen = self.result["reason"], self.result["field"]
+        assert seen == ("bad_request", name), f"{self.where}: {self.result}"
+
+    def reads(self, files: dict[str, str | None]) -> None:
+        """Files with their text, without a newline at its end; null for what is not there."""
+        for name, expected in files.items():
+            seen = self.host.read(name) if self.host.exists(name) else None
+            if seen is not None and expected is not None and not expected.endswith("\n"):
+                seen = re.sub("\n$", "", seen)
+            self._compare(name, seen, expected)
+
+    def lacks(self, names: str) -> None:
+        """No such files."""
+        there = [name for name in names.split() if self.host.exists(name)]
+        assert not there, f"{self.where}: {there}"
+
+    def drift(self, expected: list[dict[str, Any]]) -> None:
+        """What a sample tells of it."""
+        self.result = self.host.ask("sample")
+        assert self.result["gauges"]["drifted"] == len(self.result["drift"]), self.where
+        self._compare("drift", self.result["drift"], expected)
+
+    def leaves(self, expected: list[str]) -> None:
+        """Files in the directory of the agent's state."""
+        self._compare("leftovers", self.host.leftovers(), expected)
+
+    def runs(self, calls: list[str]) -> None:
+        """Commands that ran, in that order."""
+        left = list(self.host.commands)
+        for call in calls:
+            assert call in left, f"{self.where}: {call} is not among {left}"
+            del left[: left.index(call) + 1]
+
+    # Doubles.
+
+    def card(self, told: str | dict[str, Any]) -> None:
+        """Have a card, of which some things are otherwise."""
+        more = dict(told) if isinstance(told, dict) else {"name": told}
+        self._card = more.pop("name")
+        self.host.card = self.host.insert(self._card, more.pop("rss", None), **more)
+
+    def interrupts(self, told: dict[str, Any]) -> None:
+        """A machine (``of``) with a card whose queues raise interrupts."""
+        sizes = told.pop("of", (2, 4, 2))
+        self.machine = Machine(*sizes, *([told.pop("offline")] if "offline" in told else []))
+        self.machine.install(self.host)
+        self.host.vectors = Vectors(self.host, self.machine, **told).install()
+
+    def cpus(self, sizes: list[int]) -> None:
+        """A machine whose card raises no interrupts that tell of their queues."""
+        Machine(*sizes).install(self.host)
+
+    def second_card(self, _: object) -> None:
+        own = {"interface": "eth1", "queues": 2, "first": 128}
+        self.host.second = Vectors(self.host, self.machine, **own).install()
+
+    def allowed(self, expected: str) -> None:
+        """The CPUs of the interrupts of queues; those of others are left alone."""
+        own, every = self.host.vectors, f"0-{self.machine.count - 1}\n"
+        self._compare("allowed", " ".join(own.allowed().values()), expected)
+        others = {own.read(name) for name in set(own.names) - set(own.of_queues)}
+        assert others <= {every}, f"{self.where}: {others}"
+
+    def left(self, cpus: str) -> None:
+        """The CPUs that are left for nginx, by its drop-in and by its process."""
+        name = f"{NGINX_DROP_INS}/90-edgetune-0001-t.cpus.conf"
+        text = f"...[Service]\nCPUAffinity=\nCPUAffinity={cpus}"
+        self.reads({name: text, "proc/77/status": f"Cpus_allowed_list:\t{cpus}"})
+
+    def down(self, _: object) -> None:
+        """An interface that is down has no interrupts, and another boot no masks."""
+        self.host.write("sys/class/net/eth0/flags", "0x1002\n")
+        self.host.write("proc/interrupts", "  CPU0\n")
+        for mask in self.host.path.glob("sys/class/net/eth0/queues/tx-*/xps_cpus"):
+            mask.write_text("0\n")
+
+    def up(self, _: object) -> None:
+        self.host.write("sys/class/net/eth0/flags", "0x1003\n")
+        self.host.vectors.request()
+
+    def rename(self, pair: list[str]) -> None:
+        old, new = pair
+        self.host.make_directory((self.host.path / new).parent)
+        (self.host.path / old).rename(self.host.path / new)
+
+    def without(self, files: dict[str, str]) -> None:
+        """Files lose the lines with these words."""
+        for name, word in files.items():
+            lines = self.host.read(name).splitlines(keepends=True)
+            self.host.write(name, "".join(line for line in lines if word not in line))
+
+    def fresh(self, _: object) -> None:
+        """The table of the card is that of its driver again."""
+        self.host.card.rss = make_card(self._card).rss
+
+    def refuse_channels(self, _: object) -> None:
+        def refuse(channels: Any) -> None:
+            raise Complaint("netlink error: Invalid argument")
+
+        self.patch.setattr(self.host.card, "set_channels", refuse)
+
+    def older_channels(self, _: object) -> None:
+        """The journal has the channels in the form of older agents."""
+        (entry,) = self.host.journal()["entries"]
+        was = entry["snapshot"]
+        old = {"channels": was["parts"], "steering": was["steering"]}
+        self.host.note(entries=[{**entry, "snapshot": old}])
+
+    def table(self, words: str) -> None:
+        """The indirection table that these words make."""
+        card = self.host.card
+        made = copy.deepcopy(card.rss)
+        made.change(words.split(), card.rings)
+        self._compare("table", card.rss.table, made.table)
+
+    def no_timers(self, _: object) -> None:
+        """What would run on is noted."""
+        self.patch.setattr(Host, "detach", lambda _, command: self.started.append([*command]))
+
+    def steer(self, _: object) -> None:
+        """Something steers packets to every queue."""
+        steer(self.host)
+
+    def service(self, workers: dict[str, str] | None) -> None:
+        """nginx has processes."""
+        run_nginx(self.host, **(workers or {}))
+
+    def route(self, lines: list[str]) -> None:
+        """Have routes."""
+        self.host.routes = instead(self.patch, Routes(self.host, *lines))
+
+    def systemd(self, more: dict[str, Any] | None) -> None:
+        self.host.systemd = instead(self.patch, Systemd(self.host, **(more or {})))
+
+    def tmpfs(self, mpol: str) -> None:
+        self.host.mount = instead(self.patch, Tmpfs(self.host, mpol))
+
+    def addresses(self, _: object) -> None:
+        """ip(8) tells those of the interfaces."""
+        instead(self.patch, Addresses())
+
+
+def _differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    names = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    return {name: (before.get(name), after.get(name)) for name in sorted(names)}
+
+
+# Machines.
+
+
+def _near(init: str) -> Callable[[Path, pytest.MonkeyPatch, ExitStack], AgentRoot]:
+    def made(path: Path, patch: pytest.MonkeyPatch, stack: ExitStack) -> AgentRoot:
+        patch.setattr(nic_irq_affinity, "PATIENCE", 0.1)
+        return stack.enter_context(near_root(path, init, patch))
+
+    return made
+
+
+def _large(path: Path, patch: pytest.MonkeyPatch, stack: ExitStack) -> NearRoot:
+    """256 GiB on two nodes, the second of which has the less."""
+    patch.setattr(memory_watermarks, "PAUSE", 0)
+    root = NearRoot(path)
+    root.patch = patch
+    gib = 1 << 20
+    root.write("proc/meminfo", f"MemTotal: {256 * gib} kB\n")
+    for node, size in enumerate((160, 96, 0)):
+        text = f"Node {node} MemTotal:       {size * gib} kB\nNode {node} MemFree:  7 kB\n"
+        root.write(f"sys/devices/system/node/node{node}/meminfo", text)
+    for name, text in (("min_free_kbytes", "67584"), ("watermark_scale_factor", "10")):
+        root.write(f"proc/sys/vm/{name}", f"{text}\n")
+    return root
+
+
+def _nic(path: Path, patch: pytest.MonkeyPatch, stack: ExitStack) -> NicHost:
+    return NicHost(path, patch=patch)
+
+
+MACHINES: dict[str, Callable[[Path, pytest.MonkeyPatch, ExitStack], Any]] = {
+    "sysv": _near("sysv"),
+    "systemd": _near("systemd"),
+    "other": _near("other"),
+    "large": _large,
+    "nic": _nic,
+    "freebsd": lambda path, patch, stack: stack.enter_context(freebsd_host(path)),
+    **{
+        name: lambda path, patch, stack, name=name: stack.enter_context(kernel_host(path, name))
+        for name in ("grub", "grub_bls", "systemd_boot")
+    },
+}
+
+
+def play(machine: str, moves: list[dict[str, Any]], folder: Path, patch: Any) -> None:
+    """Play moves upon such a machine."""
+    with ExitStack() as stack:
+        host = MACHINES[machine](folder / "host", patch, stack)
+        own = Moves(host, patch)
+        if machine == "freebsd":
+            own.interface = "ix0"
+        own.play(moves)
+
+
+def machines(folder: Path) -> Iterator[Any]:
+    """The scenarios of the files of a folder, each for each of the machines that its file names."""
+    for file in sorted(folder.glob("*.yaml")):
+        known = read_scenarios(file)
+        marks = [getattr(pytest.mark, name) for name in known.pop("marks", "").split()]
+        usual = known.pop("machine")
+        for sentence, moves in known.items():
+            for machine in moves[0].get("machine", usual).split():
+                own = [{k: v for k, v in move.items() if k != "machine"} for move in moves]
+                name = f"{file.stem} {machine}: {sentence}"
+                yield pytest.param(machine, own, id=name, marks=marks)
