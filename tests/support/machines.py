@@ -10,12 +10,14 @@ after ``back`` all is as it was before ``sets``, or before the first move that w
 from __future__ import annotations
 
 import copy
+import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import pytest
@@ -25,6 +27,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
 from edgetune.hosts.agent.kinds.route_text import Route
 from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.values import format_cpus
 from tests.support.agent_cpus import Machine, Vectors, run_nginx
 from tests.support.agent_nic import NicHost, make_card, steer
 from tests.support.agent_programs import Addresses, Routes, Systemd, Tmpfs, instead
@@ -37,7 +40,7 @@ from tests.support.agent_root import (
     without_boot_id,
 )
 from tests.support.agent_rss import Complaint
-from tests.support.freebsd import freebsd_host
+from tests.support.freebsd import LINKS, RELEASES, freebsd_host
 from tests.support.kernels import kernel_host
 from tests.support.scenarios import Scenario, read_scenarios
 
@@ -80,9 +83,11 @@ class Sighted:
 class Moves(Sighted, Scenario):
     """Moves upon a host."""
 
+    interface = "eth0"
+
     def __init__(self, host: Any, patch: pytest.MonkeyPatch) -> None:
         self.world = self.host = host
-        self.patch, self.interface, self.result = patch, "eth0", None
+        self.patch, self.result = patch, None
         self._tuning, self._owns = "t", dict[str, Settings]()
         self._stack: list[tuple[str, dict[str, Any]]] = []
         self._before: dict[str, Any] | None = None
@@ -149,7 +154,9 @@ class Moves(Sighted, Scenario):
             "confirm": {"epoch": 1, **of_t, **asked},
             "restore": {"epoch": 1, "tuning": self._tuning},
         }
-        more = self.move.get("with", {})
+        more = self.move.pop("with", {})
+        if verb == "planned":
+            return {**self._planned, **more}
         if verb == "apply":
             return dict(self.host.change(*self.own, **{"tuning": self._tuning, **more}))
         return {**usual.get(verb, {}), **more}
@@ -201,6 +208,30 @@ class Moves(Sighted, Scenario):
         """Every program breaks what reads it."""
         self.patch.setattr(Host, "attempt", lambda host, *words: words["x"])
 
+    def chown(self, files: dict[str, int]) -> None:
+        """Give files away, which only root can do."""
+        for name, user in files.items():
+            if os.geteuid() == 0:
+                os.chown(self.host.path / name, user, user, follow_symlinks=False)
+
+    def mode(self, name: str) -> str:
+        return oct(self._status(name).st_mode & 0o7777)[2:]
+
+    def is_of(self, name: str, user: str) -> bool:
+        """Whether a file is of a user, where tests can give files away."""
+        return os.geteuid() != 0 or self._status(name).st_uid == int(user)
+
+    def _status(self, name: str) -> os.stat_result:
+        return (self.host.path / name).lstat()
+
+    def fifo(self, name: str) -> None:
+        os.mkfifo(self.host.path / name)
+
+    def planned(self, told: dict[str, Any] | None) -> None:
+        """The request to apply settings, as a plan sees them now, for ``fails`` or ``ask``."""
+        self.settings(told)
+        self._planned = self._told("apply")
+
     def edit(self, files: dict[str, list[str]]) -> None:
         """In each file a text is another one."""
         for name, pair in files.items():
@@ -222,12 +253,12 @@ class Moves(Sighted, Scenario):
         assert self.whole() == before, f"{self.where}: a plan changes nothing"
 
     def ask(self, verb: str) -> None:
-        self.result = self.host.ask(verb, **self._told(verb))
+        self.result = self.host.ask(verb.replace("planned", "apply"), **self._told(verb))
 
     def fails(self, verb: str) -> None:
         """What is refused, or undone, leaves the host as it was."""
         told, before = self._told(verb), self.whole()
-        self.result = self.host.fail(verb, **told)
+        self.result = self.host.fail(verb.replace("planned", "apply"), **told)
         if self.result["reason"] != "failed":
             after = self.whole()
             assert after == before, f"{self.where}: {_differing(before, after)}"
@@ -236,18 +267,19 @@ class Moves(Sighted, Scenario):
         own = self.settings(told)
         if self._before is None:
             self._before = self.whole()
-        more = {"tuning": self._tuning, **self.move.get("with", {})}
+        more = {"tuning": self._tuning, **self.move.pop("with", {})}
         self.result = self.host.apply(*own, **more)
 
     def sets(self, told: dict[str, Any] | None) -> None:
         """Apply, which proves itself and does nothing the second time; ``back`` comes at the end
         at the latest."""
-        before = self.whole()
+        before, more = self.whole(), self.move.get("with", {})
         self.apply(told)
         result, rows = self.result, self.host.plan(*self.own, tuning=self._tuning)
         assert {row["status"] for row in rows} == {"noop"}, f"{self.where}: {rows}"
         self._others_as(before)
         self.verified(True)
+        self.move["with"] = more
         self.apply(None)
         assert not self.result["changed"], f"{self.where}: it changes something again"
         self._stack.append((self._tuning, before))
@@ -283,7 +315,7 @@ class Moves(Sighted, Scenario):
         self._before = self.whole()
 
     def restore(self, changed: bool | None) -> None:
-        self.result = self.host.restore(self._tuning, **self.move.get("with", {}))
+        self.result = self.host.restore(self._tuning, **self.move.pop("with", {}))
         if changed is not None:
             assert self.result["changed"] is changed, self.where
 
@@ -293,14 +325,28 @@ class Moves(Sighted, Scenario):
 
     def boot(self, problems: list[str] | None) -> None:
         """Boot, where init runs our hook if it is there: all its problems."""
-        host, hooks = self.host, ("systemd/system/edgetune.service", "init.d/S99edgetune")
+        host = self.host
         if hasattr(host, "boot_anew"):
             found = host.boot_anew()
-        elif any(host.exists(f"etc/{name}") for name in hooks):
-            found = host.boot_hook()
+        elif isinstance(host, NicHost) or hasattr(host, "programs"):
+            found = host.boot_hook() if self._is_hooked else []
         else:
-            found = host.new_boot_id() and []
+            host.run_hook = self._run_hook
+            found = host.boot().stderr.splitlines()
         self._compare("problems", found, problems or [])
+
+    @property
+    def _is_hooked(self) -> bool:
+        hooks = ("systemd/system/edgetune.service", "init.d/S99edgetune")
+        return any(self.host.exists(f"etc/{name}") for name in hooks)
+
+    def _run_hook(self) -> Any:
+        # Not as a process, which the script of init would be.
+        if not self._is_hooked:
+            return SimpleNamespace(stderr="")
+        with self.patch.context() as patch:
+            patch.setattr(unattended, "BOOT_WAIT", 0.1)
+            return self.host.run_copy("boot")
 
     def late(self, problems: list[str] | None) -> None:
         """What the boot hook left for when the network is there."""
@@ -333,7 +379,8 @@ class Moves(Sighted, Scenario):
     # What is seen then.
 
     def verified(self, expected: bool) -> None:
-        told = self.host.ask("verify", **self._told("verify"))
+        own = {"tuning": self._tuning, "settings": self.own}
+        told = self.host.ask("verify", **own)
         wrong = [row for row in told["settings"] if not row["ok"]]
         assert told["verified"] is expected, f"{self.where}: {wrong}"
 
@@ -356,7 +403,7 @@ class Moves(Sighted, Scenario):
         row, before = self.host.plan(*self.own, tuning=self._tuning)[0], self.whole()
         assert row["status"] == "unsupported", f"{self.where}: {row}"
         self._compare("reason", row["reason"], text)
-        told = {"tuning": self._tuning, **self.move.get("with", {})}
+        told = {"tuning": self._tuning, **self.move.pop("with", {})}
         error = self.host.fail("apply", **self.host.change(*self.own, **told))
         assert error["reason"] == "refused" and row["reason"] in error["message"], error
         assert self.whole() == before, f"{self.where}: {_differing(before, self.whole())}"
@@ -377,6 +424,10 @@ class Moves(Sighted, Scenario):
             if seen is not None and expected is not None and not expected.endswith("\n"):
                 seen = re.sub("\n$", "", seen)
             self._compare(name, seen, expected)
+
+    def alike(self, names: list[str]) -> None:
+        """Files of one text."""
+        assert len({self.host.read(name) for name in names}) == 1, f"{self.where}: {names}"
 
     def lacks(self, names: str) -> None:
         """No such files."""
@@ -399,6 +450,23 @@ class Moves(Sighted, Scenario):
         for call in calls:
             assert call in left, f"{self.where}: {call} is not among {left}"
             del left[: left.index(call) + 1]
+
+    def never_runs(self, text: str) -> None:
+        found = [call for call in self.host.commands if text in call]
+        assert not found, f"{self.where}: {found}"
+
+    def ran(self, *words: str) -> int:
+        """How often."""
+        return sum(" ".join(words) in call for call in self.host.commands)
+
+    def count(self, what: str, *words: str) -> int:
+        """How often a list of the host has some words."""
+        return int(getattr(self.host, what).count(" ".join(words)))
+
+    def counters(self, expected: dict[str, int]) -> None:
+        """All of a sample."""
+        self._compare("counters", sorted(self.result["counters"]), sorted(expected))
+        self._compare("counters", self.result["counters"], expected)
 
     # Doubles.
 
@@ -496,17 +564,125 @@ class Moves(Sighted, Scenario):
 
     def route(self, lines: list[str]) -> None:
         """Have routes."""
-        self.host.routes = instead(self.patch, Routes(self.host, *lines))
+        self.host.programs = self.host.routes = instead(self.patch, Routes(self.host, *lines))
 
     def systemd(self, more: dict[str, Any] | None) -> None:
-        self.host.systemd = instead(self.patch, Systemd(self.host, **(more or {})))
+        self.host.programs = self.host.systemd = instead(
+            self.patch, Systemd(self.host, **(more or {}))
+        )
 
     def tmpfs(self, mpol: str) -> None:
-        self.host.mount = instead(self.patch, Tmpfs(self.host, mpol))
+        self.host.programs = self.host.mount = instead(self.patch, Tmpfs(self.host, mpol))
 
     def addresses(self, _: object) -> None:
         """ip(8) tells those of the interfaces."""
         instead(self.patch, Addresses())
+
+
+class OnFreeBsd(Moves):
+    """Moves upon a host with FreeBSD."""
+
+    interface = "ix0"
+
+    def tell(self, values: dict[str, str]) -> None:
+        """The kernel tells others from its next start on."""
+        for name, value in values.items():
+            self.host.tell(name, value)
+
+    def answers(self, calls: dict[str, str | None]) -> None:
+        """What programs answer to calls that begin so."""
+        for call, text in calls.items():
+            self.host.fails.pop(call, None)
+            if text is not None:
+                self.host.fails[call] = (0, text, "")
+
+    def exits(self, calls: dict[str, list[Any]]) -> None:
+        """With a status, an output and an error."""
+        self.host.fails.update((call, tuple(told)) for call, told in calls.items())
+
+    def served(self, cpus: str) -> None:
+        """The CPUs of the interrupts of both queues."""
+        self._compare("served", f"{self._cpus(264)} {self._cpus(265)}", cpus)
+
+    def irqs(self, expected: dict[int, str]) -> None:
+        self._compare("irqs", {number: self._cpus(number) for number in expected}, expected)
+
+    def _cpus(self, number: int) -> str:
+        told = self.host.attempt("cpuset", "-g", "-x", str(number))[1].partition("mask: ")[2]
+        return format_cpus({int(cpu) for cpu in told.split(",")})
+
+    def mellanox(self, _: object) -> None:
+        """A card of mlx5en(4), whose interrupts have one name."""
+        self.host.tell("dev.mce.0.conf.channels", "4", "both")
+        self.host.tell("dev.mce.0.conf.debug_stats", "0", "writable")
+        self.host.tell("dev.mce.0.conf.device_name", "mlx5_core0", "fixed")
+        self.host.tell("dev.mlx5_core.0.%domain", "1", "fixed")
+        self.host.tell("vm.ndomains", "2")
+        rows = "".join(f"irq{number}: mlx5_core0     7   0\n" for number in range(99, 110))
+        self.write({"stub/interrupts.txt": f"interrupt                total       rate\n{rows}"})
+        self.write({"stub/ifconfig.txt": CARD.format(name="mce0")})
+        self.boot(None)
+
+    def channels(self, words: dict[int, str]) -> None:
+        """What the card of mlx5en tells of some."""
+        name = "dev.mce.0.hw_ctx_debug"
+        told = "".join(f"channel {at} {own} cq 1 irq {102 + at}\n" for at, own in words.items())
+        self.answers({f"sysctl {name}": f"{name}: pages irq 99\n{told}"})
+
+    def cards(self, names: list[str]) -> None:
+        """Have these, and lo0."""
+        loopback = "lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> metric 0 mtu 16384\n"
+        own = "".join(CARD.format(name=name) for name in names)
+        self.answers({"ifconfig -a": loopback + own})
+
+    def zones(self, told: dict[str, dict[str, int]]) -> None:
+        """Zones tell other numbers."""
+        for name, columns in told.items():
+            head, *rows = self.host.read("stub/zones.txt").splitlines()
+            own = {**dict.fromkeys(head.split()[1:], 0), **columns}
+            kept = [row for row in rows if not row.startswith(f"{name}:")]
+            kept += [f"{name}: {', '.join(map(str, own.values()))}"]
+            self.host.write("stub/zones.txt", "\n".join([head, *kept]) + "\n")
+
+    def young(self, uptime: float) -> None:
+        """It was booted so many seconds ago, and is well."""
+        self.patch.setattr("edgetune.hosts.agent.findings.freebsd.Snapshot.uptime", uptime)
+        if "tcp.json" not in self._names:
+            self._names["tcp.json"] = ""
+            self.segments([100000, 12, 0])
+
+    def segments(self, told: list[int]) -> None:
+        """How many were sent, sent again, and dropped."""
+        names = ("sent-packets", "sent-retransmitted-packets", "listen-queue-overflows")
+        text = json.dumps({"statistics": {"tcp": dict(zip(names, told))}})
+        self.host.write("stub/tcp.json", text)
+
+    def finds(self, expected: dict[str, Any]) -> None:
+        """All findings by name, in order."""
+        before = self.whole()
+        told = self.host.ask("diagnose", seconds=0, services=["nginx"])
+        assert told["unread"] == [] and self.whole() == before, self.where
+        found = {row["finding"]: row for row in told["findings"]}
+        self._compare("findings", [*found], [*expected])
+        self._compare("findings", found, {name: own for name, own in expected.items() if own})
+
+    def untold(self, case: dict[str, Any]) -> None:
+        """A sample lacks one number if a program answers so, and is as before else."""
+        whole = self.host.ask("sample", health_requests=0)
+        answer = LINKS.replace(*case["links"]) if "links" in case else case["answer"]
+        self.answers({case["call"]: answer})
+        told = self.host.ask("sample", health_requests=0)
+        was = {**whole["counters"], **whole["gauges"]}
+        now = {**told["counters"], **told["gauges"]}
+        assert case["lost"] in was and case["lost"] not in now
+        assert all(was[name] == now[name] for name in now)
+
+
+CARD = """\
+{name}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500
+\tmedia: Ethernet 100GBase-SR4 <full-duplex>
+\tstatus: active
+"""
 
 
 def _differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
@@ -550,7 +726,12 @@ MACHINES: dict[str, Callable[[Path, pytest.MonkeyPatch, ExitStack], Any]] = {
     "other": _near("other"),
     "large": _large,
     "nic": _nic,
-    "freebsd": lambda path, patch, stack: stack.enter_context(freebsd_host(path)),
+    **{
+        name: lambda path, patch, stack, release=release: stack.enter_context(
+            freebsd_host(path, release)
+        )
+        for name, release in zip(("freebsd13", "freebsd", "freebsd12"), (*RELEASES, "12.4-RELEASE"))
+    },
     **{
         name: lambda path, patch, stack, name=name: stack.enter_context(kernel_host(path, name))
         for name in ("grub", "grub_bls", "systemd_boot")
@@ -562,10 +743,8 @@ def play(machine: str, moves: list[dict[str, Any]], folder: Path, patch: Any) ->
     """Play moves upon such a machine."""
     with ExitStack() as stack:
         host = MACHINES[machine](folder / "host", patch, stack)
-        own = Moves(host, patch)
-        if machine == "freebsd":
-            own.interface = "ix0"
-        own.play(moves)
+        made = OnFreeBsd if machine.startswith("freebsd") else Moves
+        made(host, patch).play(moves)
 
 
 def machines(folder: Path) -> Iterator[Any]:
