@@ -10,10 +10,13 @@ after ``back`` all is as it was before ``sets``, or before the first move that w
 from __future__ import annotations
 
 import copy
+import fcntl
 import json
 import os
 import re
 import shutil
+import struct
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,15 +25,31 @@ from typing import Any, Callable
 
 import pytest
 
+from edgetune.documents.reading import encoded
 from edgetune.hosts.agent import unattended
+from edgetune.hosts.agent.boot_loaders import boot_loader
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
+from edgetune.hosts.agent.kinds.kernel_package import SECURE_BOOT
 from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.hosts.agent.protocol import Failed
+from edgetune.rendering import misfits, render
+from edgetune.tuning import load_tuning
+from edgetune.vocabulary.command_line import FIRST_BOOT
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.values import format_cpus
+from tests.support import ROOT
 from tests.support.agent_cpus import Machine, Vectors, run_nginx
 from tests.support.agent_nic import NicHost, make_card, steer
-from tests.support.agent_programs import Addresses, Routes, Systemd, Tmpfs, instead
+from tests.support.agent_programs import (
+    DEFAULT,
+    SECOND,
+    Addresses,
+    Routes,
+    Systemd,
+    Tmpfs,
+    instead,
+)
 from tests.support.agent_root import (
     NGINX_DROP_INS,
     AgentRoot,
@@ -41,7 +60,7 @@ from tests.support.agent_root import (
 )
 from tests.support.agent_rss import Complaint
 from tests.support.freebsd import LINKS, RELEASES, freebsd_host
-from tests.support.kernels import kernel_host
+from tests.support.kernels import GRACE, NEW, OLD, kernel_host
 from tests.support.scenarios import Scenario, read_scenarios
 
 Settings = list[dict[str, Any]]
@@ -71,12 +90,14 @@ class Sighted:
     def whole(self) -> dict[str, Any]:
         """All that a restore brings back."""
         host, found = self.host, dict(without_boot_id(self.host.tree()))
+        found.pop("proc/77/numa_maps", None)
         if hasattr(host, "card"):
             found["card"] = host.card.state
         if hasattr(host, "in_kernel"):
             found["kernel"] = host.in_kernel
         if hasattr(host, "routes"):
-            found["routes"] = [Route(line) for line in host.routes.lines]
+            lines = host.routes.lines
+            found["routes"] = [Route(own) if own[0] == "u" else own for own in lines]
         return found
 
 
@@ -92,6 +113,9 @@ class Moves(Sighted, Scenario):
         self._stack: list[tuple[str, dict[str, Any]]] = []
         self._before: dict[str, Any] | None = None
         self.started: list[list[str]] = []
+        self.written: list[str] = []
+        self.slept: list[float] = []
+        self.looks = 0
         self._names = {"BOOT": host.boot_id, "HOME": str(host.path)}
 
     def play(self, moves: list[dict[str, Any]]) -> None:
@@ -107,6 +131,8 @@ class Moves(Sighted, Scenario):
     def _set(self, owner: Any, name: str, value: Any) -> None:
         if isinstance(owner, list):
             owner[int(name)] = value
+        elif isinstance(owner, dict):
+            owner[name] = value
         else:
             super()._set(owner, name, value)
 
@@ -204,6 +230,57 @@ class Moves(Sighted, Scenario):
 
         self.patch.setattr(Host, "write_attribute", make)
 
+    def writes(self, _: object) -> None:
+        """What is written into files of the kernel is noted."""
+        poke = Host.write_attribute
+
+        def note(host: Host, name: str, text: str) -> None:
+            self.written.append(text.strip())
+            poke(host, name, text)
+
+        self.patch.setattr(Host, "write_attribute", note)
+
+    def pauses(self, _: object) -> None:
+        """What is waited between two steps takes no time, and is noted."""
+        self.patch.setattr(memory_watermarks, "PAUSE", 0.25)
+        self.patch.setattr(time, "sleep", self.slept.append)
+
+    def khugepaged(self, _: object) -> None:
+        poke, host = Host.write_attribute, self.host
+
+        def raise_it(own: Host, name: str, text: str) -> None:
+            poke(own, name, text)
+            if name.endswith("transparent_hugepage/enabled"):
+                most = max(int(host.read("proc/sys/vm/min_free_kbytes")), 112640)
+                host.write("proc/sys/vm/min_free_kbytes", f"{most}\n")
+
+        self.patch.setattr(Host, "write_attribute", raise_it)
+
+    def unreadable(self, files: dict[str, int]) -> None:
+        """The kernel tells nothing of these files, by the number of an error."""
+        read = Host.read
+
+        def refuse(host: Host, name: str) -> bytes:
+            if name[1:] in files:
+                raise OSError(files[name[1:]], os.strerror(files[name[1:]]))
+            return read(host, name)
+
+        self.patch.setattr(Host, "read", refuse)
+
+    def reading(self, counted: str) -> None:
+        """Looks at a file are counted."""
+        read = Host.read
+
+        def count(host: Host, name: str) -> bytes:
+            self.looks += name == counted
+            return read(host, name)
+
+        self.patch.setattr(Host, "read", count)
+
+    def maps(self, text: str) -> None:
+        """What the kernel says of the pages of nginx."""
+        self.patch.setattr(self.host.systemd, "maps", lambda: text)
+
     def breaks(self, _: object) -> None:
         """Every program breaks what reads it."""
         self.patch.setattr(Host, "attempt", lambda host, *words: words["x"])
@@ -245,6 +322,12 @@ class Moves(Sighted, Scenario):
         """Methods of doubles, with their arguments."""
         for path, arguments in calls.items():
             self.result = self._walk(path.split("."))(*(arguments or ()))
+
+    def catalogue(self, name: str) -> None:
+        """The settings of a tuning of ours for this host."""
+        tuning, facts = load_tuning(ROOT / f"tunings/{name}.yaml"), self.host.ask("facts")
+        assert misfits(tuning, facts) == [], self.where
+        self._owns[self._tuning] = encoded(render(tuning, facts))
 
     def plan(self, told: dict[str, Any] | None) -> None:
         """What a plan shows, which changes nothing."""
@@ -459,6 +542,10 @@ class Moves(Sighted, Scenario):
         """How often."""
         return sum(" ".join(words) in call for call in self.host.commands)
 
+    def count_of(self, path: str) -> int:
+        """How long a list is."""
+        return len(self._walk(path.split(".")))
+
     def count(self, what: str, *words: str) -> int:
         """How often a list of the host has some words."""
         return int(getattr(self.host, what).count(" ".join(words)))
@@ -563,8 +650,24 @@ class Moves(Sighted, Scenario):
         run_nginx(self.host, **(workers or {}))
 
     def route(self, lines: list[str]) -> None:
-        """Have routes."""
-        self.host.programs = self.host.routes = instead(self.patch, Routes(self.host, *lines))
+        """Have a table of routes."""
+        self.host.programs = self.host.routes = instead(self.patch, Routes(self.host))
+        self.fresh_routes(lines)
+
+    def fresh_routes(self, lines: list[str]) -> None:
+        """Nothing was changed of these."""
+        known = {"DEFAULT": DEFAULT, "SECOND": SECOND}
+        self.host.routes.lines = [known.get(line, line) for line in lines]
+
+    def moves_to(self, gateway: str) -> None:
+        """Every route leads over another gateway."""
+        lines = self.host.routes.lines
+        lines[:] = [re.sub(r"\bvia \S+", f"via {gateway}", line) for line in lines]
+
+    def options(self, number: str) -> dict[str, Any]:
+        """Those of a route."""
+        found = Route(self.host.routes.lines[int(number)]).options
+        return {name: list(own) for name, own in found.items()}
 
     def systemd(self, more: dict[str, Any] | None) -> None:
         self.host.programs = self.host.systemd = instead(
@@ -678,6 +781,151 @@ class OnFreeBsd(Moves):
         assert all(was[name] == now[name] for name in now)
 
 
+class OnKernels(Moves):
+    """Moves upon a host that boots one of several kernels; OLD and NEW are their releases."""
+
+    def __init__(self, host: Any, patch: pytest.MonkeyPatch) -> None:
+        super().__init__(host, patch)
+        self._names.update(OLD=OLD, NEW=NEW)
+        self._stable: list[Any] = []
+
+    def whole(self) -> dict[str, Any]:
+        """All but what another kernel tells."""
+        return {name: own for name, own in super().whole().items() if "proc/" not in name}
+
+    def tries(self, told: dict[str, Any] | None) -> None:
+        """Apply, boot, confirm."""
+        self.move["with"] = GRACE
+        self.apply(told)
+        assert self.result["changed"] and self.result["state"] == "provisional", self.where
+        self.boot(None)
+        self.confirm(True)
+
+    def stable(self, expected: dict[str, str] | str) -> None:
+        """What each of three boots leads to; or the same as the first time."""
+        self._stable.append(self.host.stable())
+        release, line, _ = self._stable[-1]
+        if isinstance(expected, str):
+            assert self._stable[-1] == self._stable[0], f"{self.where}: {self._stable[-1]}"
+            return
+        assert release == expected.get("release", release), f"{self.where}: {release}"
+        assert {*expected.get("has", "").split()} <= {*line}, f"{self.where}: {line}"
+        assert not {*expected.get("lacks", "").split()} & {*line}, f"{self.where}: {line}"
+
+    def falls_back(self, asked: int) -> None:
+        """By itself, after so many reboots that the host asked for."""
+        host = self.host
+        seen = (host.release, host.state(), host.asked, host.loader.once)
+        assert seen == (OLD, "none", asked, ""), f"{self.where}: {seen}"
+        self.lacks("etc/systemd/system/edgetune.service")
+        self.confirm(False)
+        self.stable("as before")
+        self.restore(False)
+
+    def default(self, release: str) -> None:
+        """The entry of a release is the one that is booted."""
+        loader = self.host.loader
+        self._compare("default", loader.default, loader.id_of(release))
+
+    def boots_by_default(self, release: str) -> None:
+        own = boot_loader(Host(str(self.host.path)))
+        own.set_default(self.host.loader.id_of(release))
+
+    def packages(self, expected: dict[str, str]) -> None:
+        """Values of the first row are those of packages."""
+        for name, which in expected.items():
+            own = getattr(self.host.packages, which)
+            assert self.result[0][name] == own, f"{self.where}: {self.result[0]}"
+
+    def never_installs(self, _: object) -> None:
+        calls = [own for own in self.host.packages.calls if "install" in own]
+        assert not [own for own in calls if "--simul" not in own], f"{self.where}: {calls}"
+
+    def offers(self, package: list[str]) -> None:
+        self.host.packages.offered.add(tuple(package))
+
+    def trial_words(self, there: bool) -> None:
+        """The words of a first boot."""
+        found = {*FIRST_BOOT} & {*self.host.line}
+        assert found == ({*FIRST_BOOT} if there else set()), f"{self.where}: {found}"
+
+    @property
+    def entry(self) -> str:
+        """The one of the new kernel."""
+        return self._entry.read_text()
+
+    @property
+    def _entry(self) -> Path:
+        (file,) = (self.host.path / "boot/loader/entries").glob(f"*{NEW}*.conf")
+        return file
+
+    def entry_of_new(self, pair: list[str]) -> None:
+        """In it a text is another one."""
+        self._entry.write_text(self.entry.replace(*pair))
+
+    def unsupported(self, text: str) -> None:
+        """Why a plan says that the host cannot have the first setting."""
+        self.plan(None)
+        self.row({"status": "unsupported", "reason": text})
+
+    def locked(self, _: object) -> None:
+        """Somebody holds every lock."""
+        real = fcntl.fcntl
+
+        def held(descriptor: int, command: int, asked: bytes) -> bytes:
+            if command != fcntl.F_GETLK:
+                return bytes(real(descriptor, command, asked))
+            return struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 4711)
+
+        self.patch.setattr(fcntl, "fcntl", held)
+
+    def grows(self, _: object) -> None:
+        """The kernel that runs is of 8 MiB, and its initramfs of 40 MiB, wherever they are."""
+        for own in {*self.host.loader.packaged(OLD), *self.host.loader.booted(OLD)}:
+            os.truncate(self.host.path / own, (8 if "linu" in own else 40) << 20)
+
+    def loses(self, which: int) -> None:
+        """A file that is booted."""
+        (self.host.path / self.host.loader.booted(OLD)[which]).unlink()
+
+    def room(self, left: dict[str, int]) -> None:
+        """Partitions have so many MiB left, by the last part of their place; others are empty."""
+
+        def look(place: str) -> SimpleNamespace:
+            free = left.get(Path(place).name, 1 << 20)
+            return SimpleNamespace(f_bavail=(free << 20) // 4096, f_frsize=4096)
+
+        self.patch.setattr(os, "statvfs", look)
+
+    def secure_boot(self, _: object) -> None:
+        self.host.write(SECURE_BOOT[1:], "").write_bytes(b"\6\0\0\0\1")
+
+    def fails_with_it(self, verb: str) -> None:
+        """The new kernel stays installed, which no restore takes away."""
+        self.result = self.host.fail(verb, **self._told(verb))
+
+    def signs(self, name: str) -> None:
+        (self.host.path / name).write_bytes(image(signed=True))
+
+    def no_timer(self, _: object) -> None:
+        """None can be set."""
+
+        def fail(*_: Any) -> None:
+            raise Failed("no timer")
+
+        self.patch.setattr(unattended, "arm_timer", fail)
+
+
+def image(signed: bool) -> bytes:
+    """A PE32+ image without code."""
+    data = bytearray(1024)
+    data[0x3C:0x40] = struct.pack("<I", 128)
+    data[128:132] = b"PE\0\0"
+    data[152:154] = struct.pack("<H", 0x20B)
+    data[152 + 112 + 36 : 152 + 112 + 40] = struct.pack("<I", 1536 if signed else 0)
+    return bytes(data)
+
+
 CARD = """\
 {name}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500
 \tmedia: Ethernet 100GBase-SR4 <full-duplex>
@@ -704,8 +952,8 @@ def _near(init: str) -> Callable[[Path, pytest.MonkeyPatch, ExitStack], AgentRoo
 def _large(path: Path, patch: pytest.MonkeyPatch, stack: ExitStack) -> NearRoot:
     """256 GiB on two nodes, the second of which has the less."""
     patch.setattr(memory_watermarks, "PAUSE", 0)
-    root = NearRoot(path)
-    root.patch = patch
+    root: Any = NearRoot(path)
+    root.patch, root.programs = patch, None
     gib = 1 << 20
     root.write("proc/meminfo", f"MemTotal: {256 * gib} kB\n")
     for node, size in enumerate((160, 96, 0)):
@@ -744,6 +992,7 @@ def play(machine: str, moves: list[dict[str, Any]], folder: Path, patch: Any) ->
     with ExitStack() as stack:
         host = MACHINES[machine](folder / "host", patch, stack)
         made = OnFreeBsd if machine.startswith("freebsd") else Moves
+        made = OnKernels if hasattr(host, "loader") else made
         made(host, patch).play(moves)
 
 
@@ -751,9 +1000,10 @@ def machines(folder: Path) -> Iterator[Any]:
     """The scenarios of the files of a folder, each for each of the machines that its file names."""
     for file in sorted(folder.glob("*.yaml")):
         known = read_scenarios(file)
-        marks = [getattr(pytest.mark, name) for name in known.pop("marks", "").split()]
-        usual = known.pop("machine")
+        usual, of_all = known.pop("machine"), known.pop("marks", "")
         for sentence, moves in known.items():
+            named = f"{of_all} {moves[0].pop('marks', '')}".split()
+            marks = [getattr(pytest.mark, name) for name in named]
             for machine in moves[0].get("machine", usual).split():
                 own = [{k: v for k, v in move.items() if k != "machine"} for move in moves]
                 name = f"{file.stem} {machine}: {sentence}"

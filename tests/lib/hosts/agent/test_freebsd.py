@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.reading import encoded
 from edgetune.hosts.agent.__main__ import act_unattended
 from edgetune.hosts.agent.dispatch import _run
 from edgetune.hosts.agent.host import RESERVE, RESERVE_BYTES, Host
 from edgetune.hosts.agent.protocol import Refused, Request
 from edgetune.hosts.agent.unattended import revert
 from edgetune.metrics.catalogue import Catalogue
-from edgetune.rendering import misfits, render
+from edgetune.rendering import misfits
 from edgetune.tuning import load_tuning
 from edgetune.vocabulary.kind import NETWORK
 from edgetune.vocabulary.kinds import KINDS
@@ -32,7 +31,6 @@ from tests.support.kernels import GRACE
 QUEUE = "kern.ipc.soacceptqueue"
 LONGER_QUEUE = sysctl("1024", QUEUE)
 RC_SCRIPT = "usr/local/etc/rc.d/edgetune"
-DEFAULT_RUNS = {"once": "", "running": "default", "default": "default"}
 
 
 def module(name: str = "tcp_rack") -> dict[str, Any]:
@@ -214,24 +212,6 @@ def test_each_metric_says_what_it_is_on_freebsd(host: FreeBsd) -> None:
     for name, entry in Catalogue([ROOT / "metrics"]).told_by("hosts").items():
         health = name.startswith("health_") or name == "performance_health"
         assert ("freebsd" in entry) == (name in told["counters"] or health), name
-
-
-def test_the_catalogue_leads_there_and_back_over_boots(host: FreeBsd) -> None:
-    facts, before = host.ask("facts"), host.tree()
-    for name in ("oca_network", "oca_kernel"):
-        tuning = load_tuning(ROOT / f"tunings/{name}.yaml")
-        assert misfits(tuning, facts) == []
-        wanted = encoded(render(tuning, facts))
-        if name == "oca_kernel":
-            wanted[0]["value"] = "new"
-        host.apply(*wanted, **(GRACE if name == "oca_kernel" else {}))
-        assert host.boot_anew() == [] and standing(host, *wanted)
-        assert name != "oca_kernel" or confirmed(host, *wanted)
-        assert host.boot_anew() == [] and standing(host, *wanted)
-        host.restore()
-        host.boot_anew()
-        assert host.tree() == before
-    assert host.environments == DEFAULT_RUNS
 
 
 def zone(host: FreeBsd, name: str, **columns: int) -> None:
