@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import struct
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -53,6 +54,7 @@ from tests.support.agent_programs import (
 from tests.support.agent_root import (
     NGINX_DROP_INS,
     AgentRoot,
+    FullDisk,
     NearRoot,
     near_root,
     setting,
@@ -62,8 +64,10 @@ from tests.support.agent_rss import Complaint
 from tests.support.freebsd import LINKS, RELEASES, freebsd_host
 from tests.support.kernels import GRACE, NEW, OLD, kernel_host
 from tests.support.scenarios import Scenario, read_scenarios
+from tests.support.steered import Steered
 
 Settings = list[dict[str, Any]]
+PROMETHEUS = "var/lib/prometheus/node-exporter"
 USUAL = {
     "service": "nginx",
     "key": "net.core.somaxconn",
@@ -301,6 +305,10 @@ class Moves(Sighted, Scenario):
     def _status(self, name: str) -> os.stat_result:
         return (self.host.path / name).lstat()
 
+    def leads(self, name: str) -> str:
+        """Where a link leads, below the root."""
+        return str((self.host.path / name).resolve().relative_to(self.host.path))
+
     def fifo(self, name: str) -> None:
         os.mkfifo(self.host.path / name)
 
@@ -398,7 +406,7 @@ class Moves(Sighted, Scenario):
         self._before = self.whole()
 
     def restore(self, changed: bool | None) -> None:
-        self.result = self.host.restore(self._tuning, **self.move.pop("with", {}))
+        self.ask("restore")
         if changed is not None:
             assert self.result["changed"] is changed, self.where
 
@@ -439,8 +447,15 @@ class Moves(Sighted, Scenario):
         self._compare("problems", found, problems or [])
 
     def old_hook(self, problems: list[str] | None) -> None:
-        """The boot hook in the same boot."""
-        self._compare("problems", unattended.boot(Host(str(self.host.path))), problems or [])
+        """The boot hook alone, in the same boot."""
+        with self.patch.context() as patch:
+            patch.setattr(unattended, "BOOT_WAIT", 0.1)
+            found = unattended.boot(Host(str(self.host.path)))
+        self._compare("problems", found, problems or [])
+
+    def start_nginx(self) -> None:
+        program = self.host.path / "usr/local/sbin/systemctl"
+        subprocess.run([program, "start", "nginx"], env=self.host.environment, check=True)
 
     def console(self, words: str) -> None:
         """The agent's copy, run by a person or a timer; its problems, one a line."""
@@ -554,6 +569,50 @@ class Moves(Sighted, Scenario):
         """All of a sample."""
         self._compare("counters", sorted(self.result["counters"]), sorted(expected))
         self._compare("counters", self.result["counters"], expected)
+
+    def serves(self, expected: bool) -> None:
+        """Whether the host says that it is ready."""
+        told = self.host.ask("facts")["agent_state"]["ready"]
+        assert told is expected, f"{self.where}: {told}"
+
+    def _steered(self, do: str) -> Any:
+        more = self.move.pop("with", {})
+        steered = Steered(self.host, "flag", file="/etc/edgetune/drained", settle=20)
+        return steered.ask(do, **more)
+
+    def flag(self, do: str) -> None:
+        """The flag for readers on the host, with twenty seconds for them to follow."""
+        reply = self._steered(do)
+        assert reply["ok"], f"{self.where}: {reply}"
+        self.result = reply["result"]
+
+    def no_flag(self, do: str) -> None:
+        reply = self._steered(do)
+        assert not reply["ok"], f"{self.where}: {reply}"
+        self.result = reply["error"]
+
+    def prometheus(self, missing: str) -> None:
+        """Why the file for Prometheus is not there."""
+        asked = self.move.pop("with", {"directory": f"/{PROMETHEUS}"})
+        self._compare("missing", self.host.ask("textfile", **asked)["missing"], missing)
+
+    def prom(self, tunings: list[str]) -> None:
+        """What the file tells."""
+        lines = self.host.read(f"{PROMETHEUS}/edgetune.prom").splitlines()
+        told = [f'edgetune_applied_info{{tuning="{name}"}} 1' for name in tunings]
+        own = [f'edgetune_boot_info{{boot_id="{self.host.boot_id}"}} 1', *told]
+        self._compare("file", [line for line in lines if line[0] != "#"], own)
+
+    def full(self, _: object) -> None:
+        """The disk."""
+        FullDisk(self.patch)
+
+    def give_away(self, name: str) -> None:
+        """To somebody else than root, or as near to that as this user can."""
+        if os.geteuid() == 0:
+            self.chown({name: 65534})
+        else:
+            (self.host.path / name).chmod(0o777)
 
     # Doubles.
 

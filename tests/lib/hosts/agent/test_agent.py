@@ -18,6 +18,7 @@ from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.health import HealthCheck
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Refused
+from edgetune.hosts.agent.textfile import text
 from tests.support.agent_programs import Addresses, instead
 from tests.support.agent_root import (
     BOOTSTRAP,
@@ -201,3 +202,9 @@ def test_the_text_that_is_sent_holds_each_module_as_it_stands(
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MODULES"
     )
     assert ast.literal_eval(held) == modules
+
+
+def test_names_that_prometheus_could_not_read_are_left_out() -> None:
+    assert text("", []) == ""
+    assert text('a"b', ['x"} 1', "a\nb", "größe"]) == ""
+    assert 'tuning="good"' in text("1-2", ["good", "b\\d"])

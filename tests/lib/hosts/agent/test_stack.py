@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,10 +50,6 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]
 def stands(host: AgentRoot, tuning: str, *own: dict[str, Any]) -> bool:
     verified = host.ask("verify", tuning=tuning, settings=list(own))
     return bool(verified["verified"]) and verified["state"] == "confirmed"
-
-
-def restarts(host: AgentRoot) -> int:
-    return host.commands.count("systemctl restart nginx")
 
 
 MORE, LESS = nginx("LimitNOFILE", "65536"), nginx("LimitNOFILE", "4096")
@@ -232,35 +227,6 @@ def without_ranks(tree: dict[str, Any]) -> dict[str, Any]:
     return {re.sub("90-edgetune-[0-9]{4}-", "", name): was for name, was in tree.items()}
 
 
-@pytest.mark.parametrize(("service", "again"), [("active", 1), ("inactive", 0)])
-def test_what_was_suspended_at_a_boot_is_applied_once_its_interface_is_there(
-    host: AgentRoot, service: str, again: int
-) -> None:
-    """A service that runs by then has begun without what was suspended."""
-    host.patch.setattr(unattended, "BOOT_WAIT", 0.1)
-    own = (sysctl("16"), rps("0-1"), MORE)
-    host.apply(sysctl("4096"), tuning="a")
-    host.apply(*own, tuning="b")
-    host.note("a", state="restoring")
-    card, away = host.path / "sys/class/net/eth0", host.path / "away"
-    card.rename(away)
-    host.new_boot_id()
-    problems = unattended.boot(Host(str(host.path)))
-    assert problems == ["a: b: nic.rps:eth0: there is no interface eth0"]
-    assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
-    assert host.exists("run/edgetune-late") and restarts(host) == 1
-    start_nginx(host)
-    assert "Max open files  1024 " in host.read("proc/77/limits")
-    host.write("stub/nginx/state", f"{service}\n")
-    away.rename(card)
-    assert unattended.late(Host(str(host.path))) == []
-    assert restarts(host) == 1 + again
-    if not again:
-        host.write("stub/nginx/state", "active\n")
-        start_nginx(host)
-    assert host.state("a") == "none" and stands(host, "b", *own)
-
-
 def test_what_runs_by_the_end_of_a_boot_is_proven(host: AgentRoot) -> None:
     host.apply(LESS, tuning="a")
     host.apply(MORE, tuning="b")
@@ -272,8 +238,3 @@ def test_what_runs_by_the_end_of_a_boot_is_proven(host: AgentRoot) -> None:
     assert problems == ["a: b: service.property:nginx.LimitNOFILE: differs now"]
     assert unattended.late(Host(str(host.path))) == []
     assert host.state("a") == "none" and stands(host, "b", MORE)
-
-
-def start_nginx(host: AgentRoot) -> None:
-    systemctl = host.path / "usr/local/sbin/systemctl"
-    subprocess.run([systemctl, "start", "nginx"], env=host.environment, check=True)
