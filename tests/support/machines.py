@@ -56,6 +56,8 @@ from tests.support.agent_root import (
     AgentRoot,
     FullDisk,
     NearRoot,
+    below,
+    content,
     near_root,
     setting,
     without_boot_id,
@@ -153,8 +155,11 @@ class Moves(Sighted, Scenario):
     def settings(self, told: dict[str, Any] | None) -> Settings:
         """Have other settings from now on, or those of before."""
         if told is not None:
-            self._owns[self._tuning] = [self._setting(key, value) for key, value in told.items()]
+            self._owns[self._tuning] = self._made(told)
         return self.own
+
+    def _made(self, told: dict[str, Any]) -> Settings:
+        return [self._setting(key, value) for key, value in told.items()]
 
     def _setting(self, told: str, value: Any) -> dict[str, Any]:
         kind, *words = told.split()
@@ -183,6 +188,7 @@ class Moves(Sighted, Scenario):
             "verify": {**of_t, **asked},
             "confirm": {"epoch": 1, **of_t, **asked},
             "restore": {"epoch": 1, "tuning": self._tuning},
+            "hand_over": {"epoch": 1, "rollout": "r1", "dry_run": False, **of_t, **asked},
         }
         more = self.move.pop("with", {})
         if verb == "planned":
@@ -557,6 +563,9 @@ class Moves(Sighted, Scenario):
         """How often."""
         return sum(" ".join(words) in call for call in self.host.commands)
 
+    def values(self, path: str) -> list[Any]:
+        return [*self._walk(path.split(".")).values()]
+
     def count_of(self, path: str) -> int:
         """How long a list is."""
         return len(self._walk(path.split(".")))
@@ -613,6 +622,108 @@ class Moves(Sighted, Scenario):
             self.chown({name: 65534})
         else:
             (self.host.path / name).chmod(0o777)
+
+    # How a tuning, and edgetune itself, leave a host.
+
+    def not_handed(self, text: str) -> None:
+        """A hand-over is refused, in a dry run and else, with nothing changed."""
+        told = self._told("hand_over")
+        self._stays("hand_over", text, [{**told, "dry_run": True}, told])
+
+    def not_held(self, text: str) -> None:
+        self.result = self.host.fail("hand_over", **self._told("hand_over"))
+        self._compare("message", self.result["message"], f"...{text}")
+        self.patch.undo()
+
+    def loses_with(self, told: list[str]) -> None:
+        """Once a file is removed another one has this text."""
+        remove, (removed, name, text) = Host.remove, told
+
+        def loses(host: Host, own: str, only_draft: bool = False) -> None:
+            remove(host, own, only_draft)
+            if own == removed:
+                self.host.write(name, text)
+
+        self.patch.setattr(Host, "remove", loses)
+
+    def stays(self, text: str) -> None:
+        """edgetune is not removed, in a dry run only if a tuning stands, with nothing changed."""
+        usual = {"epoch": 9, "dry_run": False, **self.move.get("with", {})}
+        self._stays("uninstall", text, [usual])
+
+    def _stays(self, verb: str, text: str, asked: list[dict[str, Any]]) -> None:
+        before = self._everything()
+        for told in asked:
+            error = self.host.fail(verb, **told)
+            assert error["reason"] == "refused", f"{self.where}: {error}"
+            self._compare("message", error["message"], text)
+        after = self._everything()
+        assert before == after, f"{self.where}: {_differing(before, after)}"
+
+    def _everything(self) -> dict[str, Any]:
+        """All below the root but the lock and the traces of the stubs; also what a restore
+        leaves."""
+        found: dict[str, Any] = {}
+        for entry in below(str(self.host.path), ["stub"]):
+            status = entry.stat(follow_symlinks=False)
+            own = (status.st_mode, status.st_uid, status.st_gid, content(entry))
+            found[entry.path[len(str(self.host.path)) :]] = own
+        left_out = ("/run/edgetune.lock", "/var/lib/edgetune/epoch")
+        return {name: own for name, own in found.items() if name not in left_out}
+
+    def unmarked(self, _: object) -> None:
+        """Nothing tells of edgetune below the root."""
+        for name, own in self._everything().items():
+            text = own[3] if isinstance(own[3], bytes) else b""
+            # The stubs are of the test.
+            told = "edgetune" in name or b"edgetune" in text
+            assert not told or "/sbin/" in name, f"{self.where}: {name}"
+
+    def lives(self, _: object) -> None:
+        """A whole life: the text file, tunings that came and went over boots, drains."""
+        host, asked = self.host, self.move.get("with")
+        self.make(["run", "var/lib", PROMETHEUS, "etc/app"])
+        self._life = self._everything()
+        host.ask("textfile", directory=f"/{PROMETHEUS}")
+        for do in ("withdraw", "restore"):
+            self.move["with"] = {"file": "/etc/app/drained"}
+            self.flag(do)
+        host.ask("ready", epoch=1, rollout="r1", ready=False, ports=[])
+        host.apply(*self._made({"sysctl": "4096", "memory.thp": "never"}), tuning="queue")
+        host.apply(*self._made({"sysctl": "8192"}), tuning="longer")
+        self.old_hook(None)
+        host.ask("ready", epoch=2, rollout="r1", ready=True, ports=[])
+        host.restore("queue", epoch=3)
+        host.restore("longer", epoch=3)
+        self.move["with"] = asked or {}
+
+    def dies_at(self, number: int) -> None:
+        """Remove edgetune, but die with the removal of a file."""
+        remove, seen = Host.remove, list[str]()
+
+        def dies(host: Host, name: str, only_draft: bool = False) -> None:
+            seen.append(name)
+            if len(seen) == number:
+                raise KeyboardInterrupt
+            remove(host, name, only_draft)
+
+        with self.patch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Host, "remove", dies)
+            self.host.ask("uninstall", epoch=9, dry_run=False)
+
+    def uninstalls(self, _: object) -> None:
+        """After it all is as before; a dry run told so and changed nothing, and a second time
+        there is nothing to do."""
+        used = self._everything()
+        shown = self.host.ask("uninstall", epoch=9, dry_run=True)
+        assert self._everything() == used, self.where
+        told = self.host.ask("uninstall", epoch=9, dry_run=False)
+        assert told["files"] == shown["files"] and told["left"] == shown["left"] == [], told
+        again = self.host.ask("uninstall", epoch=9, dry_run=False)
+        assert (again["files"], again["left"]) == ([], []), again
+        after = self._everything()
+        assert after == self._life, f"{self.where}: {_differing(self._life, after)}"
+        self.leaves([])
 
     # Doubles.
 
