@@ -21,7 +21,7 @@ from edgetune.hosts.agent.package_managers.dpkg import Dpkg
 from edgetune.hosts.agent.protocol import Failed, Refused
 from tests.support.agent_root import near_root, until
 from tests.support.kernels import GRACE, NEW, OLD, KernelHost, cmdline, doubles_of, kernel_host
-from tests.support.machines import image
+from tests.support.machine_kernels import image
 
 OFF = cmdline("mitigations=off")
 
