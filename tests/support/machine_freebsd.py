@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from edgetune.vocabulary.values import format_cpus
 from tests.support.freebsd import LINKS
-from tests.support.machine_moves import Moves
+from tests.support.machine_moves import Moves, differing
 
 CARD = """\
 {name}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500
@@ -21,6 +23,28 @@ class OnFreeBsd(Moves):
     """Moves upon a host with FreeBSD."""
 
     interface = "ix0"
+
+    def __init__(self, host: Any, patch: pytest.MonkeyPatch) -> None:
+        super().__init__(host, patch)
+        self._names["RELEASE"] = host.release
+
+    def mark_settled(self, _: object) -> None:
+        """What is now, but for what the next agent that comes by removes, is what
+        ``same_settled`` means."""
+        self._settled = self.host.settled()
+
+    def same_settled(self, _: object) -> None:
+        after = self.host.settled()
+        assert after == self._settled, f"{self.where}: {differing(self._settled, after)}"
+
+    def reboots(self, expected: bool) -> None:
+        """Whether the host was told to reboot, since that was asked last."""
+        assert self.host.reboots is expected, f"{self.where}: not {expected}"
+
+    def later_zones(self, told: dict[str, dict[str, int]]) -> None:
+        """Zones tell these when a diagnosis looks again."""
+        name = "edgetune.hosts.agent.findings.freebsd.time.sleep"
+        self.patch.setattr(name, lambda _: self.zones(told))
 
     def tell(self, values: dict[str, str]) -> None:
         """The kernel tells others from its next start on."""

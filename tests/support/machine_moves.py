@@ -25,6 +25,8 @@ from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks
 from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.hosts.agent.kinds.unit import Unit
+from edgetune.hosts.agent.protocol import Failed
 from edgetune.rendering import misfits, render
 from edgetune.tuning import load_tuning
 from edgetune.vocabulary.kinds import KINDS
@@ -53,6 +55,7 @@ from tests.support.scenarios import Scenario
 from tests.support.steered import Steered
 
 Settings = list[dict[str, Any]]
+COUNTED = ("proc/interrupts",)
 PROMETHEUS = "var/lib/prometheus/node-exporter"
 USUAL = {
     "service": "nginx",
@@ -342,6 +345,8 @@ class Moves(Sighted, Scenario):
         self.result = self.host.fail(verb.replace("planned", "apply"), **told)
         if self.result["reason"] != "failed":
             after = self.whole()
+            for counted in COUNTED:
+                before.pop(counted, None), after.pop(counted, None)
             assert after == before, f"{self.where}: {differing(before, after)}"
 
     def apply(self, told: dict[str, Any] | None) -> None:
@@ -761,6 +766,37 @@ class Moves(Sighted, Scenario):
         self.host.make_directory((self.host.path / new).parent)
         (self.host.path / old).rename(self.host.path / new)
 
+    def raises_as_set(self, name: str) -> None:
+        """An interrupt is raised once more while its mask is set."""
+        own, poke = self.host.vectors, Host.write_attribute
+
+        def raise_it(kernel: Host, file: str, text: str) -> None:
+            poke(kernel, file, text)
+            if f"/{own.numbers[name]}/" in file:
+                own.count(name, 13)
+
+        self.patch.setattr(Host, "write_attribute", raise_it)
+
+    def stopping(self, name: str) -> None:
+        """A file is empty once a unit was stopped."""
+        run, file = Unit._run, self.host.path / name
+
+        def stop(kind: Unit, verb: str, unit: str) -> None:
+            run(kind, verb, unit)
+            file.write_text("" if verb == "stop" else file.read_text())
+
+        self.patch.setattr(Unit, "_run", stop)
+
+    def no_detach(self, _: object) -> None:
+        """Nothing can run on."""
+        self.patch.setattr(Host, "detach", fail)
+
+    def late_without_lock(self, _: object) -> None:
+        with self.patch.context() as patch, pytest.raises(Failed):
+            patch.setattr(unattended, "LATE_WAIT", 0.1)
+            patch.setattr(Host, "lock", fail)
+            unattended.late(Host(str(self.host.path)))
+
     def without(self, files: dict[str, str]) -> None:
         """Files lose the lines with these words."""
         for name, word in files.items():
@@ -834,6 +870,10 @@ class Moves(Sighted, Scenario):
     def addresses(self, _: object) -> None:
         """ip(8) tells those of the interfaces."""
         instead(self.patch, Addresses())
+
+
+def fail(*_: Any) -> None:
+    raise Failed("it fails")
 
 
 def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

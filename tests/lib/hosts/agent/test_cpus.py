@@ -24,9 +24,7 @@ from edgetune.errors import RefusedError
 from edgetune.hosts.agent import boot_hook, unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
-from edgetune.hosts.agent.kinds.unit import Unit
 from edgetune.hosts.agent.placement import cpus_of_queues
-from edgetune.hosts.agent.protocol import Failed
 from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.vocabulary.kinds.nic_irq_affinity import POLICIES
@@ -39,7 +37,6 @@ from tests.support.agent_root import (
     rps,
     setting,
     thp,
-    unit,
     until,
 )
 from tests.support.builders import pop, proofs, tuning
@@ -106,30 +103,6 @@ def xps(value: str) -> dict[str, Any]:
     return setting("nic.xps", {"interface": "eth0"}, value)
 
 
-@pytest.mark.processes
-def test_interrupts_come_back_before_irqbalance_runs_again(
-    host: CpuHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A unit counts as started before its process has the name of its program."""
-    own = card(host)
-    had = own.allowed()
-    host.apply(irqs("local"))
-    comm = host.write("proc/99/comm", "irqbalance\n")
-    assert host.restore()["changed"] and own.allowed() == had, "it was started since"
-    host.write("run/systemd/system/there", "")
-    host.make_unit("irqbalance.service")
-    run = Unit._run
-
-    def stop(kind: Unit, verb: str, name: str) -> None:
-        run(kind, verb, name)
-        comm.write_text("" if verb == "stop" else comm.read_text())
-
-    monkeypatch.setattr(Unit, "_run", stop)
-    host.apply(unit("irqbalance.service", active="off", enabled="off"), irqs("local"))
-    assert host.restore()["changed"]
-    assert own.allowed() == had and host.unit("irqbalance.service") == ("active", "enabled")
-
-
 def test_a_tuning_may_stop_irqbalance_itself() -> None:
     rows: list[tuple[str, dict[str, int | str], bool]] = [
         ("irqbalance.service", {"active": "off"}, True),
@@ -140,31 +113,6 @@ def test_a_tuning_may_stop_irqbalance_itself() -> None:
     for name, value, stops in rows:
         own = Setting("unit", {"unit": name}, value, None, None)
         assert nic_irq_affinity.stops_balancer(own) == stops, (name, value)
-
-
-def test_an_interrupt_moves_when_it_is_raised_next(
-    host: CpuHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = card(host)
-    for name in own.of_queues:
-        own.serve(name, "15")
-    host.apply(irqs("local"))
-    assert host.verified(irqs("local"))
-    host.restore()
-    before, poke = host.tree(), Host.write_attribute
-
-    def raise_it(kernel: Host, name: str, text: str) -> None:
-        poke(kernel, name, text)
-        if f"/{own.numbers['eth0-TxRx-1']}/" in name:
-            own.count("eth0-TxRx-1", 13)
-
-    monkeypatch.setattr(Host, "write_attribute", raise_it)
-    error = host.fail("apply", **host.change(irqs("local")))
-    assert "the kernel still serves eth0-TxRx-1 on other CPUs; undone" in error["message"]
-    now = host.tree()
-    assert {name: was for name, was in before.items() if now[name] != was} == {
-        "proc/interrupts": before["proc/interrupts"]
-    }
 
 
 def down(host: CpuHost, own: Vectors) -> None:
@@ -201,32 +149,6 @@ def test_interrupts_are_set_again_once_the_interface_is_up(
     assert own.allowed() == had
     assert until(lambda: not host.processes())
     assert not host.exists("run/edgetune-late")
-
-
-@pytest.mark.parametrize("what", ["detach", "lock"])
-def test_nobody_waits_for_a_follow_up_that_fails(
-    host: CpuHost, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    own = card(host)
-    host.apply(irqs("1-2"))
-    down(host, own)
-    monkeypatch.setattr(unattended, "LATE_WAIT", 0.1)
-    assert unattended.late(Host(str(host.path))) == [
-        "nic.irq_affinity:eth0: is not there yet, or down"
-    ]
-    with monkeypatch.context() as patch:
-        patch.setattr(Host, "detach", fail if what == "detach" else lambda *_: None)
-        assert unattended.boot(Host(str(host.path))) == (["it fails"] if what == "detach" else [])
-    assert host.exists("run/edgetune-late") == (what == "lock")
-    if what == "lock":
-        monkeypatch.setattr(Host, what, fail)
-        with pytest.raises(Failed):
-            unattended.late(Host(str(host.path)))
-    assert not host.exists("run/edgetune-late")
-
-
-def fail(*_: Any) -> None:
-    raise Failed("it fails")
 
 
 @contextmanager

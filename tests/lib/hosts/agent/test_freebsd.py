@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent.__main__ import act_unattended
 from edgetune.hosts.agent.dispatch import _run
 from edgetune.hosts.agent.host import RESERVE, RESERVE_BYTES, Host
 from edgetune.hosts.agent.protocol import Refused, Request
-from edgetune.hosts.agent.unattended import revert
 from edgetune.metrics.catalogue import Catalogue
 from edgetune.rendering import misfits
 from edgetune.tuning import load_tuning
@@ -25,24 +23,12 @@ from edgetune.vocabulary.kind import NETWORK
 from edgetune.vocabulary.kinds import KINDS
 from tests.support import ROOT
 from tests.support.agent_root import setting, sysctl
-from tests.support.freebsd import RELEASES, FreeBsd, freebsd_host
+from tests.support.freebsd import FreeBsd, freebsd_host
 from tests.support.kernels import GRACE
 
 QUEUE = "kern.ipc.soacceptqueue"
 LONGER_QUEUE = sysctl("1024", QUEUE)
 RC_SCRIPT = "usr/local/etc/rc.d/edgetune"
-
-
-def module(name: str = "tcp_rack") -> dict[str, Any]:
-    return setting("module", {"module": name}, "loaded")
-
-
-def stack(name: str = "rack") -> dict[str, Any]:
-    return setting("tcp.stack", {}, name)
-
-
-def tunable(value: str = "4096", name: str = "hw.ix.rxd") -> dict[str, Any]:
-    return setting("loader.tunable", {"tunable": name}, value)
 
 
 def environment(name: str = "new") -> dict[str, Any]:
@@ -53,35 +39,6 @@ def environment(name: str = "new") -> dict[str, Any]:
 def host(tmp_path: Path) -> Iterator[FreeBsd]:
     with freebsd_host(tmp_path / "host") as own:
         yield own
-
-
-def standing(host: FreeBsd, *wanted: dict[str, Any]) -> bool:
-    return bool(host.ask("verify", tuning="t", settings=list(wanted))["verified"])
-
-
-def confirmed(host: FreeBsd, *wanted: dict[str, Any]) -> bool:
-    return bool(host.ask("confirm", epoch=1, tuning="t", settings=list(wanted))["confirmed"])
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_facts_tell_the_system_in_the_terms_of_linux(tmp_path: Path, release: str) -> None:
-    with freebsd_host(tmp_path / "host", release) as host:
-        facts = host.ask("facts")
-    assert (facts["system"], facts["init"], facts["os"]["id"]) == ("freebsd", "rc", "freebsd")
-    assert facts["kernel"] == release and release.startswith(facts["os"]["version"])
-    assert facts["boot_id"] == host.boot_id and len(host.boot_id) == 32
-    assert facts["cpus"]["online"] == "0-7" and facts["cpus"]["vendor"] == "GenuineIntel"
-    assert facts["memory"]["total_kb"] == 34208714752 // 1024
-    addresses = [own["address"] for own in facts["addresses"] if own["interface"] == "ix0"]
-    assert addresses == ["192.0.2.2", "fe80::92e2:baff:fe00:1", "2001:db8::2"]
-    assert list(facts["nics"]) == ["ix0", "ix1"], "lo0 carries nothing from elsewhere"
-    told = [
-        (card["driver"], card["up"], card["speed"], card["queues"]["rx"])
-        for card in facts["nics"].values()
-    ]
-    assert told[0] == ("ix", True, 10000, 2) and told[1][1:3] == (False, None)
-    assert facts["boot"] == {"loader": "bectl", "default": "default"}
-    assert facts["unwritable"] == []
 
 
 def test_a_tuning_of_another_system_does_not_fit(host: FreeBsd) -> None:
@@ -114,29 +71,6 @@ def test_the_boot_hook_comes_before_the_network_and_is_valid_sh(host: FreeBsd) -
     copy = f"{host.path}/var/lib/edgetune/agent.py"
     assert command.startswith("--foreground -k 10 180 ") and command.endswith(f" -I -S {copy} boot")
     assert after == "after", "rc(8) goes on"
-
-
-@pytest.mark.parametrize("way", ["deadline", "boots"])
-@pytest.mark.parametrize("own", [LONGER_QUEUE, tunable(), environment()], ids=lambda own: own["id"])
-def test_what_nobody_confirms_is_taken_back(host: FreeBsd, own: dict[str, Any], way: str) -> None:
-    """Its boot may be the one that does not come up: the host is reset before anybody confirms."""
-    before, kernel = host.settled(), host.in_kernel
-    live = own is LONGER_QUEUE
-    host.apply(own, **({"confirm_within": 60} if live else GRACE))
-    assert (host.settled(), host.in_kernel) != (before, kernel)
-    if not live:
-        assert not confirmed(host, own), "no boot has tried it"
-        assert host.boot_anew() == [] and standing(host, own) and not host.reboots
-    if way == "deadline":
-        host.let_deadline_pass()
-        revert(Host(str(host.path)), "t")
-        assert host.reboots != live
-    else:
-        host.boot_anew()
-        assert host.reboots == (own["kind"] == "loader.tunable"), "it runs with the tunable still"
-    assert host.state() == "none" and host.settled() == before
-    host.boot_anew()
-    assert host.in_kernel == kernel
 
 
 def test_a_boot_environment_that_cannot_run_us_is_never_booted(host: FreeBsd) -> None:
@@ -185,18 +119,6 @@ def test_room_is_kept_where_a_file_system_cannot_allocate(
     assert len(kept) >= RESERVE_BYTES and len(set(kept)) > 200
 
 
-def test_a_person_at_the_console_can_take_a_tuning_back(
-    host: FreeBsd, capsys: pytest.CaptureFixture[str]
-) -> None:
-    host.apply(LONGER_QUEUE)
-    assert act_unattended(Host(str(host.path)), ["restore", "t"]) == []
-    assert "t is taken back" in capsys.readouterr().out and host.parameter(QUEUE) == "128"
-
-
-def channels(count: int) -> dict[str, Any]:
-    return setting("nic.channels", {"interface": "mce0"}, {"combined": count})
-
-
 def test_a_system_that_nobody_knows_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "netbsd10")
     assert Host("/").system == "netbsd"
@@ -212,51 +134,3 @@ def test_each_metric_says_what_it_is_on_freebsd(host: FreeBsd) -> None:
     for name, entry in Catalogue([ROOT / "metrics"]).told_by("hosts").items():
         health = name.startswith("health_") or name == "performance_health"
         assert ("freebsd" in entry) == (name in told["counters"] or health), name
-
-
-def zone(host: FreeBsd, name: str, **columns: int) -> None:
-    """Have a zone tell other numbers."""
-    file = host.path / "stub/zones.txt"
-    head, *rows = file.read_text().splitlines()
-    told = {**dict.fromkeys(head.split()[1:], 0), **columns}
-    kept = [row for row in rows if not row.startswith(f"{name}:")]
-    file.write_text(
-        "\n".join([head, *kept, f"{name}: {', '.join(map(str, told.values()))}"]) + "\n"
-    )
-
-
-UPTIME = "edgetune.hosts.agent.findings.freebsd.Snapshot.uptime"
-
-
-@pytest.fixture
-def young(host: FreeBsd, monkeypatch: pytest.MonkeyPatch) -> FreeBsd:
-    """Booted 100 s ago, and well."""
-    monkeypatch.setattr(UPTIME, 100.0)
-    have_segments(host)
-    return host
-
-
-def have_segments(host: FreeBsd, sent: int = 100000, again: int = 12, dropped: int = 0) -> None:
-    counted = f'"sent-packets": {sent}, "sent-retransmitted-packets": {again}'
-    text = f'{{"statistics": {{"tcp": {{{counted}, "listen-queue-overflows": {dropped}}}}}}}'
-    host.write("stub/tcp.json", text)
-
-
-def diagnosed(host: FreeBsd, seconds: int = 0) -> dict[str, dict[str, Any]]:
-    """Findings by name; with two looks, no second goes by."""
-    told = host.ask("diagnose", seconds=seconds, services=["nginx"])
-    assert told["unread"] == []
-    return {found["finding"]: found for found in told["findings"]}
-
-
-def test_what_happens_now_is_found_where_there_was_none(
-    young: FreeBsd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(UPTIME, 1e9)
-    zone(young, "mbuf", FAIL=9)
-    monkeypatch.setattr(
-        "edgetune.hosts.agent.findings.freebsd.time.sleep", lambda _: zone(young, "mbuf", FAIL=19)
-    )
-    found = diagnosed(young, seconds=1)
-    assert found["buffers_refused"]["numbers"]["refused"] == 19
-    assert found["buffers_refused"]["numbers"]["refused_per_s"] > 0

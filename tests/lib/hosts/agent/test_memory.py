@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,37 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent.kinds import memory_watermarks
 from edgetune.hosts.agent.kinds.memory_tmpfs_policy import Mount
 from edgetune.hosts.agent.kinds.memory_watermarks import steps
 from tests.support import ROOT
-from tests.support.agent_root import NearRoot
-
-MIN_FREE = "proc/sys/vm/min_free_kbytes"
-SCALE = "proc/sys/vm/watermark_scale_factor"
-GIB = 1 << 20
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NearRoot:
-    """256 GiB on two nodes, the second of which has the less."""
-    monkeypatch.setattr(memory_watermarks, "PAUSE", 0)
-    root = NearRoot(tmp_path / "host")
-    root.patch = monkeypatch
-    root.write("proc/meminfo", f"MemTotal: {256 * GIB} kB\n")
-    give_nodes(root, 160 * GIB, 96 * GIB, 0)
-    root.write(MIN_FREE, "67584\n")
-    root.write(SCALE, "10\n")
-    root.write("proc/sys/vm/watermark_boost_factor", "15000\n")
-    return root
-
-
-def give_nodes(root: NearRoot, *sizes: int) -> None:
-    """Have NUMA nodes with so many kB each."""
-    shutil.rmtree(root.path / "sys/devices/system/node", ignore_errors=True)
-    for node, size in enumerate(sizes):
-        text = f"Node {node} MemTotal:       {size} kB\nNode {node} MemFree:  7 kB\n"
-        root.write(f"sys/devices/system/node/node{node}/meminfo", text)
 
 
 @given(now=st.integers(0, 2**31), wanted=st.integers(0, 2**31))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,6 @@ from edgetune.tuning import load_tuning
 from edgetune.vocabulary.values import power_below
 from tests.support import ROOT
 from tests.support.agent_nic import CARDS, NicHost
-from tests.support.agent_root import setting
 
 ETH0 = {"interface": "eth0"}
 each_card = pytest.mark.parametrize("card", [make.__name__ for make in CARDS])
@@ -28,27 +26,6 @@ each_card = pytest.mark.parametrize("card", [make.__name__ for make in CARDS])
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NicHost:
     return NicHost(tmp_path / "host", patch=monkeypatch)
-
-
-def ring(only: str | None = None, **value: int) -> dict[str, Any]:
-    return setting("nic.ring", ETH0, value, only=only)
-
-
-def channels(**value: int) -> dict[str, Any]:
-    return setting("nic.channels", ETH0, value)
-
-
-def coalesce(only: str | None = None, **value: int | str) -> dict[str, Any]:
-    named = {name.replace("_", "-"): part for name, part in value.items()}
-    return setting("nic.coalesce", ETH0, named, only=only)
-
-
-def features(**value: str) -> dict[str, Any]:
-    return setting("nic.features", ETH0, {name.replace("_", "-"): on for name, on in value.items()})
-
-
-def rfs(flows: int, **changes: Any) -> dict[str, Any]:
-    return setting("nic.rfs", ETH0, str(flows), **changes)
 
 
 @each_card

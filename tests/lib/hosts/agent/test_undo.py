@@ -89,11 +89,6 @@ def is_as(host: AgentRoot, before: dict[str, Any]) -> bool:
     return same and host.leftovers() == {"epoch"}
 
 
-def timers(host: AgentRoot) -> list[str]:
-    """The calls that set one of systemd."""
-    return [line for line in host.commands if line.startswith("systemd-run")]
-
-
 @pytest.mark.parametrize("then", ["apply", "timer"])
 def test_what_an_agent_killed_in_the_middle_left_is_carried_on(host: AgentRoot, then: str) -> None:
     """By a restore or a boot after every step: `test_faults.py`."""
