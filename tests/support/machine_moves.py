@@ -98,6 +98,7 @@ class Moves(Sighted, Scenario):
     """Moves upon a host."""
 
     interface = "eth0"
+    names: dict[str, Any] = {}
 
     def __init__(self, host: Any, patch: pytest.MonkeyPatch) -> None:
         self.world = self.host = host
@@ -119,7 +120,12 @@ class Moves(Sighted, Scenario):
 
     def _meant(self, told: Any) -> Any:
         self._names["BOOT"] = self.host.boot_id
+        if isinstance(told, str) and told in self.names:
+            return self.names[told]
         return super()._meant(told)
+
+    def _name(self, word: re.Match[str]) -> str:
+        return str(self.names.get(word[0], super()._name(word)))
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
         if isinstance(owner, list):
@@ -329,6 +335,42 @@ class Moves(Sighted, Scenario):
         tuning, facts = load_tuning(ROOT / f"tunings/{name}.yaml"), self.host.ask("facts")
         assert misfits(tuning, facts) == [], self.where
         self._owns[self._tuning] = encoded(render(tuning, facts))
+
+    def misfit(self, told: list[str]) -> None:
+        """Why a tuning of ours is not for this host."""
+        tuning = load_tuning(ROOT / f"tunings/{told[0]}.yaml")
+        self._compare("misfits", misfits(tuning, self.host.ask("facts"))[0], told[1])
+
+    def catalogue_of_card(self, name: str) -> None:
+        """Those of its settings that are ethtool's."""
+        self.catalogue(name)
+        of_card = ("nic.channels", "nic.ring", "nic.rss")
+        self._owns[self._tuning] = [own for own in self.own if own["kind"] in of_card]
+
+    def ring_is_full(self, _: object) -> None:
+        card = self.host.card
+        self._compare("ring", card.ring["rx"], card.most_ring["rx"])
+
+    def processors(self, count: int) -> None:
+        self.host.write("sys/devices/system/cpu/online", f"0-{count - 1}\n")
+
+    def tuned_too(self, _: object) -> None:
+        """Whatever else is set of the card, and taken back, its table stays of one queue."""
+        card = self.host.card
+        adaptive = {"adaptive-rx": "off"} if "adaptive-rx" in card.coalesce else {}
+        others = [
+            {"nic.channels": {"combined": card.most_channels["combined"]}},
+            {"nic.ring": {"rx": card.most_ring["rx"]}},
+            {"nic.features": {"generic-receive-offload": "off"}},
+            {"nic.coalesce": {**adaptive, "rx-usecs": 70}},
+        ]
+        for number, other in enumerate(others):
+            self.host.apply(*self._made(other), tuning=f"b{number}")
+            self.table("equal 1")
+        self.verified(True)
+        for number in reversed(range(len(others))):
+            self.host.restore(f"b{number}")
+            self.table("equal 1")
 
     def plan(self, told: dict[str, Any] | None) -> None:
         """What a plan shows, which changes nothing."""

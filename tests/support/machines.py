@@ -108,10 +108,12 @@ MOVES: dict[str, type[Moves]] = {
 
 
 def play(machine: str, moves: list[dict[str, Any]], folder: Path, patch: Any) -> None:
-    """Play moves upon such a machine."""
+    """Play moves upon such a machine; ``each`` in the first has what names stand for."""
     with ExitStack() as stack:
         host = MACHINES[machine](folder / "host", patch, stack)
-        MOVES.get(machine, Moves)(host, patch).play(moves)
+        own = MOVES.get(machine, Moves)(host, patch)
+        own.names = moves[0].pop("each", {})
+        own.play(moves)
 
 
 def machines(folder: Path) -> Iterator[Any]:
@@ -122,7 +124,16 @@ def machines(folder: Path) -> Iterator[Any]:
         for sentence, moves in known.items():
             named = f"{of_all} {moves[0].pop('marks', '')}".split()
             marks = [getattr(pytest.mark, name) for name in named]
-            for machine in moves[0].get("machine", usual).split():
-                own = [{k: v for k, v in move.items() if k != "machine"} for move in moves]
+            for machine in moves[0].pop("machine", usual).split():
                 name = f"{file.stem} {machine}: {sentence}"
-                yield pytest.param(machine, own, id=name, marks=marks)
+                for own in _each(moves):
+                    more = ", ".join(map(str, own[0].get("each", {}).values()))
+                    yield pytest.param(machine, own, id=f"{name} {more}".strip(), marks=marks)
+
+
+def _each(moves: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The moves, once for each of the values that names of the first one stand for."""
+    first, *rest = moves
+    columns = first.get("each")
+    for row in zip(*columns.values()) if columns else [()]:
+        yield [{**first, "each": dict(zip(columns or (), row))}, *rest]
