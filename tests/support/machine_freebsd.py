@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
+from edgetune.hosts.agent.freebsd.interrupts import queues
+from edgetune.hosts.agent.freebsd.network import carrying, gateways, interfaces
+from edgetune.hosts.agent.freebsd.parameters import all_told
+from edgetune.hosts.agent.freebsd.zones import zones
+from edgetune.hosts.agent.host import Host
 from edgetune.vocabulary.values import format_cpus
+from tests.support import FIXTURES
 from tests.support.freebsd import LINKS
 from tests.support.machine_moves import Moves, differing
 
+RECORDED = FIXTURES / "freebsd"
 CARD = """\
 {name}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500
 \tmedia: Ethernet 100GBase-SR4 <full-duplex>
@@ -26,7 +33,7 @@ class OnFreeBsd(Moves):
 
     def __init__(self, host: Any, patch: pytest.MonkeyPatch) -> None:
         super().__init__(host, patch)
-        self._names["RELEASE"] = host.release
+        self._names["KERNEL"] = host.release
 
     def mark_settled(self, _: object) -> None:
         """What is now, but for what the next agent that comes by removes, is what
@@ -138,3 +145,68 @@ class OnFreeBsd(Moves):
         now = {**told["counters"], **told["gauges"]}
         assert case["lost"] in was and case["lost"] not in now
         assert all(was[name] == now[name] for name in now)
+
+    # What was recorded.
+
+    def prints(self, files: dict[str, str]) -> None:
+        """Programs print what real ones did."""
+        self.answers({call: RECORDED.joinpath(file).read_text() for call, file in files.items()})
+
+    def renamed(self, told: list[str]) -> None:
+        """What a program prints has another word for one."""
+        call, old, new = told
+        self.answers({call: self.host.fails[call][1].replace(old, new)})
+
+    def headed(self, told: list[str]) -> None:
+        """What a program prints has another line at its head."""
+        self.answers({told[0]: told[1] + self.host.fails[told[0]][1]})
+
+    def prints_stacks(self, file: str) -> None:
+        text = RECORDED.joinpath(file).read_text().partition("functions_available: ")[2]
+        self.answers({"sysctl -n net.inet.tcp.functions_available": text.partition("net.inet")[0]})
+
+    @property
+    def _agent(self) -> Host:
+        return Host(str(self.host.path))
+
+    def carries(self, expected: list[Any]) -> None:
+        """The one card, and lo0 where there is one."""
+        (card,) = carrying(self._agent)
+        self._compare("card", [card.name, card.up, card.speed, card.addresses], expected)
+        loopback = [
+            [*each.addresses, each.up] for each in interfaces(self._agent) if each.name == "lo0"
+        ]
+        assert loopback in ([], [["127.0.0.1", "::1", "fe80::1", True]]), self.where
+
+    @property
+    def gateways(self) -> list[str]:
+        return list(gateways(self._agent))
+
+    def told(self, expected: dict[str, str | None]) -> None:
+        """Parameters, and those that are none."""
+        known = {name: text for name, text in expected.items() if text is not None}
+        seen = all_told(self._agent, tuple(expected))
+        assert seen == known, f"{self.where}: {seen}"
+
+    def ports(self, parents: dict[str, str]) -> None:
+        """Cards of Chelsio are ports of a chip."""
+        for name, parent in parents.items():
+            self.host.tell(f"dev.cxl.{name[3:]}.%parent", parent, "fixed")
+            self.host.tell(f"dev.cxl.{name[3:]}.%location", f"port={name[3:]}", "fixed")
+        self.host.machine.boot()
+
+    def queues(self, expected: dict[str, list[int]]) -> None:
+        seen = {name: [own.irq for own in queues(self._agent, name)] for name in expected}
+        assert seen == expected, f"{self.where}: {seen}"
+
+    def queue(self, card: str, number: str) -> list[Any]:
+        own = queues(self._agent, card)[int(number)]
+        return [own.name, own.number, own.side]
+
+    def zone(self, name: str) -> list[int]:
+        own = zones(self._agent)[name]
+        return [own.limit, own.used, own.failed, own.slept]
+
+    @property
+    def zone_names(self) -> list[str]:
+        return list(zones(self._agent))[:3]

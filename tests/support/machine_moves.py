@@ -336,6 +336,25 @@ class Moves(Sighted, Scenario):
         assert misfits(tuning, facts) == [], self.where
         self._owns[self._tuning] = encoded(render(tuning, facts))
 
+    def a_minute_passes(self, _: object) -> None:
+        """Since a reboot was sent."""
+        boot_id, since = self.host.read("run/edgetune-reboot").split()
+        self.host.write("run/edgetune-reboot", f"{boot_id} {float(since) - 61:.3f}\n")
+
+    def new_boot(self, _: object) -> None:
+        """``OLD`` is the boot_id of the one before."""
+        self.names = {**self.names, "OLD": self.host.boot_id}
+        self.host.new_boot_id()
+
+    def fails_by_epoch(self, told: list[Any]) -> None:
+        """A verb of an owner with an epoch."""
+        verb, epoch = told
+        self.settings({"sysctl": "1"})
+        usual = {"boot_id": self.host.boot_id} if verb == "reboot" else self._told(verb)
+        before = self.whole()
+        self.result = self.host.fail(verb, **{**usual, "epoch": epoch})
+        assert self.whole() == before, self.where
+
     def misfit(self, told: list[str]) -> None:
         """Why a tuning of ours is not for this host."""
         tuning = load_tuning(ROOT / f"tunings/{told[0]}.yaml")
