@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
@@ -55,6 +55,7 @@ from tests.support.scenarios import Scenario
 from tests.support.steered import Steered
 
 Settings = list[dict[str, Any]]
+Put = Callable[[str], None]
 COUNTED = ("proc/interrupts",)
 PROMETHEUS = "var/lib/prometheus/node-exporter"
 USUAL = {
@@ -213,35 +214,32 @@ class Moves(Sighted, Scenario):
         for name, mode in files.items():
             (self.host.path / name).chmod(mode)
 
-    def refuses_write(self, files: dict[str, int]) -> None:
-        """The kernel takes nothing into these files, by the number of an error."""
+    def _writing(self, change: Callable[[str, str, Put], None]) -> None:
+        """What the kernel does with the text that is written into a file: it may be put there."""
         poke = Host.write_attribute
 
-        def refuse(host: Host, name: str, text: str) -> None:
-            if name[1:] in files:
-                raise OSError(files[name[1:]], os.strerror(files[name[1:]]))
-            poke(host, name, text)
+        def write(host: Host, name: str, text: str) -> None:
+            change(name, text, lambda own: poke(host, name, own))
 
-        self.patch.setattr(Host, "write_attribute", refuse)
+        self.patch.setattr(Host, "write_attribute", write)
+
+    def refuses_write(self, files: dict[str, int]) -> None:
+        """The kernel takes nothing into these files, by the number of an error."""
+
+        def refuse(name: str, text: str, put: Put) -> None:
+            refuse_one(files, name)
+            put(text)
+
+        self._writing(refuse)
 
     def makes(self, texts: dict[str, str]) -> None:
         """The kernel makes other texts of these."""
-        poke = Host.write_attribute
-
-        def make(host: Host, name: str, text: str) -> None:
-            poke(host, name, texts.get(text.strip(), text))
-
-        self.patch.setattr(Host, "write_attribute", make)
+        self._writing(lambda name, text, put: put(texts.get(text.strip(), text)))
 
     def writes(self, _: object) -> None:
         """What is written into files of the kernel is noted."""
-        poke = Host.write_attribute
-
-        def note(host: Host, name: str, text: str) -> None:
-            self.written.append(text.strip())
-            poke(host, name, text)
-
-        self.patch.setattr(Host, "write_attribute", note)
+        note = self.written.append
+        self._writing(lambda name, text, put: (note(text.strip()), put(text))[1])
 
     def pauses(self, _: object) -> None:
         """What is waited between two steps takes no time, and is noted."""
@@ -249,23 +247,33 @@ class Moves(Sighted, Scenario):
         self.patch.setattr(time, "sleep", self.slept.append)
 
     def khugepaged(self, _: object) -> None:
-        poke, host = Host.write_attribute, self.host
+        """Huge pages raise the watermarks."""
 
-        def raise_it(own: Host, name: str, text: str) -> None:
-            poke(own, name, text)
+        def raise_it(name: str, text: str, put: Put) -> None:
+            put(text)
             if name.endswith("transparent_hugepage/enabled"):
-                most = max(int(host.read("proc/sys/vm/min_free_kbytes")), 112640)
-                host.write("proc/sys/vm/min_free_kbytes", f"{most}\n")
+                most = max(int(self.host.read("proc/sys/vm/min_free_kbytes")), 112640)
+                self.host.write("proc/sys/vm/min_free_kbytes", f"{most}\n")
 
-        self.patch.setattr(Host, "write_attribute", raise_it)
+        self._writing(raise_it)
+
+    def raises_as_set(self, interrupt: str) -> None:
+        """An interrupt is raised once more while its mask is set."""
+        own = self.host.vectors
+
+        def raise_it(name: str, text: str, put: Put) -> None:
+            put(text)
+            if f"/{own.numbers[interrupt]}/" in name:
+                own.count(interrupt, 13)
+
+        self._writing(raise_it)
 
     def unreadable(self, files: dict[str, int]) -> None:
         """The kernel tells nothing of these files, by the number of an error."""
         read = Host.read
 
         def refuse(host: Host, name: str) -> bytes:
-            if name[1:] in files:
-                raise OSError(files[name[1:]], os.strerror(files[name[1:]]))
+            refuse_one(files, name)
             return read(host, name)
 
         self.patch.setattr(Host, "read", refuse)
@@ -827,17 +835,6 @@ class Moves(Sighted, Scenario):
         self.host.make_directory((self.host.path / new).parent)
         (self.host.path / old).rename(self.host.path / new)
 
-    def raises_as_set(self, name: str) -> None:
-        """An interrupt is raised once more while its mask is set."""
-        own, poke = self.host.vectors, Host.write_attribute
-
-        def raise_it(kernel: Host, file: str, text: str) -> None:
-            poke(kernel, file, text)
-            if f"/{own.numbers[name]}/" in file:
-                own.count(name, 13)
-
-        self.patch.setattr(Host, "write_attribute", raise_it)
-
     def stopping(self, name: str) -> None:
         """A file is empty once a unit was stopped."""
         run, file = Unit._run, self.host.path / name
@@ -931,6 +928,12 @@ class Moves(Sighted, Scenario):
     def addresses(self, _: object) -> None:
         """ip(8) tells those of the interfaces."""
         instead(self.patch, Addresses())
+
+
+def refuse_one(files: dict[str, int], name: str) -> None:
+    """Raise the error that a file is to have."""
+    if name[1:] in files:
+        raise OSError(files[name[1:]], os.strerror(files[name[1:]]))
 
 
 def fail(*_: Any) -> None:

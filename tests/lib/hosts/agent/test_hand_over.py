@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent.dispatch import answer as answer_below
-from tests.lib.hosts.agent.test_power import MOST_STEPS, STRIDE, cut
+from tests.lib.hosts.agent.test_power import MOST_STEPS, STRIDE
 from tests.support.agent_root import (
     AgentRoot,
     below,
@@ -21,6 +21,7 @@ from tests.support.agent_root import (
     request,
     sysctl,
 )
+from tests.support.dying import cut
 
 pytestmark = pytest.mark.processes
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from edgetune.hosts.agent import unattended, undo
 from edgetune.hosts.agent.host import Host
-from tests.lib.hosts.agent.test_faults import MOST_STEPS, killed
+from tests.lib.hosts.agent.test_faults import MOST_STEPS
 from tests.lib.hosts.agent.test_faults import settled as settled_with_ranks
 from tests.support.agent_root import (
     AgentRoot,
@@ -32,6 +32,7 @@ from tests.support.agent_root import (
     unit,
     without_boot_id,
 )
+from tests.support.dying import killed
 from tests.support.examples import examples
 
 pytestmark = pytest.mark.processes
