@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any, Callable
 
 import pytest
+import yaml
 
 from edgetune.documents.reading import encoded
 from edgetune.hosts.agent import unattended
@@ -56,6 +57,7 @@ from tests.support.steered import Steered
 
 Settings = list[dict[str, Any]]
 Put = Callable[[str], None]
+LISTS = yaml.safe_load((ROOT / "tests/lib/hosts/agent/proc_net.yaml").read_text())
 COUNTED = ("proc/interrupts",)
 PROMETHEUS = "var/lib/prometheus/node-exporter"
 USUAL = {
@@ -669,6 +671,11 @@ class Moves(Sighted, Scenario):
         told = [f'edgetune_applied_info{{tuning="{name}"}} 1' for name in tunings]
         own = [f'edgetune_boot_info{{boot_id="{self.host.boot_id}"}} 1', *told]
         self._compare("file", [line for line in lines if line[0] != "#"], own)
+
+    def lists(self, names: str) -> None:
+        """What the kernel lists in /proc/net."""
+        for name in names.split():
+            self.host.write(f"proc/net/{name}", LISTS[name])
 
     def full(self, _: object) -> None:
         """The disk."""

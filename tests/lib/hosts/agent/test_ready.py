@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from edgetune.hosts.agent import disk
 from edgetune.hosts.agent.host import Host
@@ -88,22 +87,3 @@ def test_without_room_for_a_line_the_marker_is_empty(host: AgentRoot, seen: bool
         leave_no_room(patch)
         assert ready(host, True, epoch=3)["changed"]
     assert told(host)
-
-
-LISTS = yaml.safe_load(Path(__file__).with_name("proc_net.yaml").read_text())
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(("ports", "sessions"), [([80], 3), ([443], 1), ([80, 443], 4), ([], 0)])
-def test_open_connections_to_the_service_are_counted(
-    host: AgentRoot, ports: list[int], sessions: int
-) -> None:
-    host.write("proc/net/tcp", LISTS["tcp"])
-    host.write("proc/net/tcp6", LISTS["tcp6"])
-    counted = {"sessions": sessions, "boot_id": host.boot_id}
-    assert host.ask("sessions", ports=ports) == counted
-    assert told(host), "who counts changes nothing"
-    said = host.ask("ready", epoch=1, rollout="r1", ready=False, ports=ports)
-    assert said["sessions"] == sessions
-    assert host.ask("sessions", ports=ports) == counted
-    assert not told(host)
