@@ -27,7 +27,13 @@ WRITE = {"time.localtime": 1, "time.gmtime": 1, "time.ctime": 1, "time.asctime":
 }
 SOURCES = {name.partition(".")[2] for name in ASK} | {"time", "datetime"}
 # It has no module of the controller: on hosts it runs alone.
-OF_THE_AGENT = (ROOT / "tests/lib/hosts/agent", ROOT / "tests/support/sick_host.py")
+OF_THE_AGENT = (
+    ROOT / "tests/lib/hosts/agent",
+    *(
+        ROOT / f"tests/support/{name}.py"
+        for name in ("sick_host", "machine_moves", "machine_freebsd")
+    ),
+)
 
 
 def asks(text: str) -> Iterator[int]:

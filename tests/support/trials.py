@@ -49,7 +49,7 @@ class Trial:
     of a program: patterns, where the change is more than a file that keeps it. ``beside`` are
     settings that it cannot do without. ``asks`` is what a request for it has to say beside the
     settings. Hosts of `Build` have Linux: nothing is asked for of kinds of FreeBSD, which are
-    tried in `tests/lib/hosts/agent/test_freebsd.py`.
+    tried in `tests/lib/hosts/agent/machines/freebsd.yaml`.
     """
 
     kind: str

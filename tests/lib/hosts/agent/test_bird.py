@@ -39,7 +39,6 @@ from tests.support.steered import Steered
 WAIT = 30
 PLAIN6, GRACEFUL6 = "anycast6", "anycast6_leaving"
 PAIRS = [PAIR, f"{PLAIN6}/{GRACEFUL6}"]
-DRAINED = "define EDGETUNE_DRAINED = 1;\n"
 FIELDS: dict[str, Any] = {
     "protocols": [PAIR],
     "peers": [],
@@ -74,53 +73,6 @@ def host() -> Iterator[Announcer]:
             yield made
 
 
-def test_the_community_comes_first_and_the_withdrawal_last(host: Announcer) -> None:
-    seen = host.told("withdraw")
-    assert (seen["withdrawn"], seen["leaving"], seen["up"]) == ("graceful", True, True)
-    assert host.on == {PLAIN, GRACEFUL, PLAIN6, GRACEFUL6}
-    assert host.root.read(CONSTANTS) == IN_SERVICE
-    seen = host.told("isolate")
-    assert (seen["withdrawn"], seen["leaving"]) == ("withdrawn", False)
-    assert not host.on and host.bird.state[OTHER] == "up"
-    assert host.root.read(CONSTANTS) == DRAINED
-    assert host.told("restore")["withdrawn"] == ""
-    assert host.on == {PLAIN, PLAIN6}
-    assert host.root.read(CONSTANTS) == IN_SERVICE
-    assert {line.split()[0] for line in host.bird.told} == {"show", "enable", "disable"}
-
-
-def test_an_address_is_never_announced_without_the_community_on_the_way(host: Announcer) -> None:
-    def changes(do: str, word: str = "") -> list[str]:
-        host.bird.told.clear()
-        host.told(do, word)
-        told = [line.split() for line in host.bird.told if '"' not in line]
-        return [" ".join(words) for words in told if words[0] in ("enable", "disable")]
-
-    host.told("withdraw")
-    order = [PLAIN, PLAIN6, GRACEFUL, GRACEFUL6]
-    assert changes("isolate") == [f"disable {name}" for name in order]
-    order = [GRACEFUL, GRACEFUL6, PLAIN, PLAIN6]
-    assert changes("restore", "graceful") == [f"enable {name}" for name in order]
-    last = changes("restore")
-    plain, graceful = last.index(f"enable {PLAIN}"), last.index(f"disable {GRACEFUL}")
-    assert plain < graceful, "the address was away for a moment"
-
-
-def test_what_a_person_has_disabled_is_announced_in_no_way_and_stays_so(host: Announcer) -> None:
-    host.bird.state[PLAIN6] = "down"
-    assert host.told()["withdrawn"] == "", "the other address is served"
-    for do in ("withdraw", "withdraw"):
-        host.told(do)
-        assert host.on == {PLAIN, GRACEFUL}
-    host.told("isolate")
-    # The next boot has both disabled, by the constant.
-    host.root.new_boot_id()
-    host.told("restore")
-    assert host.on == {PLAIN}
-    host.told("restore")
-    assert host.on == {PLAIN}
-
-
 @pytest.mark.parametrize(
     ("do", "then"), [("withdraw", "withdraw"), ("isolate", "isolate"), ("isolate", "withdraw")]
 )
@@ -142,99 +94,10 @@ def test_an_order_that_was_cut_off_anywhere_is_finished_and_taken_back(
     assert host.on == {PLAIN, PLAIN6}
 
 
-def test_a_host_is_leaving_for_as_long_as_the_inventory_says(host: Announcer) -> None:
-    def leaving(uptime: int) -> bool:
-        host.root.write("proc/uptime", f"{uptime}.00 0\n")
-        return bool(host.told("withdraw")["leaving"])
-
-    assert [leaving(uptime) for uptime in (100, 129, 130)] == [True, True, False]
-    # As the first order left it that ended between the two addresses.
-    host.bird.state[GRACEFUL6] = "down"
-    assert host.told()["withdrawn"] == "", "one address is still served"
-    assert [leaving(uptime) for uptime in (130, 159, 160)] == [True, True, False]
-
-
-def test_what_was_enabled_by_hand_is_announced_as_the_others_are(host: Announcer) -> None:
-    host.bird.state[PLAIN6] = "down"
-    for do in ("withdraw", "isolate"):
-        host.told(do)
-    host.bird.state[PLAIN6] = "up"
-    assert host.told("restore", "graceful")["withdrawn"] == "graceful"
-    assert host.on == {PLAIN, GRACEFUL, PLAIN6, GRACEFUL6}
-
-
-def test_a_host_that_somebody_withdrew_wholly_serves_when_it_is_asked_to(host: Announcer) -> None:
-    host.bird.state.update({PLAIN: "down", PLAIN6: "down"})
-    assert host.told("isolate")["withdrawn"] == "withdrawn"
-    assert host.told("restore", "withdrawn")["withdrawn"] == "withdrawn"
-    assert host.root.read(CONSTANTS) == IN_SERVICE, "a person's own withdrawal ends with a boot"
-    host.told("restore")
-    assert host.on == {PLAIN, PLAIN6}
-
-
-def test_a_host_that_no_router_hears_does_not_serve(host: Announcer) -> None:
-    assert host.told(peers=["router1"])["up"]
-    host.bird.established = False
-    assert not host.told()["up"]
-    assert not host.told(peers=["router1"])["up"]
-    assert "no protocol router9" in host.refused("look", peers=["router9"])
-
-
-@pytest.mark.parametrize(
-    ("bird", "constants", "why"),
-    [
-        ({"denies": True}, IN_SERVICE, "obeys nothing: Access denied"),
-        ({}, "", "edgetune.conf with the line 'define EDGETUNE_DRAINED = 0;' is not there"),
-        ({}, IN_SERVICE.replace("0;", "0; define MORE = 1;"), "has to be one line"),
-        ({"includes": False}, IN_SERVICE, "does not include"),
-    ],
-)
-def test_a_host_that_would_not_obey_says_so_before_and_changes_nothing(
-    host: Announcer, bird: dict[str, bool], constants: str, why: str
-) -> None:
-    assert host.told()["refuses"] == ""
-    vars(host.bird).update(bird)
-    host.root.write(CONSTANTS, constants)
-    if not constants:
-        (host.root.path / CONSTANTS).unlink()
-    before = dict(host.bird.state)
-    assert why in host.told()["refuses"]
-    for do in ("withdraw", "isolate"):
-        assert why in host.refused(do)
-    assert host.bird.state == before
-    assert not host.root.exists("var/lib/edgetune/drain-bird.json")
-
-
-def test_a_file_that_contradicts_the_present_state_is_told(host: Announcer) -> None:
-    host.root.write(CONSTANTS, DRAINED)
-    assert "a boot would withdraw it" in host.told()["refuses"]
-
-
 def test_no_part_of_an_answer_of_bird_is_a_whole_one(host: Announcer) -> None:
     for most in range(len(host.bird.answer("show protocols"))):
         host.bird.most = most
         assert not host.ask()["ok"], most
-
-
-def test_an_answer_that_comes_line_by_line_is_read_to_its_end(host: Announcer) -> None:
-    host.bird.by_lines = True
-    assert host.told()["up"], "the session is in the last line but one"
-
-
-def test_a_bird_or_a_protocol_that_is_gone_is_no_host_out_of_service(host: Announcer) -> None:
-    orders = ("look", "withdraw", "isolate", "restore")
-    for do in orders:
-        assert "no protocol web, web_leaving" in host.refused(do, protocols=["web/web_leaving"])
-    host.bird.close()
-    (host.root.path / SOCKET).unlink()
-    for do in orders:
-        assert "BIRD does not answer" in host.refused(do)
-
-
-def test_names_are_names(host: Announcer) -> None:
-    for text in ("anycast", "anycast/", "a b/c", "anycast/x; configure", ""):
-        reply = host.ask("withdraw", protocols=[text])
-        assert reply["error"]["field"] == "fields.protocols[0]" and host.bird.told == []
 
 
 def test_a_host_that_is_still_announced_is_not_taken_for_isolated(host: Announcer) -> None:

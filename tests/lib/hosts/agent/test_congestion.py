@@ -226,44 +226,6 @@ def host(tmp_path: Path) -> Double:
     return double
 
 
-def test_a_host_without_the_algorithm_or_with_another_tuner_is_refused(host: Double) -> None:
-    host.root.write("proc/88/comm", "bpftune\n")
-    assert "bpftune (process 88) chooses the congestion control" in host.refusal()
-    host.root.write("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic\n")
-    assert "has no bbr; load the module tcp_bbr" in host.refusal()
-    assert not host.root.exists("var")
-
-
-BBR = "every connection begins with bbr here, held out or not"
-FILE = "etc/sysctl.d/50-bbr.conf"
-SYSCTL = "net.ipv4.tcp_congestion_control = {}\n"
-BY_FILE = {FILE: SYSCTL.format("bbr")}
-
-
-@pytest.mark.parametrize(
-    ("files", "says"),
-    [
-        ({}, BBR),
-        (BY_FILE, f"{BBR}: /{FILE}"),
-        # The last one counts, and says something else.
-        ({**BY_FILE, "etc/sysctl.d/60-cubic.conf": SYSCTL.format("cubic")}, BBR),
-        ({"proc/88/comm": "tuned\n"}, f"{BBR}: tuned, with the profile of /etc/tuned/active_p"),
-        (
-            {**BY_FILE, "proc/88/comm": "cilium-agent\n"},
-            f"{BBR}: /{FILE} and Cilium, by the option enable-bbr",
-        ),
-    ],
-)
-def test_a_host_where_every_connection_has_it_already_is_refused_by_name(
-    host: Double, files: dict[str, str], says: str
-) -> None:
-    host.root.write(f"proc/sys/{congestion.USUAL}", "bbr\n")
-    for name, text in files.items():
-        host.root.write(name, text)
-    said = host.refusal()
-    assert said.endswith(says) if says == BBR else says in said
-
-
 def test_programs_that_set_another_one_or_none_are_no_tuners(host: Double) -> None:
     own = Host(str(host.root.path))
     host.root.write("proc/88/comm", "tuned\n")
@@ -277,13 +239,6 @@ def test_programs_that_set_another_one_or_none_are_no_tuners(host: Double) -> No
     host.root.write(f"proc/sys/{congestion.USUAL}", "bbr\n")
     none = told._replace(prefixes=[])
     congestion.refuse_unfit(own, none._replace(checksum=none.sum))
-
-
-@pytest.mark.parametrize("case", cases(HERE / "configurations.yaml"))
-def test_what_is_no_configuration_is_refused(host: Double, case: dict[str, Any]) -> None:
-    said = host.refusal({**host.configuration(), **case["change"]})
-    assert case.get("why", f"bad_request: configuration.{case.get('field')}") in said
-    assert not host.root.exists("var")
 
 
 def test_the_checksum_is_the_controllers() -> None:

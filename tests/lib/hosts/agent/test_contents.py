@@ -22,7 +22,6 @@ CONF = "/etc/app/app.conf"
 SECRET = "password = correct-horse\n"
 TEXT = "workers 4\n"
 OWN = file(CONF, TEXT)
-JOURNAL = "var/lib/edgetune/tunings/t.json"
 
 
 @pytest.fixture
@@ -30,14 +29,6 @@ def host(tmp_path: Path) -> Iterator[NearRoot]:
     with near_root(tmp_path / "host", init="systemd") as root:
         root.write(CONF[1:], SECRET).chmod(0o600)
         yield root
-
-
-def as_older_agents_wrote(host: NearRoot, content: str) -> None:
-    """Let the journal hold the content itself, as it did before 0.7."""
-    journal = json.loads(host.read(JOURNAL))
-    for entry in journal["entries"]:
-        entry["before"] = {"runtime": content, "persistent": content}
-    host.write(JOURNAL, json.dumps(journal))
 
 
 @pytest.mark.processes
@@ -61,37 +52,6 @@ def test_no_answer_holds_what_a_file_held(host: NearRoot) -> None:
     assert any(answer["ok"] and "drift" in answer["result"] for answer in answers)
     assert "correct-horse" not in json.dumps(answers)
     assert host.read(CONF[1:]) == SECRET
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("older", [True, False])
-def test_a_plan_sees_content_mode_and_owner(host: NearRoot, older: bool) -> None:
-    """One of an older version says what it saw by the content."""
-    seen = {f"file:{CONF}": {"runtime": "else\n", "persistent": "else\n"}}
-    error = host.fail("apply", **host.change(OWN, expect=seen))
-    assert error["reason"] == "refused" and "the plan saw sha256:" in error["message"]
-    asked = host.change(OWN)
-    (host.path / CONF[1:]).chmod(0o644)
-    assert host.fail("apply", **asked)["reason"] == "refused"
-    (host.path / CONF[1:]).chmod(0o600)
-    if older:
-        asked["expect"] = {f"file:{CONF}": {"runtime": SECRET, "persistent": SECRET}}
-    assert host.ask("apply", **asked)["changed"]
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("content", [SECRET, SECRET.replace("horse", "\ufffd")])
-def test_a_journal_of_an_older_version_leads_back_and_tells_nothing(
-    host: NearRoot, content: str
-) -> None:
-    """Also where the content was no UTF-8, and the record has but a part of it."""
-    host.apply(OWN)
-    as_older_agents_wrote(host, content)
-    way_back = host.ask("verify", tuning="t", settings=[OWN])["way_back"]
-    assert "password" not in json.dumps(way_back)
-    assert host.restore()["changed"] and host.read(CONF[1:]) == SECRET
-    (row,) = host.plan(OWN)
-    assert way_back[row["id"]] == {key: row[key] for key in ("runtime", "persistent")}
 
 
 def compared(was: Any, now: Any) -> HostResult | None:

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
-import shutil
 import socket
 import time
 from collections import Counter
@@ -26,33 +24,25 @@ from edgetune.errors import RefusedError
 from edgetune.hosts.agent import boot_hook, unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
-from edgetune.hosts.agent.kinds.unit import Unit
 from edgetune.hosts.agent.placement import cpus_of_queues
-from edgetune.hosts.agent.protocol import Failed
 from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.vocabulary.kinds.nic_irq_affinity import POLICIES
 from edgetune.vocabulary.setting import Setting
-from tests.support.agent_cpus import NODE, Machine, Vectors, run_nginx
+from tests.support.agent_cpus import Machine, Vectors, run_nginx
 from tests.support.agent_nic import QUEUES, ixgbe
 from tests.support.agent_root import (
-    NGINX_DROP_INS,
     THP,
     NearRoot,
-    nginx,
     rps,
     setting,
     thp,
-    unit,
     until,
 )
 from tests.support.builders import pop, proofs, tuning
-from tests.support.cases import cases
 from tests.support.examples import examples
 
-HERE = Path(__file__).parent
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
-ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
 
 
 class CpuHost(NearRoot):
@@ -71,59 +61,6 @@ def host(tmp_path: Path) -> Iterator[CpuHost]:
     root = CpuHost(tmp_path / "host")
     yield root
     root.stop()
-
-
-@pytest.mark.processes
-def test_facts_tell_cpus_and_memory_by_node(host: CpuHost) -> None:
-    Machine(sockets=2, cores=4, threads=2, offline=[15]).install(host)
-    host.write(f"{NODE}/node1/meminfo", "Node 1 MemTotal:       32768000 kB\n")
-    host.write(f"{NODE}/node2/cpulist", "\n")
-    host.write(f"{NODE}/node2/meminfo", "Node 2 MemTotal:       0 kB\n")
-    host.write("proc/meminfo", "MemTotal:       98304000 kB\nSwapTotal:       4096 kB\n")
-    host.write("sys/class/net/eth0/device/local_cpulist", "4-7,12-15\n")
-    facts = host.ask("facts")
-    cpus = facts["cpus"]
-    assert (cpus["online"], cpus["count"], cpus["vendor"]) == ("0-14", 15, "GenuineIntel")
-    assert cpus["model"] == "Intel(R) Xeon(R) CPU E5-2690 v3 @ 2.60GHz"
-    assert cpus["nodes"] == {"0": "0-3,8-11", "1": "4-7,12-14"}
-    total = {"total_kb": 98304000, "swap_kb": 4096, "smallest_node_kb": 32768000}
-    assert facts["memory"] == {**total, "nodes": {"0": 65536000, "1": 32768000}}
-    assert facts["nics"]["eth0"]["local_cpus"] == "4-7,12-15"
-
-
-# Debian 12 (Linux 6.1) on QEMU 7.2 with a bus for each NUMA node: links, and what files say.
-PCI = "sys/devices/pci0000:{0}/0000:{0}:00.0/0000:{1}:00.0"
-VIRTIO, E1000E = PCI.format("40", "41"), PCI.format("80", "81")
-RECORDED = {
-    "sys/class/net/enp65s0": f"../../../{VIRTIO}/virtio3/net/enp65s0",
-    f"{VIRTIO}/virtio3/net/enp65s0/device": "../../../virtio3",
-    f"{VIRTIO}/virtio3/net/enp65s0/statistics/rx_packets": "7",
-    "sys/class/net/enp129s0": f"../../../{E1000E}/net/enp129s0",
-    f"{E1000E}/net/enp129s0/device": "../../../0000:81:00.0",
-    f"{E1000E}/net/enp129s0/statistics/rx_packets": "7",
-    "sys/devices/pci0000:80/0000:80:00.0/numa_node": "-1",
-    "sys/devices/system/cpu/online": "0-1",
-}
-
-
-@pytest.mark.processes
-def test_the_node_of_a_virtio_card_is_that_of_its_pci_device(host: CpuHost) -> None:
-    nodes = {
-        f"{own}/{name}": node
-        for node, own in (("0", VIRTIO), ("1", E1000E))
-        for name in ("numa_node", "local_cpulist")
-    }
-    cpus = {f"{NODE}/node{node}/cpulist": node for node in "01"}
-    for name, text in {**RECORDED, **nodes, **cpus}.items():
-        path = host.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if text.startswith("../"):
-            path.symlink_to(text)
-        else:
-            path.write_text(f"{text}\n")
-    nics = host.ask("facts")["nics"]
-    found = {name: (nics[name]["numa_node"], nics[name]["local_cpus"]) for name in nics}
-    assert found["enp65s0"] == (0, "0") and found["enp129s0"] == (1, "1")
 
 
 @pytest.mark.processes
@@ -166,143 +103,6 @@ def xps(value: str) -> dict[str, Any]:
     return setting("nic.xps", {"interface": "eth0"}, value)
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("case", cases(HERE / "cpus_applied.yaml"))
-def test_cpus_are_chosen_kept_and_given_back(host: CpuHost, case: dict[str, Any]) -> None:
-    machine = Machine(*case.get("machine", (2, 4, 2)))
-    machine.install(host)
-    vectors = card(host, machine, **case["card"]) if "card" in case else None
-    run_nginx(host)
-    everywhere = f"0-{machine.count - 1}"
-    settings = [setting(*own, restart=restart(own)) for own in case["own"]]
-    before = host.tree()
-    rows = host.plan(*settings)
-    for row in rows:
-        if row["id"].startswith("nic.irq_affinity"):
-            assert row["runtime"] == f"each {everywhere}"
-    done = host.apply(*settings)
-    assert done["restarted"] == ["nginx"] * ("left" in case)
-    if vectors:
-        allowed = [*vectors.allowed().values()]
-        assert allowed == case.get("allowed", " ".join(allowed)).split()
-        others = set(vectors.names) - set(vectors.of_queues)
-        assert {vectors.read(name) for name in others} <= {f"{everywhere}\n"}
-    reads = case.get("reads", {})
-    assert {name: host.read(name).strip() for name in reads} == reads
-    if "left" in case:
-        left = case["left"]
-        assert host.read(DROP_IN).endswith(f"[Service]\nCPUAffinity=\nCPUAffinity={left}\n")
-        assert host.read("proc/77/status") == f"Cpus_allowed_list:\t{left}\n"
-    for own, row in zip(settings, host.plan(*settings)):
-        assert (row["status"], row["runtime"], row["persistent"]) == (
-            "noop",
-            own["value"],
-            own["value"],
-        )
-    assert host.verified(*settings) and not host.apply(*settings)["changed"]
-    host.restore()
-    assert host.tree() == before
-
-
-def restart(own: list[Any]) -> str | None:
-    return "nginx" if "service" in own[1] else None
-
-
-def test_what_some_queues_have_is_shown_queue_by_queue(host: CpuHost) -> None:
-    own, other = card(host, queues=2), second_card(host)
-    own.allow("eth0-TxRx-1", "3,5")
-    assert host.row(irqs("local"))["runtime"] == "eth0-TxRx-0: 0-15, eth0-TxRx-1: 3,5"
-    for name in own.of_queues:
-        own.allow(name, "2-3")
-    assert host.row(irqs("2-3"))["status"] == "change", "a list is not what all may go to"
-    host.apply(irqs("2-3"))
-    assert list(own.allowed().values()) == ["2", "3"]
-    assert set(other.allowed().values()) == {"0-15"}
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("case", cases(HERE / "cpus_unsupported.yaml"))
-def test_what_a_host_cannot_do(host: CpuHost, case: dict[str, Any]) -> None:
-    machine = Machine(*case.get("machine", (2, 4, 2)))
-    if "card" in case:
-        card(host, machine, **case["card"])
-    if "second" in case:
-        second_card(host)
-    if "service" in case:
-        run_nginx(host)
-    for name, text in case.get("write", {}).items():
-        host.write(name, text)
-    if "read_only" in case:
-        (host.path / case["read_only"]).chmod(0o444)
-    if "remove" in case:
-        shutil.rmtree(host.path / case["remove"])
-    beside = [setting(*own) for own in case.get("beside", [])]
-    row = host.row(setting(*case["own"], restart=restart(case["own"])), *beside)
-    assert row["status"] == "unsupported" and row["reason"].startswith(case["why"]), row
-
-
-def test_what_an_older_kernel_manages_is_undone(
-    host: CpuHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = card(host)
-    before, poke = host.tree(), Host.write_attribute
-    managed = f"/proc/irq/{own.numbers['eth0-TxRx-2']}/smp_affinity_list"
-
-    def refuse(kernel: Host, name: str, text: str) -> None:
-        if name == managed:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        poke(kernel, name, text)
-
-    monkeypatch.setattr(Host, "write_attribute", refuse)
-    error = host.fail("apply", **host.change(irqs("local")))
-    assert f"{managed} (eth0-TxRx-2): Input/output error; undone" in error["message"]
-    assert host.tree() == before
-
-
-def test_a_plan_outlives_what_irqbalance_does_next(host: CpuHost) -> None:
-    own = card(host)
-    host.write("proc/99/comm", "irqbalance\n")
-    seen = [host.row(irqs("local"))]
-    host.write(f"proc/irq/{own.numbers['eth0-TxRx-0']}/smp_affinity_list", "5\n")
-    seen.append(host.row(irqs("local")))
-    assert seen[0] == seen[1] and seen[0]["runtime"] == "moved by irqbalance"
-
-
-@pytest.mark.processes
-def test_interrupts_come_back_before_irqbalance_runs_again(
-    host: CpuHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A unit counts as started before its process has the name of its program."""
-    own = card(host)
-    had = own.allowed()
-    host.apply(irqs("local"))
-    comm = host.write("proc/99/comm", "irqbalance\n")
-    assert host.restore()["changed"] and own.allowed() == had, "it was started since"
-    host.write("run/systemd/system/there", "")
-    host.make_unit("irqbalance.service")
-    run = Unit._run
-
-    def stop(kind: Unit, verb: str, name: str) -> None:
-        run(kind, verb, name)
-        comm.write_text("" if verb == "stop" else comm.read_text())
-
-    monkeypatch.setattr(Unit, "_run", stop)
-    host.apply(unit("irqbalance.service", active="off", enabled="off"), irqs("local"))
-    assert host.restore()["changed"]
-    assert own.allowed() == had and host.unit("irqbalance.service") == ("active", "enabled")
-
-
-def test_masks_that_a_word_stands_for_by_now_are_back(host: CpuHost) -> None:
-    own = card(host, ONE_SOCKET, queues=1)
-    own.serve(own.of_queues[0], "0")
-    own.allow(own.of_queues[0], "0-1")
-    host.write(f"{QUEUES}/rx-0/rps_cpus", "fd\n")
-    host.apply(rps("others"))
-    own.serve(own.of_queues[0], "1")
-    assert host.restore()["changed"]
-    assert host.read(f"{QUEUES}/rx-0/rps_cpus") == "fd\n"
-
-
 def test_a_tuning_may_stop_irqbalance_itself() -> None:
     rows: list[tuple[str, dict[str, int | str], bool]] = [
         ("irqbalance.service", {"active": "off"}, True),
@@ -313,31 +113,6 @@ def test_a_tuning_may_stop_irqbalance_itself() -> None:
     for name, value, stops in rows:
         own = Setting("unit", {"unit": name}, value, None, None)
         assert nic_irq_affinity.stops_balancer(own) == stops, (name, value)
-
-
-def test_an_interrupt_moves_when_it_is_raised_next(
-    host: CpuHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = card(host)
-    for name in own.of_queues:
-        own.serve(name, "15")
-    host.apply(irqs("local"))
-    assert host.verified(irqs("local"))
-    host.restore()
-    before, poke = host.tree(), Host.write_attribute
-
-    def raise_it(kernel: Host, name: str, text: str) -> None:
-        poke(kernel, name, text)
-        if f"/{own.numbers['eth0-TxRx-1']}/" in name:
-            own.count("eth0-TxRx-1", 13)
-
-    monkeypatch.setattr(Host, "write_attribute", raise_it)
-    error = host.fail("apply", **host.change(irqs("local")))
-    assert "the kernel still serves eth0-TxRx-1 on other CPUs; undone" in error["message"]
-    now = host.tree()
-    assert {name: was for name, was in before.items() if now[name] != was} == {
-        "proc/interrupts": before["proc/interrupts"]
-    }
 
 
 def down(host: CpuHost, own: Vectors) -> None:
@@ -374,47 +149,6 @@ def test_interrupts_are_set_again_once_the_interface_is_up(
     assert own.allowed() == had
     assert until(lambda: not host.processes())
     assert not host.exists("run/edgetune-late")
-
-
-@pytest.mark.parametrize("what", ["detach", "lock"])
-def test_nobody_waits_for_a_follow_up_that_fails(
-    host: CpuHost, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    own = card(host)
-    host.apply(irqs("1-2"))
-    down(host, own)
-    monkeypatch.setattr(unattended, "LATE_WAIT", 0.1)
-    assert unattended.late(Host(str(host.path))) == [
-        "nic.irq_affinity:eth0: is not there yet, or down"
-    ]
-    with monkeypatch.context() as patch:
-        patch.setattr(Host, "detach", fail if what == "detach" else lambda *_: None)
-        assert unattended.boot(Host(str(host.path))) == (["it fails"] if what == "detach" else [])
-    assert host.exists("run/edgetune-late") == (what == "lock")
-    if what == "lock":
-        monkeypatch.setattr(Host, what, fail)
-        with pytest.raises(Failed):
-            unattended.late(Host(str(host.path)))
-    assert not host.exists("run/edgetune-late")
-
-
-def fail(*_: Any) -> None:
-    raise Failed("it fails")
-
-
-@pytest.mark.processes
-def test_a_boot_takes_back_what_nobody_confirmed_before_the_interface_is_up(
-    host: CpuHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = card(host)
-    had = own.allowed()
-    monkeypatch.setattr(Host, "detach", lambda *_: None)
-    host.apply(irqs("1-2"), confirm_within=600)
-    down(host, own)
-    assert unattended.boot(Host(str(host.path))) == []
-    assert host.state() == "none"
-    up(host, own)
-    assert own.allowed() == had
 
 
 @contextmanager
@@ -489,93 +223,8 @@ def test_a_change_of_queues_puts_interrupts_back(
     assert own.allowed() == had
 
 
-def test_masks_follow_interrupts_that_the_same_tuning_moves(host: CpuHost) -> None:
-    card(host, queues=2)
-    host.apply(irqs("0-1"), xps("per_queue"), tuning="first")
-    before = host.tree()
-    # It fits the interrupts as they are, and not those to come.
-    assert host.row(xps("per_queue"))["status"] == "noop"
-    assert host.row(xps("per_queue"), irqs("5-6"))["status"] == "change"
-    assert host.row(rps("others"), irqs("4-7,12-15"))["status"] == "change"
-    host.apply(irqs("5-6"), xps("per_queue"), tuning="second")
-    assert host.row(xps("per_queue"))["status"] == "noop"
-    assert host.verified(irqs("5-6"), xps("per_queue"))
-    host.restore("second")
-    assert host.tree() == before
-
-
 def off(value: str = "off_nic_irqs") -> dict[str, Any]:
     return setting("cpu.service_affinity", {"service": "nginx"}, value, restart="nginx")
-
-
-DROP_IN = f"{NGINX_DROP_INS}/90-edgetune-0001-t.cpus.conf"
-
-
-@pytest.mark.processes
-def test_every_thread_of_a_service_is_looked_at(host: CpuHost) -> None:
-    card(host)
-    run_nginx(host, p78="4-15", p79="2")
-    before, both = host.tree(), (irqs("local"), off())
-    error = host.fail("apply", **host.change(*both))
-    assert "is 4-15; 2 in 79/79, 79/790, stored off_nic_irqs; undone" in error["message"]
-    assert host.tree() == before
-    run_nginx(host, p79="5")
-    every = (both[0], nginx("LimitNOFILE", "65536"), both[1])
-    host.apply(*every)
-    assert host.verified(*every)
-    assert "LimitNOFILE=65536" in host.read(DROP_IN.replace(".cpus", "")), "in a file of its own"
-    run_nginx(host, p79="2")
-    rows = host.ask("verify", tuning="t", settings=list(every))["settings"]
-    assert (rows[2]["ok"], rows[2]["runtime"]) == (False, "4-15; 2 in 79/79, 79/790")
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("top", ["", "/unified", "/systemd"])
-def test_the_processes_of_a_service_are_those_of_its_control_group(host: CpuHost, top: str) -> None:
-    card(host)
-    run_nginx(host, p78="4-15", p79="0")
-    host.write("stub/nginx/ControlGroup", "/system.slice/nginx.service\n")
-    group = f"sys/fs/cgroup{top}/system.slice/nginx.service"
-    host.write(f"{group}/cgroup.procs", "77\n")
-    host.write(f"{group}/workers/cgroup.procs", "78\n")
-    assert host.row(off(), irqs("local"))["runtime"] == "0-3; 4-15 in 78/78, 78/780"
-
-
-@pytest.mark.processes
-def test_a_service_keeps_off_while_another_card_is_down(host: CpuHost) -> None:
-    card(host, queues=2)
-    other = second_card(host)
-    run_nginx(host)
-    host.apply(irqs("0-1"), irqs("6-7", "eth1"), off())
-    assert host.read("proc/77/status") == "Cpus_allowed_list:\t2-5,8-15\n"
-    lines = host.read("proc/interrupts").splitlines(keepends=True)
-    host.write("proc/interrupts", "".join(line for line in lines if "eth1" not in line))
-    assert host.row(off())["status"] == "noop"
-    assert "cpu.service_affinity:nginx" not in str(host.ask("sample")["drift"])
-    other.request()
-    other.allow("eth1-TxRx-0", "4")
-    other.allow("eth1-TxRx-1", "7")
-    assert host.row(off())["runtime"] == "2-5,8-15"
-    # Fewer than half of the CPUs are no choice of ours.
-    run_nginx(host, p78="2-3")
-    host.write("proc/77/status", "Cpus_allowed_list:\t2-3,8-12\n")
-    assert (
-        host.row(off(), irqs("0-1"), irqs("6-7", "eth1"))["runtime"]
-        == "2-3,8-12; 2-3 in 78/78, 78/780"
-    )
-
-
-@pytest.mark.processes
-def test_hardware_tells_better_than_a_mask_who_serves(host: CpuHost) -> None:
-    own = card(host, queues=2)
-    run_nginx(host)
-    for name, cpu in zip(own.of_queues, "46"):
-        own.allow(name, "4-7")
-        own.serve(name, cpu)
-    host.apply(off())
-    assert host.read("proc/77/status") == "Cpus_allowed_list:\t0-3,5,7-15\n"
-    assert host.row(off())["status"] == "noop"
-    assert host.row(off(), irqs("8-9"))["status"] == "change", "what the tuning is about to choose"
 
 
 topologies = st.builds(

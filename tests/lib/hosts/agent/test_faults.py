@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 
@@ -29,6 +26,7 @@ from tests.support.agent_root import (
     until,
     without_boot_id,
 )
+from tests.support.dying import killed
 
 pytestmark = pytest.mark.processes
 
@@ -45,46 +43,6 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
 
 def answer(host: AgentRoot, document: bytes) -> dict[str, Any]:
     return answer_below(str(host.path), document)
-
-
-def kill_at(step: int) -> None:
-    """Let this process be killed before its ``step``-th change of a file or start of a program."""
-    left = [step]
-
-    def before(function: Callable[..., Any], counts: Callable[..., bool]) -> Callable[..., Any]:
-        def called(*given: Any, **more: Any) -> Any:
-            if counts(*given):
-                left[0] -= 1
-                if left[0] < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return function(*given, **more)
-
-        return called
-
-    def writes(path: str, flags: int, *mode: int) -> bool:
-        return bool(flags & (os.O_WRONLY | os.O_CREAT))
-
-    names = ("write", "rename", "unlink", "mkdir", "rmdir", "symlink", "posix_fallocate")
-    for name in names:
-        setattr(os, name, before(getattr(os, name), lambda *given: True))
-    os.open = before(os.open, writes)
-    run = before(subprocess.run, lambda *given: True)
-    setattr(subprocess, "run", run)  # noqa: B010
-
-
-def killed(host: AgentRoot, document: bytes, step: int) -> bool:
-    """Answer in a process that is killed at a step; whether it came that far."""
-    with warnings.catch_warnings():
-        # Python 3.12 warns of forks beside threads; the child takes no lock of theirs.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        try:
-            kill_at(step)
-            answer(host, document)
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def applied(host: AgentRoot, *settings: dict[str, Any]) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent.dispatch import answer as answer_below
-from tests.lib.hosts.agent.test_power import MOST_STEPS, cut
+from tests.lib.hosts.agent.test_power import MOST_STEPS
 from tests.support.agent_root import request, setting, sysctl
+from tests.support.dying import cut
 from tests.support.freebsd import freebsd_host
 from tests.support.kernels import GRACE
 

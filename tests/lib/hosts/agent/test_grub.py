@@ -183,13 +183,3 @@ def test_a_shell_leaves_out_what_others_say_of_a_parameter(
     name = parameter.replace("-", "_")
     others = [word for word in shlex.split(before.replace("\\", "")) if word.split("=")[0] != name]
     assert (default, first, second) == ("saved", others, ["q", *words])
-
-
-@pytest.mark.processes
-def test_the_double_says_what_a_shell_says(double: GrubDouble) -> None:
-    loader = loader_of(double)
-    loader.keep("mitigations", ["mitigations=off"])
-    loader.keep("dyndbg", ["dyndbg=file e.c +p"])
-    said, shell = double.said(), double.said_to_a_shell()
-    assert [line.split() for line in said] == [line.split() for line in shell]
-    assert loader.default().words[-1] == "mitigations=off"

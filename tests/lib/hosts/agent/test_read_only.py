@@ -194,9 +194,3 @@ def test_what_is_as_wanted_needs_no_disk(tmp_path: Path) -> None:
         host.write("etc/sysctl.d/50-own.conf", "net.core.somaxconn = 128\n")
         read_only(host, "etc")
         assert host.plan(sysctl("128"))[0]["status"] == "noop"
-
-
-def test_a_directory_that_is_not_there_yet_can_be_made(host: NearRoot) -> None:
-    assert host.plan(file("/srv/a/b/c.conf", "x\n"))[0]["status"] == "change"
-    host.write("srv/a", "a file\n")
-    assert host.reason(file("/srv/a/b/c.conf", "x\n")) == "/srv/a is not a directory"

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.hosts.agent.dispatch import VERBS, answer
-from tests.support.agent_root import AgentRoot, channels, near_root, nginx, setting, sysctl, thp
+from tests.support.agent_root import AgentRoot, channels, near_root, sysctl
 from tests.support.examples import examples
 
 GOOD: dict[str, Any] = {
@@ -38,7 +38,6 @@ GOOD: dict[str, Any] = {
 LEFT_OUT = "(left out)"
 FIELDS = yaml.safe_load(Path(__file__).with_name("wrong_fields.yaml").read_text())
 WRONG = [(field, value) for field, values in FIELDS.items() for value in values]
-A_B = {"service": "a/b", "property": "Nice"}
 
 
 @pytest.fixture
@@ -83,68 +82,11 @@ def test_the_wrong_field_is_named_and_nothing_is_touched(
     assert_named(host, with_change(path_of(field), value), field)
 
 
-@pytest.mark.parametrize(
-    ("own", "field"),
-    [
-        (sysctl("a b", only="raise"), "only"),
-        (thp("never", only="raise"), "only"),
-        (thp("never", "khugepaged"), "target.file"),
-        (nginx("CPUAffinity", "x"), "value"),
-        (nginx("limit=1", "1"), "target.property"),
-        (setting("service.property", A_B, "1"), "target.service"),
-        (setting("nic.rfs", {"interface": "eth0"}, 4096), "value"),
-        (setting("nic.features", {"interface": "eth0"}, {"gro": True}), "value.gro"),
-        (setting("nic.coalesce", {"interface": "eth0"}, {"rx-usecs": "on"}), "value.rx-usecs"),
-        (setting("nic.rss", {"interface": "eth0"}, {"equal": "4"}), "value.equal"),
-        (setting("nic.rss", {"interface": "eth0"}, {"equal": 4, "weight": "1 1"}), "value.weight"),
-        (setting("memory.watermarks", {"parameter": "swappiness"}, "7"), "target.parameter"),
-    ],
-)
-def test_the_wrong_field_of_another_setting_is_named(
-    host: AgentRoot, own: dict[str, Any], field: str
-) -> None:
-    assert_named(host, with_change(("settings", 0), own), f"settings[0].{field}")
-
-
 def test_another_protocol_is_told_the_way_out(host: AgentRoot) -> None:
     reply = host.send(b'{"protocol": 2, "verb": "facts"}')
     assert reply["error"]["field"] == "protocol"
     assert reply["error"]["message"].startswith("is not 1, which this agent speaks: ")
     assert reply["error"]["message"].endswith("restart its workers; got 2")
-
-
-@pytest.mark.parametrize(
-    ("verb", "fields", "field"),
-    [
-        ("ready", {"rollout": "r"}, "ready"),
-        ("ready", {"rollout": "r", "ready": 1}, "ready"),
-        ("ready", {"rollout": "r\nr", "ready": True}, "rollout"),
-        ("ready", {"ready": True}, "rollout"),
-        *[
-            ("ready", {"rollout": "r", "ready": False, "ports": ports}, field)
-            for ports, field in (([0], "ports[0]"), ([65536], "ports[0]"), (["80"], "ports[0]"))
-        ],
-        ("ready", {"rollout": "r", "ready": False, "ports": 80}, "ports"),
-        ("ready", {"rollout": "r", "ready": False, "ports": [True]}, "ports[0]"),
-        ("restore", {"tuning": "t", "live": "sysctl:a"}, "live"),
-        ("restore", {"tuning": "t", "live": ["a", 1]}, "live[1]"),
-        *[
-            ("sample", {"health_url": f"http://{url}"}, "health_url")
-            for url in ("", "a:99999999/", "[a/", "a b/")
-        ],
-        ("sample", {"health_url": "ftp://a"}, "health_url"),
-        *[
-            ("textfile", {"directory": directory}, "directory")
-            for directory in ("var", "/var/../etc", "/var/", "/a b", '/a"b', "/.")
-        ],
-    ],
-)
-def test_the_wrong_field_of_another_verb_is_named(
-    host: AgentRoot, verb: str, fields: dict[str, Any], field: str
-) -> None:
-    error = host.fail(verb, epoch=1, **fields)
-    assert (error["reason"], error["field"]) == ("bad_request", field)
-    assert not host.leftovers() and not host.exists("var/lib/edgetune-not-ready")
 
 
 @pytest.mark.processes

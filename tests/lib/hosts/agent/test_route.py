@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,12 @@ from edgetune.hosts.agent.kinds.route_metric import RouteMetric
 from edgetune.hosts.agent.kinds.route_text import METRICS, Route
 from edgetune.hosts.agent.protocol import Unsupported
 from lab.pop import network
-from tests.support.agent_programs import DEFAULT, SECOND, Answer, Routes, instead
+from tests.support.agent_programs import DEFAULT, Answer, Routes, instead
 from tests.support.agent_root import NearRoot, setting, until
 from tests.support.cases import cases
 from tests.support.examples import examples
 
 HERE = Path(__file__).parent
-SEVERAL = (
-    "unicast 10.50.0.0/16 tos 0x10 proto static scope global features ecn rto_min lock 50ms "
-    "quickack 1 congctl lock cubic \\\tnexthop via 10.9.0.1 dev d0 weight 3 linkdown "
-    "\\\tnexthop via 10.8.0.9 dev d1 weight 1 onlink "
-)
 
 
 @pytest.fixture
@@ -53,93 +47,6 @@ def route(only: str | None = None, to: str = "default", **value: int | str) -> d
     family = "inet6" if to.startswith("6 ") or to.count(":") > 1 else "inet"
     target = {"family": family, "route": to.replace("6 ", "")}
     return setting("route.metric", target, value, only=only)
-
-
-def parsed(lines: list[str]) -> list[Route]:
-    return [Route(line) for line in lines]
-
-
-def test_each_default_route_is_changed_and_nothing_else_of_it(host: NearRoot) -> None:
-    table = have(host, DEFAULT, SECOND)
-    own = route(initcwnd=32, initrwnd=40, congctl="bbr")
-    assert host.plan(own)[0]["runtime"] == {"initcwnd": "20,10"}
-    more = {"initcwnd": ("32",), "initrwnd": ("40",), "congctl": ("bbr",)}
-    with host.applied(own):
-        for line, now in zip((DEFAULT, SECOND), parsed(table.lines)):
-            assert now.options == {**Route(line).options, **more}
-    assert parsed(table.lines) == parsed([DEFAULT, SECOND])
-
-
-def test_several_next_hops_and_locks_stay(host: NearRoot) -> None:
-    table = have(host, SEVERAL)
-    own = route(to="10.50.0.0/16", congctl="bbr", quickack=0)
-    assert host.plan(own)[0]["runtime"] == {"congctl": "cubic", "quickack": 1}
-    with host.applied(own):
-        assert table.changes == [
-            "unicast 10.50.0.0/16 tos 0x10 proto static scope global features ecn rto_min 50ms "
-            "congctl lock bbr nexthop via 10.9.0.1 dev d0 weight 3 "
-            "nexthop via 10.8.0.9 dev d1 weight 1 onlink"
-        ]
-    assert parsed(table.lines) == parsed([SEVERAL])
-
-
-def test_a_change_that_loses_something_is_taken_back_at_once(host: NearRoot) -> None:
-    table = have(host, DEFAULT)
-    table.drops = "src"
-    error = host.fail("apply", **host.change(route(initcwnd=32)))
-    assert "did not become unicast default" in error["message"]
-    assert error["message"].endswith("; undone")
-    assert len(table.changes) == 2 and parsed(table.lines) == parsed([DEFAULT])
-
-
-def test_a_restore_follows_a_gateway_that_moved(host: NearRoot) -> None:
-    table = have(host, DEFAULT)
-    host.apply(route(initcwnd=32))
-    table.lines = [line.replace("10.9.0.1", "10.9.0.254") for line in table.lines]
-    host.restore()
-    assert parsed(table.lines) == parsed([DEFAULT.replace("10.9.0.1", "10.9.0.254")])
-    host.apply(route(initcwnd=32))
-    table.lines = []
-    assert host.restore()["changed"], "a route that is gone is nobody's to make again"
-    assert table.lines == []
-
-
-def test_only_raise_knows_what_the_kernel_takes_by_itself(host: NearRoot) -> None:
-    have(host, DEFAULT.replace("initcwnd 20 ", ""))
-    assert host.plan(route("raise", initcwnd=8))[0]["status"] == "noop"
-    assert host.plan(route("raise", initcwnd=16))[0]["wanted"] == {"initcwnd": 16}
-    have(host, DEFAULT, SECOND)
-    assert "differ" in host.plan(route("raise", initcwnd=16))[0]["reason"]
-
-
-@pytest.mark.parametrize("case", cases(HERE / "routes_left_alone.yaml"))
-def test_routes_that_are_left_alone(host: NearRoot, case: dict[str, Any]) -> None:
-    lines = case.get("lines")
-    if lines is None:
-        changed = [case["plain"], *([case["twice"]] if "twice" in case else [])]
-        lines = [DEFAULT.replace(*pair) for own in changed for pair in own.items() or [("", "")]]
-    table = have(host, *lines)
-    own = route(to=case.get("to", "default"), **case.get("value", {"initcwnd": 16}))
-    assert case["why"] in host.reason(own)
-    assert not table.changes
-
-
-def test_it_is_set_again_once_the_network_is_there(host: NearRoot) -> None:
-    table = have(host, DEFAULT)
-    started: list[list[str]] = []
-    host.patch.setattr(Host, "detach", lambda own, command: started.append(list(command)))
-    own = route(initcwnd=32)
-    host.apply(own)
-    table.lines = [DEFAULT]
-    assert host.plan(own)[0]["reason"] == "differs now"
-    assert host.boot_hook() == [] and not started
-    assert Route(table.lines[0]).option("initcwnd") == "32"
-    table.lines = []
-    assert host.boot_hook() == [], "the network waits for the boot hook, so it waits for no route"
-    assert [command[-1] for command in started] == ["late"]
-    threading.Timer(0.3, lambda: table.lines.append(DEFAULT)).start()
-    assert unattended.late(Host(str(host.path))) == []
-    assert Route(table.lines[0]).option("initcwnd") == "32"
 
 
 def booted_without_a_route(host: NearRoot, table: Routes, patch: pytest.MonkeyPatch) -> None:
@@ -163,20 +70,6 @@ def test_nobody_waits_for_what_is_taken_back_meanwhile(host: NearRoot) -> None:
     host.patch.setattr(unattended.time, "sleep", sleep)
     assert unattended.late(Host(str(host.path))) == []
     assert len(pauses) == 2 and not host.exists("run/edgetune-late")
-
-
-def test_a_route_that_moves_between_a_look_and_a_change_stays_where_it_is(host: NearRoot) -> None:
-    table = have(host, DEFAULT)
-    kind, target = RouteMetric(Host(str(host.path))), {"family": "inet", "route": "default"}
-    assert kind.runtime(target)
-    table.lines = [DEFAULT.replace("10.9.0.1", "10.9.0.7")]
-    kind.apply(target, {"initcwnd": 32})
-    assert Route(table.lines[0]).option("via") == "10.9.0.7"
-    was = kind.snapshot(target)
-    table.lines = [DEFAULT.replace("10.9.0.1", "10.9.0.8")]
-    kind.restore(target, was)
-    found = Route(table.lines[0])
-    assert (found.option("via"), found.option("initcwnd")) == ("10.9.0.8", "32")
 
 
 @pytest.mark.skipif(sys.byteorder == "big", reason="the list is of a little-endian host")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from edgetune.hosts.agent import unattended, undo
 from edgetune.hosts.agent.host import Host
-from tests.lib.hosts.agent.test_faults import MOST_STEPS, killed
+from tests.lib.hosts.agent.test_faults import MOST_STEPS
 from tests.lib.hosts.agent.test_faults import settled as settled_with_ranks
 from tests.support.agent_root import (
     AgentRoot,
@@ -33,6 +32,7 @@ from tests.support.agent_root import (
     unit,
     without_boot_id,
 )
+from tests.support.dying import killed
 from tests.support.examples import examples
 
 pytestmark = pytest.mark.processes
@@ -51,10 +51,6 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]
 def stands(host: AgentRoot, tuning: str, *own: dict[str, Any]) -> bool:
     verified = host.ask("verify", tuning=tuning, settings=list(own))
     return bool(verified["verified"]) and verified["state"] == "confirmed"
-
-
-def restarts(host: AgentRoot) -> int:
-    return host.commands.count("systemctl restart nginx")
 
 
 MORE, LESS = nginx("LimitNOFILE", "65536"), nginx("LimitNOFILE", "4096")
@@ -94,107 +90,6 @@ def test_what_stands_on_a_tuning_outlives_it(
     assert tree == alone and name in tree
     assert host.restore("b")["changed"]
     assert host.tree() == before and host.leftovers() == {"epoch"}
-
-
-def test_the_way_back_is_told_before_it_is_taken(host: AgentRoot) -> None:
-    shared, own = "sysctl:net.core.somaxconn", "memory.thp:enabled"
-    host.apply(sysctl("4096"), thp("never"), tuning="a")
-    host.apply(sysctl("16"), tuning="b")
-    assert way_back(host, "a") == {shared: None, own: "madvise"}
-    assert way_back(host, "b") == {shared: "4096"}
-    host.restore("a")
-    assert way_back(host, "a") == {}
-    assert way_back(host, "b") == {shared: "128"}
-
-
-def way_back(host: AgentRoot, tuning: str) -> dict[str, Any]:
-    """The runtime values that taking it back will lead to."""
-    told = host.ask("verify", tuning=tuning, settings=[sysctl("16")])["way_back"]
-    return {name: before and before["runtime"] for name, before in told.items()}
-
-
-def test_units_under_each_other(host: AgentRoot) -> None:
-    host.make_unit("x.timer")
-    host.apply(unit("x.timer", active="off", enabled="off"), tuning="a")
-    host.apply(unit("x.timer", active="on", enabled="on"), tuning="b")
-    for name in ("a", "b"):
-        host.restore(name)
-        assert host.unit("x.timer") == ("active", "enabled")
-
-
-def test_only_raise_is_worked_out_anew(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"), tuning="a")
-    own = sysctl("1024", only="raise", restart="nginx")
-    host.apply(own, tuning="b")
-    assert host.read(SOMAXCONN) == "4096\n"
-    assert host.restore("a")["restarted"] == ["nginx"]
-    assert host.read(SOMAXCONN) == "1024\n" and stands(host, "b", own)
-    host.restore("b")
-    assert host.read(SOMAXCONN) == "128\n"
-
-
-def test_each_service_is_restarted_once_and_only_for_its_own(host: AgentRoot) -> None:
-    host.apply(*LOWER, tuning="a")
-    host.apply(*UPPER, tuning="b")
-    so_far = restarts(host)
-    assert host.restore("a")["restarted"] == ["nginx"]
-    assert restarts(host) == so_far + 1
-    host.apply(sysctl("60", "vm.swappiness"), tuning="c")
-    host.apply(sysctl("10", "vm.swappiness", restart="nginx"), tuning="d")
-    so_far = restarts(host)
-    assert host.restore("c")["restarted"] == []
-    assert restarts(host) == so_far
-
-
-def test_a_tuning_that_is_not_confirmed_stays_below(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"), tuning="a")
-    host.apply(sysctl("16"), tuning="b", confirm_within=300)
-    error = host.fail("restore", epoch=1, tuning="a")
-    says = "b was applied later and is provisional: restore it first"
-    assert (error["reason"], error["message"]) == ("refused", says)
-    assert host.state("a") == "confirmed" and host.read(SOMAXCONN) == "16\n"
-
-
-def test_nothing_else_is_done_to_what_another_stands_on(host: AgentRoot) -> None:
-    lower = host.change(sysctl("4096"), tuning="a")
-    host.ask("apply", **lower)
-    host.apply(sysctl("16"), tuning="b")
-    before = host.tree()
-    live = {"tuning": "a", "epoch": 1, "live": ["sysctl:net.core.somaxconn"]}
-    for verb, more in (("apply", lower), ("restore", live)):
-        error = host.fail(verb, **more)
-        says = "b was applied later, on a: restore it first"
-        assert (error["reason"], error["message"]) == ("refused", says)
-    assert host.tree() == before
-
-
-@pytest.mark.parametrize("word", ["suspended", "lifted"])
-def test_what_cannot_be_applied_again_is_named_and_can_be_taken_back(
-    host: AgentRoot, word: str
-) -> None:
-    """An older agent called it lifted."""
-    before = host.tree()
-    host.apply(sysctl("4096"), tuning="a")
-    host.apply(sysctl("16"), tuning="b")
-    late = host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 1\n")
-    error = host.fail("restore", epoch=1, tuning="a")
-    assert error["message"].startswith("b: sysctl:net.core.somaxconn: /etc/sysctl.d/99-late.conf")
-    host.note("b", state=word)
-    assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
-    assert host.read(SOMAXCONN) == "128\n"
-    error = host.fail("apply", **host.change(thp("never"), tuning="c"))
-    assert error["message"] == "the tuning a on this host is restoring: restore it first"
-    confirmed = host.confirm(sysctl("16"), tuning="b")
-    assert not confirmed["confirmed"] and confirmed["state"] == "suspended"
-    late.unlink()
-    if word == "lifted":
-        host.restore("a")
-        assert host.state("b") == "confirmed" and host.read(SOMAXCONN) == "16\n"
-        host.restore("b")
-    else:
-        host.restore("b")
-        host.restore("a")
-    assert host.tree() == before
 
 
 def two_tunings(host: AgentRoot) -> None:
@@ -333,35 +228,6 @@ def without_ranks(tree: dict[str, Any]) -> dict[str, Any]:
     return {re.sub("90-edgetune-[0-9]{4}-", "", name): was for name, was in tree.items()}
 
 
-@pytest.mark.parametrize(("service", "again"), [("active", 1), ("inactive", 0)])
-def test_what_was_suspended_at_a_boot_is_applied_once_its_interface_is_there(
-    host: AgentRoot, service: str, again: int
-) -> None:
-    """A service that runs by then has begun without what was suspended."""
-    host.patch.setattr(unattended, "BOOT_WAIT", 0.1)
-    own = (sysctl("16"), rps("0-1"), MORE)
-    host.apply(sysctl("4096"), tuning="a")
-    host.apply(*own, tuning="b")
-    host.note("a", state="restoring")
-    card, away = host.path / "sys/class/net/eth0", host.path / "away"
-    card.rename(away)
-    host.new_boot_id()
-    problems = unattended.boot(Host(str(host.path)))
-    assert problems == ["a: b: nic.rps:eth0: there is no interface eth0"]
-    assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
-    assert host.exists("run/edgetune-late") and restarts(host) == 1
-    start_nginx(host)
-    assert "Max open files  1024 " in host.read("proc/77/limits")
-    host.write("stub/nginx/state", f"{service}\n")
-    away.rename(card)
-    assert unattended.late(Host(str(host.path))) == []
-    assert restarts(host) == 1 + again
-    if not again:
-        host.write("stub/nginx/state", "active\n")
-        start_nginx(host)
-    assert host.state("a") == "none" and stands(host, "b", *own)
-
-
 def test_what_runs_by_the_end_of_a_boot_is_proven(host: AgentRoot) -> None:
     host.apply(LESS, tuning="a")
     host.apply(MORE, tuning="b")
@@ -373,8 +239,3 @@ def test_what_runs_by_the_end_of_a_boot_is_proven(host: AgentRoot) -> None:
     assert problems == ["a: b: service.property:nginx.LimitNOFILE: differs now"]
     assert unattended.late(Host(str(host.path))) == []
     assert host.state("a") == "none" and stands(host, "b", MORE)
-
-
-def start_nginx(host: AgentRoot) -> None:
-    systemctl = host.path / "usr/local/sbin/systemctl"
-    subprocess.run([systemctl, "start", "nginx"], env=host.environment, check=True)

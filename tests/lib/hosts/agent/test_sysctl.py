@@ -10,7 +10,6 @@ from typing import Callable
 import pytest
 import yaml
 
-from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.findings.conflicts import sysctl_not_in_force
 from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.host import Host
@@ -19,10 +18,7 @@ from edgetune.vocabulary.kinds.sysctl import EXCLUSIVE
 from tests.support.agent_root import NearRoot, near_root, sysctl, without_boot_id
 
 Kernel = dict[str, str]
-CONNTRACK = "net.netfilter.nf_conntrack_max"
-MODULE = "proc/sys/net/netfilter/nf_conntrack_max"
 FORWARD = "net.ipv4.ip_forward"
-HOOK = "etc/systemd/system/edgetune.service"
 
 
 @pytest.fixture
@@ -125,31 +121,6 @@ def test_what_changes_with_a_parameter_comes_back_with_it(
     assert shown == kernel
 
 
-def test_an_interface_keeps_what_somebody_else_set_it_to_meanwhile(host: NearRoot) -> None:
-    cards = ("default", "eth0", "eth1", "all")
-    files = {card: f"proc/sys/net/ipv4/conf/{card}/rp_filter" for card in cards}
-    for file in files.values():
-        host.write(file, "0\n")
-    host.apply(sysctl("1", "net.ipv4.conf.default.rp_filter"))
-    # As after a boot, which makes interfaces of the default; and by hand.
-    host.write(files["eth0"], "1\n")
-    host.write(files["eth1"], "2\n")
-    # No default is copied to this one, so it is somebody else's also with the same value.
-    host.write(files["all"], "1\n")
-    host.restore()
-    assert [host.read(file) for file in files.values()] == ["0\n", "0\n", "2\n", "1\n"]
-
-
-def test_a_journal_of_old_has_values_in_another_form(host: NearRoot) -> None:
-    allowed = "proc/sys/net/ipv4/tcp_allowed_congestion_control"
-    host.write(allowed, "reno cubic\n")
-    host.apply(sysctl("reno cubic bbr", "net.ipv4.tcp_allowed_congestion_control"))
-    (entry,) = host.journal()["entries"]
-    host.note(entries=[{**entry, "before": {**entry["before"], "runtime": "reno cubic"}}])
-    host.restore()
-    assert host.read(allowed) == "reno cubic\n" and host.leftovers() == {"epoch"}
-
-
 def test_a_parameter_that_is_refused_by_now_is_still_taken_back(host: NearRoot) -> None:
     forward = "proc/sys/net/ipv4/ip_forward"
     host.write(forward, "0\n")
@@ -180,82 +151,7 @@ def test_a_diagnosis_reads_each_file_of_sysctl_d_once(host: NearRoot) -> None:
     assert told["numbers"] == {"keys": 9} and read.count("/etc/sysctl.d/60-site.conf") == 1
 
 
-def test_a_parameter_of_an_interface_stands_on_that_of_all(host: NearRoot) -> None:
-    default, of_card = "net.ipv4.conf.default.rp_filter", "proc/sys/net/ipv4/conf/eth0/rp_filter"
-    host.write("proc/sys/net/ipv4/conf/default/rp_filter", "0\n")
-    host.write(of_card, "0\n")
-    host.apply(sysctl("1", default), tuning="a")
-    host.apply(sysctl("2", "net.ipv4.conf.eth0.rp_filter"), tuning="b")
-    assert host.fail("restore", tuning="a", epoch=1, live=[f"sysctl:{default}"])
-    host.restore("a")
-    assert host.read(of_card) == "2\n"
-    host.restore("b")
-    assert host.read(of_card) == "0\n"
-
-
-def test_what_a_file_takes_out_of_a_pattern_is_not_taken_for_stored(host: NearRoot) -> None:
-    host.write("proc/sys/net/ipv4/conf/all/rp_filter", "2\n")
-    default = "net.ipv4.conf.*.rp_filter = 2\n-net.ipv4.conf.all.rp_filter\n"
-    host.write("usr/lib/sysctl.d/50-default.conf", default)
-    own = sysctl("2", "net.ipv4.conf.all.rp_filter")
-    row = host.plan(own)[0]
-    assert (row["persistent"], row["reason"]) == (None, "would be lost at the next boot")
-    host.apply(own)
-    assert host.plan(own)[0]["persistent"] == "2"
-
-
-def test_a_later_file_that_takes_a_parameter_out_is_named(host: NearRoot) -> None:
-    host.write("etc/sysctl.d/99-late.conf", "-net.core.somaxconn\n")
-    says = "/etc/sysctl.d/99-late.conf is read after ours and takes it out"
-    assert host.reason(sysctl("4096")) == says
-
-
-def come_late(host: NearRoot, shown: str) -> list[str]:
-    """Boot without the module, and load it after the boot hook; the problems of both."""
-    (host.path / MODULE).unlink()
-    problems = host.boot_hook()
-    assert host.exists("run/edgetune-late")
-    host.write(MODULE, shown)
-    return problems + unattended.late(Host(str(host.path)))
-
-
-def test_a_parameter_of_a_module_is_set_by_the_boot_hook_once_the_module_is_there(
-    host: NearRoot,
-) -> None:
-    host.write(MODULE, "65536\n")
-    own = sysctl("1000000", CONNTRACK)
-    with host.applied(own):
-        assert host.exists(HOOK)
-        assert come_late(host, "65536\n") == []
-        assert host.read(MODULE) == "1000000\n" and host.verifies(own)
-
-
-def test_a_file_alone_keeps_no_parameter_of_a_module(host: NearRoot) -> None:
-    host.write(MODULE, "1000000\n")
-    host.write("etc/sysctl.d/60-site.conf", f"{CONNTRACK} = 1000000\n")
-    own = sysctl("1000000", CONNTRACK)
-    assert host.plan(own)[0]["reason"] == "would be lost at the next boot"
-    host.apply(own)
-    assert host.exists(HOOK) and host.plan(own)[0]["status"] == "noop"
-    assert come_late(host, "65536\n") == [] and host.read(MODULE) == "1000000\n"
-
-
-def test_a_module_that_never_comes_is_told(host: NearRoot) -> None:
-    host.write(MODULE, "65536\n")
-    host.apply(sysctl("1000000", CONNTRACK))
-    (host.path / MODULE).unlink()
-    host.boot_hook()
-    host.patch.setattr(unattended, "LATE_WAIT", 0.0)
-    problems = unattended.late(Host(str(host.path)))
-    assert problems == [f"sysctl:{CONNTRACK}: is not there yet, or down"]
-    why = f"there is no /{MODULE}: let modules-load.d(5) load its module"
-    assert host.plan(sysctl("1000000", CONNTRACK))[0]["reason"] == why
-    without_init = NearRoot(host.path.parent / "other", init="other")
-    without_init.write(MODULE, "65536\n")
-    assert without_init.reason(sysctl("1000000", CONNTRACK)).startswith("nothing can keep it")
-
-
-FORMS = yaml.safe_load(Path(__file__).with_name("stored.yaml").read_text())["forms"]
+FORMS = yaml.safe_load(Path(__file__).with_name("forms.yaml").read_text())
 
 
 @pytest.mark.parametrize(("path", "text", "now", "shown"), FORMS)

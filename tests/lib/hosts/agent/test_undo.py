@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,6 @@ EVERYTHING = [
     nginx("LimitNOFILE", "65536"),
 ]
 UNIT = "etc/systemd/system/edgetune.service"
-LINK = "etc/systemd/system/multi-user.target.wants/edgetune.service"
 HOOK = "etc/init.d/S99edgetune"
 ENABLED = f"{THP}/enabled"
 OLD_THP = "always [madvise] never\n"
@@ -88,57 +87,6 @@ def is_as(host: AgentRoot, before: dict[str, Any]) -> bool:
     """Whether a host is as before, and nothing but the fence tells of us."""
     same = without_boot_id(host.tree()) == without_boot_id(before)
     return same and host.leftovers() == {"epoch"}
-
-
-def timers(host: AgentRoot) -> list[str]:
-    """The calls that set one of systemd."""
-    return [line for line in host.commands if line.startswith("systemd-run")]
-
-
-@pytest.mark.parametrize("broken", ["ethtool-fails", "ethtool-lies"])
-def test_a_change_that_fails_half_way_is_undone_to_the_byte(near: AgentRoot, broken: str) -> None:
-    near.write("sys/class/net/eth0/queues/rx-3/rps_cpus", "c\n")
-    before = near.tree()
-    request = near.change(*EVERYTHING)
-    near.write(f"stub/{broken}", "")
-    error = near.fail("apply", **request)
-    if broken == "ethtool-fails":
-        # It fails while it is undone, too: everything else comes back, and the rest later.
-        assert error["reason"] == "failed" and near.state() == "restoring"
-        assert "NOT undone: nic.channels:eth0: ethtool -L" in error["message"]
-        (near.path / f"stub/{broken}").unlink()
-        near.restore()
-    else:
-        assert error["message"].startswith("nic.channels:eth0: reads {'rx': 4, 'tx': 4} after")
-        assert error["reason"] == "undone" and error["message"].endswith("; undone")
-    assert is_as(near, before)
-
-
-def test_what_does_not_come_back_is_told_and_kept_in_mind(near: AgentRoot) -> None:
-    """ethtool says that it set the queues, and does not."""
-    before = near.tree()
-    near.apply(channels(2), thp("never"))
-    near.write("stub/ethtool-lies", "")
-    error = near.fail("restore", epoch=1, tuning="t")
-    assert "nic.channels:eth0: reads {'rx': 2, 'tx': 2} after" in error["message"]
-    assert near.state() == "restoring"
-    assert near.tree()[ENABLED] == before[ENABLED], "the others are back"
-    (near.path / "stub/ethtool-lies").unlink()
-    assert near.restore()["changed"]
-    assert is_as(near, before)
-
-
-def test_a_service_that_does_not_come_up_undoes_the_change(near: AgentRoot) -> None:
-    before = near.tree()
-    request = near.change(*EVERYTHING)
-    near.write("stub/restart-fails", "")
-    error = near.fail("apply", **request)
-    assert error["reason"] == "failed" and "Job for nginx.service failed" in error["message"]
-    files = {name for name, was in near.tree().items() if was != before.get(name) and was[1]}
-    assert files == {HOOK}, "the settings are back at once"
-    (near.path / "stub/restart-fails").unlink()
-    assert near.restore()["restarted"] == ["nginx"], "it still ran with what was taken back"
-    assert is_as(near, before)
 
 
 @pytest.mark.parametrize("then", ["apply", "timer"])
@@ -187,39 +135,6 @@ def test_the_timer_of_an_earlier_change_leaves_the_next_one_alone(host: AgentRoo
     assert host.read("proc/sys/net/core/somaxconn") == "8192\n"
 
 
-def test_a_boot_sets_again_what_nothing_else_keeps(host: AgentRoot) -> None:
-    settings = [channels(2), rps("0-3"), thp("never")]
-    host.apply(*settings)
-    kept = (host.path / COMPILED).read_bytes()
-    assert len(kept) > 100_000 and not (host.path / COMPILED).stat().st_mode & 0o077
-    hook = host.boot()
-    assert (hook.returncode, hook.stderr) == (0, "")
-    assert host.read(ENABLED) == "never\n" and (host.path / COMPILED).read_bytes() == kept
-    verified = host.ask("verify", tuning="t", settings=settings)
-    assert verified["verified"] and verified["boot_id"] == host.boot_id
-
-
-def test_a_boot_takes_an_unconfirmed_change_back(host: AgentRoot) -> None:
-    before = host.tree()
-    host.apply(*EVERYTHING, confirm_within=300)
-    restarts = len([line for line in host.commands if "restart" in line])
-    assert host.boot().returncode == 0
-    assert len([line for line in host.commands if "restart" in line]) == restarts
-    assert is_as(host, before)
-
-
-def test_a_change_survives_its_one_grace_boot_only(host: AgentRoot) -> None:
-    host.apply(thp("never"), sysctl("4096"), confirm_within=300, grace_boots=1)
-    host.boot()
-    host.run_hook()
-    assert host.state() == "provisional", "the same boot is not counted twice"
-    assert host.read(ENABLED) == "never\n"
-    assert host.exists("etc/sysctl.d/90-edgetune-0001-t.conf")
-    host.boot()
-    assert host.state() == "none"
-    assert host.read(ENABLED) == OLD_THP and not host.exists("etc/sysctl.d")
-
-
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_after_a_grace_boot_the_timer_starts_anew(host: AgentRoot, confirmed: bool) -> None:
     host.apply(thp("never"), confirm_within=300, grace_boots=1)
@@ -263,63 +178,6 @@ def test_what_a_hook_needs_is_there_already_where_there_is_no_room(near: AgentRo
     assert (near.path / COMPILED).read_bytes() == before
 
 
-def test_a_boot_that_cannot_set_the_timer_takes_the_change_back(systemd_host: AgentRoot) -> None:
-    host = systemd_host
-    host.apply(thp("never"), confirm_within=300, grace_boots=1)
-    (host.path / "usr/local/sbin/systemd-run").unlink()
-    hook = host.boot()
-    why = "its timer cannot be set: there is no program systemd-run"
-    assert (hook.returncode, hook.stderr) == (1, f"edgetune: t: taken back, as {why}\n")
-    assert host.state() == "none" and host.read(ENABLED) == OLD_THP
-
-
-def damage(host: AgentRoot) -> None:
-    host.write("var/lib/edgetune/tunings/bad.json", '{"journal": 1}')
-
-
-def be_of_another_kind(host: AgentRoot) -> None:
-    (entry,) = host.journal("bad")["entries"]
-    host.note("bad", entries=[{**entry, "kind": "disk.queue"}])
-
-
-def be_of_another_format(host: AgentRoot) -> None:
-    host.note("bad", journal=2)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (damage, "bad.json is damaged"),
-        (be_of_another_kind, "another version of edgetune, which knows the kind 'disk.queue'"),
-        (be_of_another_format, "another version of edgetune, which writes journals 2, not 1"),
-    ],
-)
-def test_a_journal_that_is_not_understood_is_named_and_blocks_no_other(
-    host: AgentRoot, change: Callable[[AgentRoot], None], says: str
-) -> None:
-    host.apply(thp("never"), tuning="good")
-    host.apply(sysctl("4096"), tuning="bad")
-    change(host)
-    of_another = "version" in says
-    copy = host.path / "var/lib/edgetune/agent.py"
-    copy.write_text(copy.read_text() + "# of its own\n")
-    before = host.tree()
-    assert host.state("bad") == "damaged"
-    confirm = {"settings": [sysctl("4096")]}
-    for verb, fields in (("restore", {}), ("restore", {"live": []}), ("confirm", confirm)):
-        error = host.fail(verb, epoch=1, tuning="bad", **fields)
-        assert error["reason"] == "failed" and says in error["message"]
-        way_out = "on the host: python3 /var/lib/edgetune/agent.py restore bad"
-        assert error["message"].endswith(way_out) is of_another
-    error = host.fail("apply", **host.change(sysctl("1"), tuning="new"))
-    assert error["reason"] == "refused" and says in error["message"]
-    assert host.tree() == before
-    hook = host.boot()
-    assert hook.returncode == 1 and says in hook.stderr and host.read(ENABLED) == "never\n"
-    assert host.restore("good")["changed"]
-    assert not of_another or copy.read_text().endswith("# of its own\n")
-
-
 def test_a_boot_goes_on_after_what_nobody_foresaw(near: AgentRoot) -> None:
     near.apply(thp("never"), tuning="first")
     near.apply(sysctl("4096"), tuning="second")
@@ -328,40 +186,6 @@ def test_a_boot_goes_on_after_what_nobody_foresaw(near: AgentRoot) -> None:
     near.patch.setattr(Sysctl, "restore", lambda *given: {}["nosuch"])
     (problem,) = boot(Host(str(near.path)))
     assert "KeyError: 'nosuch'" in problem and near.read(ENABLED) == "never\n"
-
-
-@pytest.mark.parametrize("snapshot", [None, "128", ["128"]])
-def test_a_snapshot_that_is_none_of_its_kind_is_named(near: AgentRoot, snapshot: object) -> None:
-    near.apply(sysctl("4096"))
-    (entry,) = near.journal()["entries"]
-    near.note(entries=[{**entry, "snapshot": snapshot}])
-    error = near.fail("restore", epoch=1, tuning="t")
-    assert "TypeError: the journal holds no mapping" in error["message"]
-    assert near.state("t") == "restoring"
-
-
-def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
-    host = systemd_host
-    before = host.tree()
-    host.apply(thp("never"), confirm_within=300, grace_boots=1)
-    # Else it would be after sysinit.target, which waits for what waits for network-pre.target.
-    assert "DefaultDependencies=no" in host.read(UNIT)
-    assert "ExecStart=" in host.read(UNIT)
-    assert (host.path / LINK).resolve() == host.path / UNIT
-    (timer,) = timers(host)
-    assert "--no-block --unit=edgetune-revert-t --on-active=300s" in timer
-    assert timer.endswith("/var/lib/edgetune/agent.py revert t")
-    assert not host.processes(), "the timer is systemd's"
-    host.boot()
-    assert len(timers(host)) == 2
-    assert host.confirm(thp("never"))["confirmed"]
-    assert host.commands[-1] == "systemctl --no-block stop edgetune-revert-t.timer"
-    # What systemd does not know is not named again: it would complain of that in its journal.
-    done = len(host.commands)
-    host.restore()
-    asked = [line for line in host.commands[done:] if "edgetune-revert" in line]
-    assert asked and all(line.startswith("systemctl show -p LoadState ") for line in asked)
-    assert is_as(host, before)
 
 
 def test_the_boot_unit_is_one_that_systemd_takes(systemd_host: AgentRoot, tmp_path: Path) -> None:
@@ -411,25 +235,6 @@ def test_the_timer_tries_ever_less_often(
     assert "edgetune: t: it fails" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("same_boot", [True, False])
-def test_the_timer_of_systemd_takes_back_what_this_boot_began(
-    systemd_host: AgentRoot, same_boot: bool
-) -> None:
-    """In another boot the clock of the deadline began anew: only its hook knows what is due."""
-    host = systemd_host
-    before = host.tree()
-    host.apply(thp("never"), confirm_within=300, grace_boots=1)
-    host.let_deadline_pass()
-    if not same_boot:
-        host.new_boot_id()
-    command = timers(host)[0].split(" -- ")[1].split()
-    subprocess.run(command, env=host.environment, check=True, timeout=60)
-    if same_boot:
-        assert is_as(host, before)
-    else:
-        assert host.read(ENABLED) == "never\n" and host.state() == "provisional"
-
-
 def test_a_service_that_is_still_starting_after_a_boot_is_waited_for(near: AgentRoot) -> None:
     near.apply(EVERYTHING[-1])
     near.write("stub/nginx/state", "inactive\n")
@@ -439,29 +244,38 @@ def test_a_service_that_is_still_starting_after_a_boot_is_waited_for(near: Agent
     starter.join()
 
 
+LIVE = {"epoch": 1, "tuning": "t", "live": ["sysctl:net.core.somaxconn"]}
+
+
+def restarts(host: AgentRoot) -> int:
+    return len([line for line in host.commands if "restart" in line])
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_the_timer_finishes_what_is_half_way_back_and_provisional_alone(
+    host: AgentRoot, confirmed: bool
+) -> None:
+    before = host.tree()
+    host.apply(*EVERYTHING, confirm_within=300)
+    if confirmed:
+        assert host.confirm(*EVERYTHING)["confirmed"]
+    assert host.ask("restore", **LIVE)["changed"]
+    between, restarted = host.tree(), restarts(host)
+    assert between != before
+    if not confirmed:
+        host.let_deadline_pass()
+    wanted = between if confirmed else before
+    assert until(lambda: host.tree() == wanted and not host.processes())
+    assert host.state() == ("restoring" if confirmed else "none")
+    assert not confirmed or restarts(host) == restarted
+
+
 def test_the_copy_on_disk_says_what_it_can_do(host: AgentRoot) -> None:
     host.apply(thp("never"))
     for arguments in (["apply"], ["restore"], ["boot", "now"], ["revert", "a", "b"]):
         done = host.run_copy(*arguments)
         assert done.returncode == 1, arguments
         assert "usage: agent.py boot | agent.py revert TUNING" in done.stderr, arguments
-
-
-def test_a_person_at_the_console_takes_tunings_back(host: AgentRoot) -> None:
-    before = host.tree()
-    host.apply(*EVERYTHING, epoch=7)
-    host.apply(sysctl("16"), tuning="upper", epoch=7)
-    unknown = host.run_copy("restore", "../t")
-    says = "edgetune: ../t: there is no such tuning on this host; there are: t, upper\n"
-    assert (unknown.returncode, unknown.stderr) == (1, says)
-    done = host.run_copy("restore", "t")
-    assert (done.returncode, done.stderr) == (0, "")
-    first, *_, last = done.stdout.splitlines()
-    assert "65536" in done.stdout and first.startswith(EVERYTHING[0]["id"])
-    assert last.startswith("t is taken back; restarted: ")
-    assert host.read("proc/sys/net/core/somaxconn") == "16\n", "another stood on it"
-    assert host.run_copy("restore", "upper").returncode == 0
-    assert is_as(host, before)
 
 
 SOURCE = "var/lib/edgetune/agent.py.source"
