@@ -201,6 +201,7 @@ class Hosts:
         self.not_ready: set[str] = set()
         self.epochs: dict[str, int] = {}
         self.errors: dict[tuple[str, str], str] = {}
+        self.reasons: dict[tuple[str, str], str] = {}
         self.unreachable: set[str] = set()
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.health_ms = 1.0
@@ -227,6 +228,7 @@ class Hosts:
         self.systems: dict[str, str] = {}
         self.kernels: dict[str, str] = {}
         self.losing: dict[str, str] = {}
+        self.connected: list[str] = []
         self.machine: dict[str, dict[str, str]] = {}
         self.told_by_dmi: Callable[[str], dict[str, str]] = lambda name: {"uuid": "", "serial": ""}
         self.boots: Callable[[str], None] = lambda name: None
@@ -251,6 +253,7 @@ class Hosts:
 
     def lost_connections(self, hosts: Any, ports: Any) -> dict[str, str]:
         """What a test says that some lose."""
+        self.connected += [host.name for host in hosts]
         return {host.name: self.losing[host.name] for host in hosts if host.name in self.losing}
 
     def changing(self) -> list[str]:
@@ -292,7 +295,8 @@ class Hosts:
         if name in self.unreachable:
             return HostResult(name, error="timed out", reason="unreachable")
         if (name, verb) in self.errors:
-            return HostResult(name, error=self.errors[name, verb], reason="failed")
+            reason = self.reasons.get((name, verb), "failed")
+            return HostResult(name, error=self.errors[name, verb], reason=reason)
         if verb in ("uninstall", "hand_over") and name in self.held:
             return HostResult(name, error=self.held[name], reason="refused")
         if verb in ("uninstall", "hand_over") and request["dry_run"]:
@@ -610,10 +614,10 @@ class EmptyWorld:
 
 
 class World(EmptyWorld):
-    """A context with one rollout on it, claimed and nothing else yet."""
+    """A context with one rollout on it, claimed and nothing else yet; ``site`` configures it."""
 
-    def __init__(self, folder: Path, **planned: Any) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, site: dict[str, Any] | None = None, **planned: Any) -> None:
+        super().__init__(folder, **(site or {}))
         self.begin(folder, **planned)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,6 @@ from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
-from tests.support.scenarios import play, scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
@@ -30,11 +28,6 @@ from tests.support.world import World, changing
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return changing(tmp_path)
-
-
-@pytest.mark.parametrize("case", scenarios(__file__))
-def test_nothing_more_is_changed(case: Any, tmp_path: Path, clock: VirtualClock) -> None:
-    play(case, tmp_path, clock)
 
 
 STEPS = (
