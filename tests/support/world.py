@@ -117,7 +117,7 @@ class Balancer(DrainDriver):
         self.idle: dict[str, str] = {}
         self.overridden: dict[str, str] = {}
         self.lets_in: set[str] = set()
-        self.counting = True
+        self.counting = self.passing = True
         self.heeds_marker = True
         self.log: list[tuple[str, str]] = []
         self._moments, self._not_ready = moments, not_ready
@@ -183,6 +183,7 @@ class Balancer(DrainDriver):
             leaving=leaving,
             idle=self.idle.get(name, ""),
             overridden_by=self.overridden.get(name, ""),
+            passing=self.passing,
         )
 
 

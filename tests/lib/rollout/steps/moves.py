@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from edgetune import clock
@@ -23,10 +26,12 @@ from edgetune.rollout.record import load_plan, read_rollout
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.report_rollout import _waits
 from edgetune.rollout.steps.watch_drift import watch_drift
+from edgetune.traffic import Server
 from tests.support.builders import reading, write_yaml
 from tests.support.scenarios import Scenario, names_of
-from tests.support.world import BiosWorld
+from tests.support.world import BiosWorld, step_named
 
 RESET_AFTER = 30.0
 
@@ -357,6 +362,16 @@ class Traffic(Scenario):
             said.append(self.result["message"])
         return said[:-1]
 
+    def hides(self, servers: dict[str, int]) -> None:
+        """The load balancer's list lacks servers at a look, by its number, or with 0 at all."""
+        whole, looks = self.world.balancer.servers, count(1)
+
+        def told() -> Mapping[str, Server]:
+            look = next(looks)
+            return {n: own for n, own in whole().items() if servers.get(n) not in (0, look)}
+
+        self.world.balancer.servers = told  # type: ignore[method-assign]
+
     def becomes_ready(self, hosts: list[str]) -> None:
         """These cannot be told that they are ready."""
         assert set_ready(as_owner(self.world.context, self.world.rollout), hosts, ready=True)
@@ -391,6 +406,42 @@ class Traffic(Scenario):
     def reverts(self, hosts: dict[str, float]) -> None:
         """Hosts should take their change back in so many seconds."""
         self.record({name: {"reverts_at": clock.wall() + own} for name, own in hosts.items()})
+
+    @property
+    def orphans(self) -> list[str]:
+        told = step_named("rollout_status")(self.world.context, orphaned=True)
+        return list(told["ids"])
+
+    @property
+    def out_for(self) -> dict[str, float]:
+        """For how many seconds each host of the batch is out of service."""
+        return {name: clock.wall() - own.out_at for name, own in self.of.items()}
+
+    def _waits(self) -> list[tuple[str, str]]:
+        """Since when and for what the batch waits, as a person reads it."""
+        shown = step_named("rollout_status")(self.world.context, self.world.rollout)
+        found = re.findall(r"  waits since (\S+ \S+Z): (.*)", shown["text"])
+        (row,) = shown["rollouts"]
+        told = "".join(f"waits since {since}: {why}" for since, why in found)
+        assert row["waits"] == told
+        reported = _waits(read_rollout(self.world.context, self.world.rollout))
+        assert reported.endswith(found[0][1] if found else "") and bool(reported) == bool(found)
+        return found
+
+    @property
+    def waits(self) -> list[str]:
+        return [why for _, why in self._waits()]
+
+    @property
+    def waits_since(self) -> str:
+        return self._waits()[0][0]
+
+    @property
+    def waits_for(self) -> float:
+        """For how many seconds, as the record has it."""
+        wait = self.world.batch(self._batch).wait
+        assert wait
+        return clock.wall() - wait.since
 
     @property
     def soaked(self) -> Any:

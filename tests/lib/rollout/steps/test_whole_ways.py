@@ -14,10 +14,13 @@ import pytest
 from edgetune.documents.reading import taken
 from edgetune.documents.settings import HostSetting
 from edgetune.errors import EdgetuneError, FencedError
+from edgetune.hosts.result import HostResult
 from edgetune.metrics.sources.hosts import sample_request
 from edgetune.rollout import lease
 from edgetune.rollout.reverts import can_cut_off
+from edgetune.traffic import Server
 from tests.support.agent_root import channels, file, rps, setting, sysctl, thp
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
 
 
@@ -177,3 +180,49 @@ def test_a_host_that_cannot_be_cut_off_waits_for_nothing() -> None:
 
 def _can_cut_off(settings: Sequence[Mapping[str, Any]]) -> bool:
     return can_cut_off([taken(HostSetting, own) for own in settings])
+
+
+def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(
+    world: World, clock: VirtualClock
+) -> None:
+    """The last look of the deadline shows it down, and no look before or after."""
+    world.roll_all({"first_batch": 0, "end_batch": 2})
+    world.roll(2)
+    (host,) = world.at(0)
+    began = world.mark("rolling_back")
+    world.roll(began["first_batch"], until="undrain_hosts")
+    other = next(name for name in world.at(began["first_batch"]) if name != host)
+    looks = 0
+    whole = world.balancer.servers
+
+    def servers() -> Mapping[str, Server]:
+        nonlocal looks
+        looks += 1
+        clock.wait(0.45)
+        # One host keeps the step looking until its deadline, then the other has a bad moment.
+        world.balancer.up[other] = looks > 3
+        world.balancer.up[host] = looks != 3
+        return whole()
+
+    world.balancer.servers = servers
+    done = world.step("undrain_hosts", began["first_batch"])
+    assert host in done["done"]
+    assert world.head.quarantined == {}
+
+
+def test_a_connection_that_fails_once_quarantines_nobody(world: World) -> None:
+    """Each second question that is asked once only does not reach its hosts."""
+    world.roll_all({"first_batch": 0, "end_batch": 2})
+    ask, asked = world.hosts.ask, 0
+
+    def failing(
+        hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
+    ) -> Any:
+        nonlocal asked
+        asked += not patience
+        if patience or verb == "sample" or asked % 2:
+            return ask(hosts, verb, request, timeout, patience)
+        return {each.name: HostResult(each.name, error="timed out") for each in hosts}
+
+    world.hosts.ask = failing
+    assert world.roll_back()["quarantined"] == {}
