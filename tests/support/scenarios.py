@@ -304,6 +304,11 @@ class Scenario:
         if state == "rolling_back":
             self._batch = self.result["first_batch"]
 
+    def begin_back(self, more: dict[str, Any]) -> None:
+        """A rollback begins, of some hosts only."""
+        self.result = self.world.mark("rolling_back", **more)
+        self._batch = self.result["first_batch"]
+
     def until(self, step: str) -> None:
         self.world.roll(self._batch, until=step_named(step))
 

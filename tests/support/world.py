@@ -117,12 +117,15 @@ class Balancer(DrainDriver):
         self.idle: dict[str, str] = {}
         self.overridden: dict[str, str] = {}
         self.lets_in: set[str] = set()
-        self.counting = self.passing = True
+        self.counting = self.passing = self.checking = True
+        self.gone = ""
         self.heeds_marker = True
         self.log: list[tuple[str, str]] = []
         self._moments, self._not_ready = moments, not_ready
 
     def servers(self) -> Mapping[str, Server]:
+        if self.gone:
+            raise DrainError(f"{self.gone}: does not answer")
         self.state.update(dict.fromkeys(self.lets_in, "ready"))
         found = {name: self._server(name) for name in self.state}
         if self.clients:
@@ -184,6 +187,7 @@ class Balancer(DrainDriver):
             idle=self.idle.get(name, ""),
             overridden_by=self.overridden.get(name, ""),
             passing=self.passing,
+            checked=self.checking,
         )
 
 

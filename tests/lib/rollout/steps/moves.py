@@ -408,6 +408,17 @@ class Traffic(Scenario):
         self.record({name: {"reverts_at": clock.wall() + own} for name, own in hosts.items()})
 
     @property
+    def states(self) -> list[str]:
+        """Those of the first host in both load balancers."""
+        host, world = self._names["HOST"], self.world
+        return [own.state[host] for own in (world.balancer, world.second)]  # type: ignore[attr-defined]
+
+    @property
+    def out_of_second(self) -> set[str]:
+        states = self.world.second.state  # type: ignore[attr-defined]
+        return {name for name, state in states.items() if state != "ready"}
+
+    @property
     def orphans(self) -> list[str]:
         told = step_named("rollout_status")(self.world.context, orphaned=True)
         return list(told["ids"])

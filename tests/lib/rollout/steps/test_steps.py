@@ -7,19 +7,21 @@ the first move may have others, a ``site``, and the ``resets`` of BMCs.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from edgetune.campaign.approve import approve
 from edgetune.rollout.record import save_plan
+from edgetune.traffic.several import Part, Several
 from tests.lib.rollout.steps.moves import RESET_AFTER, Moves
 from tests.support.builders import plan
 from tests.support.scenarios import begun, bios_scenario, read_scenarios
 from tests.support.soaking import Soaking
 from tests.support.virtual_clock import VirtualClock
-from tests.support.world import BiosWorld, EmptyWorld, World
+from tests.support.world import Balancer, BiosWorld, EmptyWorld, World
 
 APART = ("clock", "hosts_that_steer", "inventory", "kernels", "kernels_that_hang")
 """Those with a world or a clock of their own."""
@@ -36,9 +38,32 @@ def approved(first: dict[str, Any], folder: Path) -> EmptyWorld:
     return made
 
 
+class Both(Several):
+    advice = "let edgetune change servers"
+
+    def under(self, epoch: int) -> Both:
+        return self
+
+    def certificates(self) -> Mapping[str, bytes]:
+        return {}
+
+    def refuses_changes_of(self, servers: Collection[str]) -> str:
+        return self.refuses_changes()
+
+
+def two(first: dict[str, Any], folder: Path) -> World:
+    """A rollout that changes hosts, behind the load balancer of the world and a second one."""
+    made: Any = begun(first, folder)
+    made.second = Balancer(made.moments, made.hosts.not_ready)
+    parts = [Part("lb1", "edges", made.balancer), Part("lb2", "edges", made.second)]
+    made.context.load_balancer = lambda pop: Both(parts)
+    return cast(World, made)
+
+
 WORLDS: dict[str, Any] = {
     "changing": begun,
     "approved": approved,
+    "two": two,
     "empty": lambda first, folder: EmptyWorld(folder, **first.pop("site", {})),
     "claimed": lambda first, folder: World(folder, **first.pop("plan", {})),
     "soaking": lambda first, folder: Soaking(folder, **first.pop("plan", {})),
