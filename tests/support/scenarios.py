@@ -154,7 +154,7 @@ class Scenario:
         return call
 
     def breaks(self, methods: dict[str, dict[str, str] | None]) -> None:
-        """Methods raise an error from now on; with null they work again."""
+        """Methods, or functions of the library, raise an error; with null methods work again."""
         for path, refusal in methods.items():
             *way, name = path.split(".")
             if refusal is None:
@@ -209,7 +209,10 @@ class Scenario:
 
     def _replace(self, path: str, method: Callable[..., Any]) -> None:
         *way, name = path.split(".")
-        setattr(self._walk(way), name, method)
+        if hasattr(self.world, way[0]) or hasattr(self, way[0]):
+            setattr(self._walk(way), name, method)
+        else:
+            self.patch({path: method})
 
     def patch(self, values: dict[str, Any]) -> None:
         """Names of modules of the library have these values."""
