@@ -11,7 +11,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from edgetune import clock
 from edgetune.documents.batch import Batch
@@ -234,6 +234,7 @@ class Hosts:
         self.kernels: dict[str, str] = {}
         self.losing: dict[str, str] = {}
         self.connected: list[str] = []
+        self.timeouts: dict[str, float] = {}
         self.machine: dict[str, dict[str, str]] = {}
         self.told_by_dmi: Callable[[str], dict[str, str]] = lambda name: {"uuid": "", "serial": ""}
         self.boots: Callable[[str], None] = lambda name: None
@@ -252,6 +253,7 @@ class Hosts:
     def ask_in_parts(
         self, hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
     ) -> Iterator[list[tuple[Any, HostResult]]]:
+        self.timeouts[verb] = timeout
         for host in hosts:
             answer = self._one(self.behind.get(host.name, host.name), verb, request(host))
             yield [(host, replace(answer, host=host.name))]
@@ -649,10 +651,7 @@ class BiosWorld(EmptyWorld):
     def enter(self, state: str = "changing", **planned: Any) -> None:
         """Begin a rollout and go on to a state, as far as nothing is to be done for it."""
         self.begin(Path(), **planned)
-        for each in ("baseline", "changing", "soaking", "promoting"):
-            self.mark(each)
-            if each == state:
-                return
+        as_far_as(state, self)
 
     def complete(self, **planned: Any) -> str:
         """A whole rollout, promoted; its id."""
@@ -685,13 +684,22 @@ def prove(context: Context, rollout: str) -> None:
         opened.save()
 
 
+Made = TypeVar("Made", bound=EmptyWorld)
+
+
+def as_far_as(state: str, made: Made) -> Made:
+    """The world with its rollout in a state, as far as nothing is to be done for it."""
+    for each in ("baseline", "changing", "soaking", "promoting"):
+        made.mark(each)
+        if each == state:
+            break
+    return made
+
+
 def changing(folder: Path, **planned: Any) -> World:
     """A world whose rollout is about to change its first batch."""
     folder.mkdir(exist_ok=True)
-    made = World(folder, **planned)
-    for state in ("baseline", "changing"):
-        made.mark(state)
-    return made
+    return as_far_as("changing", World(folder, **planned))
 
 
 def ended(folder: Path) -> World:

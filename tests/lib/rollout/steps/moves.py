@@ -14,13 +14,15 @@ from edgetune.campaign.approve import approve
 from edgetune.documents.plan import Plan
 from edgetune.freezes import Event
 from edgetune.metrics.samples import Limit
-from edgetune.report.text import utc
+from edgetune.report.text import plan_text, utc
 from edgetune.rollout import soak
 from edgetune.rollout.approval import Approval, load_approval
 from edgetune.rollout.bios_journal import BiosJournal, load_journal
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.lease import as_owner
+from edgetune.rollout.in_service import hosts_in_service
+from edgetune.rollout.lease import as_owner, idle_time
 from edgetune.rollout.pause import Pause, pause_for, pauses_of, standing_pauses
+from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import load_plan, read_rollout
 from edgetune.rollout.steps.apply_tuning import apply_tuning
@@ -128,6 +130,15 @@ class Plans(Scenario):
     def strata(self) -> dict[str, list[str]]:
         """Which hosts the newest plan compares with each other."""
         return {name: sorted(own.hosts) for name, own in self.made.strata.items()}
+
+    @property
+    def told_of_plan(self) -> str:
+        """What the plan of the rollout tells, on one line."""
+        return " ".join(plan_text(self.world.plan).split())
+
+    def asks(self, name: str) -> list[str]:
+        """For what a host was asked, in order."""
+        return [verb for host, verb, _ in self.world.hosts.asked if host == name]
 
     @property
     def told(self) -> str:
@@ -407,6 +418,10 @@ class Traffic(Scenario):
         """Hosts should take their change back in so many seconds."""
         self.record({name: {"reverts_at": clock.wall() + own} for name, own in hosts.items()})
 
+    def in_service(self, name: str) -> bool:
+        pop = self.world.context.inventory.pop("lab1")
+        return name in hosts_in_service(pop, self.world.balancer.servers())
+
     @property
     def states(self) -> list[str]:
         """Those of the first host in both load balancers."""
@@ -417,6 +432,31 @@ class Traffic(Scenario):
     def out_of_second(self) -> set[str]:
         states = self.world.second.state  # type: ignore[attr-defined]
         return {name for name, state in states.items() if state != "ready"}
+
+    def clocks(self, seconds: float) -> None:
+        """The wall clock is set by so many seconds."""
+        assert self._clock
+        self._clock.set(seconds)
+
+    def process(self, boot: str) -> None:
+        """What comes next is another process, on another boot or machine if it has a name."""
+        assert self._clock
+        self._clock.begin_process(boot)
+
+    @property
+    def expires_in(self) -> float:
+        return float(self.world.context.claims.expiries(["lab1"])["lab1"])
+
+    @property
+    def idle_for(self) -> float:
+        return idle_time(self.world.context, "lab1")
+
+    @property
+    def left(self) -> list[str]:
+        """Hosts that are out of service by the record."""
+        return sorted(
+            out_of_service(read_rollout(self.world.context, self.world.rollout).batches())
+        )
 
     @property
     def orphans(self) -> list[str]:
