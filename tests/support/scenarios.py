@@ -168,8 +168,7 @@ class Scenario:
         """Whatever a double is asked for raises an error."""
         for path, refusal in doubles.items():
             ((kind, text),) = refusal.items()
-            *way, name = path.split(".")
-            setattr(self._walk(way), name, _Away(getattr(errors, kind)(text)))
+            self._replace(path, _Away(getattr(errors, kind)(text)))
 
     def tells(self, methods: dict[str, Any]) -> None:
         """Methods tell these values from now on."""
@@ -207,9 +206,9 @@ class Scenario:
 
         clock.then = slept
 
-    def _replace(self, path: str, method: Callable[..., Any]) -> None:
+    def _replace(self, path: str, method: Any) -> None:
         *way, name = path.split(".")
-        if hasattr(self.world, way[0]) or hasattr(self, way[0]):
+        if way[0] != "rollout" and (hasattr(self.world, way[0]) or hasattr(self, way[0])):
             setattr(self._walk(way), name, method)
         else:
             self.patch({path: method})
@@ -382,7 +381,8 @@ class Scenario:
     def lacks(self, fields: dict[str, str]) -> None:
         """Fields of what the newest step gave back, and what is not in them."""
         for name, text in fields.items():
-            assert text not in self.result[name], f"{self.where}: {self.result[name]}"
+            seen = self.result[name] if name in self.result else self._seen(name)
+            assert text not in seen, f"{self.where}: {seen}"
 
     def ranges(self, facts: dict[str, list[float]]) -> None:
         """Facts of the world, of a list the last, above one bound and not above the other."""
