@@ -11,6 +11,7 @@ from typing import Any
 
 from edgetune import clock
 from edgetune.campaign.approve import approve
+from edgetune.documents.head import Quarantine
 from edgetune.documents.plan import Plan
 from edgetune.freezes import Event
 from edgetune.metrics.samples import Limit
@@ -31,7 +32,8 @@ from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.report_rollout import _waits
 from edgetune.rollout.steps.watch_drift import watch_drift
 from edgetune.traffic import Server
-from tests.support.builders import reading, write_yaml
+from tests.support.builders import concluded, reading, write_yaml
+from tests.support.exported import put_one
 from tests.support.scenarios import Scenario, names_of
 from tests.support.world import BiosWorld, step_named
 
@@ -514,5 +516,27 @@ class Traffic(Scenario):
         return [list(self.world.at(batch)) for batch in batches]
 
 
-class Moves(Plans, Firmware, Holds, Traffic):
+class Records(Scenario):
+    """Rollouts of other PoPs, and what is shown of all."""
+
+    def there(self, pops: dict[str, dict[str, Any]]) -> None:
+        for pop, own in pops.items():
+            fields = dict(own)
+            if "verdict" in fields:
+                fields["verdict"] = concluded(*fields["verdict"])
+            stuck = fields.pop("quarantined", {})
+            hosts = {name: Quarantine("so", out_of_service=out) for name, out in stuck.items()}
+            put_one(self.world, pop, **fields, quarantined=hosts)
+
+    @property
+    def shown(self) -> str:
+        return self.world.status()
+
+    @property
+    def so_far(self) -> bool:
+        """Whether a verdict of the present soak is told."""
+        return "so far" in self.shown
+
+
+class Moves(Plans, Firmware, Holds, Traffic, Records):
     """All of them."""
