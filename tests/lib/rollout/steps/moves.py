@@ -528,6 +528,10 @@ class Records(Scenario):
             hosts = {name: Quarantine("so", out_of_service=out) for name, out in stuck.items()}
             put_one(self.world, pop, **fields, quarantined=hosts)
 
+    def claimed_ago(self, seconds: float) -> None:
+        *before, last = self.world.head.history
+        self.world.set_head(history=[*before, replace(last, at=last.at - seconds)])
+
     @property
     def shown(self) -> str:
         return self.world.status()
