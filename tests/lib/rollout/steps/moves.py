@@ -11,6 +11,7 @@ from typing import Any
 
 from edgetune import clock
 from edgetune.campaign.approve import approve
+from edgetune.connections import Database
 from edgetune.documents.head import Quarantine
 from edgetune.documents.plan import Plan
 from edgetune.freezes import Event
@@ -21,6 +22,7 @@ from edgetune.rollout.approval import Approval, load_approval
 from edgetune.rollout.bios_journal import BiosJournal, load_journal
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.in_service import hosts_in_service
+from edgetune.rollout.kill_switch import RESUMED_KEY, STOP_KEY, stopped_by
 from edgetune.rollout.lease import as_owner, idle_time
 from edgetune.rollout.pause import Pause, pause_for, pauses_of, standing_pauses
 from edgetune.rollout.progress import out_of_service
@@ -31,6 +33,7 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.report_rollout import _waits
 from edgetune.rollout.steps.watch_drift import watch_drift
+from edgetune.rollout.unreadable import unreadable_rollouts
 from edgetune.traffic import Server
 from tests.support.builders import concluded, reading, write_yaml
 from tests.support.exported import put_one
@@ -322,6 +325,92 @@ class Holds(Scenario):
         return [head.id for head in all_heads(self.world.context)]
 
 
+class Switch(Scenario):
+    """The kill switch, and values that its key is given by hand."""
+
+    def values(self, texts: list[str]) -> None:
+        """Each of these values stops, or else permits; ``before`` says what happened before."""
+        before = self.move.get("before", "")
+        for text in texts:
+            if before == "resumed":
+                self.store({STOP_KEY: "yes"})
+                self.step("resume_all")
+            elif before == "by hand":
+                self.store({STOP_KEY: "true"})
+                self.stopped(None)
+            elif before:
+                self.step({"stop_all": {"requested_by": "ana"}})
+            self.store({STOP_KEY: text})
+            if "permit" in self.move:
+                assert not self.why_stopped, text
+                continue
+            self.stopped(None)
+            if "resume" in self.move:
+                self.step({"resume_all": {"requested_by": "bo"}})
+                self.step("drain_hosts")
+
+    def before(self, _: object) -> None:
+        """Of ``values``, like those below."""
+
+    permit = stop = resume = before
+
+    def stopped(self, _: object) -> None:
+        self._refused("step", "drain_hosts", {"RefusedError": "everything is stopped"})
+        assert self.why_stopped, self.where
+
+    @property
+    def why_stopped(self) -> str:
+        return stopped_by(self.world.context)
+
+    def unread(self, texts: list[str]) -> None:
+        """None of these is a permit; a resume makes one."""
+        for text in texts:
+            self.store({RESUMED_KEY: text, STOP_KEY: ""})
+            self.stopped(None)
+            self.step("resume_all")
+            self.step("drain_hosts")
+
+    def each_stopped(self, steps: list[str]) -> None:
+        """Each step is stopped, and taken after a resume."""
+        for step in steps:
+            self.step({"stop_all": {"requested_by": "ana", "reason": "errors"}})
+            self.keep(["balancer.log", "hosts.changing"])
+            self._refused(
+                "step", step, {"RefusedError": "everything is stopped (edgetune.stop_all: "}
+            )
+            self.unchanged(None)
+            self.step("resume_all")
+            self.step(step)
+            self.reboot(None)
+
+    def counted(self, call: list[str]) -> None:
+        """From now on count how often a method is asked for that."""
+        (path, wanted), self.counts = call, 0
+        real = self._walk(path.split("."))
+
+        def told(asked: str) -> Any:
+            self.counts += asked == wanted
+            return real(asked)
+
+        self._replace(path, told)
+
+    def deleted(self, key: str) -> None:
+        with Database(self.world.config["records"]).transaction() as db:
+            db.execute("DELETE FROM records WHERE key = ?", (key,))
+
+    def copied(self, key: str) -> None:
+        self._copy = {key: self.world.context.store.get(key) or ""}
+
+    def paste(self, _: object) -> None:
+        self.store(self._copy)
+
+    def overwritten(self, values: dict[str, str]) -> None:
+        """Whatever is put under these keys, somebody else puts this there at once."""
+        put = self.world.context.store.put
+        own = lambda key, value: put(key, values.get(key, value))  # noqa: E731
+        self.world.context.store.put = own  # type: ignore[method-assign]
+
+
 class Traffic(Scenario):
     """Load balancers, and hosts that leave and come back."""
 
@@ -533,6 +622,10 @@ class Records(Scenario):
         self.world.set_head(history=[*before, replace(last, at=last.at - seconds)])
 
     @property
+    def unreadable(self) -> list[str]:
+        return [own.id for own in unreadable_rollouts(self.world.context)]
+
+    @property
     def shown(self) -> str:
         return self.world.status()
 
@@ -542,5 +635,5 @@ class Records(Scenario):
         return "so far" in self.shown
 
 
-class Moves(Plans, Firmware, Holds, Traffic, Records):
+class Moves(Plans, Firmware, Holds, Switch, Traffic, Records):
     """All of them."""
