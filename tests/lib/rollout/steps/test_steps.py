@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps against a load balancer, hosts and BMCs that a test controls: the scenarios beside.
 
+Their moves are in moves.py and tests/support/scenarios.py, their worlds in worlds.py.
+
 A file may say in which ``world`` its scenarios play, on which ``site``, by which ``plan``, and how
 each ``begins``; the first move may have others, and the ``resets`` of BMCs.
 """
