@@ -8,12 +8,23 @@ configured nothing is done; each touches nothing. To run an action again is safe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from edgetune import clock
+from edgetune.documents.head import Quarantine
+from edgetune.documents.look import Look
+from edgetune.documents.rounds import Decisions, decisions_key
+from edgetune.documents.words import Decision, Verdict
+from edgetune.rollout.lease import as_owner
+from tests.lib.report.test_report import effect, said
 from tests.support import ROOT
 from tests.support.action_case import EdgetuneActionTestCase, complete, taken_back
+from tests.support.builders import reading
 from tests.support.campaign_world import CampaignMoves, CampaignWorld
 from tests.support.metadata.values import documents
 from tests.support.rounds_world import RoundsMoves, RoundsWorld, treating
@@ -60,7 +71,9 @@ class Moves(CampaignMoves, RoundsMoves, Scenario):
     """The moves of a table, and runs of the action of a case."""
 
     def __init__(self, case: Promises) -> None:
-        super().__init__(case.world)
+        patch = pytest.MonkeyPatch()
+        case.addCleanup(patch.undo)
+        super().__init__(case.world, patch=patch)
         self.case, self.given_last = case, dict[str, Any]()
 
     def usual(self, **given: Any) -> dict[str, Any]:
@@ -97,6 +110,51 @@ class Moves(CampaignMoves, RoundsMoves, Scenario):
     def site(self, options: dict[str, Any]) -> None:
         """The configuration that the action is given has these options."""
         self.world.config.update(options)
+
+    def claim_planned(self, _: object) -> None:
+        """The PoP is claimed for the plan that was rolled out before."""
+        self.world.begin_planned(self.world.plan.digest)
+        self._names["ROLLOUT"] = self.world.rollout
+
+    def treats(self, _: object) -> None:
+        """Clients of the PoP are treated."""
+        decisions = Decisions("lab1", "0" * 32)
+        self.store({decisions_key("lab1"): decisions.document()})
+
+    def quarantine(self, host: str) -> None:
+        self.world.set_head(quarantined={host: Quarantine("lost")})
+
+    def drifted(self, rows: list[list[float]]) -> None:
+        """So many seconds ago e001 and e002 had so many settings that drifted."""
+        for ago, *counts in rows:
+            for name, number in zip(("e001", "e002"), counts):
+                own = reading(name, clock.wall() - ago, drifted=number)
+                self.world.context.samples.add("lab1", [own])
+
+    def measured(self, ratio: float) -> None:
+        """The rollout of the canary begins, and a look found this ratio."""
+        self.advance(["ams1"])
+        opened = as_owner(self.world.context, self.world.record.pops["ams1"].rollout)
+        found = Look(Verdict.IMPROVED, Decision.PROMOTE, "so", metrics=[effect(ratio)])
+        opened.save_look(replace(found, until=1.0))
+        opened.head.looks, opened.head.verdict = 1, found.conclusion
+        opened.save()
+
+    def damaged_look(self, text: str) -> None:
+        self.store({f"edgetune.look.{self.world.record.pops['ams1'].rollout}.0": text})
+
+    @property
+    def html(self) -> str:
+        return Path(self.result["path"]).read_text(encoding="utf-8")
+
+    @property
+    def page(self) -> str:
+        """What is read on the page."""
+        return said(self.html)
+
+    @property
+    def index(self) -> str:
+        return said(Path(self.result["path"]).with_name("index.html").read_text(encoding="utf-8"))
 
     def drop(self, host: str) -> None:
         """A host lost its tuning."""

@@ -8,11 +8,9 @@ from unittest import mock
 
 from report_rollout import ReportRollout
 
-from edgetune.errors import StoreError
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_baseline import check_baseline
 from edgetune.rollout.steps.compare_groups import compare_groups
-from edgetune.rollout.steps.pause_pop import pause_pop
 from tests.lib.rollout.test_looks import Soaking
 from tests.support import ROOT
 from tests.support.action_case import EdgetuneActionTestCase
@@ -22,13 +20,6 @@ from tests.support.hostile import HOSTILE
 SLOTS = 8
 """Courses of samples in a page: of drops and of packets, for each group, wide and narrow. Of what
 never happened there are none."""
-
-
-class Away:
-    """Samples in a store that does not answer."""
-
-    def thinned(self, *given: Any) -> None:
-        raise StoreError("Redis: is away")
 
 
 class ReportRolloutTestCase(EdgetuneActionTestCase):
@@ -71,12 +62,6 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertIn(f'<a href="{path.name}">{self.world.rollout}</a>', index)
         self.assertIn("connections dropped by full accept queues: −7", index)
         self.assertIn(">improved</td>", index)
-
-    def test_a_record_that_cannot_be_read_is_named_in_the_index(self) -> None:
-        self.world.context.store.put("edgetune.rollout.lab1-20260101T000000-0000", "no JSON")
-        self.report()
-        index = (self.folder / "index.html").read_text(encoding="utf-8")
-        self.assertIn("The record of lab1-20260101T000000-0000 cannot be read: ", index)
 
     def test_a_picture_is_drawn_where_a_browser_is_named_and_an_earlier_one_goes(self) -> None:
         self.world.config["report_renderer"] = "chromium"
@@ -121,37 +106,10 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertEqual(len(list(self.folder.iterdir())), 2)
         self.assertEqual(path.read_text(encoding="utf-8"), before)
 
-    def test_its_address_is_that_of_the_web_server(self) -> None:
-        self.world.config["report_url"] = "https://reports.example/edgetune/"
-        result = self.assert_succeeds(rollout=self.world.rollout)
-        url = f"https://reports.example/edgetune/{self.world.rollout}.html"
-        self.assertEqual((result["url"], result["message"]), (url, f"the report is {url}"))
-
-    def test_without_a_directory_the_option_is_named(self) -> None:
-        for wrong in (None, "relative/path", "/proc/nowhere"):
-            self.world.config["report_dir"] = wrong
-            self.assert_wrong("report_dir", rollout=self.world.rollout)
-
     def test_an_unknown_rollout_is_named(self) -> None:
         for text in ("nothing", *HOSTILE.values()):
             self.assert_wrong("rollout", rollout=text)
         self.assertFalse(self.folder.exists())
-
-    def test_tells_the_pauses_of_its_time(self) -> None:
-        context, told = self.world.context, "<b>lab1 is paused (asked, by ana: lunch).</b>"
-        pause_pop(context, "lab1", reason="lunch", requested_by="ana")
-        page = self.report()
-        self.assertIn(told, page)
-        self.assertIn("asked: lunch", page)
-        self.world.keep("created", time.time() + 9)
-        self.assertNotIn("asked: lunch", self.report())
-        self.world.roll_back()
-        self.assertNotIn(told, self.report())
-
-    def test_tells_the_freeze_that_holds_it_up(self) -> None:
-        freeze = {"name": "final", "start": time.time() - 60, "end": time.time() + 60}
-        self.world.keep("freezes", [freeze])
-        self.assertIn("<b>lab1 is frozen by final until", self.report())
 
     def test_says_which_samples_are_gone(self) -> None:
         self.judge()
@@ -162,20 +120,6 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertIn("No samples of that time are left", page)
         self.assertEqual((page.count('class="slots'), page.count('class="steps test"')), (0, 5))
         self.assertEqual(opened.head.looks, 4)
-
-    def test_samples_that_are_away_hide_nothing_else(self) -> None:
-        self.judge()
-        self._replace("samples", Away())
-        page = self.report()
-        self.assertIn("The samples are not known: Redis: is away.", page)
-        self.assertIn("Test hosts dropped 7", page)
-
-    def test_a_look_that_is_lost_is_named(self) -> None:
-        self.judge()
-        opened = as_owner(self.world.context, self.world.rollout)
-        opened.head.looks += 1
-        opened.save()
-        self.assertIn(f"the record of rollout {self.world.rollout} lacks look 4.", self.report())
 
     def test_of_long_rollouts_few_samples_are_read(self) -> None:
         self.judge()

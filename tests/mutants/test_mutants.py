@@ -18,8 +18,15 @@ def test_each_mistake_is_one_of_the_code_and_the_tests_that_there_are() -> None:
         if text.count(edit.old) != 1:
             wrong.append(f"{mistake.name}: {edit.file} has its text {text.count(edit.old)} times")
         compile(text.replace(edit.old, edit.new), edit.file, "exec")
-        gone = [test for test in mistake.tests if not (ROOT / test).exists()]
+        gone = [test for test in mistake.tests if not _is_there(test)]
         wrong += [f"{mistake.name}: there is no {test}" for test in gone]
     assert not wrong, "\n".join(wrong)
     names = Counter(mistake.name for mistake in EVERY)
     assert max(names.values()) == 1, names.most_common(3)
+
+
+def _is_there(test: str) -> bool:
+    """A file, or the test of the scenarios beside it: ``FILE::test_NAME`` plays NAME.yaml."""
+    path, _, name = test.partition("::")
+    scenarios = (ROOT / path).with_name(f"{name.removeprefix('test_')}.yaml")
+    return (scenarios if name else ROOT / path).exists()

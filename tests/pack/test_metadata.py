@@ -63,7 +63,7 @@ CHECKS: dict[str, Callable[[Document, str], list[str]]] = {
     "aliases": lambda own, name: (
         name_problems(own, f"edgetune_{name}") + alias_problems(own, KNOWN.actions)
     ),
-    "sensors": lambda own, name: sensor_problems(own, ROOT, KNOWN),
+    "sensors": lambda own, name: sensor_problems(own, ROOT),
 }
 # Earlier versions have it so in their databases.
 OLD_NAMES = {"one_rollout_per_pop": "edgetune.one_rollout_per_pop"}

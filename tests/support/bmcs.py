@@ -38,6 +38,7 @@ class Bmcs:
         self.faults: dict[str, set[str]] = {name: set() for name in names}
         self.said = {"power": "On", "boot_progress": "", "health": "OK", "events": []}
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, list[str]]] = []
         self.sent: list[tuple[str, str, Any]] = []
         self.resets = dict.fromkeys(names, RESETS)
         self.turns_down: set[str] = set()
@@ -58,6 +59,7 @@ class Bmcs:
         refusals: int = 1,
     ) -> dict[str, HostResult]:
         self._permit, self.refusals = permit, refusals
+        self.calls.append((verb, [host.name for host in hosts]))
         return {host.name: self._answer(host, verb, request) for host in hosts}
 
     def boot(self, name: str) -> None:

@@ -186,9 +186,6 @@ class CampaignMoves(Scenario):
         for state in states.split():
             self.world.mark(self._others, state)
 
-    def let_go(self, key: str) -> None:
-        self.world.forget(key)
-
     def of_pop(self, pops: dict[str, dict[str, Any]]) -> None:
         """The record has these fields of PoPs, as if a step had written them."""
         with seized(self.world.context, self.world.id) as work:

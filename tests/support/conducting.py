@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edgetune.action import safe
+from edgetune.action import safe, safe_text
 from edgetune.errors import EdgetuneError
+from edgetune.sanitize import one_line
 from lab.runner import Engine, Execution, Pack
 from tests.support import ROOT
 from tests.support.world import EmptyWorld, step_named
@@ -48,11 +49,14 @@ class Impatient(threading.Event):
 class Conductor(Engine):
     """Has the steps done on a world, in this process; ``steps`` are those that were taken."""
 
+    known: Mapping[str, Any] = STEPS
+
     def __init__(self, world: EmptyWorld, home: Path) -> None:
         super().__init__(Pack(ROOT), world.config, home)
         self.canceled = self.patience = Impatient()
         self.steps: list[str] = []
         self.world = world
+        self._one_at_a_time = threading.Lock()
 
     def output(self, workflow: str, **given: Any) -> tuple[str, Any]:
         """How a workflow ended, and what it put out."""
@@ -66,13 +70,21 @@ class Conductor(Engine):
 
     def _run(self, execution: Execution) -> tuple[str, Any]:
         name = execution.action.ref.partition(".")[2]
-        if name not in STEPS:
+        if name not in self.known:
             return super()._run(execution)
-        self.steps.append(name)
-        try:
-            result = dict(STEPS[name](self.world.context, **execution.parameters))
-        except EdgetuneError as error:
-            result = {"error": str(error), "failed": ["all"]}
+        given = {k: v for k, v in execution.parameters.items() if k != "periodic"}
+        with self._one_at_a_time:
+            self.steps.append(name)
+            try:
+                result = self.known[name](self.world.context, **given)
+            except EdgetuneError as error:
+                result = {"error": safe_text(one_line(str(error))), "failed": ["all"]}
+        # Whoever was told to reboot does so at once.
         self.world.hosts.reboot()
-        status = "failed" if result.get("failed") else "succeeded"
-        return status, {"result": safe(result), "exit_code": 0, "stdout": "", "stderr": ""}
+        return ended(result)
+
+
+def ended(result: Mapping[str, Any]) -> tuple[str, Any]:
+    """How an action ended with such a result, as StackStorm tells it."""
+    status = "failed" if result.get("failed") else "succeeded"
+    return status, {"result": safe(result), "exit_code": 0, "stdout": "", "stderr": ""}

@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from edgetune import clock
 from edgetune.campaign.record import Record, put_record
 from edgetune.documents.batch import Batch, HostStep, batch_key
 from edgetune.documents.congestion import PrefixEffect
-from edgetune.documents.head import Entry, Head, Quarantine, head_key
+from edgetune.documents.head import ENDED, Entry, Head, Quarantine, head_key
 from edgetune.documents.rounds import Decisions, LookTaken, Outcome, decisions_key
 from edgetune.documents.steps import StepsTaken, StepTaken, steps_key
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
@@ -28,10 +29,23 @@ def put(world: EmptyWorld, pop: str, *states: str, stamp: str = STAMP, **more: A
     its id."""
     now, rollout = time.time(), f"{pop}-{stamp}"
     history = [Entry(now - 60 * n, state, "ana", "so") for n, state in enumerate(states[::-1])]
-    named = {"id": rollout, "pop": pop, "tuning": "nic_ring", "plan": world.plan.digest}
+    named = {"id": rollout, "pop": pop, "tuning": "nic_ring"}
+    more = more if "plan" in more else {**more, "plan": world.plan.digest}
     rest = {"epoch": 1, "owner": "run-1", "by": "ana", "created": now - 60 * len(states)}
     head = Head(**{**named, **rest, "state": states[-1], "history": history[::-1], **more})
     world.context.store.put(head_key(rollout), head.document())
+    return rollout
+
+
+def put_one(
+    world: EmptyWorld, pop: str, state: str, minutes: float = 5, owned: bool = True, **more: Any
+) -> str:
+    """A rollout on a PoP that entered its state so many minutes ago; its id."""
+    at = clock.wall() - 60 * minutes
+    told = {"plan": "", "created": at, "history": [Entry(at, state, "ana", "so")], **more}
+    rollout = put(world, pop, state, **told)
+    if owned and state not in ENDED:
+        world.context.claims.take(pop, rollout, world.context.config.claim_ttl)
     return rollout
 
 

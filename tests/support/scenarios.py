@@ -13,20 +13,24 @@ it, as in ``bmcs.sent_to HOST reset``, to what a method tells.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 import yaml
 
-from edgetune import clock, errors
+from edgetune import RECORD_SCHEMA, clock, errors
+from edgetune.documents.reading import encoded
 from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.claims import Claim
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.orphans import is_orphaned
 from tests.support.bmcs import RESETS
-from tests.support.builders import as_samples
+from tests.support.builders import as_samples, concluded
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import BiosWorld, Died, EmptyWorld, World, changing, step_named
 
@@ -56,8 +60,13 @@ def read_scenarios(path: Path) -> dict[str, Any]:
 class Scenario:
     """Plays moves upon a world, in batch 0 until another one is named."""
 
-    def __init__(self, world: EmptyWorld, clock: VirtualClock | None = None) -> None:
-        self.world, self._clock = world, clock
+    def __init__(
+        self,
+        world: EmptyWorld,
+        clock: VirtualClock | None = None,
+        patch: pytest.MonkeyPatch | None = None,
+    ) -> None:
+        self.world, self._clock, self._patch = world, clock, patch
         self.result: Any = {}
         self._batch = 0
         self._names = names_of(world)
@@ -126,6 +135,156 @@ class Scenario:
 
         self.world.moments.at = at
 
+    def during(self, calls: dict[str, dict[str, Any]]) -> None:
+        """Somebody else takes a move just before the first call of a method, or the n-th."""
+        for call, move in calls.items():
+            path, _, number = call.partition(" ")
+            self._replace(path, self._interrupted(path, int(number or 1), move))
+
+    def _interrupted(self, path: str, number: int, move: dict[str, Any]) -> Callable[..., Any]:
+        real, left = self._walk(path.split(".")), [number]
+
+        def call(*given: Any, **more: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                for verb, value in move.items():
+                    getattr(self, verb)(value)
+            return real(*given, **more)
+
+        return call
+
+    def breaks(self, methods: dict[str, dict[str, str] | None]) -> None:
+        """Methods, or functions of the library, raise an error; with null methods work again."""
+        for path, refusal in methods.items():
+            *way, name = path.split(".")
+            if refusal is None:
+                delattr(self._walk(way), name)
+            else:
+                ((kind, told),) = refusal.items()
+                text = told if isinstance(told, list) else [told]
+                self._replace(path, _raising(getattr(errors, kind)(*text)))
+
+    def away(self, doubles: dict[str, dict[str, str]]) -> None:
+        """Whatever a double is asked for raises an error."""
+        for path, refusal in doubles.items():
+            ((kind, text),) = refusal.items()
+            self._replace(path, _Away(getattr(errors, kind)(text)))
+
+    def tells(self, methods: dict[str, Any]) -> None:
+        """Methods tell these values from now on."""
+        for path, value in methods.items():
+            self._replace(path, lambda *given, value=value, **more: value)
+
+    def returns(self, functions: dict[str, Any]) -> None:
+        """Functions of the library tell these values."""
+        self.patch({name: lambda *a, v=value, **k: v for name, value in functions.items()})
+
+    def forbids(self, keys: str) -> None:
+        """The store takes no such keys any more."""
+        put = self.world.context.store.put
+
+        def limited(key: str, value: str) -> None:
+            if re.fullmatch(_pattern(keys), key):
+                raise errors.StoreError("403")
+            put(key, value)
+
+        self.world.context.store.put = limited  # type: ignore[method-assign]
+
+    def asleep(self, move: dict[str, Any]) -> None:
+        """Somebody else takes a move while a step sleeps."""
+        self.later_on({0: move})
+
+    def later_on(self, moves: dict[float, dict[str, Any]]) -> None:
+        """Somebody else takes moves while a step sleeps, once so many seconds have passed."""
+        assert self._clock
+        clock, began, left = self._clock, self._clock.passed, dict(moves)
+
+        def slept() -> None:
+            for seconds in [own for own in left if clock.passed - began > own]:
+                for verb, value in left.pop(seconds).items():
+                    getattr(self, verb)(value)
+
+        clock.then = slept
+
+    def _replace(self, path: str, method: Any) -> None:
+        *way, name = path.split(".")
+        if way[0] != "rollout" and (hasattr(self.world, way[0]) or hasattr(self, way[0])):
+            setattr(self._walk(way), name, method)
+        else:
+            self.patch({path: method})
+
+    def patch(self, values: dict[str, Any]) -> None:
+        """Names of modules of the library have these values."""
+        assert self._patch
+        for name, value in values.items():
+            self._patch.setattr(f"edgetune.{name}", value)
+
+    def inventory(self, fields: dict[str, Any]) -> None:
+        """The inventory has these fields; null takes one away."""
+        path = Path(self.world.config["inventory"])
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for place, value in fields.items():
+            *way, last = place.split(".")
+            found = document["pops"]
+            for name in way:
+                found = found.setdefault(name, {})
+            _put(found, last, value)
+        self.world.change_inventory(document)
+
+    def lies(self, answers: dict[str, dict[str, Any]]) -> None:
+        """Answers of hosts to verbs have other fields."""
+
+        def lie(name: str, reply: Any) -> Any:
+            told = answers.get(f"{name} {reply['verb']}", {})
+            return {**reply, "result": {**reply["result"], **told}}
+
+        self.world.hosts.lies = lie
+
+    def overtaken(self, more: dict[str, Any] | None) -> None:
+        """Somebody else takes the rollout over."""
+        step_named("take_over_rollout")(self.world.context, self.world.rollout, **(more or {}))
+
+    def claim(self, seconds: float) -> None:
+        """The PoP is claimed anew for so long."""
+        claims, after = self.world.context.claims, self.world.epoch if self.held else None
+        more = {} if after is None else {"after": after}
+        self.world.epoch = claims.take("lab1", self.world.rollout, seconds, **more).epoch
+
+    def let_go(self, pop: str | None) -> None:
+        """The claim of a PoP has run out."""
+        claims, name = self.world.context.claims, pop or "lab1"
+        if held := claims.holder(name):
+            claims.release(name, held)
+
+    def idle(self, seconds: float) -> None:
+        """Nobody has kept the claim for that long."""
+        left = self.world.context.config.claim_ttl - seconds
+        self.world.context.claims.renew("lab1", Claim(self.world.rollout, self.world.epoch), left)
+
+    def beside(self, fields: dict[str, Any]) -> None:
+        """There is another rollout, whose head has these fields and else those of ours."""
+        own = {"schema": RECORD_SCHEMA, **encoded(self.world.head), **fields}
+        self.store({f"edgetune.rollout.{own['id']}": json.dumps(own)})
+
+    def as_recorded(self, _: object) -> None:
+        """What goes on now is in the epoch of the record."""
+        self.world.epoch = self.world.head.epoch
+
+    def begin(self, planned: dict[str, Any] | None) -> None:
+        """Another rollout begins, and is about to change hosts."""
+        folder = Path(self.world.config["inventory"]).parent
+        self.world.begin(folder, **(planned or {}))
+        self._names, self._batch = names_of(self.world), 0
+        self.mark("baseline changing")
+
+    def soak(self, more: dict[str, float]) -> None:
+        """The soak of a world with samples, as ``Soaking.soak`` says."""
+        self.world.soak(**more)  # type: ignore[attr-defined]
+
+    def verdict(self, decision: str) -> None:
+        """The newest look decided so."""
+        self.world.set_head(verdict=concluded(decision) if decision else None)
+
     def die(self, _: object) -> None:
         """The process that is at work is gone."""
         raise Died
@@ -147,6 +306,11 @@ class Scenario:
         if state == "rolling_back":
             self._batch = self.result["first_batch"]
 
+    def begin_back(self, more: dict[str, Any]) -> None:
+        """A rollback begins, of some hosts only."""
+        self.result = self.world.mark("rolling_back", **more)
+        self._batch = self.result["first_batch"]
+
     def until(self, step: str) -> None:
         self.world.roll(self._batch, until=step_named(step))
 
@@ -159,6 +323,15 @@ class Scenario:
         """All batches of the state that was entered last."""
         for batch in range(self.result["first_batch"], self.result["end_batch"]):
             self.world.roll(batch)
+
+    def all_batches(self, number: int) -> None:
+        """So many batches to the end, with their checks of health."""
+        self.world.roll_all({"first_batch": 0, "end_batch": number})
+
+    def all_of(self, states: str) -> None:
+        """Enter these states, one after the other, with all their batches to the end."""
+        for state in states.split():
+            self.world.roll_all(self.world.mark(state))
 
     def roll_back(self, more: dict[str, Any] | None) -> None:
         self.result = self.world.roll_back(**(more or {}))
@@ -205,6 +378,27 @@ class Scenario:
         for name, expected in fields.items():
             self._compare(f"{name} of the result", self.result[name], expected)
 
+    def lacks(self, fields: dict[str, str]) -> None:
+        """Fields of what the newest step gave back, and what is not in them."""
+        for name, text in fields.items():
+            seen = self.result[name] if name in self.result else self._seen(name)
+            assert text not in seen, f"{self.where}: {seen}"
+
+    def ranges(self, facts: dict[str, list[float]]) -> None:
+        """Facts of the world, of a list the last, above one bound and not above the other."""
+        for path, (low, high) in facts.items():
+            seen = self._seen(path)
+            seen = seen[-1] if isinstance(seen, list) else seen
+            assert low < seen <= high, f"{self.where}: {path} is {seen}"
+
+    def keep(self, facts: list[str]) -> None:
+        self._kept = {path: _plain(self._seen(path)) for path in facts}
+
+    def unchanged(self, _: object) -> None:
+        """What was kept is as it was."""
+        seen = {path: _plain(self._seen(path)) for path in self._kept}
+        assert seen == self._kept, self.where
+
     def looks_at(self, step: str, waiting: int, failed: list[str]) -> None:
         """A step, how many hosts are awaited then, and which failed."""
         self.step(step)
@@ -228,9 +422,12 @@ class Scenario:
     def then(self, facts: dict[str, Any]) -> None:
         """Facts of the world: fields of a mapping, all of anything else."""
         for path, expected in facts.items():
-            way, *words = path.split()
-            seen = self._walk(way.split("."))
-            self._compare(path, seen(*words) if callable(seen) else seen, expected)
+            self._compare(path, self._seen(path), expected)
+
+    def _seen(self, path: str) -> Any:
+        way, *words = path.split()
+        seen = self._walk(way.split("."))
+        return seen(*words) if callable(seen) else seen
 
     def asked(self, verb: str, field: str) -> list[Any]:
         """A field of all requests of a verb to hosts."""
@@ -249,6 +446,34 @@ class Scenario:
     def held(self) -> bool:
         """Whether the PoP is claimed."""
         return self.world.context.claims.holder("lab1") is not None
+
+    @property
+    def holder(self) -> Claim | None:
+        return self.world.context.claims.holder("lab1")
+
+    @property
+    def orphaned(self) -> bool:
+        return is_orphaned(self.world.context, self.world.head)
+
+    def times(self, verb: str, name: str) -> int:
+        """How often a host was asked for something."""
+        return self.world.hosts.told(verb).count(name)
+
+    def many(self, step: str) -> int:
+        """How many hosts of the batch are at a step."""
+        return list(self.world.at(self._batch).values()).count(step)
+
+    @property
+    def serving(self) -> int:
+        """How many hosts of the batch serve."""
+        servers = self.world.balancer.servers()
+        return sum(servers[name].is_serving for name in self.world.at(self._batch))
+
+    @property
+    def reverts_in(self) -> dict[str, float]:
+        """In how many seconds each host of the batch takes its change back by itself."""
+        hosts = self.world.batch(self._batch).hosts
+        return {name: own.reverts_at - clock.wall() for name, own in hosts.items()}
 
     @property
     def taken(self) -> int:
@@ -274,6 +499,16 @@ class Scenario:
     @property
     def restored(self) -> set[str]:
         return set(self.world.hosts.told("restore"))
+
+    @property
+    def verbs(self) -> set[str]:
+        """What hosts were asked for."""
+        return {verb for _, verb, _ in self.world.hosts.asked}
+
+    @property
+    def glance(self) -> str:
+        """The status of all rollouts, on one line."""
+        return " ".join(self.world.status().split())
 
     @property
     def in_full(self) -> str:
@@ -346,6 +581,21 @@ def names_of(world: EmptyWorld) -> dict[str, str]:
     return {**known, "OTHER": others[0], "ROLLOUT": world.rollout, "PLAN": plan.digest}
 
 
+class _Away:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return _raising(self._error)
+
+
+def _raising(error: Exception) -> Callable[..., Any]:
+    def call(*given: Any, **more: Any) -> Any:
+        raise error
+
+    return call
+
+
 def _put(facts: dict[Any, Any], key: Any, value: Any) -> None:
     if value is None:
         facts.pop(key, None)
@@ -364,8 +614,8 @@ def _pattern(text: str) -> str:
 
 
 def begun(first: dict[str, Any], folder: Path) -> World:
-    """A rollout that changes hosts, planned as ``plan`` in the first move says."""
-    return changing(folder, **first.pop("plan", {}))
+    """A rollout that changes hosts, planned as ``plan`` in the first move says, on a ``site``."""
+    return changing(folder, **first.pop("plan", {}), site=first.pop("site", {}))
 
 
 def play(moves: list[dict[str, Any]], folder: Path, clock: VirtualClock | None = None) -> None:

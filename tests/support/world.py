@@ -11,7 +11,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from edgetune import clock
 from edgetune.documents.batch import Batch
@@ -117,12 +117,15 @@ class Balancer(DrainDriver):
         self.idle: dict[str, str] = {}
         self.overridden: dict[str, str] = {}
         self.lets_in: set[str] = set()
-        self.counting = True
+        self.counting = self.passing = self.checking = True
+        self.gone = ""
         self.heeds_marker = True
         self.log: list[tuple[str, str]] = []
         self._moments, self._not_ready = moments, not_ready
 
     def servers(self) -> Mapping[str, Server]:
+        if self.gone:
+            raise DrainError(f"{self.gone}: does not answer")
         self.state.update(dict.fromkeys(self.lets_in, "ready"))
         found = {name: self._server(name) for name in self.state}
         if self.clients:
@@ -183,6 +186,8 @@ class Balancer(DrainDriver):
             leaving=leaving,
             idle=self.idle.get(name, ""),
             overridden_by=self.overridden.get(name, ""),
+            passing=self.passing,
+            checked=self.checking,
         )
 
 
@@ -201,6 +206,7 @@ class Hosts:
         self.not_ready: set[str] = set()
         self.epochs: dict[str, int] = {}
         self.errors: dict[tuple[str, str], str] = {}
+        self.reasons: dict[tuple[str, str], str] = {}
         self.unreachable: set[str] = set()
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.health_ms = 1.0
@@ -227,6 +233,8 @@ class Hosts:
         self.systems: dict[str, str] = {}
         self.kernels: dict[str, str] = {}
         self.losing: dict[str, str] = {}
+        self.connected: list[str] = []
+        self.timeouts: dict[str, float] = {}
         self.machine: dict[str, dict[str, str]] = {}
         self.told_by_dmi: Callable[[str], dict[str, str]] = lambda name: {"uuid": "", "serial": ""}
         self.boots: Callable[[str], None] = lambda name: None
@@ -245,12 +253,14 @@ class Hosts:
     def ask_in_parts(
         self, hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
     ) -> Iterator[list[tuple[Any, HostResult]]]:
+        self.timeouts[verb] = timeout
         for host in hosts:
             answer = self._one(self.behind.get(host.name, host.name), verb, request(host))
             yield [(host, replace(answer, host=host.name))]
 
     def lost_connections(self, hosts: Any, ports: Any) -> dict[str, str]:
         """What a test says that some lose."""
+        self.connected += [host.name for host in hosts]
         return {host.name: self.losing[host.name] for host in hosts if host.name in self.losing}
 
     def changing(self) -> list[str]:
@@ -292,7 +302,8 @@ class Hosts:
         if name in self.unreachable:
             return HostResult(name, error="timed out", reason="unreachable")
         if (name, verb) in self.errors:
-            return HostResult(name, error=self.errors[name, verb], reason="failed")
+            reason = self.reasons.get((name, verb), "failed")
+            return HostResult(name, error=self.errors[name, verb], reason=reason)
         if verb in ("uninstall", "hand_over") and name in self.held:
             return HostResult(name, error=self.held[name], reason="refused")
         if verb in ("uninstall", "hand_over") and request["dry_run"]:
@@ -610,10 +621,10 @@ class EmptyWorld:
 
 
 class World(EmptyWorld):
-    """A context with one rollout on it, claimed and nothing else yet."""
+    """A context with one rollout on it, claimed and nothing else yet; ``site`` configures it."""
 
-    def __init__(self, folder: Path, **planned: Any) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, site: dict[str, Any] | None = None, **planned: Any) -> None:
+        super().__init__(folder, **(site or {}))
         self.begin(folder, **planned)
 
 
@@ -640,10 +651,7 @@ class BiosWorld(EmptyWorld):
     def enter(self, state: str = "changing", **planned: Any) -> None:
         """Begin a rollout and go on to a state, as far as nothing is to be done for it."""
         self.begin(Path(), **planned)
-        for each in ("baseline", "changing", "soaking", "promoting"):
-            self.mark(each)
-            if each == state:
-                return
+        as_far_as(state, self)
 
     def complete(self, **planned: Any) -> str:
         """A whole rollout, promoted; its id."""
@@ -676,13 +684,22 @@ def prove(context: Context, rollout: str) -> None:
         opened.save()
 
 
+Made = TypeVar("Made", bound=EmptyWorld)
+
+
+def as_far_as(state: str, made: Made) -> Made:
+    """The world with its rollout in a state, as far as nothing is to be done for it."""
+    for each in ("baseline", "changing", "soaking", "promoting"):
+        made.mark(each)
+        if each == state:
+            break
+    return made
+
+
 def changing(folder: Path, **planned: Any) -> World:
     """A world whose rollout is about to change its first batch."""
     folder.mkdir(exist_ok=True)
-    made = World(folder, **planned)
-    for state in ("baseline", "changing"):
-        made.mark(state)
-    return made
+    return as_far_as("changing", World(folder, **planned))
 
 
 def ended(folder: Path) -> World:

@@ -3,24 +3,22 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgetune.action import safe
-from edgetune.errors import EdgetuneError
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
 from edgetune.rounds.steps.push_configuration import push_configuration
 from edgetune.rounds.steps.resume_congestion import resume_congestion
 from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.rounds.steps.select_prefixes import select_prefixes
-from lab.runner import Engine, Execution, Pack
+from lab.runner import Execution, Pack
 from lab.serve.rules import RuleBook
 from tests.support import ROOT
+from tests.support.conducting import Conductor
 from tests.support.rounds_world import RoundsWorld, treating
 
 STEPS: dict[str, Any] = {
@@ -28,33 +26,28 @@ STEPS: dict[str, Any] = {
 }
 
 
-class Conductor(Engine):
-    """Takes the steps in this process. PoPs that are ``further`` answer as they are said to."""
+class Rounds(Conductor):
+    """PoPs that are ``further`` answer as they are said to; ``taken`` are steps and their PoPs."""
+
+    known = STEPS
 
     def __init__(self, world: RoundsWorld, home: Path) -> None:
-        super().__init__(Pack(ROOT), world.config, home)
+        super().__init__(world, home)
         self.further: dict[str, tuple[str, Any]] = {}
         self.taken: list[tuple[str, str]] = []
-        self._world, self._one_at_a_time = world, threading.Lock()
 
     def _run(self, execution: Execution) -> tuple[str, Any]:
         name = execution.action.ref.partition(".")[2]
         if name not in STEPS:
             return super()._run(execution)
-        given = {k: v for k, v in execution.parameters.items() if k != "periodic"}
-        with self._one_at_a_time:
-            self.taken.append((name, given["pop"]))
-            if name != "find_tuned_pops" and given["pop"] in self.further:
-                return self.further[given["pop"]]
-            try:
-                result = STEPS[name](self._world.context, **given)
-            except EdgetuneError as error:
-                told = {"error": safe(str(error)), "reason": error.reason}
-                return "failed", {"result": told, "exit_code": 1, "stdout": "", "stderr": ""}
-        if name == "find_tuned_pops":
-            result = {**result, "pops": [*result["pops"], *self.further]}
-        status = "failed" if result.get("failed") else "succeeded"
-        return status, {"result": safe(result), "exit_code": 0, "stdout": "", "stderr": ""}
+        pop = execution.parameters["pop"]
+        self.taken.append((name, pop))
+        if name != "find_tuned_pops" and pop in self.further:
+            return self.further[pop]
+        status, done = super()._run(execution)
+        if name == "find_tuned_pops" and status == "succeeded":
+            done["result"]["pops"] += self.further
+        return status, done
 
 
 @pytest.fixture
@@ -63,7 +56,7 @@ def conductor(tmp_path: Path) -> Any:
     world.clock.wait(300)
     world.hosts.heard.clear()
     with world.at_work():
-        yield Conductor(world, tmp_path)
+        yield Rounds(world, tmp_path)
 
 
 def test_every_pop_has_its_round_and_what_is_left_is_pushed(conductor: Any) -> None:
@@ -78,7 +71,7 @@ def test_every_pop_has_its_round_and_what_is_left_is_pushed(conductor: Any) -> N
     told = "40 prefixes measured, 20 prefixes chosen, 0 new, 0 let go"
     assert f"lab1: round 5880005: {told}; lab1: config" in message
     assert execution.payload["pops"] == ["lab1"]
-    assert len(conductor._world.hosts.heard) == 4
+    assert len(conductor.world.hosts.heard) == 4
 
 
 DONE = {"result": {"pop": "lab2", "next": "", "error": "", "message": "lab2: told"}}
@@ -95,7 +88,7 @@ def test_one_pop_keeps_no_other_from_its_round(conductor: Any) -> None:
     execution = conductor.run("tune_congestion", {})
     assert execution.status == "failed"
     assert ("push_configuration", "lab1") in conductor.taken
-    assert len(conductor._world.hosts.heard) == 4
+    assert len(conductor.world.hosts.heard) == 4
     for text in ("lab1: configuration 1", "lab2: told", "lab3: a store is away"):
         assert text in execution.payload["message"]
 
@@ -116,7 +109,7 @@ def test_chat_is_told_what_was_taken_back_also_where_a_host_fails_to_do_so() -> 
 
 
 def test_chat_is_told_what_a_person_took_back_and_let_go_on(conductor: Any) -> None:
-    rule, context = RuleBook(Pack(ROOT)).rule("post_congestion"), conductor._world.context
+    rule, context = RuleBook(Pack(ROOT)).rule("post_congestion"), conductor.world.context
     context.config = replace(context.config, chat_channel="edge")
     again = resume_congestion(context, "lab1", requested_by="ana")
     told = {
@@ -133,22 +126,22 @@ def test_chat_is_told_what_a_person_took_back_and_let_go_on(conductor: Any) -> N
 
 
 def test_a_stop_is_told(conductor: Any) -> None:
-    stop_all(conductor._world.context, "ana", "smoke")
+    stop_all(conductor.world.context, "ana", "smoke")
     execution = conductor.run("tune_congestion", {"pop": "lab1"})
     assert execution.status == "failed"
     assert "everything is stopped" in execution.payload["message"]
-    assert conductor._world.hosts.heard == []
+    assert conductor.world.hosts.heard == []
 
 
 def test_a_pop_without_an_entry_is_named(conductor: Any) -> None:
-    conductor._world.write_entry(None)
+    conductor.world.write_entry(None)
     execution = conductor.run("tune_congestion", {"pop": "lab1"})
     assert execution.status == "failed"
     assert "lab1 has no congestion: in the inventory" in execution.payload["message"]
 
 
 def test_without_any_entry_it_does_nothing(conductor: Any) -> None:
-    conductor._world.write_entry(None)
+    conductor.world.write_entry(None)
     execution = conductor.run("tune_congestion", {})
     assert execution.status == "succeeded"
     assert execution.payload["message"] == "no PoP has congestion: in the inventory"

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 
 from edgetune.errors import DamagedError, RefusedError
 from edgetune.rollout.bios_journal import BiosJournal, Change, Entry, load_journal
-from tests.support.bmcs import EARLY, HOME, SNOOP
+from tests.support.bmcs import SNOOP
 from tests.support.damage import damaged
-from tests.support.world import BiosWorld, EmptyWorld
+from tests.support.world import EmptyWorld
 
 SECOND, MISSING = 2, object()
 KEY = "edgetune.bios.lab1.{}"
@@ -30,20 +30,6 @@ JOURNAL: dict[str, Any] = {
     **{"schema": 1, "pop": "lab1", "host": "e000", "system": "uuid-e000"},
     "entries": [ENTRY],
 }
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> BiosWorld:
-    """Its rollout takes several hosts at once next."""
-    made = BiosWorld(tmp_path, reboot_deadline=600, health_deadline=60)
-    made.enter()
-    return made
-
-
-def _damage(world: BiosWorld, host: str) -> str:
-    """What is told of it."""
-    world.context.store.put(KEY.format(host), '{"schema": 1, "entries": [[]]}')
-    return f"{KEY.format(host)} is damaged: "
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -87,50 +73,6 @@ def test_key_and_field_of_what_is_damaged_are_told(
     store.context.store.put(KEY.format("e000"), json.dumps(document))
     with pytest.raises(DamagedError, match=rf"edgetune.bios.lab1.e000 is damaged: .*{told}"):
         load_journal(store.context, "lab1", "e000")
-
-
-@pytest.mark.parametrize("step", ["set_bios", "reboot_hosts", "check_rebooted"])
-def test_the_other_hosts_go_on(world: BiosWorld, step: str) -> None:
-    hurt, *others = world.at(SECOND)
-    world.roll(SECOND, until=step)
-    told = _damage(world, hurt)
-    result = world.step(step, SECOND)
-    assert (result["failed"], result.get("waiting", 0)) == ([hurt], 0)
-    assert told in result["error"]
-    world.hosts.reboot()
-    is_set = step != "set_bios"
-    assert bool(world.bmcs.sent_to(hurt, "set")) is is_set
-    assert all(world.bmcs.sent_to(name, "set") for name in others)
-    rebooted = {name: world.hosts.reboots(name) for name in others}
-    assert rebooted == dict.fromkeys(others, int(is_set))
-    assert world.hosts.reboots(hurt) == (step == "check_rebooted")
-    if step == "check_rebooted":
-        assert world.at(SECOND) == {hurt: "rebooting", **dict.fromkeys(others, "rebooted")}
-
-
-def test_the_other_hosts_are_taken_back(world: BiosWorld) -> None:
-    hurt, *others = world.at(SECOND)
-    world.roll(SECOND)
-    told = _damage(world, hurt)
-    quarantined = world.roll_back()["quarantined"]
-    assert list(quarantined) == [hurt]
-    assert told in quarantined[hurt]
-    assert world.bmcs.mode(hurt) == (HOME, None)
-    assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
-
-
-def test_the_drift_of_the_other_hosts_is_told(
-    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hurt, other, *_ = world.at(SECOND)
-    world.roll(SECOND)
-    told = _damage(world, hurt)
-    world.bmcs.system[other] = "uuid-new"
-    standing = "edgetune.rollout.steps.watch_drift._pops_standing"
-    monkeypatch.setattr(standing, lambda context: ["lab1"])
-    drift = world.run("watch_drift")["drift"]
-    assert set(drift) == {hurt, other}
-    assert told in drift[hurt][0]
 
 
 def test_of_several_tunings_above_the_next_one_alone_leads_back_further() -> None:

@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents.head import ENDED, Head, Quarantine, head_key
-from edgetune.documents.head import Entry as Noted
-from edgetune.errors import InputError, StoreError
+from edgetune.documents.head import Quarantine, head_key
 from edgetune.report.color import ATTENTION
 from edgetune.report.findings import WIDTH
 from edgetune.report.lines import block, shown
@@ -24,29 +22,14 @@ from edgetune.rollout.needs import Need, Urgency
 from edgetune.rollout.overview import Entry, blocks
 from edgetune.rollout.record import save_plan
 from tests.support.builders import concluded, plan, reading
-from tests.support.soaking import Soaking
+from tests.support.exported import STAMP
+from tests.support.exported import put_one as put
 from tests.support.world import EmptyWorld, changing
 
 pytestmark = pytest.mark.usefixtures("clock")
 
-STAMP = "20261124T100727-7a54"
 MORE = "st2 run edgetune.rollout_status"
 GOES_ON = "lab1  accept_queue  changing for 0s: batch 1 of 4, 0 hosts out"
-
-
-def put(
-    world: EmptyWorld, pop: str, state: str, minutes: float = 5, owned: bool = True, **more: Any
-) -> str:
-    """A rollout on a PoP that entered its state so many minutes ago; its id."""
-    at, rollout = time.time() - 60 * minutes, f"{pop}-{STAMP}"
-    fields = {"id": rollout, "pop": pop, "tuning": "nic_ring", "plan": "", "state": state}
-    history = [Noted(at, state, "ana", "so")]
-    rest = {"epoch": 1, "owner": "run-1", "by": "ana", "created": at, "history": history}
-    head = Head(**{**fields, **rest, **more})
-    world.context.store.put(head_key(rollout), head.document())
-    if owned and state not in ENDED:
-        world.context.claims.take(pop, rollout, world.context.config.claim_ttl)
-    return rollout
 
 
 def lines(world: EmptyWorld, **given: Any) -> list[str]:
@@ -58,41 +41,9 @@ def world(tmp_path: Path) -> EmptyWorld:
     return EmptyWorld(tmp_path)
 
 
-@pytest.fixture
-def beside(tmp_path: Path) -> EmptyWorld:
+def test_what_needs_a_person_comes_first(tmp_path: Path) -> None:
     """A rollout is changing the first hosts of lab1."""
-    return changing(tmp_path / "beside")
-
-
-def test_without_any_rollout_it_says_how_to_begin_one(world: EmptyWorld) -> None:
-    begins = "st2 run edgetune.rollout_pop pop=POP tuning=TUNING"
-    assert world.status() == f"No rollouts. Begin one with: {begins}"
-    assert world.status(pop="lab1").startswith("No rollouts on lab1. Begin one with: ")
-    assert world.status(state="held") == "No rollouts."
-
-
-def test_a_list_that_nobody_may_see_is_not_an_empty_one(world: EmptyWorld) -> None:
-    def may_not(prefix: str) -> dict[str, str]:
-        raise StoreError("its user may not list")
-
-    world.context.store.list = may_not
-    with pytest.raises(StoreError, match="may not list"):
-        world.status()
-
-
-def test_where_nothing_is_to_do_it_says_so_and_counts_what_has_ended(world: EmptyWorld) -> None:
-    put(world, "ams1", "complete", verdict=concluded("promote", "improved"))
-    put(world, "lax1", "rolled_back", 90)
-    nothing = "Nothing to do: no rollout is under way."
-    assert lines(world) == [nothing, f"2 ended rollouts: {MORE} with_ended=true"]
-    first, *ended = lines(world, with_ended=True)
-    assert first == nothing
-    assert f"ams1-{STAMP}  nic_ring  complete 5m ago: improved" in ended
-    assert f"lax1-{STAMP}  nic_ring  rolled back 1h30m ago" in ended
-
-
-def test_what_needs_a_person_comes_first(beside: EmptyWorld) -> None:
-    world = beside
+    world = changing(tmp_path / "beside")
     assert world.status() == GOES_ON
     stuck = {"e003": Quarantine("not as before", out_of_service=True)}
     put(world, "a1", "complete")
@@ -120,16 +71,6 @@ def test_what_needs_a_person_comes_first(beside: EmptyWorld) -> None:
     first, helps, *_ = lines(world, ended=["run-1"])
     assert first == "EVERYTHING IS STOPPED: stopped by ana: errors"
     assert helps == "  resume:     st2 run edgetune.resume_all"
-
-
-def test_several_hosts_in_quarantine_and_those_that_serve_are_named(world: EmptyWorld) -> None:
-    out, serves = Quarantine("so", out_of_service=True), Quarantine("so", out_of_service=False)
-    stuck = {**dict.fromkeys(("e1", "e2", "e3", "e4"), out), "e5": serves}
-    rollout = put(world, "ams1", "rolled_back", quarantined=stuck)
-    row, more, helps, *_ = lines(world)
-    told = "QUARANTINED e1, e2, e3 and 2 more (NOT seen out of service: e5); rolled"
-    assert told in f"{row} {more.strip()}"
-    assert helps == f"  once mended: st2 run edgetune.roll_back_pop rollout={rollout}"
 
 
 @pytest.mark.parametrize(
@@ -161,80 +102,12 @@ def test_a_pop_that_nobody_samples(
     assert sum("NO SAMPLE" in line for line in told) == (began > 5)
 
 
-def test_samples_that_are_away_are_not_samples_that_are_old(beside: EmptyWorld) -> None:
-    class Away:
-        def newest_known(self, pops: list[str]) -> None:
-            raise StoreError("Redis: is away")
-
-    beside.context.samples = Away()
-    assert lines(beside) == [
-        "When hosts were sampled is not known: Redis: is away.",
-        GOES_ON,
-    ]
-
-
-class TestSoaks:
-    def test_before_a_look_of_its_own_there_is_no_verdict(self, tmp_path: Path) -> None:
-        world = Soaking(tmp_path)
-        world.soak(test=3.0, began=100)
-        assert "soaking for 0s: look 1 of 4 in " in world.status()
-        assert "so far" not in world.status()
-        # That of an earlier soak.
-        world.keep("verdict", concluded("hold"))
-        assert "so far" not in world.status()
-        world.set_head(looks=1, first_look=1)
-        assert "so far" not in world.status()
-
-    def test_a_look_that_nobody_takes_is_overdue(self, tmp_path: Path) -> None:
-        world = Soaking(tmp_path)
-        world.soak(test=3.0, began=2000)
-        line, helps, *_ = lines(world)
-        assert line.startswith("lab1  accept_queue  OVERDUE for ")
-        assert helps == f"  go on:      st2 run edgetune.advance_rollout rollout={world.rollout}"
-
-    def test_a_decision_is_told_before_somebody_acts_on_it(self, tmp_path: Path) -> None:
-        world = Soaking(tmp_path)
-        world.soak(test=3.0, began=610)
-        world.run("compare_groups")
-        told = world.head.verdict
-        assert told is not None and told.decision != "wait"
-        assert f"decided: {told.decision}" in world.status()
-
-
-def test_a_part_that_cannot_be_read_hides_no_other_pop(beside: EmptyWorld) -> None:
-    put(beside, "ams1", "changing")
-    first, *others = lines(beside)
-    assert first.startswith("ams1  nic_ring      NOT KNOWN: there is no plan")
-    assert GOES_ON in others
-
-
-class TestNames:
-    def test_a_pop_stands_for_what_is_under_way_on_it(self, beside: EmptyWorld) -> None:
-        put(beside, "lab1", "complete")
-        for asked in ({"rollout": "lab1"}, {"pop": "lab1"}):
-            told = beside.status(**asked)
-            assert told.startswith(f"{beside.rollout}  accept_queue on lab1: changing\n")
-            assert "  now: changing: batch 1 of 4, 0 hosts out: beginning\n" in told
-            assert told.endswith(f"1 ended rollout more: {MORE} pop=lab1 with_ended=true")
-            both = beside.status(**asked, with_ended=True)
-            assert f"lab1-{STAMP}  nic_ring on lab1: complete" in both
-        # In full, however few lines are wanted.
-        whole = beside.status(rollout=beside.rollout)
-        assert beside.status(rollout=beside.rollout, lines=1) == whole
-
-    def test_a_pop_with_nothing_under_way_shows_its_last_rollout(self, world: EmptyWorld) -> None:
-        rollout = put(world, "lab1", "complete")
-        assert world.status(rollout="lab1").startswith(f"{rollout}  nic_ring on lab1: complete")
-        for name in ("lab9", f"lab9-{STAMP}", "; rm", "a\nb"):
-            with pytest.raises(InputError, match="parameter: rollout: there is no rollout"):
-                world.status(rollout=name)
-
-    def test_long_names_fit(self, world: EmptyWorld) -> None:
-        put(world, "p" * 63, "claimed", 0, tuning="t" * 63)
-        put(world, "q", "claimed", 0)
-        told = lines(world)
-        assert max(map(len, told)) <= WIDTH
-        assert "q" + " " * 21 + "nic_ring" + " " * 14 + "claimed for 0s" in told
+def test_long_names_fit(world: EmptyWorld) -> None:
+    put(world, "p" * 63, "claimed", 0, tuning="t" * 63)
+    put(world, "q", "claimed", 0)
+    told = lines(world)
+    assert max(map(len, told)) <= WIDTH
+    assert "q" + " " * 21 + "nic_ring" + " " * 14 + "claimed for 0s" in told
 
 
 def test_a_text_of_a_stranger_begins_no_line(world: EmptyWorld) -> None:

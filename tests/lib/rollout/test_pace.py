@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from edgetune.clock import wall
 from edgetune.documents.options import Options
 from edgetune.documents.reading import encoded
-from edgetune.durations import duration
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.files import load_yaml
 from edgetune.metrics.table import SampleTable
@@ -64,48 +62,6 @@ def ends_baseline(world: World, seconds: float) -> Any:
     return as_owner(world.context, world.rollout)
 
 
-def told_of_pace(tmp_path: Path, ago: float = 0, wait: bool = True, **planned: Any) -> str:
-    """What is said as the baseline of a PoP begins that was claimed some seconds ago."""
-    options = {"interval": 2, "baseline": 20, "warmup": 5, "soak": 30}
-    world = World(tmp_path, **{**options, **planned})
-    *before, last = world.head.history
-    world.set_head(history=[*before, replace(last, at=last.at - ago)], wait=wait)
-    return str(world.mark("baseline")["message"])
-
-
-CANNOT = "; interval=2s cannot always be kept: from one task to the next 5"
-
-
-@pytest.mark.parametrize(
-    ("wait", "planned", "says", "ends"),
-    [
-        (True, {}, CANNOT, ""),
-        (False, {}, CANNOT, "every 1m, too rarely for a look within soak=30s"),
-        (True, {"interval": 10, "baseline": 60, "soak": 60}, "", "measuring the baseline"),
-    ],
-)
-def test_an_interval_that_cannot_be_kept_is_told_before_the_baseline(
-    tmp_path: Path, wait: bool, planned: dict[str, int], says: str, ends: str
-) -> None:
-    told = told_of_pace(tmp_path, ago=5, wait=wait, **planned)
-    assert told.startswith(f"baseline: measuring the baseline{says}")
-    assert told.endswith(ends)
-    assert ("is that of the baseline alone" in told) is not wait
-
-
-@pytest.mark.parametrize(
-    ("soak", "tells"), [(184, ", too rarely for a look within soak=3m4s"), (185, "")]
-)
-def test_without_a_workflow_a_soak_is_sampled_as_the_rule_does(
-    tmp_path: Path, soak: int, tells: str
-) -> None:
-    told = told_of_pace(tmp_path, wait=False, soak=soak)
-    assert "cannot" not in told
-    assert told.endswith(f"the rule sample_running samples every {duration(SAMPLED_EVERY)}{tells}")
-    trigger = load_yaml(ROOT / "rules/sample_running.yaml")["trigger"]
-    assert trigger["parameters"] == {"unit": "seconds", "delta": SAMPLED_EVERY}
-
-
 @pytest.mark.parametrize(
     ("apart", "soak", "told"),
     [
@@ -130,6 +86,11 @@ def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
     if told:
         with pytest.raises(RefusedError, match=f"^{why}$"):
             world.run("check_baseline")
+
+
+def test_the_rule_samples_as_often_as_is_said() -> None:
+    trigger = load_yaml(ROOT / "rules/sample_running.yaml")["trigger"]
+    assert trigger["parameters"] == {"unit": "seconds", "delta": SAMPLED_EVERY}
 
 
 def test_a_soak_for_fewer_samples_than_a_look_needs_is_no_plan() -> None:

@@ -12,14 +12,10 @@ from typing import Any
 
 import pytest
 
-from edgetune.action import safe, safe_text
-from edgetune.errors import AWAY, DrainError, EdgetuneError
-from edgetune.rollout.steps.assess_orphan import MOST_RECOVERIES
-from edgetune.sanitize import one_line
-from lab.runner import Engine, Execution, Pack
+from edgetune.errors import AWAY, DrainError
+from lab.runner import Execution
 from tests.injection.test_chat import ALIASES, answer
-from tests.support import ROOT
-from tests.support.conducting import STEPS, Impatient
+from tests.support.conducting import Conductor, ended
 from tests.support.world import World, changing, prove
 
 # Whole workflows are conducted.
@@ -57,24 +53,18 @@ NOT_BEGUN: dict[str, Any] = {
 }
 
 
-class Conductor(Engine):
-    """Has steps done on a world; the task ``fails``, once, in that way."""
+class Failing(Conductor):
+    """The task ``fails``, once, in that way."""
 
     def __init__(self, world: World, home: Path, fails: str = "", way: str = "error") -> None:
-        super().__init__(Pack(ROOT), world.config, home)
-        self.canceled = Impatient()
+        super().__init__(world, home)
         self.looks: dict[str, Any] = {}
         self.at_failure: Callable[[], None] = lambda: None
-        self._world, self._fails, self._way = world, fails, way
-
-    def output(self, workflow: str, **given: Any) -> tuple[str, Any]:
-        """How it ended, and what it put out."""
-        execution = self.run(workflow, given)
-        return execution.status, execution.payload
+        self._fails, self._way = fails, way
 
     def carry_on(self, **more: Any) -> tuple[str, Any]:
         """The workflow that rolls the rollout of the world out."""
-        given = {"rollout": self._world.rollout, "dry_run": False, "requested_by": "ana"}
+        given = {"rollout": self.world.rollout, "dry_run": False, "requested_by": "ana"}
         return self.output("rollout_pop", **given, **more)
 
     def _run(self, execution: Execution) -> tuple[str, Any]:
@@ -82,24 +72,11 @@ class Conductor(Engine):
         if execution.task == self._fails:
             self._fails = ""
             self.at_failure()
-            if self._way in NOT_BEGUN:
-                return "failed", NOT_BEGUN[self._way]
-            return ENDS[self._way][:2]
+            way = self._way
+            return ("failed", NOT_BEGUN[way]) if way in NOT_BEGUN else ENDS[way][:2]
         if name in _DONE:
-            return _ended({**_DONE[name], "epoch": self._world.head.epoch, **self.looks})
-        if name not in STEPS:
-            return super()._run(execution)
-        try:
-            result = STEPS[name](self._world.context, **dict(execution.parameters))
-        except EdgetuneError as error:
-            return _ended({"failed": True, "error": safe_text(one_line(str(error)))})
-        self._world.hosts.reboot()
-        return _ended(safe(result))
-
-
-def _ended(result: dict[str, Any]) -> tuple[str, Any]:
-    status = "failed" if result.get("failed") else "succeeded"
-    return status, {"result": result, "exit_code": 0, "stdout": "", "stderr": ""}
+            return ended({**_DONE[name], "epoch": self.world.head.epoch, **self.looks})
+        return super()._run(execution)
 
 
 def why(told: str, way: str) -> str:
@@ -146,7 +123,7 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
 ) -> None:
     world = World(tmp_path)
     (host,) = world.plan.batches[0].hosts
-    status, output = Conductor(world, tmp_path, task, way).carry_on()
+    status, output = Failing(world, tmp_path, task, way).carry_on()
     assert (status, output["outcome"]) == ("failed", "rolled_back")
     (reason, by), told = _rollback(world), batch + task
     assert (reason.startswith(f"{told}{why(told, way)}"), by) == (True, "rollout_pop"), reason
@@ -159,14 +136,14 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
 @pytest.mark.parametrize("way", NOT_BEGUN)
 def test_a_batch_that_cannot_begin_is_named_with_the_reason(tmp_path: Path, way: str) -> None:
     world = World(tmp_path)
-    status, output = Conductor(world, tmp_path, "roll_batch", way).carry_on()
+    status, output = Failing(world, tmp_path, "roll_batch", way).carry_on()
     assert (status, output["outcome"]) == ("failed", "rolled_back")
     assert _rollback(world)[0] == BATCH + "cannot read (( x }} (  y  }"
 
 
 def test_a_promotion_that_cannot_begin_is_named_with_the_reason(tmp_path: Path) -> None:
     again = _soaking(tmp_path)
-    conductor = Conductor(again, tmp_path, "promote", "not there")
+    conductor = Failing(again, tmp_path, "promote", "not there")
     conductor.looks = {"decision": "promote", "message": "improved: a lot"}
     status, output = conductor.output("advance_rollout", rollout=again.rollout, requested_by="ana")
     assert (status, output["message"]) == ("failed", "promote: cannot read (( x }} (  y  }")
@@ -187,13 +164,13 @@ def test_a_host_that_fails_is_named_once(tmp_path: Path, error: str, told: str) 
     world = changing(tmp_path)
     (host,) = world.at(0)
     world.hosts.errors[host, "apply"] = error
-    Conductor(world, tmp_path).carry_on()
+    Failing(world, tmp_path).carry_on()
     assert _rollback(world)[0] == f"{BATCH}apply_tuning: {host}: {told}"
 
 
 def test_a_rollback_that_fails_tells_what_led_to_it_and_why_it_failed(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    conductor = Conductor(world, tmp_path, "apply_tuning")
+    conductor = Failing(world, tmp_path, "apply_tuning")
 
     def away(pop: object) -> Any:
         raise DrainError("HAProxy does not answer")
@@ -213,7 +190,7 @@ def test_a_rollback_or_promotion_whose_step_fails_names_it_and_not_its_verdict(
 ) -> None:
     world = _soaking(tmp_path / "promoted")
     prove(world.context, world.rollout)
-    conductor = Conductor(world, tmp_path, "apply_tuning", way)
+    conductor = Failing(world, tmp_path, "apply_tuning", way)
     conductor.looks = {"decision": "promote", "message": "improved: a lot"}
     _, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
     assert output["outcome"] == "rolled_back"
@@ -222,7 +199,7 @@ def test_a_rollback_or_promotion_whose_step_fails_names_it_and_not_its_verdict(
     assert output["message"] == output["text"]
     assert output["message"].endswith(reason)
     world, told = _soaking(tmp_path / "taken_back"), "batch 1 of 1: restore_hosts"
-    conductor = Conductor(world, tmp_path, "restore_hosts", way)
+    conductor = Failing(world, tmp_path, "restore_hosts", way)
     status, output = conductor.output("roll_back_pop", rollout=world.rollout)
     assert (status, output["outcome"]) == ("failed", "failed")
     assert output["message"] == told + why(told, way)
@@ -231,7 +208,7 @@ def test_a_rollback_or_promotion_whose_step_fails_names_it_and_not_its_verdict(
 @pytest.mark.parametrize("task", ["sample_baseline", "drain_hosts", "check_health"])
 def test_nothing_is_taken_back_because_a_store_is_away(tmp_path: Path, task: str) -> None:
     world = World(tmp_path)
-    conductor = Conductor(world, tmp_path, task, "away")
+    conductor = Failing(world, tmp_path, task, "away")
     status, output = conductor.carry_on()
     assert (status, output["outcome"]) == ("failed", "failed")
     assert "a store is away: Redis: refused" in output["message"]
@@ -247,21 +224,15 @@ def test_nothing_is_taken_back_because_a_store_is_away(tmp_path: Path, task: str
 
 def test_a_person_takes_back_whatever_the_reason(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    conductor = Conductor(world, tmp_path)
+    conductor = Failing(world, tmp_path)
     reason = f"slow, and {AWAY}: Redis: refused"
     _, output = conductor.output("roll_back_pop", rollout=world.rollout, reason=reason)
     assert output["outcome"] == "rolled_back"
 
 
-def test_a_workflow_that_fails_again_and_again_is_taken_back(tmp_path: Path) -> None:
-    world, ends = changing(tmp_path), range(MOST_RECOVERIES + 1)
-    decisions = [world.run("assess_orphan", ended="failed")["decision"] for _ in ends]
-    assert decisions == ["carry_on"] * MOST_RECOVERIES + ["roll_back"]
-
-
 def test_a_held_rollout_tells_its_verdict_first_and_no_error(tmp_path: Path) -> None:
     world = _soaking(tmp_path)
-    conductor = Conductor(world, tmp_path)
+    conductor = Failing(world, tmp_path)
     verdict = {"verdict": "inconclusive", "message": "inconclusive: a", "text": "inconclusive: a"}
     conductor.looks = {"decision": "hold", **verdict}
     given = {"rollout": world.rollout, "dry_run": False, "wait": True}
@@ -275,7 +246,7 @@ def test_a_held_rollout_tells_its_verdict_first_and_no_error(tmp_path: Path) -> 
 @pytest.mark.parametrize("workflow", ["rollout_pop", "advance_rollout"])
 def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path, workflow: str) -> None:
     world = _soaking(tmp_path)
-    conductor = Conductor(world, tmp_path)
+    conductor = Failing(world, tmp_path)
     conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
     if workflow == "rollout_pop":
         ended = (*conductor.carry_on(wait=True), f"{TAKEN}degraded: slow", "failed")
@@ -315,13 +286,13 @@ def test_a_workflow_that_fails_says_why(
 ) -> None:
     world = changing(tmp_path)
     named = {key: world.rollout if value == "ID" else value for key, value in given.items()}
-    status, output = Conductor(world, tmp_path, task, "timeout").output(workflow, **named)
+    status, output = Failing(world, tmp_path, task, "timeout").output(workflow, **named)
     assert (status, output["message"]) == ("failed", f"{task}: {_TIMEOUT}")
 
 
 def test_what_a_canceled_workflow_left_is_taken_back_and_nothing_else(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    conductor, epoch = Conductor(world, tmp_path), world.head.epoch
+    conductor, epoch = Failing(world, tmp_path), world.head.epoch
     status, output = conductor.output("recover_left", execution="another")
     assert (status, output["outcome"], output["rollout"]) == ("succeeded", "nothing", "")
     assert world.head.epoch == epoch
@@ -333,7 +304,7 @@ def test_what_a_canceled_workflow_left_is_taken_back_and_nothing_else(tmp_path: 
 
 def test_chat_is_told_what_the_workflow_says(tmp_path: Path) -> None:
     world = World(tmp_path)
-    conductor = Conductor(world, tmp_path, "check_baseline", "timeout")
+    conductor = Failing(world, tmp_path, "check_baseline", "timeout")
     done = conductor.run("rollout_pop", {"rollout": world.rollout, "dry_run": False})
     shown = {"id": done.id, "status": done.status, "result": done.result}
     told = f"{world.rollout}: {TAKEN}check_baseline: {_TIMEOUT}"
@@ -352,10 +323,10 @@ def test_a_workflow_over_rollouts_says_why_some_of_them_failed(
         "four": ("failed", None),
     }
 
-    class Items(Conductor):
+    class Items(Failing):
         def _run(self, execution: Execution) -> tuple[str, Any]:
             if execution.action.ref in ("edgetune.rollout_status", "edgetune.find_orphans"):
-                return _ended({"ids": list(ends), "unreadable": []})
+                return ended({"ids": list(ends), "unreadable": []})
             if execution.item is not None:
                 return ends[execution.parameters["rollout"]]
             return super()._run(execution)
@@ -367,6 +338,6 @@ def test_a_workflow_over_rollouts_says_why_some_of_them_failed(
 def test_a_rollback_that_is_carried_on_keeps_its_reason(tmp_path: Path) -> None:
     world = changing(tmp_path)
     world.mark("rolling_back", reason="the fans are loud")
-    _, output = Conductor(world, tmp_path).carry_on()
+    _, output = Failing(world, tmp_path).carry_on()
     assert output["message"].endswith("; why it was taken back: the fans are loud")
     assert world.head.history[-2].reason == "it was being taken back"

@@ -17,10 +17,12 @@ from edgetune import RECORD_SCHEMA
 from edgetune.documents.look import Conclusion
 from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import DamagedError, RefusedError
+from edgetune.report.text import rollout_text
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout, save_plan
 from tests.support import ROOT
 from tests.support.builders import plan
-from tests.support.world import EmptyWorld
+from tests.support.world import EmptyWorld, changing
 
 DOCUMENTS: dict[str, dict[str, Any]] = json.loads(
     (ROOT / "tests" / "fixtures" / "records_schema_1.json").read_text(encoding="utf-8")
@@ -143,3 +145,21 @@ def test_a_newer_version_s_rollout_blocks_its_pop_until_it_has_ended(
         return
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is {state}: {ROLLOUT}"):
         world.run("claim_pop", made.digest)
+
+
+def test_a_batch_of_the_version_before_waits_for_nothing(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    key = f"edgetune.batch.{world.rollout}.0"
+    opened = as_owner(world.context, world.rollout)
+    opened.save_batch(opened.batch(0))
+    document = json.loads(world.context.store.get(key) or "")
+    del document["wait"]
+    world.context.store.put(key, json.dumps({**document, "schema": 2}))
+    assert world.batch(0).wait is None
+
+
+def test_version_0_6_wrote_nothing_down_of_whether_a_quarantined_host_is_out(
+    tmp_path: Path,
+) -> None:
+    head = _world(tmp_path, quarantined={"e002": "gone"}).head
+    assert "NOT known to be out of service" in rollout_text(head)

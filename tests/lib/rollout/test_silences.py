@@ -16,11 +16,11 @@ from edgetune.alerting import silences
 from edgetune.alerting.silences import keep_silences
 from edgetune.alertmanager import Alertmanager
 from edgetune.documents.batch import Silence, read_batch
-from edgetune.errors import FencedError
 from edgetune.rollout.lease import as_owner
 from tests.support.alertmanagers import EITHER, InMemory, Silenced, in_memory, real, say
 from tests.support.alertmanagers import needs_alertmanager as needed
 from tests.support.builders import inventory_document, write_yaml
+from tests.support.scenarios import Scenario, scenarios
 from tests.support.world import World, at_every_moment, changing
 
 BOUND = 1000.0
@@ -62,6 +62,70 @@ def _watch(world: World, alertmanager: Silenced) -> list[str]:
 
 def _until(silence: dict[str, Any]) -> float:
     return datetime.fromisoformat(silence["endsAt"].replace("Z", "+00:00")).timestamp()
+
+
+class SilenceMoves(Scenario):
+    """Moves of a world with an Alertmanager."""
+
+    def __init__(self, world: World, alertmanager: InMemory) -> None:
+        super().__init__(world)
+        self.alertmanager = alertmanager
+
+    def long_ago(self, seconds: float) -> None:
+        _age(self.world, self._batch, seconds)
+
+    def fails(self, _: object) -> None:
+        self.alertmanager.says = lambda *_: say(503, "no")
+
+    def heals(self, _: object) -> None:
+        self.alertmanager.says = None
+
+    def watched(self, _: object) -> None:
+        self._seen_to_serve = _watch(self.world, self.alertmanager)
+
+    @property
+    def silenced(self) -> set[str]:
+        return {*self.alertmanager.active()}
+
+    @property
+    def seen(self) -> set[str]:
+        return {*self._seen_to_serve}
+
+    @property
+    def requests(self) -> int:
+        return len(self.alertmanager.asked)
+
+    @property
+    def complaints(self) -> list[str]:
+        history = self.world.head.history
+        return [f"{own.reason} ({own.by})" for own in history if "not silenced" in own.reason]
+
+    @property
+    def now_told(self) -> str:
+        """What the status says of now, if that is not that alerts are heard."""
+        shown = self.world.status(rollout=self.world.rollout).partition("now: ")[2]
+        now = shown.partition("\n")[0]
+        return "" if "not silenced" in now else now
+
+    @property
+    def alerts(self) -> list[str]:
+        """What the doctor found of alerts."""
+        (own,) = (check for check in self.result["checks"] if check["check"] == "alerts")
+        return [found["what"] for found in own["findings"]]
+
+
+@pytest.mark.parametrize("case", scenarios(__file__))
+def test_a_host_is_silenced_while_it_is_out(
+    case: Any, tmp_path: Path, alertmanager: InMemory
+) -> None:
+    world = _made(tmp_path, alertmanager, **case[0].pop("plan", {}))
+    SilenceMoves(world, alertmanager).play(case)
+
+
+def test_without_the_option_nobody_is_silenced(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    world.roll_all({"first_batch": 0, "end_batch": 1})
+    assert world.batch(0).silence is None
 
 
 @pytest.mark.slow
@@ -139,160 +203,6 @@ def test_a_step_that_waits_renews_the_silence(world: World, alertmanager: InMemo
     assert len(alertmanager.asked) > asked
 
 
-def test_the_recovery_of_a_dead_workflow_renews_the_silence_which_the_dead_one_cannot(
-    world: World, alertmanager: InMemory
-) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until="verify_hosts")
-    alertmanager.kept.clear()
-    _age(world, 0, BOUND)
-    world.take_over()
-    world.epoch -= 1
-    asked = len(alertmanager.asked)
-    with pytest.raises(FencedError):
-        world.step("begin_drain", 0)
-    assert len(alertmanager.asked) == asked
-    world.epoch += 1
-    world.mark("changing")
-    world.step("begin_drain", 0)
-    assert alertmanager.active().keys() == {host}
-    world.roll_all({"first_batch": 0, "end_batch": 1})
-    assert alertmanager.active() == {}
-
-
-def test_hosts_that_are_skipped_or_go_back_for_want_of_room_are_silenced_no_longer(
-    world: World, alertmanager: InMemory
-) -> None:
-    (host,) = world.at(0)
-    world.step("begin_drain", 0)
-    sessions, world.hosts.sessions = world.hosts.sessions, lambda name: 2
-    world.age(0)
-    assert world.step("check_drained", 0)["skipped"] == [host]
-    assert alertmanager.active() == {}
-    world.hosts.sessions = sessions
-    ours = list(world.at(2))
-    others = world.plan.batches[3].hosts[:2]
-
-    def drained_by_others(moment: str) -> None:
-        if moment == f"after {ours[-1]} drain":
-            assert alertmanager.active().keys() == set(ours)
-            world.balancer.state.update(dict.fromkeys(others, "drain"))
-
-    world.moments.at = drained_by_others
-    assert "went back" in world.step("begin_drain", 2)["message"]
-    assert alertmanager.active() == {}
-
-
-def test_hosts_that_are_put_back_unproven_are_silenced_no_longer(
-    world: World, alertmanager: InMemory
-) -> None:
-    (host,) = world.at(0)
-    world.balancer.heeds_marker = False
-    world.step("begin_drain", 0)
-    assert world.step("check_drained", 0)["waiting"] == 1
-    opened = as_owner(world.context, world.rollout)
-    work = opened.batch(0)
-    work.hosts[host].told_at -= 60
-    opened.save_batch(work)
-    assert world.step("check_drained", 0)["failed"] == [host]
-    assert world.balancer.state[host] == "ready"
-    assert alertmanager.active() == {}
-
-
-def _quarantined(world: World, alertmanager: InMemory, until: str = "") -> str:
-    """A host that cannot be taken back; alerts of it reach people."""
-    (host,) = world.at(0)
-    world.roll(0, until=until or None)
-    assert alertmanager.active().keys() == ({host} if until else set())
-    world.take_over()
-    world.hosts.errors[host, "restore"] = "Read-only file system"
-    world.roll_back()
-    assert world.head.quarantined.keys() == {host}
-    assert world.balancer.state[host] == "maint"
-    assert alertmanager.active() == {}
-    return host
-
-
-@pytest.mark.parametrize("until", ["", "verify_hosts"])
-def test_a_quarantined_host_is_silenced_only_while_it_is_released(
-    world: World, alertmanager: InMemory, until: str
-) -> None:
-    host = _quarantined(world, alertmanager, until)
-    world.hosts.errors.clear()
-    world.take_over()
-    marked = world.mark("rolling_back", hosts=[host])
-    world.step("begin_drain", marked["first_batch"])
-    assert alertmanager.active().keys() == {host}
-    world.roll_all(marked)
-    assert world.head.quarantined == {}
-    assert alertmanager.active() == {}
-
-
-def test_a_machine_that_is_adopted_is_silenced_no_longer(
-    world: World, alertmanager: InMemory
-) -> None:
-    host = _quarantined(world, alertmanager)
-    world.hosts.tuned.discard(host)
-    seen = _watch(world, alertmanager)
-    assert world.run("adopt_host", host=host)["failed"] == []
-    assert f"{host} ready" in seen
-    assert alertmanager.active() == {}
-
-
-def test_hosts_that_are_not_drained_are_not_silenced_and_none_without_the_option(
-    tmp_path: Path, alertmanager: InMemory
-) -> None:
-    live = _made(tmp_path / "live", alertmanager, disruption="live")
-    without = changing(tmp_path / "without")
-    for world in (live, without):
-        world.roll_all({"first_batch": 0, "end_batch": 1})
-    assert (alertmanager.asked, without.batch(0).silence) == ([], None)
-
-
-def _fail(alertmanager: InMemory) -> None:
-    alertmanager.says = lambda *_: say(503, "no")
-
-
-def test_without_alertmanager_a_batch_is_rolled_and_it_is_told_once(
-    world: World, alertmanager: InMemory
-) -> None:
-    _fail(alertmanager)
-    world.roll_all({"first_batch": 0, "end_batch": 3})
-    assert all(world.batch(number).finished for number in range(3))
-    (entry,) = [own for own in world.head.history if "not silenced" in own.reason]
-    assert entry.by == "edgetune"
-    assert entry.reason.startswith(f"alerts of hosts are not silenced: {alertmanager.url}: 503 ")
-    # Once for each batch, as none lasted for a tenth of the bound.
-    assert len(alertmanager.asked) == 3
-
-
-def test_the_status_says_that_alerts_are_not_silenced(world: World, alertmanager: InMemory) -> None:
-    _fail(alertmanager)
-    world.step("begin_drain", 0)
-    text = world.status(rollout=world.rollout)
-    assert f"; alerts of hosts are not silenced: {alertmanager.url}: 503 " in text
-    alertmanager.says = None
-    _age(world, 0, BOUND)
-    world.step("check_drained", 0)
-    now = world.status(rollout=world.rollout).partition("now: ")[2]
-    assert "not silenced" not in now.partition("\n")[0]
-    assert alertmanager.active().keys() == set(world.at(0))
-
-
-def test_a_silence_that_could_not_be_ended_is_ended_by_the_check_of_health(
-    world: World, alertmanager: InMemory
-) -> None:
-    (host,) = world.at(0)
-    world.roll(0, until="undrain_hosts")
-    _fail(alertmanager)
-    world.step("undrain_hosts", 0)
-    alertmanager.says = None
-    assert alertmanager.active().keys() == {host}
-    _age(world, 0, 0.11 * BOUND)
-    world.step("check_health", 0)
-    assert alertmanager.active() == {}
-
-
 def test_a_matcher_that_fits_a_host_of_another_pop_silences_nobody(
     tmp_path: Path, alertmanager: InMemory
 ) -> None:
@@ -317,23 +227,6 @@ def test_a_matcher_that_fits_a_host_of_another_pop_silences_nobody(
     _age(world, 0, BOUND)
     world.step("check_drained", 0)
     assert alertmanager.active().keys() == {host}
-
-
-def test_the_doctor_says_whether_alerts_would_be_silenced(
-    world: World, alertmanager: InMemory
-) -> None:
-    assert _alerts(world) == []
-    assert alertmanager.kept == {}
-    _fail(alertmanager)
-    (found,) = _alerts(world)
-    says = f"alerts of drained hosts would not be silenced: {alertmanager.url}: 503 "
-    assert found["what"].startswith(says)
-
-
-def _alerts(world: World) -> list[Any]:
-    checks: Any = world.run("doctor_pop", "lab1")["checks"]
-    (own,) = [check for check in checks if check["check"] == "alerts"]
-    return list(own["findings"])
 
 
 def test_a_batch_that_an_earlier_version_recorded_is_read(world: World) -> None:

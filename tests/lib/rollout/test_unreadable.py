@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from edgetune.documents.batch import read_batch
 from edgetune.documents.head import Head, Quarantine, read_head
 from edgetune.documents.reading import read_document
-from edgetune.errors import DamagedError, EdgetuneError, InputError, RefusedError
+from edgetune.errors import DamagedError, EdgetuneError, RefusedError
 from edgetune.report.text import rollout_text
 from edgetune.rollout.approval import Approval, load_approval, save_approval
 from edgetune.rollout.guard import Guard
-from edgetune.rollout.heads import all_heads, read_heads
+from edgetune.rollout.heads import read_heads
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import pauses_of
 from edgetune.rollout.record import load_plan, read_rollout, save_plan
@@ -26,7 +26,7 @@ from edgetune.rollout.unreadable import unreadable_rollouts
 from tests.support.builders import concluded, plan
 from tests.support.damage import JUNK, damaged, places, put, without
 from tests.support.soaking import USUAL, soaking
-from tests.support.world import EmptyWorld, World, changing, ended
+from tests.support.world import EmptyWorld, World, changing
 
 OTHER = "ams1-20261121T052018-503b"
 BESIDE = "lab1-20261121T052018-503b"
@@ -199,35 +199,11 @@ def test_its_pop_is_nobody_s_until_a_person_says_so(
     assert empty.run("claim_pop", digest)["rollout"]
 
 
-def test_another_text_under_the_key_is_judged_anew(world: World) -> None:
-    good = world.context.store.get(f"edgetune.rollout.{world.rollout}") or ""
-    put_head(world, world.rollout, "{")
-    world.run("release_record")
-    put_head(world, world.rollout, "[")
-    assert len(unreadable_rollouts(world.context)) == 1
-    put_head(world, world.rollout, good)
-    assert [head.id for head in all_heads(world.context)] == [world.rollout]
-    with pytest.raises(RefusedError, match="can be read: st2 run edgetune.rollout_pop rollout="):
-        world.run("release_record")
-    with pytest.raises(InputError, match="there is no rollout 'nothing'"):
-        world.run("release_record", "nothing")
-
-
 def test_a_release_that_cannot_be_read_releases_nothing(empty: EmptyWorld) -> None:
     put_head(empty, BESIDE, "{")
     for text in ("", "{", "7", '{"digest": 7}', "{}"):
         empty.context.store.put(f"edgetune.released.{BESIDE}", text)
         assert [each.id for each in unreadable_rollouts(empty.context)] == [BESIDE], text
-
-
-def test_one_that_has_ended_is_not_taken_up_again_beside_it(tmp_path: Path) -> None:
-    """The one that cannot be read may be half done on the same hosts."""
-    world = ended(tmp_path)
-    put_head(world, BESIDE, "{")
-    with pytest.raises(RefusedError, match=f"{BESIDE} is damaged"):
-        world.take_over()
-    world.run("release_record", BESIDE)
-    assert world.take_over()["claimed"]
 
 
 @pytest.mark.parametrize(
@@ -255,27 +231,6 @@ def test_a_live_tuning_goes_back_under_a_drain_where_one_above_it_cannot_be_read
     assert not read_rollout(world.context, world.rollout).drains
     world.mark("rolling_back")
     assert read_rollout(world.context, world.rollout).drains == drains
-
-
-def test_a_record_that_breaks_in_the_middle_quarantines_nobody(tmp_path: Path) -> None:
-    """Hosts that were not drained are not said to be drained."""
-    world = changing(tmp_path, disruption="live")
-    world.roll(0)
-    batch = world.mark("rolling_back")["first_batch"]
-    world.roll(batch, until="restore_hosts")
-    put_head(world, LATER, "{")
-    assert world.step("restore_hosts", batch)["error"] == ""
-    assert (world.hosts.tuned, world.head.quarantined) == (set(), {})
-
-
-@pytest.mark.parametrize("text", ["{", '{"schema": 9}'])
-def test_a_rollback_needs_no_baseline_that_can_be_read(world: World, text: str) -> None:
-    """It is good for an order only."""
-    world.roll_all({"first_batch": 0, "end_batch": 4})
-    assert len(world.hosts.tuned) > 1
-    world.context.store.put(f"edgetune.baseline.{world.rollout}", text)
-    assert world.roll_back()["state"] == "rolled_back"
-    assert world.hosts.tuned == set()
 
 
 def test_the_epoch_that_it_tells_is_not_given_away_again(empty: EmptyWorld, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def action_problems(action: Document, root: Path) -> list[str]:
     ]
     if action["runner_type"] == "python-script" and not problems:
         source = (root / "actions" / action["entry_point"]).read_text(encoding="utf-8")
-        problems = run_problems(own, source, root)
+        problems = run_problems(own, action["name"], source)
     return problems
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.metadata.builtin import NO_PARAMETERS, OPERATORS, TRIGGER_PARAMETERS
 from tests.support.metadata.schemas import RULE, SENSOR
-from tests.support.metadata.source import sensor_problems as source_problems
+from tests.support.metadata.source import class_problems
 from tests.support.metadata.values import EXPRESSION, Document, Known, call_problems, shape
 
 READ_ONLY = {
@@ -24,7 +24,7 @@ _IN_TRIGGER = re.compile(r"\btrigger(?:\.|\[')(\w+)")
 _BY_DOT = re.compile(r"\btrigger((?:\.\w+)+)")
 
 
-def sensor_problems(sensor: Document, root: Path, pack: Known) -> list[str]:
+def sensor_problems(sensor: Document, root: Path) -> list[str]:
     """A sensor registers, and its file holds the class it names."""
     found = shape(sensor, SENSOR)
     if found:
@@ -32,7 +32,7 @@ def sensor_problems(sensor: Document, root: Path, pack: Known) -> list[str]:
     file = root / "sensors" / sensor["entry_point"]
     if not file.is_file():
         return [f"entry_point: there is no file sensors/{sensor['entry_point']}"]
-    return source_problems(sensor, file.read_text(encoding="utf-8"), set(pack.triggers))
+    return class_problems(sensor)
 
 
 def rule_problems(rule: Document, pack: Known) -> list[str]:

@@ -20,7 +20,6 @@ from tests.support.metadata.schemas import PARAMETER, Schema
 Document = dict[str, Any]
 
 EXPRESSION = re.compile(r"\{\{|\{%|<%")
-REMOVED = object()
 
 
 @dataclass(frozen=True)
@@ -138,14 +137,11 @@ def name_problems(document: Document, name: str) -> list[str]:
 
 
 def altered(document: Document, path: str, value: Any) -> Document:
-    """A copy with one value put in at a dotted path, or taken away if it is REMOVED."""
+    """A copy with one value put in at a dotted path."""
     copy = deepcopy(document)
     place: Any = copy
     *above, last = path.split(".")
     for part in above:
         place = place[int(part) if isinstance(place, list) else part]
-    if value is REMOVED:
-        del place[last]
-    else:
-        place[last] = value
+    place[last] = value
     return copy

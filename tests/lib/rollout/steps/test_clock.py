@@ -10,18 +10,14 @@ from typing import Any
 
 import pytest
 
-from edgetune import clock
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.facts import Facts, Load
-from edgetune.rollout.lease import as_owner, idle_time
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_drained import check_drained
-from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import begin_drain
-from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.set_bios import set_bios
 from tests.support.scenarios import Scenario, scenarios
 from tests.support.virtual_clock import VirtualClock
-from tests.support.world import BiosWorld, EmptyWorld, World, changing
+from tests.support.world import BiosWorld, EmptyWorld, World
 
 HOURS = 6 * 3600.0
 SET = pytest.mark.parametrize("seconds", [HOURS, -HOURS], ids=["forward", "back"])
@@ -119,86 +115,6 @@ def test_a_record_of_an_earlier_version_waits_from_now(
     assert world.at(FIRST) == {host: "skipped"}
 
 
-def test_what_is_settled_keeps_its_times(world: BiosWorld, clock: VirtualClock) -> None:
-    (host,) = world.at(FIRST)
-    world.roll(FIRST)
-    done = world.batch(FIRST).hosts[host]
-    clock.wait(30 * 24 * 3600)
-    clock.begin_process("another")
-    assert (done.step, world.batch(FIRST).hosts[host].at) == ("done", done.at)
-
-
-def test_a_taken_over_bmc_is_given_up_after_another_boot_of_its_runner(
-    world: BiosWorld, clock: VirtualClock
-) -> None:
-    """Nobody writes the head again while a batch is under way."""
-    (host,) = world.at(FIRST)
-    world.bmcs.faults[host] = {"unreachable"}
-    world.roll(FIRST, until=set_bios)
-    world.take_over()
-    assert _step(world, set_bios) == (1, [])
-    clock.wait(30)
-    clock.begin_process("another")
-    assert _step(world, set_bios) == (1, [])
-    clock.wait(DEADLINE + 1)
-    assert _step(world, set_bios) == (0, [host])
-
-
-def test_a_host_is_reset_after_another_boot_of_the_runner_that_took_over(
-    world: BiosWorld, clock: VirtualClock
-) -> None:
-    (host,) = world.at(FIRST)
-    world.hosts.heeds[host] = set()
-    world.roll(FIRST, until=reboot_hosts)
-    clock.wait(2 * DEADLINE)
-    world.take_over()
-    clock.wait(2 * DEADLINE)
-    clock.begin_process("another")
-    world.step(reboot_hosts, FIRST)
-    clock.wait(DEADLINE / 2 + 1)
-    assert _step(world, check_rebooted) == (1, [])
-    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
-
-
-@pytest.mark.parametrize("boot", ["", "another"], ids=["same boot", "another boot"])
-def test_the_grace_of_a_pop_ends(tmp_path: Path, clock: VirtualClock, boot: str) -> None:
-    world = changing(tmp_path)
-    world.mark("rolling_back")
-    clock.wait(world.context.config.claim_grace + 1)
-    clock.begin_process(boot)
-    world.mark("rolled_back")
-    assert world.context.claims.holder("lab1") is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "boots"),
-    [(HOURS, []), (-HOURS, []), (HOURS, [""]), (-HOURS, [""]), (-HOURS, ["another"])],
-)
-def test_a_pop_is_kept_for_the_whole_grace(
-    tmp_path: Path, clock: VirtualClock, seconds: float, boots: list[str]
-) -> None:
-    """In another boot a clock that was set forward cannot be told from time that passed."""
-    world = changing(tmp_path)
-    world.mark("rolling_back")
-    clock.set(seconds)
-    for boot in boots:
-        clock.begin_process(boot)
-    world.mark("rolled_back")
-    left = world.context.claims.expiries(["lab1"])["lab1"]
-    assert 300 < left <= world.context.config.claim_grace
-
-
-def test_a_moment_in_the_future_keeps_a_pop_no_longer_than_its_grace(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    world.mark("rolling_back")
-    opened = as_owner(world.context, world.rollout)
-    opened.head.taken_over = clock.wall() + 7200
-    opened.save()
-    world.mark("rolled_back")
-    left = world.context.claims.expiries(["lab1"])["lab1"]
-    assert 0 < left <= world.context.config.claim_grace
-
-
 def test_a_baseline_never_ends_before_it_began(tmp_path: Path, clock: VirtualClock) -> None:
     world = World(tmp_path)
     world.mark("baseline")
@@ -210,18 +126,3 @@ def test_a_baseline_never_ends_before_it_began(tmp_path: Path, clock: VirtualClo
     world.mark("changing")
     assert world.head.baseline[0] <= world.head.baseline[1]
     assert world.head.state == "changing"
-
-
-def test_a_claim_lasts_no_longer_because_the_clock_was_set_back(
-    world: BiosWorld, clock: VirtualClock
-) -> None:
-    claims, ttl = world.context.claims, world.context.config.claim_ttl
-    clock.set(-HOURS)
-    assert 0 <= idle_time(world.context, "lab1") < ttl / 2
-    clock.wait(ttl / 2)
-    held = claims.holder("lab1")
-    assert held is not None
-    assert held.rollout == world.rollout
-    assert ttl / 2 <= idle_time(world.context, "lab1") < ttl
-    clock.wait(ttl / 2)
-    assert (claims.holder("lab1"), claims.expiries(["lab1"])["lab1"]) == (None, 0)

@@ -4,18 +4,14 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
 
 from edgetune.documents.head import Head
-from edgetune.errors import StoreError
 from edgetune.report.text import left_text
-from edgetune.rollout.claims import Claim
 from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support.world import World, changing
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -44,70 +40,6 @@ def test_at_every_moment_the_record_names_the_hosts_that_are_out(tmp_path: Path)
     assert missed == []
     assert max(looks) >= 1
     assert left(world) == []
-
-
-def test_hosts_that_a_rollback_has_not_reached_stay_named(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    drain, *_ = world.way(0)
-    world.step(drain, 0)
-    out = sorted(world.at(0))
-    world.mark("rolling_back")
-    assert sorted(left(world)) == out
-
-
-def test_what_an_ended_execution_carried_on_has_no_owner_at_once(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    drain, *_ = world.way(0)
-    world.step(drain, 0)
-    assert rollout_status(world.context)["rollouts"][0]["orphan_notice"] == ""
-    told = rollout_status(world.context, ended=["another", "run-1"])
-    (row,) = told["rollouts"]
-    assert (row["owner"], told["message"]) == ("run-1", "1 rollout, 1 without an owner")
-    names = ", ".join(world.at(0))
-    assert row["orphan_notice"].splitlines() == [
-        f"WITHOUT AN OWNER: {world.rollout}",
-        "  accept_queue on lab1: changing",
-        f"  out of service by its record: {names}",
-        f"  carry on:   st2 run edgetune.rollout_pop rollout={world.rollout}",
-        f"  roll back:  st2 run edgetune.roll_back_pop rollout={world.rollout}",
-    ]
-    assert told["text"].splitlines() == [
-        "lab1  accept_queue  NO OWNER; changing for 0s: batch 1 of 4, 1 host out",
-        f"  carry on:   st2 run edgetune.rollout_pop rollout={world.rollout}",
-        f"  roll back:  st2 run edgetune.roll_back_pop rollout={world.rollout}",
-    ]
-    in_full = rollout_status(world.context, world.rollout, ended=["run-1"])["text"]
-    assert in_full.startswith(row["orphan_notice"])
-
-
-def test_rollouts_without_an_owner_come_first(tmp_path: Path) -> None:
-    world = changing(tmp_path)
-    first = world.rollout
-    world.roll_back()
-    world.context.claims.release("lab1", Claim(first, world.epoch))
-    time.sleep(0.01)
-    world.begin(tmp_path)
-    assert rollout_status(world.context)["ids"] == [first, world.rollout]
-    world.context.claims.release("lab1", Claim(world.rollout, world.epoch))
-    told = rollout_status(world.context)
-    assert told["ids"] == [world.rollout, first]
-    assert told["text"].startswith("lab1  accept_queue  NO OWNER; claimed for 0s\n")
-    assert "out of service by its record: none" in told["rollouts"][0]["orphan_notice"]
-
-
-def test_claims_that_are_away_hide_no_rollout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = changing(tmp_path)
-
-    def away(pops: list[str]) -> dict[str, float]:
-        raise StoreError("Redis: is away")
-
-    monkeypatch.setattr(world.context.claims, "expiries", away)
-    told = rollout_status(world.context)
-    assert told["ids"] == [world.rollout]
-    assert told["text"].startswith("Which rollouts have an owner is not known: Redis: is away.")
-    assert rollout_status(world.context, ended=["run-1"])["rollouts"][0]["orphan_notice"]
 
 
 def test_a_rollback_is_carried_on_by_a_rollback() -> None:
