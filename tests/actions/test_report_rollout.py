@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from report_rollout import ReportRollout
 
+from edgetune import clock
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_baseline import check_baseline
 from edgetune.rollout.steps.compare_groups import compare_groups
@@ -114,7 +114,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
     def test_says_which_samples_are_gone(self) -> None:
         self.judge()
         opened = as_owner(self.world.context, self.world.rollout)
-        later = time.time() + 2e6
+        later = clock.wall() + 2e6
         self.world.context.samples.add("lab1", [reading("e000", later)])
         page = self.report()
         self.assertIn("No samples of that time are left", page)

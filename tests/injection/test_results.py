@@ -8,7 +8,6 @@ more, terminals obey escapes, and who reads a plan believes its lines.
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from unittest import mock
 import pytest
 import rollout_guard
 
-from edgetune import action
+from edgetune import action, clock
 from edgetune.action import run_step, safe, safe_text
 from edgetune.documents.look import Look
 from edgetune.documents.settings import BiosAttribute, SettingRow
@@ -151,12 +150,12 @@ def host_is_quarantined(world: World, text: str) -> Any:
 
 def sample_says(world: World, text: str) -> Any:
     """Whoever may write to Redis says what host a sample is of."""
-    sample = {"host": text, "time": time.time(), "boot_id": text, "uptime": 1.0, "counters": {}}
+    sample = {"host": text, "time": clock.wall(), "boot_id": text, "uptime": 1.0, "counters": {}}
     world.context.samples.add("lab1", as_samples([{**sample, "gauges": {"drifted": 2}}]))
     told = act(rollout_status, rollout=world.rollout)
     # The next one is the only one.
     world.context.samples.add(
-        "lab1", as_samples([{**sample, "host": "e0", "time": time.time() + 1e9, "gauges": {}}])
+        "lab1", as_samples([{**sample, "host": "e0", "time": clock.wall() + 1e9, "gauges": {}}])
     )
     return told
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,6 +12,7 @@ import requests
 from rollout_guard import RolloutGuard
 from st2tests.base import BaseSensorTestCase
 
+from edgetune import clock
 from edgetune.files import load_yaml
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_health import check_health
@@ -41,10 +41,10 @@ class RolloutGuardTestCase(BaseSensorTestCase):
 
     def sample(self, **health_ms: float) -> None:
         """A healthy baseline, and two samples of now with the latencies given for some hosts."""
-        opened, now = as_owner(self.world.context, self.world.rollout), time.time()
+        opened, now = as_owner(self.world.context, self.world.rollout), clock.wall()
         opened.head.baseline = [now - 1000, now - 900]
         opened.save()
-        for at, latency in ((now - 950, {}), (now, health_ms), (time.time(), health_ms)):
+        for at, latency in ((now - 950, {}), (now, health_ms), (clock.wall(), health_ms)):
             rows = [
                 reading(host, at, health_failed=0, health_p50_ms=latency.get(host, 1.0))
                 for host in self.world.balancer.state
@@ -136,7 +136,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.poll()
         last = self.world.context.heartbeats.last("guard")
         self.assertIsNotNone(last)
-        self.assertLess(abs(time.time() - last.time), 60)
+        self.assertLess(abs(clock.wall() - last.time), 60)
         self.assertEqual(last.problem, "")
         down = mock.Mock(side_effect=requests.ConnectionError("connection refused"))
         with mock.patch.object(self.sensor_service, "list_values", down):

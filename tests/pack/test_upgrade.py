@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgetune import RECORD_SCHEMA
+from edgetune import RECORD_SCHEMA, clock
 from edgetune.config import read_config
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError
@@ -42,7 +41,7 @@ class Upgraded(EmptyWorld):
     def __init__(self, folder: Path, version: str, promoting: bool = False) -> None:
         super().__init__(folder)
         left = json.loads((LEFT / f"rollout_{version}.json").read_text(encoding="utf-8"))
-        left = later(left, time.time() - left["now"])
+        left = later(left, clock.wall() - left["now"])
         records = {**left["records"], **(left["promoting"] if promoting else {})}
         for document in records.values():
             # That of a plan has no moment in it, and is its key.
@@ -57,7 +56,7 @@ class Upgraded(EmptyWorld):
         rows = [("lab1", time, json.dumps(sample)) for time, sample in left["samples"]]
         with sqlite3.connect(folder / "state.sqlite") as db:
             db.executemany("INSERT INTO samples VALUES (?, ?, ?)", rows)
-            db.execute("INSERT INTO claims VALUES ('lab1', ?, ?)", (claim, time.time() + 900))
+            db.execute("INSERT INTO claims VALUES ('lab1', ?, ?)", (claim, clock.wall() + 900))
             db.execute("INSERT INTO epochs VALUES ('lab1', ?)", (self.epoch,))
         db.close()
         self.hosts.tuned = set(left["tuned"])

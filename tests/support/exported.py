@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ STAMP = "20261124T100727-7a54"
 def put(world: EmptyWorld, pop: str, *states: str, stamp: str = STAMP, **more: Any) -> str:
     """A rollout of ``nic_ring`` on a PoP that was in each state for 60 s, its last one from now on;
     its id."""
-    now, rollout = time.time(), f"{pop}-{stamp}"
+    now, rollout = clock.wall(), f"{pop}-{stamp}"
     history = [Entry(now - 60 * n, state, "ana", "so") for n, state in enumerate(states[::-1])]
     named = {"id": rollout, "pop": pop, "tuning": "nic_ring"}
     more = more if "plan" in more else {**more, "plan": world.plan.digest}
@@ -80,7 +79,7 @@ def fleet(folder: Path) -> Soaking:
     put(world, "c1", "changing", "rolling_back", "rolled_back", quarantined=stuck)
     put(world, "d1", "soaking", "promoting", "complete", verdict=concluded("promote", "improved"))
     pause_pop(world.context, "lab1", reason="peak", requested_by="ana")
-    world.context.heartbeats.beat(GUARD, Heartbeat(time.time() - 20))
+    world.context.heartbeats.beat(GUARD, Heartbeat(clock.wall() - 20))
     put_record(world.context, campaign())
     _tune(world)
     return world
@@ -91,7 +90,7 @@ def _tune(world: EmptyWorld) -> None:
     document = inventory_document()
     document["pops"]["lab1"]["congestion"] = {}
     world.change_inventory(document)
-    now = time.time()
+    now = clock.wall()
     effect = PrefixEffect("delivery_rate", 40, 10, 1.2, (1.1, 1.3), 0.01, 0.99, 0.05)
     newest = Outcome(now, now - 60, now + 600, 7, 40, 10, ["e001"], new=3, since=now - 900)
     looks = [LookTaken(1, now, [effect], [])]
@@ -106,7 +105,7 @@ def campaign() -> Record:
 
 def _put_batches(world: EmptyWorld, rollout: str) -> None:
     """The first batch is done, in the second one host is out since 100 s and another has failed."""
-    now, planned = time.time(), world.plan.batches
+    now, planned = clock.wall(), world.plan.batches
     first, second = planned[0].hosts, planned[2].hosts
     done = {name: HostStep("done", now - 60, out_at=now - 150, boot_took=42.0) for name in first}
     out = HostStep("drained", now, lb_before="ready", out_at=now - 100)

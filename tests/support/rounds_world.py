@@ -241,9 +241,10 @@ class RoundsMoves(Scenario):
 
     world: RoundsWorld
 
-    def __init__(self, world: Any, *more: Any) -> None:
-        super().__init__(world, *more)
-        self._held_out = held_out(world) if world.sockets.read_rounds else set()
+    def __init__(self, world: Any, *more: Any, **own: Any) -> None:
+        super().__init__(world, *more, **own)
+        is_tuned = isinstance(world, RoundsWorld) and world.sockets.read_rounds
+        self._held_out = held_out(world) if is_tuned else set()
 
     def entry(self, entry: dict[str, Any] | None) -> None:
         """The entry of the PoP, beside quick thresholds and the canary; null takes it out."""

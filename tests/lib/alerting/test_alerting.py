@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 
+from edgetune import clock
 from edgetune.alerting import silences
 from edgetune.alerting.silences import Wanted, keep_silences
 from edgetune.alertmanager import Alertmanager
@@ -78,7 +79,7 @@ def test_a_host_is_silenced_for_the_bound_renewed_and_heard_again_once_it_is_bac
     before = either.active()
     assert before.keys() == {"e000", "e001"}
     assert (before["e000"]["createdBy"], before["e000"]["comment"]) == ("edgetune", "out")
-    assert all(BOUND - 5 < _ends(each) - time.time() <= BOUND for each in before.values())
+    assert all(BOUND - 5 < _ends(each) - clock.wall() <= BOUND for each in before.values())
     # A renewed one is the same one and lasts longer.
     assert keep(either, ["e000"], bound=2 * BOUND) == ""
     after = either.active()
@@ -133,7 +134,7 @@ def test_one_that_a_person_ended_is_put_anew_and_one_made_longer_bounded_again(
     assert keep(either, ["e000", "e001"]) == ""
     found = either.active()
     assert found["e000"]["id"] != own["id"] and len(found) == 2
-    assert all(_ends(each) - time.time() <= BOUND for each in found.values())
+    assert all(_ends(each) - clock.wall() <= BOUND for each in found.values())
 
 
 @pytest.fixture
@@ -165,8 +166,8 @@ def test_one_that_is_forgotten_meanwhile_is_put_anew_or_over_and_hinders_no_othe
     stale(either, "e000")
     assert keep(either, ["e000", "e001"]) == ""
     found = either.active()["e000"]
-    assert BOUND - 5 < _ends(found) - time.time() <= BOUND
-    assert abs(_moment(found["startsAt"]) - time.time()) < 30
+    assert BOUND - 5 < _ends(found) - clock.wall() <= BOUND
+    assert abs(_moment(found["startsAt"]) - clock.wall()) < 30
     stale(either, "e003")
     assert keep(either, ["e002"], back=["e003", "e000", "e001"]) == ""
     assert either.active().keys() == {"e002"}
@@ -256,7 +257,7 @@ def test_a_silence_is_bounded_by_the_clock_of_alertmanager_and_asked_for_with_al
     alertmanager.ahead = ahead
     names = [f"e{number:03d}" for number in range(24)]
     assert keep(alertmanager, names) == keep(alertmanager, names) == ""
-    left = _ends(alertmanager.active()["e000"]) - (time.time() + ahead)
+    left = _ends(alertmanager.active()["e000"]) - (clock.wall() + ahead)
     assert BOUND - 5 < left <= BOUND
     asked = [each for each in alertmanager.lines if each.startswith("GET")]
     assert asked == ["GET /api/v2/silences?filter=edgetune_rollout%21%3D%22r1%22"] * 2

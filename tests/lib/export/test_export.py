@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from edgetune import PACK
+from edgetune import PACK, clock
 from edgetune.connections import Database
 from edgetune.documents.batch import Batch, HostStep, batch_key
 from edgetune.documents.head import FORWARD, Quarantine, head_key
@@ -128,7 +127,7 @@ def test_a_busy_fleet_is_told_as_its_records_say(told: Series) -> None:
     }
     assert 'edgetune_rollout_without_owner{pop="c1"}' not in told
     since = told['edgetune_hosts_out_since_timestamp_seconds{pop="ams1"}']
-    assert time.time() - since == pytest.approx(100, abs=60)
+    assert clock.wall() - since == pytest.approx(100, abs=60)
     assert 'edgetune_hosts_out_since_timestamp_seconds{pop="d1"}' not in told
 
 
@@ -175,7 +174,7 @@ def test_a_look_that_nobody_takes_was_due(tmp_path: Path) -> None:
     world = Soaking(tmp_path)
     world.soak(test=3.0, began=400)
     told = series(world.context)
-    assert told['edgetune_look_due_timestamp_seconds{pop="lab1"}'] < time.time() - 200
+    assert told['edgetune_look_due_timestamp_seconds{pop="lab1"}'] < clock.wall() - 200
     assert 'edgetune_last_look_timestamp_seconds{pop="lab1"}' not in told
 
 
@@ -197,7 +196,7 @@ class TestOwner:
             world.context.claims.renew("lab1", claim, world.context.config.claim_ttl - ago)
             told = series(world.context)
             seen = told['edgetune_owner_last_seen_timestamp_seconds{pop="lab1"}']
-            assert ago <= time.time() - seen < ago + 100
+            assert ago <= clock.wall() - seen < ago + 100
             assert told[self.WITHOUT] == 0
         assert [name for name in told if name.startswith("edgetune_step_")] == []
         world.context.claims.release("lab1", claim)
@@ -346,13 +345,13 @@ def test_a_host_stands_where_the_last_batch_left_it_that_began(tmp_path: Path) -
     told = series(world.context)
     assert told['edgetune_hosts_at_step{pop="ams1",step="drained"}'] == 1
     since = told['edgetune_hosts_out_since_timestamp_seconds{pop="ams1"}']
-    assert time.time() - since == pytest.approx(100, abs=60)
+    assert clock.wall() - since == pytest.approx(100, abs=60)
 
 
 def test_how_long_a_host_was_out_is_not_known_of_an_earlier_version(tmp_path: Path) -> None:
     world = fleet(tmp_path)
     host = next(iter(world.plan.batches[0].hosts))
-    old = HostStep("done", time.time(), lb_before="ready")
+    old = HostStep("done", clock.wall(), lb_before="ready")
     batch = Batch(f"ams1-{STAMP}", 0, "change", "test", {host: old}, checked=True)
     world.context.store.put(batch_key(batch.rollout, 0), batch.document())
     told = series(world.context)

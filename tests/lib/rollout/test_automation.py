@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
+from edgetune import clock
 from edgetune.connections import Database
 from edgetune.errors import StoreError
 from edgetune.files import load_yaml
@@ -43,7 +43,7 @@ def world(tmp_path: Path) -> World:
     world = World(tmp_path)
     world.context.config = replace(world.context.config, report_dir=str(tmp_path / "reports"))
     world.context.stackstorm = Api()
-    world.context.heartbeats.beat(GUARD, Heartbeat(time.time()))
+    world.context.heartbeats.beat(GUARD, Heartbeat(clock.wall()))
     world.mark("baseline")
     return world
 
@@ -86,8 +86,8 @@ def test_a_rule_that_is_off_is_named_everywhere(world: World, name: str, gone: b
 @pytest.mark.parametrize(
     ("last", "says"),
     [
-        (lambda: Heartbeat(time.time() - QUIET - 60), "has not looked for 4m"),
-        (lambda: Heartbeat(time.time(), "Redis: refused"), "cannot look: Redis: refused"),
+        (lambda: Heartbeat(clock.wall() - QUIET - 60), "has not looked for 4m"),
+        (lambda: Heartbeat(clock.wall(), "Redis: refused"), "cannot look: Redis: refused"),
     ],
 )
 def test_a_guard_that_does_not_look_is_told_everywhere(

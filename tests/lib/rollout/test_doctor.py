@@ -4,7 +4,6 @@ the folder of the pack, which an upgrade removes, and certificates that expire s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from edgetune import clock
 from edgetune.alertmanager import Alertmanager
 from edgetune.config import Config, read_config
 from edgetune.files import load_yaml
@@ -106,7 +106,7 @@ def test_the_pack_is_told_by_what_stackstorm_runs(tmp_path: Path, monkeypatch: A
 
 
 def test_what_one_node_alone_is_configured_with_is_told() -> None:
-    now = time.time()
+    now = clock.wall()
     with_ca = Node("three", now - 600, {"bmc_ca_file": "a", "ssh_key_file": "k"})
     others = [Node(name, now, {"ssh_key_file": "k"}) for name in ("one", "two")]
     told = "bmc_ca_file is configured on three (10m ago), and not on one, two"
@@ -153,7 +153,7 @@ def test_the_doctor_compares_what_nodes_left(world: EmptyWorld) -> None:
 def test_a_timer_leaves_what_the_node_holds(world: EmptyWorld) -> None:
     world.run("find_orphans")
     (node,) = world.context.nodes.all()
-    assert node.time == pytest.approx(time.time(), abs=60)
+    assert node.time == pytest.approx(clock.wall(), abs=60)
     assert "cannot" not in " ".join(node.holds.values())
 
 

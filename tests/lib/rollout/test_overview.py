@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune import clock
 from edgetune.documents.head import Quarantine, head_key
 from edgetune.report.color import ATTENTION
 from edgetune.report.findings import WIDTH
@@ -90,7 +90,7 @@ def test_a_pop_that_nobody_samples(
     save_plan(world.context, made)
     put(world, "lab1", "baseline", began, plan=made.digest)
     if sampled is not None:
-        at = time.time() - 60 * sampled
+        at = clock.wall() - 60 * sampled
         world.context.samples.add("lab1", [reading("e001", at)])
     assert lines(world)[0].startswith(f"lab1  nic_ring  {says}baseline")
     # A source that is away hides no other PoP.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from edgetune import clock
 from edgetune.alerting import silences
 from edgetune.alerting.silences import keep_silences
 from edgetune.alertmanager import Alertmanager
@@ -142,7 +143,7 @@ def test_a_host_is_silenced_before_it_is_withdrawn_until_it_serves(
             for host, silence in alertmanager.active().items():
                 says = f"{host}: edgetune has it out of service in rollout {world.rollout}"
                 assert (silence["createdBy"], silence["comment"]) == ("edgetune", says)
-                assert 0 < _until(silence) - time.time() <= BOUND
+                assert 0 < _until(silence) - clock.wall() <= BOUND
             assert alertmanager.active().keys() == set(hosts)
             world.step("undrain_hosts", batch)
             assert alertmanager.active() == {}
@@ -277,7 +278,7 @@ def test_what_a_stop_leaves_ends_by_itself_within_the_bound_unless_a_rollback_re
     def take_back(world: World) -> None:
         left, died = alertmanager.active(), world.moments.seen[-1]
         for host, silence in left.items():
-            assert _until(silence) <= time.time() + BOUND, died
+            assert _until(silence) <= clock.wall() + BOUND, died
             assert world.batch(0).silence.hosts == [host]
         out = {name for name, state in world.balancer.state.items() if state != "ready"}
         assert out <= left.keys(), died

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from edgetune import clock
 from edgetune.config import read_config
 from edgetune.connections import Database, open_redis
 from edgetune.documents.reading import encoded
@@ -175,7 +176,7 @@ def test_people_are_told_once_whichever_guard_tells_them(redis: Any) -> None:
 
 @pytest.mark.processes
 def test_what_nodes_hold_is_kept_by_their_names_and_damage_is_named(redis: Any) -> None:
-    nodes, now = RedisNodes(redis), time.time()
+    nodes, now = RedisNodes(redis), clock.wall()
     one, two = Node("one", now, {"inventory": "a"}), Node("two", now, {"inventory": "b"})
     for node in (two, one._replace(holds={}), one, Node("gone", now - FRESH - 1, {})):
         nodes.keep(node)

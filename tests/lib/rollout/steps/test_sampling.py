@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from edgetune import RECORD_SCHEMA
+from edgetune import RECORD_SCHEMA, clock
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.reading import encoded
 from edgetune.documents.sample import Sample
@@ -45,7 +45,7 @@ def world(tmp_path: Path) -> World:
 
 
 def kept(world: World) -> list[Any]:
-    return [*world.context.samples.window("lab1", 0, time.time() + 1).rows()]
+    return [*world.context.samples.window("lab1", 0, clock.wall() + 1).rows()]
 
 
 class Slow(Fleet):
