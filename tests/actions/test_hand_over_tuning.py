@@ -7,6 +7,8 @@ import tempfile
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from edgetune.rollout.steps.hand_over_tuning import hand_over_tuning
 from tests.support.action_case import complete
 from tests.support.world import dies
@@ -15,6 +17,7 @@ NAMES = [f"e00{i}" for i in range(8)]
 OWN = {"pop": "lab1", "tuning": "accept_queue"}
 
 
+@pytest.mark.slow
 def test_a_death_at_any_moment_is_made_up_for() -> None:
     """Another call ends it, and nobody is asked twice."""
     for deaths in count():

@@ -185,6 +185,7 @@ def test_a_seed_keeps_every_promise(seed: int, tmp_path: Path) -> None:
     assert broken == [], chaos.died
 
 
+@pytest.mark.slow
 def test_seeds_meet_what_they_are_to_meet(tmp_path: Path) -> None:
     """Processes die, and hosts are told something all the same."""
     died, treated = 0, 0

@@ -82,6 +82,7 @@ def test_a_part_of_a_command_names_parameters_that_there_are() -> None:
         assert from_words(PACK.action(action), words), part
 
 
+@pytest.mark.slow
 def test_no_message_shows_a_part_of_a_command() -> None:
     """It would be typed as it stands; `edgetune.sanitize.command` makes it whole."""
     assert parts_of_messages() == []

@@ -144,6 +144,7 @@ def test_the_text_shows_by_what_the_tuning_is_judged(tmp_path: Path) -> None:
     assert max(len(line) for line in text.splitlines() if "(optional)" in line) <= 78
 
 
+@pytest.mark.slow
 def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> None:
     """The ways of splitting it are a number of more than 4,300 digits."""
     (host, *_) = pop(tmp_path).hosts

@@ -87,6 +87,7 @@ def test_a_soak_is_shown_and_belongs_to_its_owner(tmp_path: Path, version: str) 
     assert rollout_status(world.context)["rollouts"][0]["state"] == "soaking"
 
 
+@pytest.mark.slow
 def test_a_soak_of_the_version_before_is_judged_promoted_and_rolled_back(tmp_path: Path) -> None:
     world = Upgraded(tmp_path, "0.10.0")
     look = compare_groups(world.context, world.rollout)
@@ -111,6 +112,7 @@ def test_a_soak_of_0_6_is_held_with_its_reason_and_rolled_back(tmp_path: Path) -
     _goes_back(world)
 
 
+@pytest.mark.slow
 def test_a_promotion_that_was_begun_is_finished(tmp_path: Path, version: str) -> None:
     world = Upgraded(tmp_path, version, promoting=True)
     world.take_over()
@@ -120,6 +122,7 @@ def test_a_promotion_that_was_begun_is_finished(tmp_path: Path, version: str) ->
     _goes_back(world)
 
 
+@pytest.mark.slow
 def test_a_soak_is_rolled_back_without_a_look(tmp_path: Path, version: str) -> None:
     world = Upgraded(tmp_path, version)
     world.take_over()

@@ -30,6 +30,7 @@ def test_the_confidence_sequence_has_the_published_width() -> None:
     assert relative[1] < relative[0] and relative[1] < relative[2]
 
 
+@pytest.mark.slow
 def test_every_peer_sees_a_disaster_and_no_improvement() -> None:
     quiet, harmful = replicate("iid_poisson", 0.5), replicate("iid_poisson", 6.0)
     assert [peer.name for peer in HERE if peer.decide(quiet, LOOKS) is not None] == []

@@ -279,6 +279,7 @@ def test_two_of_one_host_are_ended_both_and_none_of_another_rollout_whatever_is_
     assert [each["comment"] for each in stand] == ["another rollout"]
 
 
+@pytest.mark.slow
 def test_members_that_are_away_or_broken_or_slow_share_the_time_with_the_others(
     alertmanager: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

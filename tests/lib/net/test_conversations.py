@@ -403,6 +403,7 @@ def two_addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     pool.shutdown()
 
 
+@pytest.mark.slow
 def test_an_address_that_takes_no_connection_leaves_time_for_the_next(two_addresses: int) -> None:
     with Service(f"http://name:{two_addresses}") as service:
         assert service.ask("GET", "/", time.monotonic() + 4).status == 200

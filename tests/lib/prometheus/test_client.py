@@ -573,6 +573,7 @@ def known(folder: Path, pops: Mapping[str, Pop]) -> tuple[dict[str, float], dict
     return samples.newest_known([*pops])
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_keeps_no_pop_of_another_one_waiting(
     server: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -607,6 +608,7 @@ def test_a_server_that_hangs_keeps_no_pop_of_another_one_waiting(
     assert all(error.endswith("was busy with other PoPs, and was not asked") for error in rest)
 
 
+@pytest.mark.slow
 def test_a_sweep_waits_once_for_a_server_that_hangs(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

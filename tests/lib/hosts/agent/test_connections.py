@@ -59,6 +59,7 @@ def test_each_connection_has_a_port_of_its_own() -> None:
     assert len(set(seen)) == CONNECTIONS >= 16
 
 
+@pytest.mark.slow
 def test_connections_that_get_no_answer_are_counted_and_a_refusal_is_one(port: int) -> None:
     places = [(NEAR, port), (NEAR, closed_port()), ("::1", 9)]
     lost = unanswered(places, 0.3)
@@ -84,6 +85,7 @@ def test_what_is_lost_on_the_way_is_sent_again() -> None:
         timer.join()
 
 
+@pytest.mark.slow
 def test_a_peer_to_which_there_is_no_way_yet_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -170,6 +170,7 @@ def test_odd_answers_are_told_in_a_short_line(host: AgentRoot, said: str, seen: 
         assert _sample(host, health_url=url)["health"] == seen
 
 
+@pytest.mark.slow
 def test_a_service_that_is_silent_or_drips_is_cut_off_at_one_deadline(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
