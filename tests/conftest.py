@@ -27,6 +27,9 @@ from edgetune.rollout import drain  # noqa: E402
 from tests.support import examples, leftovers, processes  # noqa: E402
 from tests.support.virtual_clock import RunningClock, VirtualClock  # noqa: E402
 
+# A busy machine takes as long as it likes for an example.
+hypothesis.settings.register_profile("usual", deadline=None)
+hypothesis.settings.load_profile("usual")
 hypothesis.settings.register_profile("quick", max_examples=examples.FEW, deadline=None)
 
 # Before a step imports it. A load balancer in this process need not be asked twice a second only.

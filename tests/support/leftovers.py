@@ -17,6 +17,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from pathlib import Path
 
 MARK = "TESTED_BY"
 SECONDS = 30.0
-GRACE = 5.0  # seconds in which a server's thread or a process may still end
+GRACE = 20.0  # seconds in which a server's thread or a process may still end
 
 
 class Leftovers:
@@ -66,7 +67,7 @@ class Leftovers:
             if time.monotonic() > end:
                 break
             time.sleep(0.05)
-        return sorted(left)
+        return [f"{each} {_ends(each)}".strip() for each in sorted(left)]
 
     def _there(self) -> set[str]:
         return {*_sockets(), *_children(), *map(str, self._folder.iterdir())}
@@ -82,6 +83,16 @@ def _sockets() -> Iterator[str]:
             target = str(descriptor.readlink())
             if target.startswith("socket:"):
                 yield target
+
+
+def _ends(target: str) -> str:
+    """The addresses of a socket, which say what it is for."""
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if str(descriptor.readlink()) == target:
+                with socket.socket(fileno=os.dup(int(descriptor.name))) as own:
+                    return f"from {own.getsockname()} to {own.getpeername()}"
+    return ""
 
 
 def _children() -> Iterator[str]:
