@@ -51,6 +51,8 @@ class Surroundings:
 
     def lacks(self) -> str:
         """What keeps the tests from running there on this machine; empty for nothing."""
+        if self.cloned and not (ROOT / ".git").exists():
+            return "this is no checkout of git"
         if not self.command:
             return ""
         if not shutil.which(self.command[0]):
