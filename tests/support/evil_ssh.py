@@ -30,12 +30,13 @@ class EvilServer(paramiko.ServerInterface):
         self.reached, self.ended = threading.Event(), threading.Event()
         self.transport: paramiko.Transport | None = None
         self.window = 0
+        self.ciphers: list[str] = []
         self._at, self._raw, self._act = at, raw, act
-        self._key = new_key(folder / "host")
+        self.key = new_key(folder / "host")
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
         new_key(folder / "id")
-        line = f"[127.0.0.1]:{self.port} {self._key.get_name()} {self._key.get_base64()}\n"
+        line = f"[127.0.0.1]:{self.port} {self.key.get_name()} {self.key.get_base64()}\n"
         (folder / "known_hosts").write_text(line)
         self._threads: list[threading.Thread] = []
         self._start(self._serve)
@@ -75,7 +76,9 @@ class EvilServer(paramiko.ServerInterface):
             self.transport = paramiko.Transport(connection)
             if self.window:
                 self.transport.default_window_size = self.window
-            self.transport.add_server_key(self._key)
+            if self.ciphers:
+                self.transport.get_security_options().ciphers = self.ciphers
+            self.transport.add_server_key(self.key)
             self.transport.start_server(server=self)
             self.ended.wait()
 
