@@ -58,10 +58,16 @@ def changed(document: Any, at: Path, change: Callable[[Any, Any], None]) -> Any:
     return own
 
 
+def _put(value: Any) -> Callable[[Any, Any], None]:
+    return lambda parent, name: parent.__setitem__(name, value)
+
+
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_true_answer_passes_as_it_is(verb: str) -> None:
-    answer = read(verb, reply(verb, RESULTS[verb]))
-    assert (answer.failed, answer.data) == (False, RESULTS[verb])
+def test_a_true_answer_passes_as_it_is_with_what_is_told_beside(verb: str) -> None:
+    for beside in ({}, {"new": [{"a": None}], "more": 1.5}):
+        told = {**RESULTS[verb], **beside}
+        answer = read(verb, reply(verb, told))
+        assert (answer.failed, answer.data) == (False, told)
 
 
 REQUIRED = [
@@ -89,32 +95,13 @@ def test_a_field_that_is_missing_is_named(verb: str, at: Path) -> None:
 def test_no_field_takes_a_value_of_another_type(verb: str) -> None:
     """A list stands nowhere for anything else, nor does a mapping of unknown names."""
     for at in paths(RESULTS[verb]):
-        if at == ("seconds",):
-            continue
         old = RESULTS[verb]
         for name in at:
             old = old[name]
         for wrong in ([[0]], {"a": [0]}, True, 10**30, -1e30):
-            if type(wrong) is type(old) and isinstance(wrong, bool):
-                continue
-            put = reply(verb, wrong if not at else None)
-            if at:
-                put["result"] = changed(
-                    RESULTS[verb],
-                    at,
-                    lambda own, name, wrong=wrong: (
-                        own.update({name: wrong})
-                        if isinstance(own, dict)
-                        else own.__setitem__(name, wrong)
-                    ),
-                )
-            assert refusal(verb, put), (at, wrong)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_what_an_agent_tells_beside_is_kept(verb: str) -> None:
-    beside = {"new": [{"a": None}], "more": 1.5}
-    assert read(verb, reply(verb, {**RESULTS[verb], **beside})).data == {**RESULTS[verb], **beside}
+            if at != ("seconds",) and not (type(wrong) is type(old) is bool):
+                result = changed(RESULTS[verb], at, _put(wrong)) if at else wrong
+                assert refusal(verb, reply(verb, result)), (at, wrong)
 
 
 def nested(depth: int) -> Any:
@@ -124,66 +111,74 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
-    ("beside", "says"),
-    [
-        (nested(900), "is nested deeper than"),
-        ("x" * 70_000, "has 70000 characters"),
-        ([0] * 6_000, "has 6000 entries"),
-        ({f"{i}": 0 for i in range(6_000)}, "has 6000 entries"),
-        ({"x" * 6_000: 0}, "has 6000 characters"),
-        ("a\ud800b", "holds half a character"),
-        (float("nan"), "it is not the agent's"),
-        (float("-inf"), "it is not the agent's"),
-        (10**40, "it is not the agent's"),
-    ],
-)
-def test_what_an_agent_tells_beside_is_bounded(beside: Any, says: str) -> None:
-    assert says in refusal("reboot", reply("reboot", {**RESULTS["reboot"], "new": beside}))
-
-
-@pytest.mark.parametrize(
-    ("document", "says"),
-    [
-        (b"Welcome to Linux!\n", "it is not the agent's: b'Welcome"),
-        (b"[" * 200_000, "it is not the agent's"),
-        (b"\xff\xfe", "it is not the agent's"),
-        ({"edgetune": 2, "ok": True}, "edgetune: it does not speak protocol 1"),
-        ({"edgetune": True}, "edgetune: it does not speak protocol 1"),
-        (["edgetune"], "edgetune: it does not speak protocol 1"),
-        ({"edgetune": 1, "verb": "apply", "ok": True}, "verb: it is not the answer to 'facts'"),
-        ({"edgetune": 1, "verb": "facts", "ok": True}, "ok: it has neither a result nor an"),
-        ({"edgetune": 1, "verb": "facts", "ok": False}, "ok: it has neither a result nor an"),
-        ({"edgetune": 1, "verb": "facts", "ok": 1, "result": {}}, "ok: it has neither a result"),
-        (reply("facts", None), "result: must be a mapping, not None"),
-    ],
-)
-def test_what_is_no_answer_is_named(document: Any, says: str) -> None:
-    assert says in refusal("facts", document)
-
-
 ERROR = {"reason": "failed", "field": None, "message": "Read-only file system"}
 
 
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        ([], "error: must be a mapping"),
-        # These two would have a host asked again, or be taken for one that goes down.
-        ({**ERROR, "reason": "unreachable"}, "error.reason: must be one of"),
-        ({**ERROR, "reason": ["failed"]}, "error.reason: must be one of"),
-        ({**ERROR, "field": 5}, "error.field: must be a text"),
-        ({"reason": "failed", "field": None}, "error.message: is missing"),
-    ],
-)
-def test_an_error_is_an_answer_as_well(error: Any, says: str) -> None:
-    document = {"edgetune": 1, "verb": "facts", "ok": False, "error": error}
-    assert says in refusal("facts", document)
+def with_error(error: Any) -> dict[str, Any]:
+    return {"edgetune": 1, "verb": "facts", "ok": False, "error": error}
+
+
+def with_field(verb: str, **fields: Any) -> tuple[str, dict[str, Any]]:
+    """A true answer but for these fields."""
+    return verb, reply(verb, {**RESULTS[verb], **fields})
+
+
+NOT_OURS = "it is not the agent's"
+NEITHER = "ok: it has neither a result nor an"
+LARGE = {f"{i}": 0 for i in range(6_000)}
+MANY = {f"c{i}": 1 for i in range(65)}
+REFUSED: list[tuple[tuple[str, Any], str]] = [
+    # What an agent tells beside is bounded.
+    (with_field("reboot", new=nested(900)), "is nested deeper than"),
+    (with_field("reboot", new="x" * 70_000), "has 70000 characters"),
+    (with_field("reboot", new=[0] * 6_000), "has 6000 entries"),
+    (with_field("reboot", new=LARGE), "has 6000 entries"),
+    (with_field("reboot", new={"x" * 6_000: 0}), "has 6000 characters"),
+    (with_field("reboot", new="a\ud800b"), "holds half a character"),
+    (with_field("reboot", new=float("nan")), NOT_OURS),
+    (with_field("reboot", new=float("-inf")), NOT_OURS),
+    (with_field("reboot", new=10**40), NOT_OURS),
+    # What is no answer.
+    (("facts", b"Welcome to Linux!\n"), f"{NOT_OURS}: b'Welcome"),
+    (("facts", b"[" * 200_000), NOT_OURS),
+    (("facts", b"\xff\xfe"), NOT_OURS),
+    (("facts", {"edgetune": 2, "ok": True}), "edgetune: it does not speak protocol 1"),
+    (("facts", {"edgetune": True}), "edgetune: it does not speak protocol 1"),
+    (("facts", ["edgetune"]), "edgetune: it does not speak protocol 1"),
+    (("facts", {"edgetune": 1, "verb": "apply"}), "verb: it is not the answer to 'facts'"),
+    (("facts", {"edgetune": 1, "verb": "facts", "ok": True}), NEITHER),
+    (("facts", {"edgetune": 1, "verb": "facts", "ok": False}), NEITHER),
+    (("facts", {"edgetune": 1, "verb": "facts", "ok": 1, "result": {}}), NEITHER),
+    (("facts", reply("facts", None)), "result: must be a mapping, not None"),
+    (("facts", with_error([])), "error: must be a mapping"),
+    # These two would have a host asked again, or be taken for one that goes down.
+    (("facts", with_error({**ERROR, "reason": "unreachable"})), "error.reason: must be one of"),
+    (("facts", with_error({**ERROR, "reason": ["failed"]})), "error.reason: must be one of"),
+    (("facts", with_error({**ERROR, "field": 5})), "error.field: must be a text"),
+    (("facts", with_error({"reason": "failed", "field": None})), "error.message: is missing"),
+    # A host that is ready when it should not be, and a boot that is not told.
+    (with_field("ready", ready=True), "result.ready: is not what was asked for"),
+    *(
+        (with_field("facts", boot_id=boot_id), "result.boot_id: must be")
+        for boot_id in ("", " ", "a b", "x" * 101, None)
+    ),
+    # A sample has so many readings.
+    *(
+        (with_field("sample", **{kind: wrong}), f"result.{kind}")
+        for kind in ("counters", "gauges")
+        for wrong in (MANY, {"x" * 41: 1}, {"a b": 1}, {"": 1}, {"a": -1}, {"a": True})
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "says"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_no_answer_is_named(told: tuple[str, Any], says: str) -> None:
+    assert says in refusal(*told)
 
 
 def test_a_long_error_is_cut_to_a_line() -> None:
     error = {**ERROR, "field": "a\nb", "message": "m" * 60_000}
-    answer = read("apply", {"edgetune": 1, "verb": "apply", "ok": False, "error": error})
+    answer = read("facts", with_error(error))
     told = str(answer.error)
     assert (answer.reason, len(told), told.isprintable()) == ("failed", LONGEST_LINE, True)
     assert told.startswith("a b: mmm")
@@ -199,28 +194,12 @@ def test_a_setting_of_which_nothing_is_told_is_not_as_wanted(verb: str) -> None:
         ([*own, own[0]], "sysctl:net.core.somaxconn was not asked for, or is told twice"),
         ([*own, {**own[0], "id": "file:/etc/x"}], "file:/etc/x was not asked for"),
     ):
-        assert says in refusal(verb, reply(verb, {**RESULTS[verb], "settings": rows}))
+        assert says in refusal(*with_field(verb, settings=rows))
 
 
-def test_a_host_that_is_ready_when_it_should_not_be_is_no_answer() -> None:
-    ready = {**RESULTS["ready"], "ready": True}
-    assert "result.ready: is not what was asked for" in refusal("ready", reply("ready", ready))
-
-
-@pytest.mark.parametrize("boot_id", ["", " ", "a b", "x" * 101, None])
-def test_a_boot_that_is_not_told_is_no_other_boot(boot_id: Any) -> None:
-    told = {**RESULTS["facts"], "boot_id": boot_id}
-    assert "result.boot_id: must be" in refusal("facts", reply("facts", told))
-
-
-def test_a_sample_has_so_many_readings_and_bytes() -> None:
-    many = {f"c{i}": 1 for i in range(65)}
-    for kind in ("counters", "gauges"):
-        for wrong in (many, {"x" * 41: 1}, {"a b": 1}, {"": 1}, {"a": -1}, {"a": True}):
-            told = reply("sample", {**RESULTS["sample"], kind: wrong})
-            assert f"result.{kind}" in refusal("sample", told)
+def test_a_sample_has_so_many_bytes() -> None:
     full = {f"c{i:039d}": 10**23 for i in range(64)}
-    kept = read("sample", reply("sample", {**RESULTS["sample"], "counters": full, "gauges": full}))
+    kept = read(*with_field("sample", counters=full, gauges=full))
     assert len(json.dumps({own: kept.data[own] for own in ("counters", "gauges")})) < 10_000
     assert longest("sample") == 1 << 20
 
@@ -249,10 +228,6 @@ def lies(draw: Any, verb: str) -> Any:
             break
         document = changed(document, draw(st.sampled_from(places)), draw(CHANGES))
     return document
-
-
-def _put(value: Any) -> Callable[[Any, Any], None]:
-    return lambda parent, name: parent.__setitem__(name, value)
 
 
 def _take_away(parent: Any, name: Any) -> None:
