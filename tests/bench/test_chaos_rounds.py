@@ -185,22 +185,6 @@ def test_a_seed_keeps_every_promise(seed: int, tmp_path: Path) -> None:
     assert broken == [], chaos.died
 
 
-@pytest.mark.slow
-def test_seeds_meet_what_they_are_to_meet(tmp_path: Path) -> None:
-    """Processes die, and hosts are told something all the same."""
-    died, treated = 0, 0
-    for seed in range(6):
-        (folder := tmp_path / str(seed)).mkdir()
-        chaos = Chaos(folder, seed)
-        for _ in range(5):
-            chaos.take()
-        treated += bool(chaos.world.hosts.treated())
-        for at in (1, 5, 9):
-            chaos.take(at)
-        died += len(chaos.died)
-    assert (died, treated) == (18, 6)
-
-
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [None, roll_back_congestion], ids=["round", "roll back"])
@@ -217,6 +201,7 @@ def test_a_process_may_die_at_each_side_effect(step: Any, fault: str, tmp_path: 
             chaos.world.sockets.rates[prefix] = 9e3
         chaos.take()
         hosts = chaos.world.hosts
+        assert hosts.treated()
         hosts.mute |= {"e001"} if fault == "mute" else set()
         hosts.late |= {"e001"} if fault == "late" else set()
         hosts.changes.update({"e001": {"checksum": "sha256:0"}} if fault == "lie" else {})
@@ -228,72 +213,70 @@ def test_a_process_may_die_at_each_side_effect(step: Any, fault: str, tmp_path: 
     assert at >= 10
 
 
-class TestAuditor:
-    """It can fail."""
+ONE = Stands(3, "a", frozenset(["203.0.1.0/24"]), 900.0)
+RENEWED, OVER, OTHER = (
+    replace(ONE, until=950.0),
+    replace(ONE, until=0.0),
+    replace(ONE, checksum="b"),
+)
+STRANGE = Stands(0, "", ONE.prefixes, 2.0)
+KNOWN, BACK = Known(3, "tuning", frozenset(["203.0.2.0/24"])), Known(4, "rolled_back", frozenset())
+THERE = ((0, None), (1, ONE))
+LATE = ["expiry: e treats what ended long ago"]
+NO_RECORD = ["record: e has 3, which no record has"]
+TOLD_AFTER = ["roll back: e was told 3 after the rollback"]
+RUNS_OUT = ((700, ONE), (701, OVER), (709, OVER))
+UNDER_WAY = ((0, None), (1, None), (2, None), (4, ONE))
 
-    ONE = Stands(3, "a", frozenset(["203.0.1.0/24"]), 900.0)
-    RENEWED = replace(ONE, until=950.0)
-    KNOWN = Known(3, "tuning", frozenset(["203.0.2.0/24"]))
-    BACK = Known(4, "rolled_back", frozenset())
 
-    def said(self, known: Known | None, *sights: tuple[float, Stands | None]) -> list[str]:
-        told_of = [Told(at, {"e": own}, known) for at, own in sights]
-        return [f"{own.promise}: {own.what}" for own in told.rounds(told_of)]
+@pytest.mark.parametrize(
+    ("known", "sights", "under_way", "found"),
+    [
+        (None, THERE, 0, NO_RECORD),
+        (Known(2, "tuning", frozenset()), THERE, 0, NO_RECORD),
+        (Known(3, "tuning", ONE.prefixes), THERE, 0, ["hold-out: e treats 203.0.1.0/24"]),
+        (
+            *(KNOWN, ((1, STRANGE), (2, STRANGE)), 0),
+            ["whole: e has routes of ours, and nothing that tells of them"],
+        ),
+        # It is over before it is gone, where nobody renewed it or it was taken back.
+        (KNOWN, ((1, ONE), (907, ONE), (909, ONE)), 0, LATE),
+        (BACK, RUNS_OUT, 0, []),
+        (BACK, (*RUNS_OUT, (710, OVER)), 0, LATE),
+        (BACK, THERE, 0, TOLD_AFTER),
+        (BACK, ((1, ONE), (2, RENEWED)), 0, ["roll back: e was renewed after the rollback"]),
+        # What was under way at a rollback may come.
+        (BACK, UNDER_WAY, 5, []),
+        (BACK, UNDER_WAY, 4, TOLD_AFTER),
+    ],
+)
+def test_the_auditor_finds_what_breaks_a_promise(
+    known: Known | None, sights: Any, under_way: float, found: list[str]
+) -> None:
+    told_of = [Told(at, {"e": own}, known) for at, own in sights]
+    seen = told.rounds(told_of, under_way)
+    assert [f"{own.promise}: {own.what}" for own in seen] == found
 
-    def test_what_is_as_promised(self) -> None:
-        nothing, there = Told(0, {"e": None}, self.KNOWN), Told(1, {"e": self.ONE}, self.KNOWN)
-        gone = Told(905, {"e": None}, self.BACK)
-        assert [*told.rounds([nothing, there, there, gone])] == []
-        assert [*told.alike(there, self.ONE.prefixes | self.KNOWN.held_out)] == []
-        assert [*told.nothing_left(gone)] == [] and [*told.one_content([there, there])] == []
 
-    def test_what_no_record_has_and_what_is_held_out(self) -> None:
-        there = ((0, None), (1, self.ONE))
-        for known in (None, Known(2, "tuning", frozenset())):
-            assert self.said(known, *there) == ["record: e has 3, which no record has"]
-        held_out = Known(3, "tuning", self.ONE.prefixes)
-        assert self.said(held_out, *there) == ["hold-out: e treats 203.0.1.0/24"]
-        strange = Stands(0, "", self.ONE.prefixes, 2.0)
-        assert self.said(self.KNOWN, (1, strange), (2, strange)) == [
-            "whole: e has routes of ours, and nothing that tells of them"
-        ]
+def whats(found: Iterator[Broken]) -> list[str]:
+    return [own.what for own in found]
 
-    def test_what_nobody_renewed_or_was_taken_back_is_over_before_it_is_gone(self) -> None:
-        late = ["expiry: e treats what ended long ago"]
-        assert self.said(self.KNOWN, *((at, self.ONE) for at in (1, 907, 909))) == late
-        over = replace(self.ONE, until=0.0)
-        sights = [(700, self.ONE), (701, over), (709, over)]
-        assert self.said(self.BACK, *sights) == []
-        assert self.said(self.BACK, *sights, (710, over)) == late
 
-    def test_what_comes_after_a_rollback(self) -> None:
-        assert self.said(self.BACK, (0, None), (1, self.ONE)) == [
-            "roll back: e was told 3 after the rollback"
-        ]
-        assert self.said(self.BACK, (1, self.ONE), (2, self.RENEWED)) == [
-            "roll back: e was renewed after the rollback"
-        ]
-        later = Told(1, {"e": self.ONE}, self.BACK)
-        assert [own.what for own in told.nothing_left(later)] == ["e has 3 still"]
-        # What was under way then may come.
-        sights = [Told(at, {"e": None}, self.BACK) for at in (0, 1, 2)]
-        sights.append(Told(4, {"e": self.ONE}, self.BACK))
-        assert [*told.rounds(sights, under_way=5)] == []
-        assert [own.promise for own in told.rounds(sights, under_way=4)] == ["roll back"]
-
-    def test_what_is_told_while_all_is_stopped(self) -> None:
-        came = ((1, None), (2, self.ONE), (3, self.ONE), (4, self.RENEWED), (5, None))
-        sights = [Told(at, {"e": own}, self.KNOWN) for at, own in came]
-        assert [own.what for own in told.stopped(sights, 0, 9)] == [
-            "e was told 3 while all was stopped",
-            "e was renewed while all was stopped",
-        ]
-        assert [*told.stopped(sights, 2, 4)] == [*told.stopped(sights, 4, 9)] == []
-
-    def test_hosts_that_are_not_alike(self) -> None:
-        other = replace(self.ONE, checksum="b")
-        both = Told(0, {"e": self.ONE, "f": other, "g": None}, self.KNOWN)
-        assert [own.what for own in told.one_content([both])] == ["f has another 3 than others"]
-        assert [own.what for own in told.alike(both, self.ONE.prefixes)] == [
-            "g treats 0 too many, 1 too few"
-        ]
+def test_the_auditor_finds_what_stands_in_the_end_and_while_all_is_stopped() -> None:
+    nothing, there = Told(0, {"e": None}, KNOWN), Told(1, {"e": ONE}, KNOWN)
+    gone, chosen = Told(905, {"e": None}, BACK), ONE.prefixes | KNOWN.held_out
+    assert (
+        whats(told.rounds([nothing, there, there, gone])) == whats(told.alike(there, chosen)) == []
+    )
+    assert whats(told.nothing_left(gone)) == whats(told.one_content([there, there])) == []
+    assert whats(told.nothing_left(there)) == ["e has 3 still"]
+    both = Told(0, {"e": ONE, "f": OTHER, "g": None}, KNOWN)
+    assert whats(told.one_content([both])) == ["f has another 3 than others"]
+    assert whats(told.alike(both, ONE.prefixes)) == ["g treats 0 too many, 1 too few"]
+    came = ((1, None), (2, ONE), (3, ONE), (4, RENEWED), (5, None))
+    sights = [Told(at, {"e": own}, KNOWN) for at, own in came]
+    assert whats(told.stopped(sights, 0, 9)) == [
+        "e was told 3 while all was stopped",
+        "e was renewed while all was stopped",
+    ]
+    assert whats(told.stopped(sights, 2, 4)) == whats(told.stopped(sights, 4, 9)) == []
