@@ -580,6 +580,8 @@ class TestStackStormRecords:
             assert store.list("edgetune.stop_all") == {}
             assert (set(_Keys.keys), _Keys.writes) == ({*known, WITNESS}, 1)
         _Keys.shows_nothing = True
+        # Once is enough.
+        assert api.list("edgetune.stop_all.") == {}
         blind = St2Store(api._api)
         for prefix in ("edgetune.rollout.", "edgetune.stop_all"):
             says = rf"may not list {prefix}\*: give it records_api_key"
@@ -633,9 +635,10 @@ class TestStackStormRecords:
         _Keys.unheard = [fate] * (1 if fate == "cut" else 3)
         api.put("x", "new")
         assert (_Keys.keys, _Keys.writes) == ({"x": "new"}, 1)
-        _Keys.unheard = ["lost"] * 100
-        with pytest.raises(NoAnswerError, match="StackStorm's datastore: .* /keys/y: "):
-            api.put("y", "new")
+        for unheard in (["lost"], ["lost", ""]):
+            _Keys.unheard = unheard * 100
+            with pytest.raises(NoAnswerError, match="StackStorm's datastore: .* /keys/y: "):
+                api.put("y", "new")
         assert _Keys.keys == {"x": "new"}
 
     @pytest.mark.parametrize("theirs", ["theirs", None])
