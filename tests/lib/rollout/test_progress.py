@@ -95,28 +95,24 @@ def test_a_state_and_a_recovery_are_told_and_an_end_that_was_there_before_is_not
     assert (again["entered"], tell("take_over_for_rollback", again)) == (False, [])
 
 
-def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> None:
-    world = Soaking(tmp_path)
-    world.set_head(channel="C1")
-    world.soak(test=USUAL, began=200)
-    first = world.run("compare_groups")
-    assert tell("compare_groups", first) == post(first["message"])
-    assert "look 1 of 4" in first["message"]
-    again = world.run("compare_groups")
-    assert (again["decision"], tell("compare_groups", again)) == ("wait", [])
-
-
-def test_a_look_that_decides_is_told_with_the_state_that_follows(
-    tmp_path: Path, tell: Tell
+@pytest.mark.parametrize(("test", "began"), [(USUAL, 200), (0.9, 700)])
+def test_a_look_is_told_once_and_one_that_decides_with_the_state_that_follows(
+    tmp_path: Path, tell: Tell, test: float, began: int
 ) -> None:
     world = Soaking(tmp_path)
     world.set_head(channel="C1")
-    world.soak(test=0.9, began=700)
+    world.soak(test=test, began=began)
     found = world.run("compare_groups")
-    assert (found["decision"], tell("compare_groups", found)) == ("promote", [])
-    reason = found["message"].partition(": ")[2]
-    marked = world.run("set_rollout_state", epoch=world.head.epoch, state="promoting")
-    assert tell("set_rollout_state", marked) == post(f"promoting: {reason}")
+    told = tell("compare_groups", found)
+    if test == USUAL:
+        assert told == post(found["message"]) and "look 1 of 4" in found["message"]
+        again = world.run("compare_groups")
+        assert (again["decision"], tell("compare_groups", again)) == ("wait", [])
+    else:
+        assert (found["decision"], told) == ("promote", [])
+        marked = world.run("set_rollout_state", epoch=world.head.epoch, state="promoting")
+        reason = found["message"].partition(": ")[2]
+        assert tell("set_rollout_state", marked) == post(f"promoting: {reason}")
 
 
 def test_a_pause_is_told_once(world: World, tell: Tell) -> None:
@@ -143,29 +139,29 @@ def test_what_is_told_is_always_said_where(tell: Tell) -> None:
         assert of["required"], ref
 
 
-def test_a_post_is_one_block_of_code(tell: Tell) -> None:
-    for kind, text in HOSTILE.items():
+def test_a_post_is_one_block_of_code_and_one_message(tell: Tell) -> None:
+    for kind, text in {**HOSTILE, "long": "&" * 9000}.items():
         (said,) = tell("set_rollout_state", {"channel": "C1", "message": text})
         assert said.startswith("```") and said.endswith("```{~}"), kind
         inside = said[3:-6]
         assert not set("<>`") & set(inside) and "{~}" not in inside, kind
+        assert len(said) < 7900, kind
+    assert inside.endswith("&amp;...")
 
 
-def test_a_long_post_is_one_message(tell: Tell) -> None:
-    (said,) = tell("set_rollout_state", {"channel": "C1", "message": "&" * 9000})
-    assert len(said) < 7900 and said.endswith("&amp;...```{~}")
-
-
-def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
+def test_the_channel_and_the_thread_are_kept_from_the_beginning(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("soaking", "rolling_back", "rolled_back"):
         world.mark(state)
-    world.rollout = world.run("claim_pop", world.plan.digest, channel="C1")["rollout"]
-    assert world.head.channel == "C1"
+    world.context.stackstorm = _Api(asked())
+    claimed = world.run("claim_pop", world.plan.digest, owner="run-1", channel="C1")
+    world.rollout = claimed["rollout"]
+    assert world.head.channel == THREAD
     world.take_over(channel="C2")
-    assert world.head.channel == "C1"
+    assert world.head.channel == THREAD
+    world.context.stackstorm = None
     shown = world.run("rollout_status")
-    assert shown["rollouts"][0]["channel"] == "C1"
+    assert shown["rollouts"][0]["channel"] == THREAD
     assert ", tells C1" in shown["text"]
 
 
@@ -204,42 +200,36 @@ class _Api:
         return self.told
 
 
-def test_the_message_that_began_the_execution_is_kept() -> None:
-    context: Any = SimpleNamespace(stackstorm=_Api(asked()))
-    assert thread_of(context, "C1", "run-1") == f"C1|{MESSAGE}"
+THREAD = f"C1|{MESSAGE}"
 
 
 @pytest.mark.parametrize(
-    "told",
+    ("told", "channel", "execution", "thread"),
     [
-        asked("C2"),
-        asked(message="{{ 1 }}"),
-        asked(message=None),
-        asked(source_context=None),
-        {"id": "run-1", "liveaction": {"action": "edgetune.rollout_pop"}},
-        {"id": "run-1"},
-        [],
-        StoreError("403 Forbidden"),
+        (asked(), "C1", "run-1", THREAD),
+        # Without such a message the channel does.
+        (asked("C2"), "C1", "run-1", "C1"),
+        (asked(message="{{ 1 }}"), "C1", "run-1", "C1"),
+        (asked(message=None), "C1", "run-1", "C1"),
+        (asked(source_context=None), "C1", "run-1", "C1"),
+        ({"id": "run-1", "liveaction": {"action": "edgetune.rollout_pop"}}, "C1", "run-1", "C1"),
+        ({"id": "run-1"}, "C1", "run-1", "C1"),
+        ([], "C1", "run-1", "C1"),
+        (StoreError("403 Forbidden"), "C1", "run-1", "C1"),
+        # Nothing is asked of a rollout without channel or execution.
+        (AssertionError("asked"), "", "run-1", ""),
+        (AssertionError("asked"), "C1", "", "C1"),
     ],
 )
-def test_without_such_a_message_the_channel_does(told: Any) -> None:
+def test_the_message_that_began_the_execution_is_kept(
+    told: Any, channel: str, execution: str, thread: str
+) -> None:
     context: Any = SimpleNamespace(stackstorm=_Api(told))
-    assert thread_of(context, "C1", "run-1") == "C1"
+    assert thread_of(context, channel, execution) == thread
 
 
-def test_nothing_is_asked_of_a_rollout_without_channel_or_stackstorm(tmp_path: Path) -> None:
+def test_nothing_is_asked_without_stackstorm(tmp_path: Path) -> None:
     assert thread_of(EmptyWorld(tmp_path).context, "C1", "run-1") == "C1"
-    context: Any = SimpleNamespace(stackstorm=_Api(AssertionError("asked")))
-    assert thread_of(context, "", "run-1") == ""
-    assert thread_of(context, "C1", "") == "C1"
-
-
-def test_a_rollout_keeps_the_thread(tmp_path: Path) -> None:
-    world = EmptyWorld(tmp_path)
-    plan = world.run("plan_rollout", "lab1", "accept_queue", seed=7)["plan"]
-    world.context.stackstorm = _Api(asked())
-    world.rollout = world.run("claim_pop", plan, owner="run-1", channel="C1")["rollout"]
-    assert world.head.channel == f"C1|{MESSAGE}"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +237,7 @@ def test_a_rollout_keeps_the_thread(tmp_path: Path) -> None:
     [
         # An empty text is none to hubot, which threads attachments alone: those are without {~}.
         ("C1", "```soaking```{~}", "", ""),
-        (f"C1|{MESSAGE}", "```soaking```", MESSAGE, "yes"),
+        (THREAD, "```soaking```", MESSAGE, "yes"),
     ],
 )
 def test_hubot_is_handed_the_thread(
@@ -256,7 +246,5 @@ def test_hubot_is_handed_the_thread(
     engine = Engine(PACK, {}, tmp_path)
     said = engine.run("edgetune.post", {"to": to, "text": "soaking"}).payload
     assert (said["channel"], said["message"]) == ("C1", message)
-    assert (said["context"], said["extra"]) == (
-        {"id": id},
-        {"slack": {"thread_response": threaded}},
-    )
+    assert said["context"] == {"id": id}
+    assert said["extra"] == {"slack": {"thread_response": threaded}}
