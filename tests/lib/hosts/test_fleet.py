@@ -14,7 +14,6 @@ from typing import Any, Callable
 import paramiko
 import pytest
 
-from edgetune.config import read_config
 from edgetune.errors import RefusedError
 from edgetune.hosts import fleet
 from edgetune.hosts.agent import bundle
@@ -22,6 +21,7 @@ from edgetune.hosts.answers import longest
 from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
+from tests.support import real_sshd
 from tests.support.agent_answers import RESULTS
 from tests.support.evil_ssh import EvilServer, new_key
 from tests.support.virtual_clock import RunningClock
@@ -47,14 +47,7 @@ class Server(EvilServer):
         (self._folder / "known_hosts").write_text(line)
 
     def fleet(self, **more: Any) -> Fleet:
-        config = {
-            "inventory": "none",
-            "ssh_key_file": str(self._folder / "id"),
-            "ssh_known_hosts": str(self._folder / "known_hosts"),
-            "ssh_timeout": 60,
-            **more,
-        }
-        return Fleet(read_config(config))
+        return real_sshd.fleet(self._folder, **more)
 
     def _reply(self, channel: Any) -> None:
         transport = channel.get_transport()

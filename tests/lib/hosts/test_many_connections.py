@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from edgetune.config import read_config
 from edgetune.hosts import fleet
 from edgetune.hosts.agent.connections import CONNECTIONS
-from edgetune.hosts.fleet import LOGINS, Fleet
+from edgetune.hosts.fleet import LOGINS
 from edgetune.inventory import Host
+from tests.support import real_sshd
 from tests.support.evil_ssh import EvilServer
 
 
@@ -27,13 +27,7 @@ class Near:
         self.ssh = EvilServer(folder)
         self.host = Host("e000", "127.0.0.1", self.ssh.port, "", "", "e000")
         self.sockets: list[socket.socket] = []
-        config = {
-            "inventory": "none",
-            "ssh_key_file": str(folder / "id"),
-            "ssh_known_hosts": str(folder / "known_hosts"),
-            "ssh_timeout": 20,
-        }
-        self.fleet = Fleet(read_config(config))
+        self.fleet = real_sshd.fleet(folder, ssh_timeout=20)
 
     def close(self) -> None:
         self.ssh.close()

@@ -18,14 +18,13 @@ from typing import Any, Callable
 import paramiko
 import pytest
 
-from edgetune.config import read_config
 from edgetune.hosts import connection, conversation
-from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.sanitize import LONGEST_LINE
 from tests.support.agent_answers import RESULTS
 from tests.support.evil_ssh import EvilServer
+from tests.support.real_sshd import fleet
 from tests.support.virtual_clock import RunningClock
 
 HOUR = 3600.0
@@ -52,20 +51,10 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
         server.close()
 
 
-def fleet(folder: Path, seconds: float = HOUR / 2) -> Fleet:
-    config = {
-        "inventory": "none",
-        "ssh_key_file": str(folder / "id"),
-        "ssh_known_hosts": str(folder / "known_hosts"),
-        "ssh_timeout": seconds,
-    }
-    return Fleet(read_config(config))
-
-
 def asked(server: EvilServer, folder: Path, meanwhile: Callable[[], None]) -> HostResult:
     """What a host is said to have answered, once ``meanwhile`` is through."""
     host, found = Host("e000", "127.0.0.1", server.port, "", "", "e000"), []
-    own = fleet(folder)
+    own = fleet(folder, ssh_timeout=HOUR / 2)
 
     def ask() -> None:
         found.append(own.ask([host], "facts", lambda each: {}, HOUR / 2)["e000"])
