@@ -28,7 +28,7 @@ from edgetune.rollout.preflight import Subject
 from edgetune.rollout.steps.doctor_pop import check_nodes, check_pack_folder
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml
-from tests.support.cases import fits
+from tests.support.cases import fits, unlike
 from tests.support.real_sshd import keygen, make_key
 from tests.support.world import EmptyWorld
 
@@ -246,6 +246,9 @@ def certificate(seconds: float, encoding: Encoding = Encoding.PEM) -> bytes:
     return built.sign(key, hashes.SHA256()).public_bytes(encoding)
 
 
+TWO = certificate(2 * DAY + HOUR) + certificate(60 * DAY)
+
+
 def check(world: EmptyWorld) -> tuple[str, list[str]]:
     """What the check means, and what it finds; "" without one."""
     rows = world.run("doctor_pop", "lab1")["checks"]
@@ -254,16 +257,6 @@ def check(world: EmptyWorld) -> tuple[str, list[str]]:
         return "", []
     assert all(row["advice"] == "renew it" for row in own[0]["findings"])
     return str(own[0]["means"]), [row["what"] for row in own[0]["findings"]]
-
-
-def with_haproxy(folder: Path, **fields: str) -> EmptyWorld:
-    """One whose inventory has these fields of an HAProxy."""
-    world = EmptyWorld(folder)
-    document = inventory_document()
-    entry = {"driver": "haproxy", "address": "tls://127.0.0.1:1", "backend": "edges", **fields}
-    document["pops"]["lab1"]["load_balancer"] = entry
-    write_yaml(Path(world.config["inventory"]), document)
-    return world
 
 
 @pytest.mark.parametrize(
@@ -300,22 +293,31 @@ def test_what_load_balancers_show_is_warned_of_with_the_days_left(
     assert world.run("doctor_pop", "lab1")["failed"] == failed
 
 
-@pytest.mark.parametrize(("field", "left"), [("ca_file", 0), ("certificate_file", 1)])
-def test_files_of_the_inventory_are_read(tmp_path: Path, field: str, left: int) -> None:
-    """Of authorities the last to end does for all; of ours the first that ends stops a login."""
-    file = tmp_path / "own.pem"
-    file.write_bytes(certificate(2 * DAY + HOUR) + certificate(60 * DAY))
-    means, found = check(with_haproxy(tmp_path, **{field: str(file)}))
-    assert means == "none of 1 expires within 14d"
-    assert len(found) == left
-    assert not left or f"the certificate of load_balancer.{field} {file} expires in 2d" in found[0]
-
-
-def test_a_file_that_cannot_be_read_is_left_to_its_own_check(tmp_path: Path) -> None:
-    world = with_haproxy(tmp_path, ca_file=str(tmp_path / "gone.pem"))
-    assert check(world) == ("", [])
-    (tmp_path / "gone.pem").write_text("no certificate")
-    assert check(world) == ("", [])
+@pytest.mark.parametrize(
+    ("field", "content", "means", "found"),
+    [
+        # Of authorities the last to end does for all; of ours the first that ends stops a login.
+        ("ca_file", TWO, "none of 1 expires within 14d", []),
+        (
+            *("certificate_file", TWO, "none of 1 expires within 14d"),
+            ["the certificate of load_balancer.certificate_file ...own.pem expires in 2d..."],
+        ),
+        # One that cannot be read is left to its own check.
+        ("ca_file", b"no certificate", "", []),
+        ("ca_file", b"", "", []),
+    ],
+    ids=range(4),
+)
+def test_files_of_the_inventory_are_read(
+    tmp_path: Path, field: str, content: bytes, means: str, found: list[str]
+) -> None:
+    world, document, file = EmptyWorld(tmp_path), inventory_document(), tmp_path / "own.pem"
+    entry = {"driver": "haproxy", "address": "tls://127.0.0.1:1", "backend": "edges"}
+    document["pops"]["lab1"]["load_balancer"] = {**entry, field: str(file)}
+    write_yaml(Path(world.config["inventory"]), document)
+    if content:
+        file.write_bytes(content)
+    assert list(unlike(check(world), [means, found])) == []
 
 
 @pytest.mark.processes

@@ -23,7 +23,7 @@ from tests.support.campaign_world import CampaignWorld
 from tests.support.hostile import HOSTILE
 from tests.support.metadata.values import documents
 from tests.support.soaking import USUAL, Soaking
-from tests.support.world import EmptyWorld, World, changing
+from tests.support.world import World, changing
 
 PACK = Pack(ROOT)
 RULE = RuleBook(PACK).rule("post_progress")
@@ -216,20 +216,17 @@ THREAD = f"C1|{MESSAGE}"
         ({"id": "run-1"}, "C1", "run-1", "C1"),
         ([], "C1", "run-1", "C1"),
         (StoreError("403 Forbidden"), "C1", "run-1", "C1"),
-        # Nothing is asked of a rollout without channel or execution.
+        # Nothing is asked of a rollout without channel or execution, or without StackStorm.
         (AssertionError("asked"), "", "run-1", ""),
         (AssertionError("asked"), "C1", "", "C1"),
+        (None, "C1", "run-1", "C1"),
     ],
 )
 def test_the_message_that_began_the_execution_is_kept(
     told: Any, channel: str, execution: str, thread: str
 ) -> None:
-    context: Any = SimpleNamespace(stackstorm=_Api(told))
+    context: Any = SimpleNamespace(stackstorm=None if told is None else _Api(told))
     assert thread_of(context, channel, execution) == thread
-
-
-def test_nothing_is_asked_without_stackstorm(tmp_path: Path) -> None:
-    assert thread_of(EmptyWorld(tmp_path).context, "C1", "run-1") == "C1"
 
 
 @pytest.mark.parametrize(
