@@ -19,6 +19,7 @@ from edgetune.errors import InputError
 from edgetune.hosts import jumps
 from edgetune.hosts.certificates import check_host
 from tests.support.real_sshd import SSHD, USER, Sshd, ask, ask_one, fleet, keygen, make_key, public
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.processes,
@@ -224,16 +225,11 @@ def sign_host(ca: Path, server: Sshd, *more: str, names: str = "127.0.0.1") -> s
 
 
 def trusted_by_openssh(folder: Path, server: Sshd) -> bool:
-    options = {
-        "UserKnownHostsFile": folder / "known_hosts",
-        "GlobalKnownHostsFile": os.devnull,
-        "StrictHostKeyChecking": "yes",
-        "BatchMode": "yes",
-        "IdentityFile": folder / "id",
-        "IdentityAgent": "none",
-        "ConnectTimeout": 60,
-    }
-    words = [word for own in options.items() for word in ("-o", "{}={}".format(*own))]
+    options = (
+        f"UserKnownHostsFile={folder}/known_hosts GlobalKnownHostsFile=/dev/null BatchMode=yes"
+        f" StrictHostKeyChecking=yes IdentityFile={folder}/id IdentityAgent=none ConnectTimeout=60"
+    )
+    words = [word for own in options.split() for word in ("-o", own)]
     command = ["ssh", "-F", "none", *words, "-p", str(server.port), f"{USER}@127.0.0.1", "x"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.returncode == 0
@@ -351,10 +347,7 @@ def agent(folder: Path) -> Iterator[Path]:
     """A real ssh-agent that holds the key; what the folder has is the public one alone."""
     path = folder / "agent"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
-    end = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(path.exists)
     add(path, make_key(folder / "another"))
     add(path, folder / "id")
     (folder / "id").unlink()
@@ -384,30 +377,28 @@ def test_an_agent_signs_for_the_one_key_or_certificate_that_is_named(
 def test_an_agent_without_the_key_is_named_before_any_host_is_asked(
     folder: Path, agent: Path
 ) -> None:
-    def refusal(**more: str) -> str:
-        given = {"ssh_agent": str(agent), "ssh_key_file": str(folder / "id.pub"), **more}
-        with pytest.raises(InputError) as caught:
-            fleet(folder, **given, ssh_timeout=1)
-        return str(caught.value).replace(str(folder), "FOLDER")
-
-    make_key(folder / "third")
-    said = "configuration: ssh_agent: FOLDER/agent: does not hold the key of ssh_key_file"
-    assert refusal(ssh_key_file=str(folder / "third.pub")) == f"{said}, but 2 others"
-    said = "configuration: ssh_key_file: FOLDER/third: must be the public key"
-    assert refusal(ssh_key_file=str(folder / "third")).startswith(said)
+    key, third = folder / "id.pub", make_key(folder / "third")
     certificate = sign_user(authority(folder), folder / "id")
-    said = "configuration: ssh_key_file: FOLDER/id-cert.pub: is a certificate; give the public key"
-    assert refusal(ssh_key_file=str(certificate)).startswith(said)
-    said = "configuration: ssh_agent: FOLDER/none: No such file or directory"
-    assert refusal(ssh_agent=str(folder / "none")) == said
+
+    def refusal(key: Path = key, agent: Path = agent) -> str:
+        with pytest.raises(InputError) as caught:
+            fleet(folder, ssh_agent=str(agent), ssh_key_file=str(key), ssh_timeout=1)
+        return str(caught.value).replace(str(folder), "FOLDER").removeprefix("configuration: ")
+
+    of_key, of_agent = "ssh_key_file: FOLDER/", "ssh_agent: FOLDER/"
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(folder / "silent"))
         silent.listen()
-        said = "configuration: ssh_agent: FOLDER/silent: its whole answer did not come in time"
-        assert refusal(ssh_agent=str(folder / "silent")) == said
+        said = f"{of_agent}silent: its whole answer did not come in time"
+        assert refusal(agent=folder / "silent") == said
+    said = f"{of_agent}agent: does not hold the key of ssh_key_file, but 2 others"
+    assert refusal(third.with_suffix(".pub")) == said
+    assert refusal(third).startswith(f"{of_key}third: must be the public key")
+    said = f"{of_key}id-cert.pub: is a certificate; give the public key"
+    assert refusal(certificate).startswith(said)
+    assert refusal(agent=folder / "none") == f"{of_agent}none: No such file or directory"
     add(agent, "-D")
-    said = "configuration: ssh_agent: FOLDER/agent: holds no keys; it may be locked"
-    assert refusal() == said
+    assert refusal() == f"{of_agent}agent: holds no keys; it may be locked"
 
 
 # IPv6.
