@@ -37,21 +37,6 @@ SEEDS = range(12)
 LOST = {"rounds": ("congestion",), "record": ("records",), "both": ("congestion", "records")}
 
 
-class WatchedRounds:
-    """Rounds whose writes are side effects, too."""
-
-    def __init__(self, world: RoundsWorld, kept: Any) -> None:
-        self._world, self._kept = world, kept
-
-    def get(self, pop: str) -> Rounds | None:
-        found: Rounds | None = self._kept.get(pop)
-        return found
-
-    def put(self, rounds: Rounds) -> None:
-        with self._world.moments.around("put rounds"):
-            self._kept.put(rounds)
-
-
 class Chaos:
     """A world that an auditor looks at, at each side effect."""
 
@@ -65,11 +50,21 @@ class Chaos:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
+        """With writes of rounds that are side effects, too."""
         opened = work.open_rounds
-        watched = mock.patch.object(
-            work, "open_rounds", lambda config: WatchedRounds(self.world, opened(config))
-        )
-        with watched, self.world.at_work():
+
+        def watched(config: Any) -> Any:
+            kept: Any = opened(config)
+            put = kept.put
+
+            def around(rounds: Rounds) -> None:
+                with self.world.moments.around("put rounds"):
+                    put(rounds)
+
+            kept.put = around
+            return kept
+
+        with mock.patch.object(work, "open_rounds", watched), self.world.at_work():
             yield
 
     def look(self) -> None:
