@@ -172,15 +172,15 @@ def test_a_change_while_nothing_may_be_touched_is_reported() -> None:
         "different: proc/sys/net/core/somaxconn",
         "e000 became ready by asking again",
     ]
-
-
-def test_a_host_is_quarantined_only_for_a_fault_that_met_it() -> None:
+    # Nor is a host quarantined that no fault met.
     end, unmet = _end(quarantined=["e000", "e001"]), "e001 is quarantined, and no fault met it"
     assert _of(auditor.quarantines(end, Faults(quarantined={"e000"}))) == [unmet]
     assert not _of(auditor.quarantines(end, Faults(quarantined={"e000", "e001", "e002"})))
 
 
 POWER = Fault("power", "e000", Moment("drain", 1, 1.0), 2.0)
+MET = (POWER, 11, 13, "")
+IN_HANDS = "the rollout had in its hands"
 KILL = Fault("action", "once", Moment("boot", 1, 1.0), 0.0)
 EXCHANGE = Fault("exchange", "e000+e001", Moment("start", 1, 0.0), 0.0)
 CHANGED = [_seen(0), _seen(10, e000="drain"), _seen(12, tuned=["e000"], e000="maint"), _seen(20)]
@@ -189,21 +189,16 @@ CHANGED = [_seen(0), _seen(10, e000="drain"), _seen(12, tuned=["e000"], e000="ma
 @pytest.mark.parametrize(
     ("drawn", "noted", "sights", "why"),
     [
-        ([POWER], [(POWER, 11, 13, "")], CHANGED, ""),
+        ([POWER], [MET], CHANGED, ""),
         ([POWER], [(POWER, 1, 13, "")], CHANGED, ""),
-        ([POWER, KILL], [(POWER, 11, 13, ""), (KILL, 2, 2, "")], CHANGED, ""),
+        ([POWER, KILL], [MET, (KILL, 2, 2, "")], CHANGED, ""),
         ([POWER], [], CHANGED, "0 of 1 faults met the rollout"),
-        ([POWER, KILL], [(POWER, 11, 13, "")], CHANGED, "1 of 2 faults met the rollout"),
+        ([POWER, KILL], [MET], CHANGED, "1 of 2 faults met the rollout"),
         ([POWER], [(POWER, 11, 13, "found nothing")], CHANGED, "0 of 1 faults met the rollout"),
         ([POWER], [(POWER, 31, 33, "")], CHANGED, "0 of 1 faults met the rollout"),
-        (
-            [KILL],
-            [(KILL, 2, 3, "")],
-            CHANGED,
-            "no fault met a host that the rollout had in its hands",
-        ),
-        ([POWER], [(POWER, 11, 13, "")], [CHANGED[0]], "no host was changed"),
-        ([POWER], [(POWER, 11, 13, "")], [*CHANGED[:2], _seen(20)], "no host was changed"),
+        ([KILL], [(KILL, 2, 3, "")], CHANGED, f"no fault met a host that {IN_HANDS}"),
+        ([POWER], [MET], [CHANGED[0]], "no host was changed"),
+        ([POWER], [MET], [*CHANGED[:2], _seen(20)], "no host was changed"),
         ([EXCHANGE], [(EXCHANGE, 0.5, 0.5, "")], [CHANGED[0]], ""),
         ([], [], CHANGED, "0 of 0 faults met the rollout"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,20 +158,6 @@ def test_a_changed_or_unknown_host_key_is_refused_before_anything_is_sent(
     assert (result.reason, server.requests) == ("unreachable", [])
     says = "not the one in known_hosts" if known else "not in known_hosts"
     assert f"its SSH host key is {says}" in str(result.error)
-
-
-@pytest.mark.slow
-def test_a_dead_host_costs_one_timeout_not_the_batch(server: Server) -> None:
-    # A socket that listens and never says an SSH banner, as a hung host does.
-    with socket.create_server(("127.0.0.2", 0)) as mute:
-        hosts = [_host(server, f"e{i:03d}") for i in range(6)]
-        dead = Host("dead", "127.0.0.2", mute.getsockname()[1], "", "", "dead")
-        start = time.monotonic()
-        results = server.fleet(ssh_timeout=8).ask([dead, *hosts], "facts", lambda host: {}, 60)
-        taken = time.monotonic() - start
-    assert results["dead"].reason == "unreachable"
-    assert [results[host.name].failed for host in hosts] == [False] * 6
-    assert taken < 7 * 8
 
 
 @pytest.mark.parametrize("permitted", [9, 1])

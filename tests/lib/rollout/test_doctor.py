@@ -158,14 +158,6 @@ def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_catalogue_of_the_pack_is_no_file_of_the_site(world: EmptyWorld) -> None:
-    """Options hold them beside directories of the site."""
-    assert pack_folder.ROOT == ROOT
-    own = world.context.config
-    assert {ROOT / "tunings", ROOT / "metrics"} <= {*own.tunings, *own.metrics}
-    assert list(site_files(own)) == []
-
-
 @pytest.mark.parametrize(
     ("option", "made"),
     [
@@ -220,8 +212,14 @@ def test_the_doctor_tells_it_where_stackstorm_replaces_the_pack(
     assert "pack folder" in world.run("doctor_pop", "lab1")["failed"]
 
 
-def test_nothing_that_is_usual_lies_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the defaults of the schema nor the example of a configuration."""
+def test_nothing_that_is_usual_lies_there(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the catalogue of the pack, which options hold beside directories of the site, nor the
+    defaults of the schema, nor the example of a configuration."""
+    own = world.context.config
+    assert {ROOT / "tunings", ROOT / "metrics"} <= {*own.tunings, *own.metrics}
+    assert pack_folder.ROOT == ROOT and list(site_files(own)) == []
     monkeypatch.setattr(pack_folder, "ROOT", Path("/opt/stackstorm/packs/edgetune"))
     schema = load_yaml(ROOT / "config.schema.yaml")
     texts = [str(own.get("default")) for own in schema.values()]

@@ -278,6 +278,7 @@ class TestClaims:
 SWEEP = [reading("a", 20.0, cpu=1.0, load=3.0), reading("b", 20.0, cpu=2.0, load=4.0)]
 STORED = SampleTable([replace(row, counters={"drops": 5}) for row in SWEEP]).document()
 ALONE = {**encoded(reading("a", 20.0)), "counters": {"drops": 5}, "gauges": {"cpu": 1.0}}
+BOOT = "9d3f5b1e-0000-4000-8000-000000000000"
 NO_DOCUMENTS = ("", '"', "7", "[]", "null", '{"host": "a"', "[" * 100_000)
 DAMAGES: list[Any] = [
     ({field: value}, False, None)
@@ -389,8 +390,11 @@ class TestSamples:
     ) -> None:
         retention, interval = 900.0, 60.0
         hosts = [f"edge-{number:04}.ams1" for number in range(count)]
+        gauges = dict.fromkeys(METRICS.gauges, 0.125)
         for sweep in range(20):
-            rows = [_full(host, 1.8e9 + sweep * interval, float(sweep * 7919)) for host in hosts]
+            at, counters = sweep * interval, dict.fromkeys(METRICS.counters, sweep * 7919.0)
+            full = Sample("", 1.8e9 + at, BOOT, 1e5 + at, counters, gauges)
+            rows = [replace(full, host=host) for host in hosts]
             RedisSamples(redis, retention).add("ams1", rows)
         used = redis.memory_usage("edgetune:samples:ams1", samples=0)
         told = retained_bytes(hosts, [*METRICS.counters, *METRICS.gauges], retention, interval)
@@ -408,12 +412,6 @@ class TestSamples:
             redis.config_set("maxmemory", 0)
             redis.config_set("maxmemory-policy", "noeviction")
         assert SqliteSamples(database, 900.0).limit() is None
-
-
-def _full(host: str, at: float, value: float) -> Sample:
-    boot = "9d3f5b1e-0000-4000-8000-000000000000"
-    counters, gauges = dict.fromkeys(METRICS.counters, value), dict.fromkeys(METRICS.gauges, 0.125)
-    return Sample(host, at, boot, 1e5 + at - 1.8e9, counters, gauges)
 
 
 def test_sqlite_lists_all_keys_with_a_prefix_and_no_others(database: Database) -> None:
@@ -626,20 +624,16 @@ class TestStackStormRecords:
                 api.put("y", "new")
         assert _Keys.keys == {"x": "new"}
 
-    @pytest.mark.parametrize("theirs", ["theirs", None])
+    @pytest.mark.parametrize("theirs", [{"x": "theirs"}, {}])
     def test_what_somebody_else_wrote_meanwhile_is_not_written_over(
-        self, api: St2Store, theirs: str | None, clock: VirtualClock
+        self, api: St2Store, theirs: dict[str, str], clock: VirtualClock
     ) -> None:
         api.put("x", "old")
-
-        def meanwhile() -> None:
-            _Keys.keys = {"x": theirs} if theirs else {}
-
-        clock.then = meanwhile
+        clock.then = lambda: setattr(_Keys, "keys", dict(theirs))
         _Keys.unheard = ["lost"]
         with pytest.raises(StoreError, match="x was written by somebody else meanwhile"):
             api.put("x", "new")
-        assert _Keys.keys == ({"x": theirs} if theirs else {})
+        assert _Keys.keys == theirs
 
     def test_no_api_url_is_said(self) -> None:
         with pytest.raises(StoreError, match="ST2_ACTION_API_URL is not set"):
