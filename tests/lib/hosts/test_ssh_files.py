@@ -106,6 +106,8 @@ def test_any_pattern_is_matched_as_openssh_matches_it(
     assert is_trusted(file.read_bytes(), ED, name) == found_by_openssh(file, name)
 
 
+STRANGE = ["# B\xfccher", "", "b\xfccher\xa0x ssh-ed25519 AAAA"]
+STRANGE += [f"\t{ADDRESS}\t{public(ED)} J\xfcrgen"]
 ONE, TWO = f"{ADDRESS} {public(ED)}\n", f"{ADDRESS} {public(OTHER)}\n"
 REVOKED = [f"@revoked {names} {public(ED)}\n" for names in (ADDRESS, "*", "10.0.0.9", "|1|AA|AA")]
 
@@ -120,10 +122,12 @@ REVOKED = [f"@revoked {names} {public(ED)}\n" for names in (ADDRESS, "*", "10.0.
         # An authority is no key of a host.
         (f"@cert-authority 10.0.0.* {public(ED)}\n", []),
         (f"@cert-authority 10.0.0.* {public(ED)}\n{TWO}", [OTHER]),
+        # Comments, tabs and bytes of any encoding are passed over.
+        *((end.join(STRANGE).encode("latin-1"), [ED]) for end in ("\n", "\r\n")),
     ],
 )
 def test_each_key_of_a_host_is_trusted_and_no_other(
-    text: str, trusted: list[asyncssh.SSHKey]
+    text: str | bytes, trusted: list[asyncssh.SSHKey]
 ) -> None:
     keys = [ED, OTHER, EC, asyncssh.generate_private_key("ssh-ed25519")]
     assert [key for key in keys if is_trusted(text, key, ADDRESS)] == trusted
@@ -154,13 +158,6 @@ def test_a_line_of_no_use_is_named_for_its_host_alone(text: str, port: int, says
         KnownHosts(text.encode()).keys_of(ADDRESS, port)
     assert says in str(caught.value)
     assert is_trusted(f"{text}10.0.0.2 {public(ED)}\n", ED, "10.0.0.2")
-
-
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_comments_tabs_and_bytes_of_any_encoding_are_passed_over(line_end: str) -> None:
-    lines = ["# Bücher".encode("latin-1"), b"", "b\xfccher\xa0x ssh-ed25519 AAAA".encode("latin-1")]
-    lines.append(f"\t{ADDRESS}\t{public(ED)} J\xfcrgen".encode("latin-1"))
-    assert is_trusted(line_end.encode().join(lines), ED, ADDRESS)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -258,20 +259,16 @@ class TestClaims:
 
     def test_of_two_who_carry_on_the_same_epoch_one_wins(self, claims: Any) -> None:
         claim = claims.take("lab1", "one", 60)
-        outcomes: list[str] = []
 
-        def carry_on() -> None:
+        def carry_on(_: int) -> str:
             try:
                 claims.take("lab1", "one", 60, after=claim.epoch)
-                outcomes.append("won")
             except FencedError:
-                outcomes.append("fenced")
+                return "fenced"
+            return "won"
 
-        callers = [threading.Thread(target=carry_on) for _ in range(6)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
+        with ThreadPoolExecutor(6) as pool:
+            outcomes = [*pool.map(carry_on, range(6))]
         assert sorted(outcomes) == ["fenced"] * 5 + ["won"]
 
 
