@@ -54,17 +54,8 @@ def found_by_openssh(file: Path, name: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-NAMES = [
-    "10.0.0.1",
-    "10.0.0.10",
-    "edge1.example.net",
-    "2001:db8::1",
-    "[10.0.0.1]:2222",
-    "[edge1.example.net]:2222",
-    "[2001:db8::1]:2222",
-]
-
-
+NAMES = ["10.0.0.1", "10.0.0.10", "edge1.example.net", "2001:db8::1"]
+NAMES += [f"[{name}]:2222" for name in NAMES if name != "10.0.0.10"]
 PATTERNS = "10.0.0.? 10.0.0.* * *.example.net *.example.net,!edge1.example.net !edge1.example.net"
 PATTERNS += " !edge1.example.net,* !10.0.0.1,10.0.0.1 [10.0.0.1]:* [10.0.0.*]:2222 [*]:2222"
 PATTERNS += " [1]0.0.0.1 EDGE1.example.NET a,,b *,"

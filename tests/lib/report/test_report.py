@@ -98,16 +98,12 @@ def effect(ratio: float, metric: str = "listen_drops") -> Effect:
 
 def window(rates: dict[str, float], start: float, seconds: float) -> Window:
     rows = samples(rates, start, seconds, boot="one", seed=int(start) % 89)
-    return read_window(
-        table_of(rows), list(rates), start, start + seconds, SLOT, metrics_named(*JUDGED)
-    )
+    end, judged = start + seconds, metrics_named(*JUDGED)
+    return read_window(table_of(rows), list(rates), start, end, SLOT, judged)
 
 
 def history(*states: str) -> list[Entry]:
-    return [
-        Entry(START + 600 * number, state, "ana", f"{state} begins")
-        for number, state in enumerate(states)
-    ]
+    return [Entry(START + 600 * at, own, "ana", f"{own} begins") for at, own in enumerate(states)]
 
 
 def material(
@@ -382,9 +378,8 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     plan.update(unchanged=[text], digest=text)
     documents["plan"] = decoded("plan", Plan, plan)
     pause = Event(START, "state", "paused", f"{text}: {text}", text)
-    html = page(
-        replace(whole, **documents, missing=[text], pauses=[pause], paused=text, waits=text)
-    )
+    documents.update(missing=[text], pauses=[pause], paused=text, waits=text)
+    html = page(replace(whole, **documents))
     read = Reader(html)
     assert read.tags <= TAGS
     assert not any(name.startswith("on") for name, _ in read.attributes)

@@ -137,9 +137,8 @@ def test_the_doctor_compares_what_nodes_left_and_a_timer_leaves_it(world: EmptyW
     subject = Subject(world.context, world.context.inventory.pop("lab1"), ())
     assert list(check_nodes(subject)) == []
     this = this_node(world.context.config)
-    world.context.nodes.keep(
-        this._replace(name="other", holds={**this.holds, "inventory": "older"})
-    )
+    other = this._replace(name="other", holds={**this.holds, "inventory": "older"})
+    world.context.nodes.keep(other)
     (finding,) = check_nodes(subject)
     assert finding.what.startswith("inventory on other is not that on ")
     assert not finding.refuses

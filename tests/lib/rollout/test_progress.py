@@ -232,7 +232,7 @@ def test_the_message_that_began_the_execution_is_kept(
 @pytest.mark.parametrize(
     ("to", "message", "id", "threaded"),
     [
-        # An empty text is none to hubot, which threads attachments alone: those are without {~}.
+        # An empty text is none to hubot, which threads attachments alone, without {~}.
         ("C1", "```soaking```{~}", "", ""),
         (THREAD, "```soaking```", MESSAGE, "yes"),
     ],

@@ -225,6 +225,8 @@ def test_an_unreachable_backend_is_no_empty_one(tmp_path: Path) -> None:
     nowhere = Database(f"sqlite:///{tmp_path}/no/such/folder/state.sqlite")
     with pytest.raises(StoreError, match="state.sqlite"):
         SqliteStore(nowhere).get("key")
+    with pytest.raises(StoreError, match="ST2_ACTION_API_URL is not set"):
+        StackStorm({})
 
 
 def call(claims: Any, pop: str, ttl: float, told: dict[str, Any]) -> None:
@@ -631,7 +633,3 @@ class TestStackStormRecords:
         with pytest.raises(StoreError, match="x was written by somebody else meanwhile"):
             api.put("x", "new")
         assert _Keys.keys == theirs
-
-    def test_no_api_url_is_said(self) -> None:
-        with pytest.raises(StoreError, match="ST2_ACTION_API_URL is not set"):
-            StackStorm({})
