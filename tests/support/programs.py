@@ -10,9 +10,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
 import requests
 
 _PATIENCE = 120.0
+
+
+def _has_ipv6() -> bool:
+    """Where IPv6 is off by sysctl the kernel still has it, without an address."""
+    with suppress(OSError), socket.socket(socket.AF_INET6) as own:
+        own.bind(("::1", 0))
+        return True
+    return False
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no ::1")
 
 
 def free_port() -> int:

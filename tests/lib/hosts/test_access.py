@@ -18,6 +18,7 @@ import pytest
 from edgetune.errors import InputError
 from edgetune.hosts import jumps
 from edgetune.hosts.certificates import check_host
+from tests.support.programs import needs_ipv6
 from tests.support.real_sshd import SSHD, USER, Sshd, ask, ask_one, fleet, keygen, make_key, public
 from tests.support.waiting import wait_until
 
@@ -401,15 +402,7 @@ def test_an_agent_without_the_key_is_named_before_any_host_is_asked(
     assert refusal() == f"{of_agent}agent: holds no keys; it may be locked"
 
 
-# IPv6.
-
-
-IPV6 = Path("/proc/net/if_inet6")
-
-
-@pytest.mark.skipif(
-    not IPV6.exists() or f"{1:032x}" not in IPV6.read_text(), reason="this machine has no ::1"
-)
+@needs_ipv6
 def test_hosts_and_jump_hosts_have_ipv6_addresses(folder: Path, start: Start) -> None:
     jump, end = start(address="::1"), start(address="::1")
     host = replace(end.host(), address="0:0::0001")

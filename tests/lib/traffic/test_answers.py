@@ -7,7 +7,6 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -20,6 +19,7 @@ from edgetune.traffic.haproxy_answers import read_one, read_servers
 from tests.support import FIXTURES
 from tests.support.answering import Answering
 from tests.support.examples import examples
+from tests.support.programs import needs_ipv6
 
 RECORDED = FIXTURES / "haproxy"
 EDGES = (RECORDED / "edges.txt").read_text()
@@ -39,7 +39,6 @@ TRUTH = {
         Server("e007", "", True, 0, "127.0.0.1", 18482, checked=False, **NO_WEIGHT),
     ]
 }
-IPV6 = socket.has_ipv6 and Path("/proc/net/if_inet6").exists()
 
 
 def _is_refused(text: str) -> bool:
@@ -249,7 +248,7 @@ def test_a_whole_answer_ends_with_its_connection_and_has_a_bound(
         driver_of(answering(act)).servers()
 
 
-@pytest.mark.skipif(not IPV6, reason="this machine has no IPv6")
+@needs_ipv6
 def test_a_load_balancer_is_reached_over_ipv6(answering: Callable[..., Answering]) -> None:
     whole = answering(lambda sock, asked: sock.sendall(EDGES.encode()), socket.AF_INET6)
     assert driver_of(whole, "[::1]").servers() == TRUTH
