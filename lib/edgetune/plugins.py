@@ -8,6 +8,7 @@ file: each action pays for what it imports.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,12 +52,12 @@ class Plugins(Mapping[str, Plugin]):
     def _names(self) -> set[str]:
         return {*self._files, *self._entry_points}
 
-    @property
+    @cached_property
     def _files(self) -> set[str]:
         folders = import_module(self._package).__path__
         return {file.stem for folder in folders for file in Path(folder).glob("[!_]*.py")}
 
-    @property
+    @cached_property
     def _entry_points(self) -> Mapping[str, EntryPoint]:
         from importlib.metadata import entry_points
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ from edgetune.metrics.sources import SOURCES
 from edgetune.traffic import DRIVERS, DrainDriver, open_driver
 
 POP = {"load_balancer": {"driver": "beside"}, "hosts": {"e000": {"address": "10.0.0.1"}}}
+
+
+@pytest.fixture(autouse=True)
+def _looked_for_anew() -> Iterator[None]:
+    """A process looks for packages once."""
+    vars(DRIVERS).pop("_entry_points", None)
+    yield
+    vars(DRIVERS).pop("_entry_points", None)
 
 
 @pytest.fixture
