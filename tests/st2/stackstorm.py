@@ -94,10 +94,17 @@ def run(action: str, **parameters: Any) -> Any:
     return wait_for(start(action, **parameters))
 
 
-def st2(*words: str) -> subprocess.CompletedProcess[str]:
+def st2(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """What a person sees who types that."""
+    # The client colours by the terminal's name, also what it writes into a pipe.
+    environment = {**os.environ, "TERM": "dumb", **settings}
     return subprocess.run(
-        [CLIENT, *words], capture_output=True, text=True, timeout=400 * PATIENCE, check=False
+        [CLIENT, *words],
+        capture_output=True,
+        text=True,
+        timeout=600 * PATIENCE,
+        check=False,
+        env=environment,
     )
 
 

@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable
 
@@ -34,14 +33,16 @@ PYTHONPATH={paths} exec {python} -m tests.st2.test_hooks {address} {backend} "$@
 """
 
 
-# What only a driver of ours says of a server.
-OURS = ("unknown", "told_by_host", "parts")
+# What a hook may say of a server (docs/how-to/hooks.md); a driver of ours says more.
+TOLD = ("name", "withdrawn", "up", "sessions", "address", "port")
+TOLD += ("checked", "passing", "leaving", "idle")
 
 
 def document(balancer: DrainDriver) -> dict[str, Any]:
     """What a hook tells of an HAProxy."""
-    told = [asdict(server) for server in balancer.servers().values()]
-    servers = [{key: own[key] for key in own if key not in OURS} for own in told]
+    servers = [
+        {key: getattr(server, key) for key in TOLD} for server in balancer.servers().values()
+    ]
     return {"servers": servers, "refuses": balancer.refuses_changes()}
 
 

@@ -11,17 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.st2.stackstorm import (
-    CLIENT,
-    HOME,
-    PATIENCE,
-    REAL,
-    key,
-    needs_stackstorm,
-    run,
-    shown,
-    words,
-)
+from tests.st2.stackstorm import HOME, REAL, key, needs_stackstorm, run, shown, st2, words
 
 OPERATOR = os.environ.get("ST2_OPERATOR_TOKEN", "")
 
@@ -37,15 +27,7 @@ pytestmark = [
 
 def as_operator(*words: str) -> subprocess.CompletedProcess[str]:
     """What a person with these roles sees who types that."""
-    environment = {**os.environ, "ST2_AUTH_TOKEN": OPERATOR}
-    return subprocess.run(
-        [CLIENT, *words],
-        capture_output=True,
-        text=True,
-        timeout=600 * PATIENCE,
-        check=False,
-        env=environment,
-    )
+    return st2(*words, ST2_AUTH_TOKEN=OPERATOR)
 
 
 def told(action: str, **parameters: Any) -> Any:
