@@ -69,12 +69,12 @@ quick: setup
 
 test: machine setup client packages
 	@$(MAKE) --no-print-directory -j 2 lint compiled
-	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
 	  -m "not (machines or quiet or long)" $(call report,test)
 	@echo "long rollouts: not run; make test-all runs them. Virtual machines: make test-machines"
 
 test-all: test
-	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
 	  -m "long and not (machines or quiet)" $(call report,long)
 	@$(MAKE) --no-print-directory quiet
 

@@ -72,7 +72,7 @@ def alike(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.quiet
 def test_the_screens_of_the_tutorial(home: Path) -> None:
     up, plan, rollout, back = shown()
     assert alike(screen(home, "lab", "up", "--simulated")) == alike(up)
