@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edgetune.errors import InputError
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -30,14 +32,11 @@ class Plugins(Mapping[str, Plugin]):
         self._package, self._attribute = package, attribute
 
     def __getitem__(self, name: str) -> Plugin:
-        """KeyError for a name that is none; what an entry point names is trusted to be one."""
-        found: Any
-        if name in self._files:
-            found = getattr(import_module(f"{self._package}.{name}"), self._attribute)
-        else:
-            found = self._entry_points[name].load()
-        made: Plugin = found
-        return made
+        """KeyError for a name that is none; InputError for an entry point that gives no class."""
+        if name not in self._files:
+            return self._loaded(name)
+        found: Plugin = getattr(import_module(f"{self._package}.{name}"), self._attribute)
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._files or name in self._entry_points
@@ -47,6 +46,24 @@ class Plugins(Mapping[str, Plugin]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def _loaded(self, name: str) -> Plugin:
+        """A package beside us may be broken, or two of them may claim one name."""
+        claims = self._entry_points[name]
+        if len(claims) > 1:
+            raise self._wrong(name, f"is claimed by {' and by '.join(sorted(claims))}")
+        ((place, entry_point),) = claims.items()
+        try:
+            made: Plugin = entry_point.load()
+        except Exception as error:  # noqa: BLE001 - what it runs as it is imported may raise anything
+            problem = f"{type(error).__name__}: {error}"
+            raise self._wrong(name, f"{place} cannot be loaded: {problem}") from None
+        if not isinstance(made, type):
+            raise self._wrong(name, f"{place} is no class")
+        return made
+
+    def _wrong(self, name: str, problem: str) -> InputError:
+        return InputError(f"entry points {self._package}", name, problem)
 
     @property
     def _names(self) -> set[str]:
@@ -58,11 +75,15 @@ class Plugins(Mapping[str, Plugin]):
         return {file.stem for folder in folders for file in Path(folder).glob("[!_]*.py")}
 
     @cached_property
-    def _entry_points(self) -> Mapping[str, EntryPoint]:
+    def _entry_points(self) -> Mapping[str, Mapping[str, EntryPoint]]:
+        """By name and by what they name: a package may be found twice on the path."""
         from importlib.metadata import entry_points
 
         every: Any = entry_points()
         # A mapping of groups alone up to Python 3.9.
         of = getattr(every, "select", None)
         found = of(group=self._package) if of else every.get(self._package, ())
-        return {each.name: each for each in found}
+        by_name: dict[str, dict[str, EntryPoint]] = {}
+        for each in found:
+            by_name.setdefault(each.name, {})[each.value] = each
+        return by_name

@@ -41,6 +41,8 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "[edgetune.traffic.drivers]\n"
         "beside = beside_edgetune:Beside\n"
         "haproxy = beside_edgetune:Wrong\n"
+        "no_class = beside_edgetune:Wrong\n"
+        "not_there = gone_from_here:Driver\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -54,6 +56,29 @@ def test_a_driver_of_another_package_serves_as_any_other(beside: None) -> None:
 def test_none_replaces_one_of_ours(beside: None) -> None:
     assert DRIVERS["haproxy"].__module__ == "edgetune.traffic.drivers.haproxy"
     assert [*DRIVERS].count("haproxy") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("no_class", "beside_edgetune:Wrong is no class"),
+        ("not_there", "gone_from_here:Driver cannot be loaded: ModuleNotFoundError: No module"),
+        ("twice", "is claimed by a_third:Driver and by gone_from_here:Driver"),
+    ],
+)
+def test_a_package_that_gives_no_driver_is_named(
+    beside: None, tmp_path: Path, name: str, problem: str
+) -> None:
+    other = tmp_path / "a_third-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: a-third\n")
+    claims = "\n".join(f"twice = {place}:Driver" for place in ("a_third", "gone_from_here"))
+    (other / "entry_points.txt").write_text(f"[edgetune.traffic.drivers]\n{claims}\n")
+    entry = {**POP, "load_balancer": {"driver": name}}
+    with pytest.raises(
+        InputError, match=f"^entry points edgetune.traffic.drivers: {name}: {problem}"
+    ):
+        read_pop("inventory", "lab1", entry)
 
 
 def test_a_name_of_none_is_told_with_those_there_are() -> None:
