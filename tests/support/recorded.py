@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from edgetune.bmc.answers import Answer
 from edgetune.bmc.bios import Bios
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.client import Client
 from edgetune.bmc.evidence import evidence
 from edgetune.bmc.ladder import ladder
 from edgetune.bmc.logical import find_knob

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.answers import Answer
+from edgetune.bmc.client import Client
 from edgetune.bmc.jobs import Jobs
 from edgetune.bmc.payload import (
     BmcError,

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Callable
 
+from edgetune.bmc.answers import Answer
 from edgetune.bmc.checking import check
-from edgetune.bmc.client import Answer, Client, trust
+from edgetune.bmc.client import Client, trust
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.evidence import evidence
 from edgetune.bmc.logins import Logins

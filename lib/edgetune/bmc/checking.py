@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from edgetune.bmc.answers import Answer
 from edgetune.bmc.bios import Bios, State
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.client import Client
 from edgetune.bmc.jobs import Job
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
 from edgetune.bmc.request import Request

@@ -27,8 +27,6 @@ from edgetune.config import Config
 from edgetune.errors import InputError
 from edgetune.net.http import NetError
 
-__all__ = ["Answer", "Client", "Lost", "Outdated", "trust"]
-
 _Answered = TypeVar("_Answered")
 # Seconds in which a BMC may still do what it did not answer.
 _SETTLE = 2.0

@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.answers import Answer
+from edgetune.bmc.client import Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, text_at, told_by
 from edgetune.bmc.request import Request
 from edgetune.bmc.system import boot_progress, is_link, managers, members, whole

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import functools
 
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.answers import Answer
+from edgetune.bmc.client import Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, messages_of, text_at
 from edgetune.bmc.system import expanded, is_link, managers, members, whole
 from edgetune.dataclass import dataclass

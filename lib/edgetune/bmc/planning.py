@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from edgetune.bmc.answers import Answer
 from edgetune.bmc.bios import NO_SETTINGS, Bios, State
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.client import Client
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, is_secret, same, text_at, text_of
 from edgetune.bmc.registry import Registry

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.answers import Answer
+from edgetune.bmc.client import Client
 from edgetune.bmc.identity import mismatch
 from edgetune.bmc.ladder import FORCED, ON, RESTART, SHUTDOWN
 from edgetune.bmc.payload import BmcError, text_at

@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Callable
 
+from edgetune.bmc.answers import Answer, Lost, Outdated
 from edgetune.bmc.bios import NO_SETTINGS, Bios, State
-from edgetune.bmc.client import Answer, Client, Lost, Outdated
+from edgetune.bmc.client import Client
 from edgetune.bmc.jobs import Job
 from edgetune.bmc.payload import BmcError, at, link_at, said, same
 from edgetune.bmc.planning import MISSING

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.answers import Answer
+from edgetune.bmc.client import Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, list_at, said, text_at
 from edgetune.bmc.registry import Registry
 

@@ -19,7 +19,8 @@ import pytest
 from edgetune import clock
 from edgetune.bmc import client as client_module
 from edgetune.bmc import exchange
-from edgetune.bmc.client import Answer, Client, Lost, Outdated, trust
+from edgetune.bmc.answers import Answer, Lost, Outdated
+from edgetune.bmc.client import Client, trust
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.evidence import evidence
 from edgetune.bmc.payload import BmcError

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from edgetune.bmc.answers import Answer
 from edgetune.bmc.bios import Bios, State
-from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.client import Client
 from edgetune.bmc.evidence import evidence
 from edgetune.bmc.jobs import Jobs
 from edgetune.bmc.logical import find_knob
