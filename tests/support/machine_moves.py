@@ -651,14 +651,15 @@ class Moves(Sighted, Scenario):
 
     def flag(self, do: str) -> None:
         """The flag for readers on the host, with twenty seconds for them to follow."""
-        reply = self._steered(do)
-        assert reply["ok"], f"{self.where}: {reply}"
-        self.result = reply["result"]
+        self._take(self._steered(do), "result")
 
     def no_flag(self, do: str) -> None:
-        reply = self._steered(do)
-        assert not reply["ok"], f"{self.where}: {reply}"
-        self.result = reply["error"]
+        self._take(self._steered(do), "error")
+
+    def _take(self, reply: dict[str, Any], part: str) -> None:
+        """What a drain driver of the agent answers: a result, or an error."""
+        assert reply["ok"] == (part == "result"), f"{self.where}: {reply}"
+        self.result = reply[part]
 
     def prometheus(self, missing: str) -> None:
         """Why the file for Prometheus is not there."""

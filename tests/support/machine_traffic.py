@@ -111,14 +111,10 @@ class OnBird(Moves):
         return self._steered_by.ask(do, **self.move.pop("with", {}))
 
     def bird(self, do: str) -> None:
-        reply = self._asked(do)
-        assert reply["ok"], f"{self.where}: {reply}"
-        self.result = reply["result"]
+        self._take(self._asked(do), "result")
 
     def no_bird(self, do: str) -> None:
-        reply = self._asked(do)
-        assert not reply["ok"], f"{self.where}: {reply}"
-        self.result = reply["error"]
+        self._take(self._asked(do), "error")
 
     def announces(self, names: str) -> None:
         """The enabled protocols that announce an address."""

@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.congestion.effect import FEWEST, PrefixEffect, compare, compare_windows
-from edgetune.congestion.selection import MOST, USUAL, has_window, initial_window, is_held_out
+from edgetune.congestion.selection import (
+    MOST_WINDOW,
+    USUAL_WINDOW,
+    has_window,
+    initial_window,
+    is_held_out,
+)
 from edgetune.documents.congestion import Chosen, Thresholds
 from edgetune.vocabulary.prefixes import text_of
 from tests.support.examples import examples
@@ -133,7 +139,7 @@ HELD_OUT = [11, 17, 28, 30]
 def test_an_initial_window_is_half_of_what_the_path_carries() -> None:
     # 4 Mbit/s and 100 ms are 50 kB, 34 segments.
     assert initial_window(500_000, 100, 0.0) == 17
-    assert initial_window(1e9, 100, 0.0) == MOST
+    assert initial_window(1e9, 100, 0.0) == MOST_WINDOW
     assert initial_window(500_000, 100, 0.05) == 0, "a burst would add to the loss"
     assert initial_window(100_000, 100, 0.0) == 0, "the kernel's own is larger"
     for odd in (math.nan, math.inf, -1.0, 0.0):
@@ -145,4 +151,4 @@ def test_an_initial_window_is_half_of_what_the_path_carries() -> None:
 @given(st.floats(0, 1e12), st.floats(0, 1e6), st.floats(0, 1))
 def test_an_initial_window_is_bounded(rate: float, rtt: float, share: float) -> None:
     own = initial_window(rate, rtt, share)
-    assert own == 0 or USUAL < own <= MOST
+    assert own == 0 or USUAL_WINDOW < own <= MOST_WINDOW

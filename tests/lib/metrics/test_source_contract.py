@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from edgetune import clock
 from edgetune.errors import InputError, SourceError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host, Pop
@@ -197,14 +198,14 @@ def test_hosts_of_one_name_in_two_pops_are_two_and_those_of_a_pop_have_one_time(
     counted = {pop.hosts[0]: 11.0 * number for number, pop in enumerate(trial.pops, 1)}
     for host, value in counted.items():
         trial.measured.count(host, "rx_packets", value)
-    began = time.time()
+    began = clock.wall()
     told = trial.sample(trial.pops)
     for host, value in counted.items():
         sample = told[host].sample
         assert sample and sample.counters["rx_packets"] == value
     for pop in trial.pops:
         times = {own.sample.time for host in pop.hosts if (own := told[host]).sample}
-        assert len(times) == 1 and began <= min(times) <= time.time()
+        assert len(times) == 1 and began <= min(times) <= clock.wall()
 
 
 def test_health_and_drift_are_told_or_left_out(trial: Trial) -> None:
@@ -224,14 +225,16 @@ def test_health_and_drift_are_told_or_left_out(trial: Trial) -> None:
 
 
 def test_a_source_that_remembers_tells_its_last_rows_and_a_picture_of_them(trial: Trial) -> None:
-    source, pop, began = trial.source, trial.pops[0], time.time()
+    source, pop, began = trial.source, trial.pops[0], clock.wall()
     if not isinstance(source, RememberingSource):
         return
     trial.sample()
-    at, now = source.newest(pop), time.time()
+    at, now = source.newest(pop), clock.wall()
     assert at is not None and began - trial.measured.apart - 2 < at <= now
     few = [*source.thinned(pop, now - 2, now, 1.0, 0.6).rows()]
-    known = {(row.host, row.time): row for row in source.window(pop, now - 400, time.time()).rows()}
+    known = {
+        (row.host, row.time): row for row in source.window(pop, now - 400, clock.wall()).rows()
+    }
     assert {row.host for row in few} == {host.name for host in pop.hosts}
     for row in few:
         other = known[row.host, row.time]
