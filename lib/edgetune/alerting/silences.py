@@ -20,6 +20,7 @@ from edgetune.net.http import NetError, Service
 from edgetune.sanitize import shortened
 from edgetune.secret_files import authorization
 
+Matchers = Mapping[str, str]
 _API = "/api/v2"
 _SHOWN = 200
 PATIENCE = 3.0
@@ -92,9 +93,6 @@ def _clock(date: str | None) -> float:
         return parsedate_to_datetime(date or "").timestamp()
     except (TypeError, ValueError):
         return clock.wall()
-
-
-Matchers = Mapping[str, str]
 
 
 @dataclass(frozen=True)

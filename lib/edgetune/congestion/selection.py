@@ -22,30 +22,33 @@ from edgetune.documents.reading import check_is, encoded, read_document
 from edgetune.errors import RefusedError
 from edgetune.vocabulary.prefixes import number_of, text_of
 
-USUAL = 10
+Array = Any
+USUAL_WINDOW = 10
 """Segments: RFC 6928, and Linux."""
-MOST = 40
+MOST_WINDOW = 40
 """Segments, 58 kB: a burst that buffers of access networks still take."""
 _SEGMENT = 1448
-_SHARE = 0.5
+_SHARE_OF_PATH = 0.5
 _MOST_RETRANSMITS = 0.02
 
 
 def initial_window(delivery_rate: float, rtt_ms: float, retransmits: float) -> int:
-    """Segments for a prefix, or 0: then the kernel's own.
+    """Segments that a new connection may send before the first acknowledgement, or 0: the kernel's.
 
     Half of what the path of its median socket carries within a round-trip time (``delivery_rate``
     in bytes a second). A prefix with more than 2 % of its bytes sent again keeps the kernel's: a
     burst would add to that. So does one of which a value is NaN.
     """
-    segments = _SHARE * delivery_rate * rtt_ms / 1000 / _SEGMENT
-    if not (retransmits <= _MOST_RETRANSMITS and USUAL < segments < math.inf):
+    segments = _SHARE_OF_PATH * delivery_rate * rtt_ms / 1000 / _SEGMENT
+    if not (retransmits <= _MOST_RETRANSMITS and USUAL_WINDOW < segments < math.inf):
         return 0
-    return min(MOST, int(segments)) if int(segments) > USUAL else 0
+    return min(MOST_WINDOW, int(segments)) if int(segments) > USUAL_WINDOW else 0
 
 
 def is_drawn(prefix: str, salt: str, purpose: str, share: float) -> bool:
     """Whether a prefix is among this share, by a hash that nobody can foresee without the salt.
+
+    A draw is the same at every round, on every action runner.
 
     ``salt`` is that of the PoP. Draws for different purposes do not depend on each other. A
     larger share holds all of a smaller one.
@@ -56,16 +59,17 @@ def is_drawn(prefix: str, salt: str, purpose: str, share: float) -> bool:
 
 
 def is_held_out(prefix: str, salt: str, share: float) -> bool:
-    """Whether a chosen prefix stays untreated."""
+    """Whether a chosen prefix stays untreated.
+
+    A prefix is chosen because it was bad, and what was worst gets better by itself (regression to
+    the mean). Only the difference to those that are held out is an effect.
+    """
     return is_drawn(prefix, salt, "hold-out", share)
 
 
 def has_window(prefix: str, salt: str) -> bool:
     """Whether a treated prefix gets an initial window as well: every other one does."""
     return is_drawn(prefix, salt, "initial window", 0.5)
-
-
-Array = Any
 
 
 @dataclass(frozen=True)

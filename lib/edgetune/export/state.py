@@ -106,7 +106,8 @@ def _tell(values: Values, own: SeenRounds) -> None:
 def count_steps(values: Values, context: Context, heads: Sequence[Head]) -> None:
     """Add the steps of all rollouts whose head is known; StoreError if the store is away.
 
-    A document that cannot be read counts as one that was deleted.
+    They grow as the records do; rollouts of versions that counted no steps tell nothing. A document
+    that cannot be read counts as one that was deleted.
     """
     texts = context.store.list(steps_key(""))
     for head in heads:
@@ -134,7 +135,11 @@ def _count(values: Values, tuning: str, found: StepsTaken) -> None:
 
 
 def count_rollout(values: Values, head: Head, now: float) -> None:
-    """Add one rollout as it is ``now`` (epoch seconds)."""
+    """Add one rollout as it is ``now`` (epoch seconds).
+
+    A record that is deleted takes what it counted along, which Prometheus takes for a reset of the
+    counter.
+    """
     for state in FORWARD:
         values.add("edgetune_rollouts", state == head.state, head.tuning, state)
         values.add("edgetune_rollout_state_entries_total", 0, head.tuning, state)

@@ -186,6 +186,8 @@ def _together(
 def lost_connections(login: Login, host: Host, ports: Sequence[int]) -> str:
     """What was lost of many connections to a host, in words; "" for nothing.
 
+    Each is from a port of its own: one connection proves one queue of a card.
+
     They go to the ports on which it serves, and to no SSH server: that takes connections that
     do not log in for an attack (PerSourcePenalties, fail2ban). Where all of them are lost a
     firewall may keep us from the service, and we log in as often. So we do through a jump host.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the key, its certificate and the known_hosts file that the configuration names."""
+"""Reads the key, its certificate and the known_hosts file that the configuration names.
+
+The key may be kept by an ssh-agent, which signs and never gives it away.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,11 @@ _PUBLIC = (b"ssh-", b"ecdsa-", b"sk-")
 
 
 class Agent:
-    """What listens at a socket; each question has a connection, and ``seconds``, of its own."""
+    """An ssh-agent at a socket; each question has a connection, and ``seconds``, of its own.
+
+    The protocol is draft-miller-ssh-agent. paramiko's own client knows the socket of the
+    environment alone, and must not be asked by two threads at once.
+    """
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._path, self._seconds = path, seconds

@@ -156,6 +156,10 @@ def _plain(series: Series, unit: float) -> Array:
 def sums_under(counts: Array, exposure: Array, test: Array, strata: Array, spread: float) -> Array:
     """Each host's observed and expected counts under each of ``RATIOS``, (hosts, 2, ratios).
 
+    They are what ``standardise`` makes of counts that a hypothesis evens. In a stratum these are a
+    multiple of what its test hosts counted, and one of what its control hosts did. Both are added
+    up once: the rates of a hypothesis need no other pass over all hosts and slots.
+
     ``counts`` and ``exposure`` have the shape (hosts, slots) and are NaN where unknown. ``test``
     and ``strata`` tell the hosts' groups; ``spread`` is the dispersion by which slots weigh.
     """
