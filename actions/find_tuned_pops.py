@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.action import Result, run_step
-from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
+from edgetune.fleet.action import Result, run_step
+from edgetune.wings.congestion.rounds.steps.find_tuned_pops import find_tuned_pops
 
 
 class FindTunedPops(Action):

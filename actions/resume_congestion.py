@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.action import Result, run_step
-from edgetune.rounds.steps.resume_congestion import resume_congestion
+from edgetune.fleet.action import Result, run_step
+from edgetune.wings.congestion.rounds.steps.resume_congestion import resume_congestion
 
 
 class ResumeCongestion(Action):

@@ -15,10 +15,10 @@ from bench._lab_host import FILE, WANTED, LabHost, sysctl_file
 from bench._ssh_hosts import Site
 from bench._ssh_peers import TIMEOUT, last_line, request_text, run_program, ssh_options
 from bench._table import BenchError
-from edgetune.config import read_config
-from edgetune.hosts.conversation import BOOTSTRAP
-from edgetune.hosts.fleet import Fleet
-from edgetune.inventory import Host
+from edgetune.net.hosts.conversation import BOOTSTRAP
+from edgetune.net.hosts.fleet import Fleet
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Host
 
 Apply = Callable[[], None]
 TUNING = {"tuning": "bench", "digest": "sha256:bench"}
@@ -31,9 +31,9 @@ CONFIRM_WITHIN = 360
 
 FLEET_PROCESS = """\
 import json, sys
-from edgetune.config import read_config
-from edgetune.hosts.fleet import Fleet
-from edgetune.inventory import Host
+from edgetune.site.config import read_config
+from edgetune.net.hosts.fleet import Fleet
+from edgetune.site.inventory import Host
 
 given = json.load(sys.stdin)
 result = Fleet(read_config(given["config"])).ask(

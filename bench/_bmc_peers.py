@@ -16,12 +16,12 @@ from typing import Any, Callable, Protocol
 
 from bench._bmc_site import HOME, USER, Site, Target
 from bench._table import BenchError
-from edgetune.bmc.bmcs import Bmcs
-from edgetune.bmc.credentials import Login
-from edgetune.config import read_config
-from edgetune.documents.bmc import BiosPlan
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Bmc, Host
+from edgetune.base.documents.bmc import BiosPlan
+from edgetune.net.bmc.bmcs import Bmcs
+from edgetune.net.bmc.credentials import Login
+from edgetune.net.result import HostResult
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Bmc, Host
 
 PARALLEL = 32
 """How many BMCs each client asks at once: what bmc_threads is when nobody sets it."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from edgetune.documents.sample import Sample, SampleAnswer
-from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.samples import make_sample
+from edgetune.base.documents.sample import Sample, SampleAnswer
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.net.metrics.samples import make_sample
 
 POP = "bench1"
 INTERVAL = 15.0

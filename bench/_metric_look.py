@@ -23,13 +23,13 @@ import numpy as np
 from bench._metric_history import INTERVAL, PER_SECOND, POP, History
 from bench._served import ROOT, environment
 from bench._table import BenchError
-from edgetune.metrics.series import read_window
+from edgetune.judge.series import read_window
 from edgetune.rollout.context import Context
-from edgetune.rollout.sampling import sample_pop
+from edgetune.rollout.evidence.sampling import sample_pop
 
 JUDGED = ("packet_drops", "retransmits", "cpu", "packets")
 # What an action loads once, whatever it asks for.
-_LOADED = ("clickhouse.table", "clickhouse.rows", "prometheus_window", "samples")
+_LOADED = ("clickhouse.table", "clickhouse.rows", "metrics.prometheus_window", "metrics.samples")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _read(history: History, context: Context) -> None:
 def _measured(told: Mapping[str, Any]) -> Cost:
     history, context = History(**told["history"]), Context(told["config"])
     for name in _LOADED:
-        import_module(f"edgetune.metrics.{name}")
+        import_module(f"edgetune.net.{name}")
     import_module("requests")
     context.inventory.pop(POP)
     wall, cpu = time.monotonic(), time.process_time()

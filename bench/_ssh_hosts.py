@@ -21,7 +21,7 @@ from typing import Callable, Protocol
 import asyncssh
 
 from bench._served import say, served
-from edgetune.metrics.catalogue import METRICS
+from edgetune.intent.metrics.catalogue import METRICS
 
 SERVERS = ("canned", "agent")
 ACCESS = "access"

@@ -20,12 +20,12 @@ import paramiko
 from bench._ssh_hosts import Site
 from bench._table import BenchError
 from edgetune import AGENT_PROTOCOL
-from edgetune.config import read_config
-from edgetune.hosts import helpers
-from edgetune.hosts.agent import bundle
-from edgetune.hosts.conversation import BOOTSTRAP
-from edgetune.hosts.fleet import Fleet, packed
-from edgetune.inventory import Host
+from edgetune.agent import bundle
+from edgetune.net.hosts import helpers
+from edgetune.net.hosts.conversation import BOOTSTRAP
+from edgetune.net.hosts.fleet import Fleet, packed
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Host
 
 PARALLEL = 16
 """How many hosts each client asks at once: what ssh_threads is when nobody sets it."""

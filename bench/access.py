@@ -43,9 +43,9 @@ from bench._table import (
     told,
 )
 from bench.fanout import versions
-from edgetune.config import read_config
-from edgetune.hosts.fleet import Fleet
-from edgetune.inventory import Host
+from edgetune.net.hosts.fleet import Fleet
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Host
 
 BASE = "a key, known_hosts"
 OPENSSH = "OpenSSH, certificates of hosts"

@@ -31,11 +31,11 @@ from bench._table import (
     print_cpu_figures,
 )
 from edgetune import AGENT_PROTOCOL
-from edgetune.hosts.agent import bundle
-from edgetune.hosts.agent.kept_copy import COMPILED
-from edgetune.hosts.conversation import BOOTSTRAP
-from edgetune.hosts.fleet import packed
-from edgetune.vocabulary.places import AGENT
+from edgetune.agent import bundle
+from edgetune.agent.kept_copy import COMPILED
+from edgetune.agent.vocabulary.places import AGENT
+from edgetune.net.hosts.conversation import BOOTSTRAP
+from edgetune.net.hosts.fleet import packed
 
 VERBS: dict[str, dict[str, int]] = {"sample": {}, "diagnose": {"seconds": 0}}
 COMPILING, FOUND = "compiles its modules", "finds them compiled"

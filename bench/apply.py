@@ -47,9 +47,9 @@ from bench._table import (
     spread,
     told,
 )
-from edgetune.config import read_config
-from edgetune.hosts.fleet import Fleet
-from edgetune.inventory import Host
+from edgetune.net.hosts.fleet import Fleet
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Host
 
 FLEET = "edgetune Fleet, apply and confirm"
 MOST = 64

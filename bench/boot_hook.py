@@ -24,16 +24,24 @@ from typing import Any
 from bench._commit import library_of
 from bench._table import BenchError, carry_out, count_chosen, options, print_table, spread
 from edgetune import AGENT_PROTOCOL
-from edgetune.hosts.agent import bundle
-from edgetune.hosts.fleet import packed
-from edgetune.vocabulary.kinds import KINDS
+from edgetune.agent import bundle
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.net.hosts.fleet import packed
 from lab import pop
 
 HOST = "e000"
 BOOT_SECONDS = 900.0
 STARTS = 10
-MAKE = "import sys; sys.path.insert(0, sys.argv[1]); from edgetune.hosts.agent import bundle; "
-MAKE += "sys.stdout.buffer.write(bundle.make())"
+# Up to 0.10 the agent was a part of what asks it.
+MAKE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+try:
+    from edgetune.agent import bundle
+except ImportError:
+    from edgetune.hosts.agent import bundle
+sys.stdout.buffer.write(bundle.make())
+"""
 BOOTSTRAP = (
     "import sys, zlib; i = sys.stdin.buffer; "
     "source = zlib.decompress(i.read(int(i.readline()))); "

@@ -47,7 +47,7 @@ from bench._table import (
     spread,
     told,
 )
-from edgetune.hosts import helpers
+from edgetune.net.hosts import helpers
 
 FLEET = "edgetune Fleet, with agent"
 ALONE = "edgetune Fleet, one process, with agent"

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from bench._table import BenchError, carry_out, options, print_table
-from edgetune.durations import duration
-from edgetune.errors import EdgetuneError
-from edgetune.rollout.stackstorm import StackStorm
+from edgetune.base.durations import duration
+from edgetune.base.errors import EdgetuneError
+from edgetune.rollout.store.stackstorm import StackStorm
 
 TUNINGS = ("accept_queue", "steady_window")
 """One that reboots its hosts, and one that changes them while they serve."""

@@ -40,10 +40,10 @@ from bench._table import (
     spread,
 )
 from bench.fanout import versions
-from edgetune.config import read_config
-from edgetune.hosts.conversation import BOOTSTRAP
-from edgetune.hosts.fleet import Fleet
-from edgetune.inventory import Host
+from edgetune.net.hosts.conversation import BOOTSTRAP
+from edgetune.net.hosts.fleet import Fleet
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Host
 
 SHARE = 20
 """One host of so many is sick."""

@@ -49,7 +49,9 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
         for name, library in libraries.items():
             for step in STEPS:
                 late = LATE.get(step, "")
-                code = f"import edgetune.action, edgetune.rollout.steps.{step}{late}"
+                # Up to 0.10 it was no part of a room.
+                action = "fleet.action" if (library / "edgetune/fleet").is_dir() else "action"
+                code = f"import edgetune.{action}, edgetune.rollout.steps.{step}{late}"
                 starts[name, step] = _start(library, code)
         figures = cpu_figures(starts, rounds, NAMES)
     return {"benchmark": "start", "rounds": rounds, "figures": figures}

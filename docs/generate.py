@@ -21,11 +21,12 @@ from docs.pages.exported import exported_page  # noqa: E402
 from docs.pages.facts import facts_page  # noqa: E402
 from docs.pages.kinds import kinds_page  # noqa: E402
 from docs.pages.machines import machines_page  # noqa: E402
+from docs.pages.map import map_page  # noqa: E402
 from docs.pages.metadata import metadata  # noqa: E402
 from docs.pages.metrics import metrics_page  # noqa: E402
 from docs.pages.pack import actions_page, chat_page, configuration_page, rules_page  # noqa: E402
 from docs.pages.tunings import tunings_page  # noqa: E402
-from edgetune.errors import InputError  # noqa: E402
+from edgetune.base.errors import InputError  # noqa: E402
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
@@ -69,7 +70,8 @@ def pages_of(root: Path) -> dict[str, str]:
         "load-balancers": drivers_page(),
         "congestion": congestion_page(),
     }
-    return {f"docs/reference/{name}.md": text for name, text in texts.items()}
+    reference = {f"docs/reference/{name}.md": text for name, text in texts.items()}
+    return {**reference, "docs/map.md": map_page(root)}
 
 
 def _first_difference(found: str, wanted: str) -> str:

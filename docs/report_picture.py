@@ -23,10 +23,10 @@ from markupsafe import escape
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
-from edgetune.documents.head import Entry  # noqa: E402
-from edgetune.documents.plan import Plan  # noqa: E402
-from edgetune.metrics.catalogue import METRICS  # noqa: E402
-from edgetune.metrics.series import Window, read_window  # noqa: E402
+from edgetune.base.documents.head import Entry  # noqa: E402
+from edgetune.base.documents.plan import Plan  # noqa: E402
+from edgetune.intent.metrics.catalogue import METRICS  # noqa: E402
+from edgetune.judge.series import Window, read_window  # noqa: E402
 from edgetune.report import page as report  # noqa: E402
 from edgetune.report.headline import headline  # noqa: E402
 from edgetune.report.timeseries import compared  # noqa: E402

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from edgetune import __version__
-from edgetune.durations import DAY, read_duration, roughly
-from edgetune.errors import EdgetuneError
+from edgetune.base.durations import DAY, read_duration, roughly
+from edgetune.base.errors import EdgetuneError
 from lab.completion import SHELLS, completion
 from lab.lab_commands import add_lab_commands, enter_lab
 from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError

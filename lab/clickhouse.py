@@ -2,7 +2,7 @@
 """A ClickHouse on loopback: HTTP as ClickHouse speaks it, and behind it chdb, or a stand-in.
 
 chdb is ClickHouse as a library, of the same version of SQL. The stand-in knows the queries of
-``edgetune.metrics.clickhouse`` alone. ``tests/lib/metrics/test_clickhouse_sql.py`` holds it against
+``edgetune.net.clickhouse`` alone. ``tests/lib/net/metrics/test_clickhouse_sql.py`` holds it against
 what chdb answered.
 """
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from edgetune.vocabulary.prefixes import number_of, number_of_address
+from edgetune.agent.vocabulary.prefixes import number_of, number_of_address
 
 LARGE = 100_000
 """Bytes: a response that has more is worth another congestion control."""

@@ -12,11 +12,11 @@ from st2reactor.sensor.base import PollingSensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
 
 from edgetune import PACK  # noqa: E402
-from edgetune.action import safe  # noqa: E402
-from edgetune.errors import EdgetuneError  # noqa: E402
+from edgetune.base.errors import EdgetuneError  # noqa: E402
+from edgetune.fleet.action import safe  # noqa: E402
 from edgetune.rollout.context import Context  # noqa: E402
 from edgetune.rollout.guard import Guard  # noqa: E402
-from edgetune.rollout.store import SensorStore  # noqa: E402
+from edgetune.rollout.store.records import SensorStore  # noqa: E402
 
 
 class RolloutGuard(PollingSensor):

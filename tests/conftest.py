@@ -22,8 +22,8 @@ for place in (ROOT, ROOT / "actions", ROOT / "sensors", ROOT / "lib"):
     sys.path.insert(0, str(place))
 sys.path.append(str(ROOT / "lab" / "standins"))
 
-from edgetune.clock import use  # noqa: E402 - from the path of above
-from edgetune.rollout import drain  # noqa: E402
+from edgetune.base.clock import use  # noqa: E402 - from the path of above
+from edgetune.rollout.hosts import drain  # noqa: E402
 from tests.support import examples, leftovers, processes  # noqa: E402
 from tests.support.virtual_clock import RunningClock, VirtualClock  # noqa: E402
 

@@ -25,11 +25,11 @@ from bench.chaos.site import Site
 from bench.chaos.stage import CLIENT_LOGS, Report, Stage, in_lab
 from lab import pop as lab
 
-DOCUMENT = "lib/edgetune/documents/congestion.py"
+DOCUMENT = "lib/edgetune/base/documents/congestion.py"
 QUICK = (
     Edit(DOCUMENT, "ROUND = 300\n", "ROUND = 2\n"),
     Edit(DOCUMENT, "SHORTEST_TTL = 600\n", "SHORTEST_TTL = 1\n"),
-    Edit("lib/edgetune/rounds/work.py", "HOLDS = float(ROUND)\n", "HOLDS = 6.0\n"),
+    Edit("lib/edgetune/wings/congestion/rounds/work.py", "HOLDS = float(ROUND)\n", "HOLDS = 6.0\n"),
 )
 """A pack whose rounds last two seconds, and whose claims outlive a dead process by six."""
 

@@ -21,9 +21,9 @@ ROLLOUT = "lib/edgetune/rollout"
 BEGIN_DRAIN = f"{ROLLOUT}/steps/drain_hosts.py"
 CHECK_DRAINED = f"{ROLLOUT}/steps/check_drained.py"
 UNDRAIN = f"{ROLLOUT}/steps/undrain_hosts.py"
-KEEP_OUT = f"{ROLLOUT}/drain.py"
-CONFIGURATION = "lib/edgetune/congestion/configuration.py"
-ROUNDS = "lib/edgetune/rounds"
+KEEP_OUT = f"{ROLLOUT}/hosts/drain.py"
+CONFIGURATION = "lib/edgetune/wings/congestion/configuration.py"
+ROUNDS = "lib/edgetune/wings/congestion/rounds"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
         (29, 8, 4),
         (
             Edit(
-                "lib/edgetune/hosts/agent/verbs/restore.py",
+                "lib/edgetune/agent/verbs/restore.py",
                 "            undone = take_back(host, ours)\n",
                 "            pass\n",
             ),
@@ -112,7 +112,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
         (93, 103, 2),  # all hosts are changed, and go back: as many at once as min_in_service lets
         (
             Edit(
-                "lib/edgetune/inventory.py",
+                "lib/edgetune/site/inventory.py",
                 "        return math.ceil(self.min_in_service * len(self.hosts) - 1e-9)\n",
                 "        return math.ceil(self.min_in_service * len(self.hosts) - 1e-9) - 1\n",
             ),
@@ -145,7 +145,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
         (1, 4, 8),
         (
             Edit(
-                "lib/edgetune/hosts/agent/congestion.py",
+                "lib/edgetune/agent/congestion.py",
                 "        if standing is not None and self.seconds_left(standing):\n",
                 "        if standing is not None:\n",
             ),

@@ -30,10 +30,10 @@ from statistics import median
 from threading import Event, Thread
 
 from bench._table import BenchError
-from edgetune.hosts.agent.appliers import APPLIERS
-from edgetune.hosts.agent.appliers.base import Applier, Configuration, Wanted
-from edgetune.hosts.agent.host import Host
-from edgetune.vocabulary.places import PREFIX_FILE_SETUP, PREFIX_FILE_TOLD
+from edgetune.agent.appliers import APPLIERS
+from edgetune.agent.appliers.base import Applier, Configuration, Wanted
+from edgetune.agent.host import Host
+from edgetune.agent.vocabulary.places import PREFIX_FILE_SETUP, PREFIX_FILE_TOLD
 from lab.pop import network
 
 

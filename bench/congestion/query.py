@@ -10,10 +10,10 @@ from typing import Any
 from unittest import mock
 
 from bench._table import BenchError
-from edgetune import clock
-from edgetune.congestion.sources import open_source
-from edgetune.documents.congestion import ROUND
-from edgetune.inventory import Host, LoadBalancer, Pop
+from edgetune.base import clock
+from edgetune.base.documents.congestion import ROUND
+from edgetune.site.inventory import Host, LoadBalancer, Pop
+from edgetune.wings.congestion.sources import open_source
 from lab.clickhouse import Asked, Chdb, ClickHouse, Table
 
 POLLS = 30
@@ -82,7 +82,7 @@ def query(rows: int) -> QueryCost:
 
     server = ClickHouse(Table([]), answer)
     # A busy machine is to be measured, too.
-    patient = mock.patch("edgetune.congestion.sources.clickhouse._DEADLINE", 900.0)
+    patient = mock.patch("edgetune.wings.congestion.sources.clickhouse._DEADLINE", 900.0)
     connections: Any = None
     try:
         with clock.use(_Later()), patient:

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.congestion.effect import compare
-from edgetune.congestion.history import History
-from edgetune.congestion.rows import MEASURES, PrefixRows
-from edgetune.congestion.selection import Excluded, Selection, advance
-from edgetune.documents.congestion import Chosen, Thresholds
+from edgetune.base.documents.congestion import Chosen, Thresholds
+from edgetune.wings.congestion.effect import compare
+from edgetune.wings.congestion.history import History
+from edgetune.wings.congestion.rows import MEASURES, PrefixRows
+from edgetune.wings.congestion.selection import Excluded, Selection, advance
 
 Array = Any
 

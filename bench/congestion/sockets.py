@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from bench._table import BenchError
-from edgetune.hosts.agent import bundle
+from edgetune.agent import bundle
 from lab.pop import network
 
 READINGS = 5

@@ -16,8 +16,8 @@ import numpy as np
 
 from bench.judge.production import judge_soak
 from bench.judge.scenarios import SCENARIOS, Array, Replicate, Series, draw
-from edgetune.documents.words import Decision
-from edgetune.metrics.catalogue import METRICS
+from edgetune.base.documents.words import Decision
+from edgetune.intent.metrics.catalogue import METRICS
 
 NAME = "performance_health"
 LOOKS = 8

@@ -23,19 +23,19 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.judge.production import plan_of
-from edgetune.connections import Database
-from edgetune.documents.baseline import read_baseline
-from edgetune.documents.block import Block
-from edgetune.documents.look import Moment
-from edgetune.documents.options import Options
-from edgetune.documents.plan import Groups, Guard, Intent, Plan
-from edgetune.documents.reading import decoded, encoded
-from edgetune.documents.sample import Sample, SampleAnswer
+from edgetune.base.documents.baseline import read_baseline
+from edgetune.base.documents.block import Block
+from edgetune.base.documents.look import Moment
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import Groups, Guard, Intent, Plan
+from edgetune.base.documents.reading import decoded, encoded
+from edgetune.base.documents.sample import Sample, SampleAnswer
+from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
-from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.samples import SqliteSamples, make_sample
-from edgetune.metrics.series import Window, read_window
+from edgetune.judge.series import Window, read_window
+from edgetune.net.databases import Database
+from edgetune.net.metrics.samples import SqliteSamples, make_sample
 
 HOSTS = 5000
 BLOCKS = 12

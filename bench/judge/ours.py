@@ -17,7 +17,8 @@ import numpy as np
 
 from bench.judge.production import judge_soak
 from bench.judge.scenarios import SOAK, Replicate, Series
-from edgetune.documents.plan import Groups
+from edgetune.base.documents.plan import Groups
+from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.permutation import Draws, make_draws
 from edgetune.judge.scores import Column, harm, work_margin
@@ -30,7 +31,6 @@ from edgetune.judge.standardise import (
     smallest_unit,
     weights,
 )
-from edgetune.plan import SHARE_OF_WORK
 
 Array = Any
 

@@ -21,9 +21,9 @@ T = TypeVar("T")
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _PROGRAM = (
     "lib/edgetune/judge",
-    "lib/edgetune/metrics",
-    "lib/edgetune/plan.py",
-    "lib/edgetune/documents",
+    "lib/edgetune/intent/metrics",
+    "lib/edgetune/intent/plan.py",
+    "lib/edgetune/base/documents",
     "bench/judge",
 )
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from bench.judge.scenarios import Array, Replicate, Series
 from edgetune import PLAN_SCHEMA
-from edgetune.documents.look import Look, Moment
-from edgetune.documents.options import Options
-from edgetune.documents.plan import (
+from edgetune.base.documents.look import Look, Moment
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import (
     DRAWN_BY,
     Groups,
     Guard,
@@ -22,13 +22,13 @@ from edgetune.documents.plan import (
     assignments,
     both_groups,
 )
-from edgetune.documents.words import Decision
+from edgetune.base.documents.words import Decision
 from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import judge, too_little
 from edgetune.judge.measured import measure_baseline, measure_block
-from edgetune.metrics.coverage import Coverage
-from edgetune.metrics.series import Series as Counted
-from edgetune.metrics.series import Window
+from edgetune.judge.measured_share import Coverage
+from edgetune.judge.series import Series as Counted
+from edgetune.judge.series import Window
 
 METRIC = "packet_drops"
 MINUTE = 60.0

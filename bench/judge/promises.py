@@ -20,8 +20,8 @@ from bench.judge.figures import rate
 from bench.judge.production import drops_alone, judge_soak
 from bench.judge.scenarios import Replicate
 from bench.judge.trials import Each
-from edgetune.documents.look import Look
-from edgetune.documents.words import Decision
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.words import Decision
 
 BEFORE, AFTER = 240, 720
 """Minutes."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from docs.pages.entries import entry
 from docs.pages.markdown import code, page, table
-from edgetune.congestion.appliers import APPLIERS
-from edgetune.congestion.sources import SOURCES
-from edgetune.documents.congestion import Terms, Thresholds
-from edgetune.options import Option, options_of
+from edgetune.base.documents.congestion import Terms, Thresholds
+from edgetune.base.options import Option, options_of
+from edgetune.wings.congestion.appliers import APPLIERS
+from edgetune.wings.congestion.sources import SOURCES
 
 
 def congestion_page() -> str:

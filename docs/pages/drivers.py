@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from docs.pages.entries import entry
 from docs.pages.markdown import page, paragraph
-from edgetune.traffic import DRIVERS
+from edgetune.net.traffic import DRIVERS
 
 
 def drivers_page() -> str:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 
 from docs.pages.markdown import code, paragraph, table
-from edgetune.fields import Field
+from edgetune.base.fields import Field
 
 
 def entry(heading: str, told: str | None, fields: Mapping[str, Field]) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.pages.markdown import code, codes, page, table
-from edgetune.export.families import FAMILIES
-from edgetune.files import load_yaml
+from edgetune.base.files import load_yaml
+from edgetune.fleet.export.families import FAMILIES
 
 RULES = "deploy/prometheus/edgetune.rules.yaml"
 

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from docs.pages.markdown import code, codes, items, page, paragraph, table
-from edgetune import expressions
-from edgetune.vocabulary.kind import DISRUPTIONS, EXPERIMENTAL, SYSTEMS, Kind
-from edgetune.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.kind import DISRUPTIONS, EXPERIMENTAL, SYSTEMS, Kind
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.intent import expressions
 
 
 def kinds_page() -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgetune.errors import InputError
-from edgetune.files import load_yaml
+from edgetune.base.errors import InputError
+from edgetune.base.files import load_yaml
 
 Document = Mapping[str, Any]
 

@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from edgetune.config import Config
-from edgetune.documents.options import Options
-from edgetune.errors import InputError
-from edgetune.files import load_yaml
-from edgetune.options import Option, options_of
+from edgetune.base.documents.options import Options
+from edgetune.base.errors import InputError
+from edgetune.base.files import load_yaml
+from edgetune.base.options import Option, options_of
+from edgetune.site.config import Config
 from lab.runner.schemas import NO_EXPRESSION
 
-HEADER = "---\n# Written by `python docs/generate.py` from lib/edgetune/config.py.\n"
+HEADER = "---\n# Written by `python docs/generate.py` from lib/edgetune/site/config.py.\n"
 BEGIN = "# BEGIN GENERATED options of a rollout, by docs/generate.py\n"
 END = "# END GENERATED options of a rollout\n"
 DURATION = "A duration"

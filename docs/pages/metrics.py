@@ -10,13 +10,13 @@ from typing import Callable
 
 from docs.pages.entries import entry
 from docs.pages.markdown import code, codes, page, table
-from edgetune.documents.metric import Metric
-from edgetune.durations import DAY
-from edgetune.metrics.catalogue import Catalogue
-from edgetune.metrics.definition import Entry
-from edgetune.metrics.memory import retained_bytes
-from edgetune.metrics.sources import SOURCES
-from edgetune.rollout.automation import SAMPLED_EVERY
+from edgetune.base.documents.metric import Metric
+from edgetune.base.durations import DAY
+from edgetune.intent.metrics.catalogue import Catalogue
+from edgetune.intent.metrics.definition import Entry
+from edgetune.net.metrics.sources import SOURCES
+from edgetune.rollout.evidence.memory import retained_bytes
+from edgetune.rollout.ownership.automation import SAMPLED_EVERY
 
 EXAMPLES = "metrics/examples"
 

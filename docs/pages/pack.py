@@ -8,7 +8,7 @@ from pathlib import Path
 
 from docs.pages.markdown import Document, code, codes, documents, page, paragraph, table, yes
 from docs.pages.metadata import DURATION
-from edgetune.files import load_yaml
+from edgetune.base.files import load_yaml
 
 
 def configuration_page(root: Path) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.pages.markdown import code, codes, items, page, paragraph, table
-from edgetune.documents.plan import Guard
-from edgetune.tuning import SettingTemplate, Tuning, load_tuning
+from edgetune.base.documents.plan import Guard
+from edgetune.intent.tuning import SettingTemplate, Tuning, load_tuning
 
 
 def tunings_page(root: Path) -> str:

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from edgetune.errors import InputError
-from edgetune.files import load_yaml
+from edgetune.base.errors import InputError
+from edgetune.base.files import load_yaml
 
 WORDS = Path(__file__).with_name("words.yaml")
 

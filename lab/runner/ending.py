@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from edgetune.documents.words import State
+from edgetune.base.documents.words import State
 from lab.runner.display import errors_of, message_of
 from lab.runner.execution import Execution
 from lab.runner.metadata import Action, Pack

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from edgetune import clock
+from edgetune.base import clock
 from lab.runner.metadata import Action
 
 __all__ = ["FINISHED", "Execution", "Listener", "new_id"]

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgetune import files
-from edgetune.errors import InputError
-from edgetune.vocabulary.nearest import nearest
+from edgetune.agent.vocabulary.nearest import nearest
+from edgetune.base import files
+from edgetune.base.errors import InputError
 
 __all__ = ["Action", "MetadataError", "Pack", "did_you_mean", "load_config", "load_yaml"]
 

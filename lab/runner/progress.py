@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Optional
 
-from edgetune import clock
-from edgetune.durations import roughly
-from edgetune.errors import EdgetuneError
+from edgetune.base import clock
+from edgetune.base.durations import roughly
+from edgetune.base.errors import EdgetuneError
 from lab.runner.display import message_of
 from lab.runner.execution import Execution, Listener
 from lab.runner.screen import Screen

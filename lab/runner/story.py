@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from edgetune import clock
-from edgetune.documents.batch import Batch
-from edgetune.documents.head import ENDED, Head
-from edgetune.documents.look import Look
-from edgetune.documents.phases import phases
-from edgetune.documents.words import Decision, State
-from edgetune.durations import roughly
-from edgetune.errors import EdgetuneError
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.head import ENDED, Head
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.phases import phases
+from edgetune.base.documents.words import Decision, State
+from edgetune.base.durations import roughly
+from edgetune.base.errors import EdgetuneError
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import all_heads
-from edgetune.rollout.present import Present, spoken
-from edgetune.rollout.record import Record, read_rollout
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.rollout import Record, read_rollout
+from edgetune.rollout.status.present import Present, spoken
 from lab.runner.screen import BAD, GOOD, PLAIN, WARNING
 
 __all__ = ["Row", "Story", "StoryTeller"]

@@ -10,8 +10,8 @@ from contextlib import suppress
 from inspect import signature
 from typing import Any
 
-from edgetune import clock
-from edgetune.errors import EdgetuneError
+from edgetune.base import clock
+from edgetune.base.errors import EdgetuneError
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.rollout_status import rollout_status
 from lab.runner.screen import Screen, printable

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from edgetune import clock
+from edgetune.base import clock
 from lab.runner.engine import Engine
 from lab.runner.inbox import Inbox
 from lab.runner.metadata import Pack

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from edgetune.errors import EdgetuneError
-from edgetune.export.state import read_state
-from edgetune.export.values import CONTENT_TYPE
+from edgetune.base.errors import EdgetuneError
+from edgetune.fleet.export.state import read_state
+from edgetune.fleet.export.values import CONTENT_TYPE
 from edgetune.rollout.context import Context
 from lab.usage import UsageError
 

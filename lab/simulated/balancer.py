@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from edgetune import clock
+from edgetune.base import clock
 
 BACKEND = "edges"
 DRAIN_SECONDS = 0.5  # how long requests under way last

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import Any, Callable
 
-from edgetune import clock
+from edgetune.base import clock
 from lab.bmc import Machine, Server, Service, serve
 from lab.pop.files import BMC_USER, write_bmc_secrets
 from lab.pop.layout import PERSONALITIES, Layout

@@ -15,7 +15,7 @@ from typing import Any
 
 import asyncssh
 
-from edgetune import clock
+from edgetune.base import clock
 from lab.pop.files import write_campaign, write_configuration
 from lab.pop.layout import Layout, shared
 

@@ -19,7 +19,7 @@ ACTIONS = documents(ROOT, "actions")
 WITH_CODE = [name for name, own in ACTIONS.items() if own["runner_type"] == "python-script"]
 WORKFLOWS = [name for name, own in ACTIONS.items() if own["runner_type"] == "orquesta"]
 SOURCES = {name: (ROOT / f"actions/{name}.py").read_text() for name in WITH_CODE}
-ROOMS = ("rollout", "rounds")
+ROOMS = ("rollout", "wings/congestion/rounds")
 """Those of lib that have a file for each action."""
 STEPS = {
     path.stem: room
@@ -30,7 +30,7 @@ STEPS = {
 OF_ROOMS = [
     name
     for name, text in SOURCES.items()
-    if any(f"from edgetune.{room}." in text for room in ROOMS)
+    if any(f"from edgetune.{room.replace('/', '.')}." in text for room in ROOMS)
 ]
 CONDUCTS = re.compile(r"\b(lab\.runner|Conductor|tests\.support\.practice)\b")
 
@@ -62,7 +62,7 @@ def test_every_row_of_the_table_is_of_an_action() -> None:
 def test_an_action_runs_the_step_in_the_file_of_its_name(name: str) -> None:
     assert name in WITH_CODE, f"{name}: a step, but no action is named like it"
     assert name in STEPS, f"{name}: write lib/edgetune/rollout/steps/{name}.py"
-    line = f"from edgetune.{STEPS[name]}.steps.{name} import {name}\n"
+    line = f"from edgetune.{STEPS[name].replace('/', '.')}.steps.{name} import {name}\n"
     assert line in SOURCES[name], f"actions/{name}.py: there is no `{line.strip()}`"
     first = re.search(r"run_step\(\s*(\w+),", SOURCES[name])
     assert first and first[1] == name, f"actions/{name}.py: runs another step"

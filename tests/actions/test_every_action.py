@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from edgetune import clock
-from edgetune.documents.head import Quarantine
-from edgetune.documents.look import Look
-from edgetune.documents.rounds import Decisions, decisions_key
-from edgetune.documents.words import Decision, Verdict
-from edgetune.rollout.lease import as_owner
+from edgetune.base import clock
+from edgetune.base.documents.head import Quarantine
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.rounds import Decisions, decisions_key
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.rollout.ownership.lease import as_owner
 from tests.lib.report.test_report import effect, said
 from tests.support import ROOT
 from tests.support.action_case import EdgetuneActionTestCase, complete, taken_back

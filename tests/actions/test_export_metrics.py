@@ -7,9 +7,9 @@ from unittest import mock
 
 from export_metrics import ExportMetrics
 
-from edgetune.documents.batch import batch_key
-from edgetune.errors import StoreError
-from edgetune.rollout.store import SqliteStore
+from edgetune.base.documents.batch import batch_key
+from edgetune.base.errors import StoreError
+from edgetune.rollout.store.records import SqliteStore
 from tests.support.action_case import EdgetuneActionTestCase
 from tests.support.world import EmptyWorld
 

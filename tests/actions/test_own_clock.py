@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.action import run_step
-from tests.lib.test_config import GOOD
+from edgetune.fleet.action import run_step
+from tests.lib.site.test_config import GOOD
 from tests.support import ROOT
 
 HANGS = """

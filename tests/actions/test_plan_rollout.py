@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from plan_rollout import PlanRollout
 
-from edgetune.documents.options import Options
-from edgetune.fields import Fields
-from edgetune.options import options_of, read_options
-from edgetune.rollout.record import load_plan
+from edgetune.base.documents.options import Options
+from edgetune.base.fields import Fields
+from edgetune.base.options import options_of, read_options
+from edgetune.rollout.record.rollout import load_plan
 from tests.support.action_case import EdgetuneActionTestCase
 
 

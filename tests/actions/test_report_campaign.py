@@ -7,11 +7,11 @@ from pathlib import Path
 
 from report_campaign import ReportCampaign
 
-from edgetune.campaign.record import seized
-from edgetune.documents.look import Look
-from edgetune.documents.words import Decision, Verdict
-from edgetune.rollout.lease import as_owner
-from edgetune.sanitize import one_line
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.sanitize import one_line
+from edgetune.fleet.campaign.record import seized
+from edgetune.rollout.ownership.lease import as_owner
 from tests.lib.report.test_report import TAGS, Reader, effect
 from tests.support.action_case import EdgetuneActionTestCase
 from tests.support.campaign_world import CampaignWorld

@@ -7,8 +7,8 @@ from unittest import mock
 
 from report_rollout import ReportRollout
 
-from edgetune import clock
-from edgetune.rollout.lease import as_owner
+from edgetune.base import clock
+from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.check_baseline import check_baseline
 from edgetune.rollout.steps.compare_groups import compare_groups
 from tests.lib.rollout.test_looks import Soaking

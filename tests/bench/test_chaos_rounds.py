@@ -20,15 +20,15 @@ import pytest
 from bench.chaos import told
 from bench.chaos.auditor import Broken
 from bench.chaos.told import Known, Stands, Told
-from edgetune.connections import Database
-from edgetune.documents.congestion import ROUND
-from edgetune.documents.rounds import Rounds
-from edgetune.errors import EdgetuneError
+from edgetune.base.documents.congestion import ROUND
+from edgetune.base.documents.rounds import Rounds
+from edgetune.base.errors import EdgetuneError
+from edgetune.net.databases import Database
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.stop_all import stop_all
-from edgetune.rounds import work
-from edgetune.rounds.steps.resume_congestion import resume_congestion
-from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
+from edgetune.wings.congestion.rounds import work
+from edgetune.wings.congestion.rounds.steps.resume_congestion import resume_congestion
+from edgetune.wings.congestion.rounds.steps.roll_back_congestion import roll_back_congestion
 from tests.support.rounds_world import RoundsWorld
 from tests.support.world import Died
 

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from edgetune.export.families import FAMILIES
+from edgetune.fleet.export.families import FAMILIES
 from lab.serve.metrics import metrics_served
 from tests.support import ROOT
 from tests.support.exported import fleet

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.config import Config
-from edgetune.export.families import FAMILIES
-from edgetune.options import options_of
-from edgetune.rollout.automation import QUIET
-from edgetune.rollout.rounds_seen import STALE as ROUNDS_STALE
-from edgetune.rollout.sampling import stale_after
+from edgetune.base.options import options_of
+from edgetune.fleet.export.families import FAMILIES
+from edgetune.rollout.evidence.sampling import stale_after
+from edgetune.rollout.ownership.automation import QUIET
+from edgetune.rollout.status.congestion import STALE as ROUNDS_STALE
+from edgetune.site.config import Config
 from tests.support import ROOT
 from tests.support.metadata.values import documents
 from tests.support.scraped import RULES

@@ -21,9 +21,9 @@ import pytest
 import yaml
 
 from docs.pages.metadata import DURATION
-from edgetune.errors import InputError
-from edgetune.fields import Fields
-from edgetune.sanitize import command
+from edgetune.base.errors import InputError
+from edgetune.base.fields import Fields
+from edgetune.base.sanitize import command
 from lab.cli import _parser
 from lab.pop.faults import FAULTS
 from lab.pop.files import CAMPAIGN
@@ -84,7 +84,7 @@ def test_a_part_of_a_command_names_parameters_that_there_are() -> None:
 
 @pytest.mark.slow
 def test_no_message_shows_a_part_of_a_command() -> None:
-    """It would be typed as it stands; `edgetune.sanitize.command` makes it whole."""
+    """It would be typed as it stands; `edgetune.base.sanitize.command` makes it whole."""
     assert parts_of_messages() == []
 
 

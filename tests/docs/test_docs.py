@@ -18,11 +18,11 @@ import pytest
 from docs import generate
 from docs.pages.markdown import cell
 from docs.pages.words import words
-from edgetune.files import load_yaml
-from edgetune.metrics.catalogue import METRICS
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.base.files import load_yaml
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.intent.tuning import load_tuning
 from edgetune.report.text import plan_text
-from edgetune.tuning import load_tuning
-from edgetune.vocabulary.kinds import KINDS
 from tests.support import ROOT
 from tests.support.agent_root import NearRoot
 from tests.support.builders import plan, write_yaml

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.hosts.agent import bundle
-from edgetune.hosts.fleet import packed
-from edgetune.rollout.kill_switch import RESUMED_KEY, STOP_KEY
+from edgetune.agent import bundle
+from edgetune.net.hosts.fleet import packed
+from edgetune.rollout.ownership.kill_switch import RESUMED_KEY, STOP_KEY
 from tests.support import ROOT
 from tests.support.metadata.values import documents
 

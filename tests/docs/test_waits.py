@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 import yaml
 
-from edgetune.campaign.record import ENDED as CAMPAIGN_ENDED
-from edgetune.documents.head import ENDED
-from edgetune.documents.rounds import STATES as ROUNDS
-from edgetune.documents.words import State
-from edgetune.rollout.pause import CAUSES
+from edgetune.base.documents.head import ENDED
+from edgetune.base.documents.rounds import STATES as ROUNDS
+from edgetune.base.documents.words import State
+from edgetune.fleet.campaign.record import ENDED as CAMPAIGN_ENDED
+from edgetune.rollout.gates.pause import CAUSES
 from tests.support import ROOT
 
 LIB = ROOT / "lib/edgetune"
-CLOCK = LIB / "clock.py"
+CLOCK = LIB / "base/clock.py"
 # What makes a process wait; a step with ``retry_after`` has a workflow wait.
 _WAITS = ("sleep", "wait", "select")
 # Until what a batch waits that may not begin, as `_Held` is told in the code.
@@ -85,7 +85,7 @@ def in_states() -> Iterator[str]:
     for _, call in calls(drains):
         if called(call) == "_Held":
             yield f"batch {_HELD[ast.unparse(call.args[1])]}"
-    for file in (LIB / "campaign").glob("*.py"):
+    for file in (LIB / "fleet/campaign").glob("*.py"):
         for _, call in calls(ast.parse(file.read_text())):
             state = call.args[0] if called(call) == "become" and call.args else None
             if isinstance(state, ast.Constant) and state.value not in CAMPAIGN_ENDED:

@@ -15,18 +15,18 @@ from unittest import mock
 
 import pytest
 
-from edgetune.bmc.payload import MAX_TEXT, messages_of
-from edgetune.bmc.registry import Registry
-from edgetune.config import read_config
-from edgetune.errors import InputError
-from edgetune.hosts import connection, conversation, fleet
-from edgetune.hosts.agent.protocol import BadRequest, Request
-from edgetune.hosts.agent.settings import read_settings
-from edgetune.inventory import Host
-from edgetune.rendering import render
-from edgetune.tuning import load_tuning
-from edgetune.vocabulary.grammar import LINE
-from edgetune.vocabulary.kinds import KINDS
+from edgetune.agent.protocol import BadRequest, Request
+from edgetune.agent.settings import read_settings
+from edgetune.agent.vocabulary.grammar import LINE
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.base.errors import InputError
+from edgetune.intent.rendering import render
+from edgetune.intent.tuning import load_tuning
+from edgetune.net.bmc.payload import MAX_TEXT, messages_of
+from edgetune.net.bmc.registry import Registry
+from edgetune.net.hosts import connection, conversation, fleet
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Host
 from tests.support import ROOT
 from tests.support.builders import write_yaml
 from tests.support.hostile import HOSTILE

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from edgetune.bmc.credentials import Credentials
-from edgetune.connections import Database
-from edgetune.errors import EdgetuneError, InputError, RefusedError
-from edgetune.inventories.yaml import YamlInventory
-from edgetune.inventory import NAME
-from edgetune.metrics.samples import RedisSamples, SqliteSamples
+from edgetune.base.errors import EdgetuneError, InputError, RefusedError
+from edgetune.base.names import NAME
+from edgetune.intent.tuning import find_tuning, load_tuning
+from edgetune.net.bmc.credentials import Credentials
+from edgetune.net.databases import Database
 from edgetune.net.http import Answer, Service
-from edgetune.rollout.claims import RedisClaims, SqliteClaims
+from edgetune.net.inventories.yaml import YamlInventory
+from edgetune.net.metrics.samples import RedisSamples, SqliteSamples
+from edgetune.net.traffic import haproxy_backend, open_driver
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import open_rollout
-from edgetune.rollout.record import load_plan, read_rollout
-from edgetune.rollout.stackstorm import StackStorm
-from edgetune.rollout.store import SqliteStore, St2Store
-from edgetune.traffic import haproxy_backend, open_driver
-from edgetune.tuning import find_tuning, load_tuning
+from edgetune.rollout.ownership.lease import open_rollout
+from edgetune.rollout.record.rollout import load_plan, read_rollout
+from edgetune.rollout.store.claims import RedisClaims, SqliteClaims
+from edgetune.rollout.store.records import SqliteStore, St2Store
+from edgetune.rollout.store.stackstorm import StackStorm
 from tests.support import ROOT
 from tests.support.builders import inventory_document, reading, write_yaml
 from tests.support.hostile import HOSTILE

@@ -17,15 +17,16 @@ from unittest import mock
 import pytest
 import rollout_guard
 
-from edgetune import action, clock
-from edgetune.action import run_step, safe, safe_text
-from edgetune.documents.look import Look
-from edgetune.documents.settings import BiosAttribute, SettingRow
-from edgetune.documents.words import Decision, Verdict
-from edgetune.errors import RefusedError
+from edgetune.base import clock
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.settings import BiosAttribute, SettingRow
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.errors import RefusedError
+from edgetune.fleet import action
+from edgetune.fleet.action import run_step, safe, safe_text
 from edgetune.report.text import plan_text, verdict_text
-from edgetune.rollout.kill_switch import stopped_by
-from edgetune.rollout.lease import as_owner
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from edgetune.rollout.steps.doctor_pop import doctor_pop

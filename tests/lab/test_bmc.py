@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated BMCs: what is pending, checked, applied and refused, per vendor.
 
-`tests/lib/bmc/test_bios.py` drives them by edgetune's client, `bench.bmc` by others.
+`tests/lib/net/bmc/test_bios.py` drives them by edgetune's client, `bench.bmc` by others.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def test_late_answers_come_and_a_deaf_one_hears_when_it_is_healed(files: Certifi
 
 def test_every_fault_is_tested_and_told_of() -> None:
     page = (ROOT / "docs" / "lab-bmc.md").read_text()
-    bmc = ROOT / "tests/lib/bmc"
+    bmc = ROOT / "tests/lib/net/bmc"
     places = (CASES, Path(__file__), bmc / "bios.yaml", bmc / "test_bios.py")
     tests = "".join(file.read_text() for file in (*places, bmc / "test_bmcs.py"))
     for name in FAULTS:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import lab
-from edgetune.errors import RefusedError
+from edgetune.base.errors import RefusedError
 from lab import cli
 from lab.lab_commands import _FEWEST
 from lab.pop.layout import LabError

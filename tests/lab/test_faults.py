@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.hosts.conversation import BOOTSTRAP
-from edgetune.hosts.fleet import packed
+from edgetune.net.hosts.conversation import BOOTSTRAP
+from edgetune.net.hosts.fleet import packed
 from lab import cli, pop
 from tests.lab.test_pop import (
     ROOT,

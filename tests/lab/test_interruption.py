@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgetune.documents.head import Head
+from edgetune.base.documents.head import Head
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import all_heads
-from edgetune.rollout.progress import out_of_service
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.progress import out_of_service
+from edgetune.rollout.record.rollout import read_rollout
 from lab import simulated
 from lab.runner.execution import Listener
 from lab.runner.runs import Run, ended_runs

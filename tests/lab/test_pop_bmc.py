@@ -16,7 +16,7 @@ import pytest
 import requests
 import yaml
 
-from edgetune.config import read_config
+from edgetune.site.config import read_config
 from lab import cli, pop
 from lab.pop import drops
 from lab.pop.layout import Layout

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from edgetune.action import safe
+from edgetune.fleet.action import safe
 from edgetune.rollout.guard import Guard
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.check_health import check_health
 from lab import cli
 from lab.runner import Engine, MetadataError, Pack

@@ -20,13 +20,13 @@ import paramiko
 import pytest
 import yaml
 
-from edgetune.campaign.definition import find_campaign, pops_by_ring
-from edgetune.config import read_config
-from edgetune.errors import InputError
-from edgetune.hosts.fleet import Fleet
-from edgetune.inventories.yaml import YamlInventory
-from edgetune.inventory import Host
-from edgetune.traffic.drivers.haproxy import Haproxy
+from edgetune.base.errors import InputError
+from edgetune.fleet.campaign.definition import find_campaign, pops_by_ring
+from edgetune.net.hosts.fleet import Fleet
+from edgetune.net.inventories.yaml import YamlInventory
+from edgetune.net.traffic.drivers.haproxy import Haproxy
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Host
 from lab import simulated
 from lab.bmc.machine import serial_of, uuid_of
 from lab.pop.layout import Layout

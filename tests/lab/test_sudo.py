@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.hosts.agent import bundle
+from edgetune.agent import bundle
 from lab import pop
 from lab.pop.faults import console
 from tests.lab.test_pop import entering, inside
@@ -49,9 +49,9 @@ sed 's|^AuthorizedKeysFile.*|AuthorizedKeysFile /etc/ssh/keys/%u|' sshd_config >
 """
 ASK = """
 import dataclasses, json, sys
-from edgetune.config import read_config
-from edgetune.hosts.fleet import Fleet
-from edgetune.inventory import Host
+from edgetune.site.config import read_config
+from edgetune.net.hosts.fleet import Fleet
+from edgetune.site.inventory import Host
 
 given = json.load(sys.stdin)
 host = Host("e000", *given["place"], "", "", "e000")

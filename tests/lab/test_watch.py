@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgetune.errors import InputError, StoreError
+from edgetune.base.errors import InputError, StoreError
 from edgetune.rollout.steps.pause_pop import pause_pop
 from lab import cli
 from lab.runner.screen import Screen

@@ -11,14 +11,14 @@ from typing import Any, Callable
 import pytest
 import yaml
 
-from edgetune.config import read_config
-from edgetune.errors import InputError
-from edgetune.fields import Fields
-from edgetune.inventories.yaml import YamlInventory
-from edgetune.options import read_options
-from edgetune.tuning import load_tuning
-from tests.lib.inventories.test_layers import FILE
-from tests.lib.test_options import Chosen
+from edgetune.base.errors import InputError
+from edgetune.base.fields import Fields
+from edgetune.base.options import read_options
+from edgetune.intent.tuning import load_tuning
+from edgetune.net.inventories.yaml import YamlInventory
+from edgetune.site.config import read_config
+from tests.lib.base.test_options import Chosen
+from tests.lib.net.inventories.test_layers import FILE
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.cases import fits

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from edgetune import AGENT_PROTOCOL
-from edgetune.documents.congestion import Configuration, Treated
-from edgetune.hosts.agent import bundle
-from edgetune.hosts.conversation import BOOTSTRAP
-from edgetune.hosts.fleet import packed
+from edgetune.agent import bundle
+from edgetune.base.documents.congestion import Configuration, Treated
+from edgetune.net.hosts.conversation import BOOTSTRAP
+from edgetune.net.hosts.fleet import packed
 from lab import pop
 from lab.bmc.machine import serial_of, uuid_of
 from tests.lab.test_pop import entering, inside, ssh

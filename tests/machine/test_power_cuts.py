@@ -7,7 +7,7 @@ agent says so on the serial port and stops, or goes on; then the power goes. So 
 the operation, however slow the machine is.
 
 What it finds is the page cache, the journal of ext4 and the boot of a real machine.
-`tests/lib/hosts/agent/test_faults.py` kills the agent at every step, without a machine.
+`tests/lib/agent/test_faults.py` kills the agent at every step, without a machine.
 
 EDGETUNE_CUTS says how many moments there are, 6 without; EDGETUNE_CUTS_SEED which ones.
 """
@@ -27,8 +27,8 @@ from typing import Any
 import pytest
 
 from edgetune import AGENT_PROTOCOL
-from edgetune.hosts.agent import bundle
-from edgetune.hosts.fleet import packed
+from edgetune.agent import bundle
+from edgetune.net.hosts.fleet import packed
 from lab import pop
 from tests.support.agent_root import setting
 from tests.support.practice import needs_machines

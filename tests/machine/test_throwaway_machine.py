@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from edgetune import AGENT_PROTOCOL
-from edgetune.hosts.agent import bundle
-from edgetune.hosts.agent.kinds import HANDLERS
-from edgetune.hosts.conversation import BOOTSTRAP
-from edgetune.hosts.fleet import packed
+from edgetune.agent import bundle
+from edgetune.agent.kinds import HANDLERS
+from edgetune.net.hosts.conversation import BOOTSTRAP
+from edgetune.net.hosts.fleet import packed
 from tests.machine.throwaway import SYSTEMS, System
 
 MACHINE = shlex.split(os.environ.get("EDGETUNE_MACHINE", ""))

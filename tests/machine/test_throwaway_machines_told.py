@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.kinds import KINDS
 from tests.machine.throwaway import SYSTEMS
 from tests.support.freebsd import freebsd_host
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from st2tests.base import BaseActionAliasTestCase
 
-from edgetune.files import load_yaml
+from edgetune.base.files import load_yaml
 from tests.docs.test_security_page import roles
 from tests.support import ROOT
 from tests.support.metadata.values import documents, own_parameters

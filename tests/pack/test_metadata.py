@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import edgetune
-from edgetune.config import read_config
-from edgetune.errors import InputError
-from edgetune.files import load_yaml
-from edgetune.tuning import load_tuning
+from edgetune.base.errors import InputError
+from edgetune.base.files import load_yaml
+from edgetune.intent.tuning import load_tuning
+from edgetune.site.config import read_config
 from tests.support import ROOT
 from tests.support.metadata.actions import action_problems, parameter_problems
 from tests.support.metadata.aliases import alias_problems

@@ -12,11 +12,11 @@ import requests
 from rollout_guard import RolloutGuard
 from st2tests.base import BaseSensorTestCase
 
-from edgetune import clock
-from edgetune.files import load_yaml
-from edgetune.rollout.lease import as_owner
+from edgetune.base import clock
+from edgetune.base.files import load_yaml
+from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.check_health import check_health
-from edgetune.rollout.store import WITNESS
+from edgetune.rollout.store.records import WITNESS
 from tests.support import ROOT
 from tests.support.builders import reading
 from tests.support.metadata.values import shape

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from edgetune.files import load_yaml
+from edgetune.base.files import load_yaml
 from lab.runner import Engine, Execution, Pack
-from tests.lib.test_config import DEFAULTS
+from tests.lib.site.test_config import DEFAULTS
 from tests.support import ROOT
 
 pytestmark = pytest.mark.processes

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from edgetune import RECORD_SCHEMA, clock
-from edgetune.config import read_config
-from edgetune.documents.reading import digest_of
-from edgetune.errors import InputError
-from edgetune.files import load_yaml
-from edgetune.rollout.record import read_rollout
+from edgetune import RECORD_SCHEMA
+from edgetune.base import clock
+from edgetune.base.documents.reading import digest_of
+from edgetune.base.errors import InputError
+from edgetune.base.files import load_yaml
+from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.site.config import read_config
 from tests.support import ROOT
 from tests.support.agent_root import AgentRoot, NearRoot, near_root, sysctl
 from tests.support.builders import inventory_document

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.head import ENDED
-from edgetune.files import load_yaml
+from edgetune.base.documents.head import ENDED
+from edgetune.base.files import load_yaml
 from tests.st2.stackstorm import INVENTORY, as_found, run
 from tests.support.builders import write_yaml
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.files import load_yaml
+from edgetune.base.files import load_yaml
 from lab import pop as lab
 from tests.st2.services import below, restart, services
 from tests.st2.stackstorm import (

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.head import head_key
-from edgetune.vocabulary.places import HANDED_OVER
+from edgetune.agent.vocabulary.places import HANDED_OVER
+from edgetune.base.documents.head import head_key
 from lab import pop as lab
 from tests.st2.services import restart, services
 from tests.st2.stackstorm import (

@@ -15,10 +15,10 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.errors import DrainError
-from edgetune.files import load_yaml
-from edgetune.traffic.driver import DrainDriver
-from edgetune.traffic.drivers.haproxy import Haproxy
+from edgetune.base.errors import DrainError
+from edgetune.base.files import load_yaml
+from edgetune.net.traffic.driver import DrainDriver
+from edgetune.net.traffic.drivers.haproxy import Haproxy
 from tests.st2.stackstorm import INVENTORY, REAL, needs_stackstorm, run
 from tests.st2.test_by_itself import _hosts, _somaxconn, one_pop
 from tests.support import ROOT

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.files import load_yaml
+from edgetune.base.files import load_yaml
 from tests.st2.stackstorm import INVENTORY, SHORT, call, needs_stackstorm, run, st2
 from tests.st2.test_by_itself import one_pop
 from tests.support.inventories.netbox import Netbox

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import unattended
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
-from edgetune.hosts.agent.kinds.route_text import Route
-from edgetune.vocabulary.kinds import KINDS
-from edgetune.vocabulary.values import format_cpus
+from edgetune.agent import unattended
+from edgetune.agent.host import Host
+from edgetune.agent.kinds import memory_watermarks, nic_irq_affinity
+from edgetune.agent.kinds.route_text import Route
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.values import format_cpus
 from tests.support.agent_cpus import Vectors, run_nginx
 from tests.support.agent_nic import QUEUES, TABLE, NicHost, steer
 from tests.support.agent_programs import DEFAULT, Answer, Routes, Systemd, Tmpfs, instead
@@ -183,7 +183,7 @@ def any_host(path: Path, build: Build) -> Iterator[AnyHost]:
         patch.setattr(Host, "write_attribute", poke_and_tell)
         patch.setattr(Host, "detach", lambda *_: None)
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr("edgetune.hosts.agent.bundle.own_source", lambda: b"# the agent\n")
+        patch.setattr("edgetune.agent.bundle.own_source", lambda: b"# the agent\n")
         patch.setattr(unattended, "LATE_WAIT", 0.0)
         patch.setattr(memory_watermarks, "PAUSE", 0)
         patch.setattr(nic_irq_affinity, "PATIENCE", 0)

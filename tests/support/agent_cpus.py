@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from edgetune.vocabulary.values import format_cpus
+from edgetune.agent.vocabulary.values import format_cpus
 from tests.support.agent_root import AgentRoot
 
 CPU = "sys/devices/system/cpu"

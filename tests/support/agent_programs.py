@@ -9,9 +9,9 @@ from __future__ import annotations
 import shutil
 from typing import Any, Protocol, TypeVar
 
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.route_text import METRICS, Route
-from edgetune.vocabulary.values import format_cpus, parse_cpus
+from edgetune.agent.host import Host
+from edgetune.agent.kinds.route_text import METRICS, Route
+from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 from tests.support.agent_root import NGINX_DROP_INS, AgentRoot
 
 Answer = tuple[int, str, str]

@@ -26,14 +26,14 @@ from typing import Any, TypeVar
 
 import yaml
 
-from edgetune.hosts.agent import bundle
-from edgetune.hosts.agent.__main__ import act_unattended
-from edgetune.hosts.agent.dispatch import answer
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.unattended import boot
-from edgetune.hosts.answers import read_answer, read_result
-from edgetune.hosts.fleet import packed
-from edgetune.vocabulary.kinds import KINDS
+from edgetune.agent import bundle
+from edgetune.agent.__main__ import act_unattended
+from edgetune.agent.dispatch import answer
+from edgetune.agent.host import Host
+from edgetune.agent.unattended import boot
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.net.hosts.answers import read_answer, read_result
+from edgetune.net.hosts.fleet import packed
 from tests.support import FIXTURES
 
 STUBS = FIXTURES / "agent"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMCs of the lab in this process, and what asks them, for the tests of ``edgetune.bmc``."""
+"""BMCs of the lab in this process, and what asks them, for the tests of ``edgetune.net.bmc``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.bmc.bmcs import Bmcs
-from edgetune.bmc.credentials import Login
-from edgetune.bmc.exchange import Exchange
-from edgetune.config import read_config
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Bmc, Host
+from edgetune.net.bmc.bmcs import Bmcs
+from edgetune.net.bmc.credentials import Login
+from edgetune.net.bmc.exchange import Exchange
 from edgetune.net.http import Answer, NetError
+from edgetune.net.result import HostResult
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Bmc, Host
 from lab.bmc import Machine, Service
 
 PASSWORD = "one-that-nobody-may-see"

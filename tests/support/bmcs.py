@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMCs in memory, which answer as `edgetune.bmc.bmcs.Bmcs` promises, from a few facts each."""
+"""BMCs in memory, which answer as `edgetune.net.bmc.bmcs.Bmcs` promises, from a few facts each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Callable
 
-from edgetune.bmc.payload import BmcError
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host
+from edgetune.net.bmc.payload import BmcError
+from edgetune.net.result import HostResult
+from edgetune.site.inventory import Host
 
 SNOOP = "SnoopMode"
 HOME, EARLY, COD = "HomeSnoop", "EarlySnoop", "ClusterOnDie"

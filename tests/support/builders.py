@@ -10,20 +10,20 @@ from typing import Any
 
 import yaml
 
-from edgetune.documents.look import Conclusion
-from edgetune.documents.metric import Metric
-from edgetune.documents.options import Options
-from edgetune.documents.plan import Plan, Proof
-from edgetune.documents.sample import Sample
-from edgetune.documents.settings import SettingRow
-from edgetune.documents.words import Decision, Verdict
-from edgetune.inventories.yaml import YamlInventory
-from edgetune.inventory import Pop
-from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.table import SampleTable
-from edgetune.plan import make_plan
-from edgetune.rendering import render
-from edgetune.tuning import Tuning, load_tuning
+from edgetune.base.documents.look import Conclusion
+from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import Plan, Proof
+from edgetune.base.documents.sample import Sample
+from edgetune.base.documents.settings import SettingRow
+from edgetune.base.documents.table import SampleTable
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.intent.plan import make_plan
+from edgetune.intent.rendering import render
+from edgetune.intent.tuning import Tuning, load_tuning
+from edgetune.net.inventories.yaml import YamlInventory
+from edgetune.site.inventory import Pop
 from tests.support import ROOT
 
 

@@ -8,14 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from edgetune.campaign.advance import step_campaign
-from edgetune.campaign.approve import approve
-from edgetune.campaign.control import abort_campaign, hold_campaign, resume_campaign
-from edgetune.campaign.record import Record, read_record, seized
-from edgetune.campaign.run import run_campaign
-from edgetune.campaign.status import campaign_status
-from edgetune.rollout.heads import all_heads
-from edgetune.rollout.record import read_rollout
+from edgetune.fleet.campaign.advance import step_campaign
+from edgetune.fleet.campaign.approve import approve
+from edgetune.fleet.campaign.control import abort_campaign, hold_campaign, resume_campaign
+from edgetune.fleet.campaign.record import Record, read_record, seized
+from edgetune.fleet.campaign.run import run_campaign
+from edgetune.fleet.campaign.status import campaign_status
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout

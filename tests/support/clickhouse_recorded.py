@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from edgetune.errors import SourceError
-from edgetune.inventories.yaml import YamlInventory
-from edgetune.inventory import Pop
-from edgetune.metrics.clickhouse.table import SiteTable
+from edgetune.base.errors import SourceError
+from edgetune.net.clickhouse.table import SiteTable
+from edgetune.net.inventories.yaml import YamlInventory
+from edgetune.site.inventory import Pop
 from lab.clickhouse import Asked, Chdb, Engine, Failed, Table, serving
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edgetune.action import safe, safe_text
-from edgetune.errors import EdgetuneError
-from edgetune.sanitize import one_line
+from edgetune.base.errors import EdgetuneError
+from edgetune.base.sanitize import one_line
+from edgetune.fleet.action import safe, safe_text
 from lab.runner import Engine, Execution, Pack
 from tests.support import ROOT
 from tests.support.world import EmptyWorld, step_named

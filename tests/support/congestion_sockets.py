@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgetune import clock
-from edgetune.congestion.sources import open_source
-from edgetune.errors import SourceError
-from edgetune.inventory import Pop
+from edgetune.base import clock
+from edgetune.base.errors import SourceError
+from edgetune.site.inventory import Pop
+from edgetune.wings.congestion.sources import open_source
 from lab.clickhouse import Asked, Chdb, ClickHouse, Engine, Failed, Table
 from tests.support import ROOT
 from tests.support.clickhouse_recorded import pop_of
 from tests.support.virtual_clock import RunningClock
 
 if TYPE_CHECKING:
-    from edgetune.congestion.rows import PrefixRows
+    from edgetune.wings.congestion.rows import PrefixRows
 
 FILE = ROOT / "tests/fixtures/clickhouse/sockets.json"
 NO_CONNECTIONS: Any = None

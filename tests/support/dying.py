@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable
 
-from edgetune.hosts.agent.dispatch import answer
+from edgetune.agent.dispatch import answer
 from tests.support.agent_root import AgentRoot
 
 ON_DISK = ("etc", "var")

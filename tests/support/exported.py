@@ -6,16 +6,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from edgetune import clock
-from edgetune.campaign.record import Record, put_record
-from edgetune.documents.batch import Batch, HostStep, batch_key
-from edgetune.documents.congestion import PrefixEffect
-from edgetune.documents.head import ENDED, Entry, Head, Quarantine, head_key
-from edgetune.documents.rounds import Decisions, LookTaken, Outcome, decisions_key
-from edgetune.documents.steps import StepsTaken, StepTaken, steps_key
-from edgetune.rollout.heartbeat import GUARD, Heartbeat
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch, HostStep, batch_key
+from edgetune.base.documents.congestion import PrefixEffect
+from edgetune.base.documents.head import ENDED, Entry, Head, Quarantine, head_key
+from edgetune.base.documents.rounds import Decisions, LookTaken, Outcome, decisions_key
+from edgetune.base.documents.steps import StepsTaken, StepTaken, steps_key
+from edgetune.fleet.campaign.record import Record, put_record
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
 from tests.support.builders import as_samples, concluded, inventory_document, samples
 from tests.support.soaking import Soaking
 from tests.support.world import EmptyWorld

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.unattended import boot
+from edgetune.agent.host import Host
+from edgetune.agent.unattended import boot
 from lab.simulated.freebsd.programs import NAMES, REBOOT_MARK, Answer, Machine, Programs
 from tests.support import ROOT
 from tests.support.agent_programs import instead

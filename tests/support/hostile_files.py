@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from edgetune.bmc.credentials import Credentials
-from edgetune.campaign.definition import load_campaign
-from edgetune.config import read_config
-from edgetune.errors import InputError
-from edgetune.files import load_yaml
-from edgetune.inventories.yaml import YamlInventory
-from edgetune.tuning import load_tuning
+from edgetune.base.errors import InputError
+from edgetune.base.files import load_yaml
+from edgetune.fleet.campaign.definition import load_campaign
+from edgetune.intent.tuning import load_tuning
+from edgetune.net.bmc.credentials import Credentials
+from edgetune.net.inventories.yaml import YamlInventory
+from edgetune.site.config import read_config
 
 MANY_BYTES = 5_000_000
 

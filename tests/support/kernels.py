@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.unattended import revert
+from edgetune.agent.host import Host
+from edgetune.agent.unattended import revert
 from tests.support import boot_loaders
 from tests.support.agent_programs import Answer, instead
 from tests.support.agent_root import NearRoot, setting
@@ -255,7 +255,7 @@ def doubles_of(host: KernelHost) -> Iterator[None]:
         host.patch = patch
         instead(patch, host)
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr("edgetune.hosts.agent.bundle.own_source", lambda: b"# the agent\n")
+        patch.setattr("edgetune.agent.bundle.own_source", lambda: b"# the agent\n")
         yield
 
 

@@ -12,8 +12,8 @@ from typing import Any, Callable
 import requests
 import yaml
 
-from edgetune.config import read_config
-from edgetune.inventories.yaml import YamlInventory
+from edgetune.net.inventories.yaml import YamlInventory
+from edgetune.site.config import read_config
 from lab import pop
 
 

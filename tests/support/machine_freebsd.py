@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent.freebsd.interrupts import queues
-from edgetune.hosts.agent.freebsd.network import carrying, gateways, interfaces
-from edgetune.hosts.agent.freebsd.parameters import all_told
-from edgetune.hosts.agent.freebsd.zones import zones
-from edgetune.hosts.agent.host import Host
-from edgetune.vocabulary.values import format_cpus
+from edgetune.agent.freebsd.interrupts import queues
+from edgetune.agent.freebsd.network import carrying, gateways, interfaces
+from edgetune.agent.freebsd.parameters import all_told
+from edgetune.agent.freebsd.zones import zones
+from edgetune.agent.host import Host
+from edgetune.agent.vocabulary.values import format_cpus
 from tests.support import FIXTURES
 from tests.support.freebsd import LINKS
 from tests.support.machine_moves import Moves, differing
@@ -50,7 +50,7 @@ class OnFreeBsd(Moves):
 
     def later_zones(self, told: dict[str, dict[str, int]]) -> None:
         """Zones tell these when a diagnosis looks again."""
-        name = "edgetune.hosts.agent.findings.freebsd.time.sleep"
+        name = "edgetune.agent.findings.freebsd.time.sleep"
         self.patch.setattr(name, lambda _: self.zones(told))
 
     def tell(self, values: dict[str, str]) -> None:
@@ -115,7 +115,7 @@ class OnFreeBsd(Moves):
 
     def young(self, uptime: float) -> None:
         """It was booted so many seconds ago, and is well."""
-        self.patch.setattr("edgetune.hosts.agent.findings.freebsd.Snapshot.uptime", uptime)
+        self.patch.setattr("edgetune.agent.findings.freebsd.Snapshot.uptime", uptime)
         if "tcp.json" not in self._names:
             self._names["tcp.json"] = ""
             self.segments([100000, 12, 0])

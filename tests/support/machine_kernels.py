@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent import unattended
-from edgetune.hosts.agent.boot_loaders import boot_loader
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.kernel_package import SECURE_BOOT
-from edgetune.hosts.agent.protocol import Failed
-from edgetune.vocabulary.command_line import FIRST_BOOT
+from edgetune.agent import unattended
+from edgetune.agent.boot_loaders import boot_loader
+from edgetune.agent.host import Host
+from edgetune.agent.kinds.kernel_package import SECURE_BOOT
+from edgetune.agent.protocol import Failed
+from edgetune.agent.vocabulary.command_line import FIRST_BOOT
 from tests.support.kernels import GRACE, NEW, OLD
 from tests.support.machine_moves import Moves
 

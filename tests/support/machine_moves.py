@@ -21,16 +21,16 @@ from typing import Any, Callable
 import pytest
 import yaml
 
-from edgetune.documents.reading import encoded
-from edgetune.hosts.agent import unattended
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds import memory_watermarks
-from edgetune.hosts.agent.kinds.route_text import Route
-from edgetune.hosts.agent.kinds.unit import Unit
-from edgetune.hosts.agent.protocol import Failed
-from edgetune.rendering import misfits, render
-from edgetune.tuning import load_tuning
-from edgetune.vocabulary.kinds import KINDS
+from edgetune.agent import unattended
+from edgetune.agent.host import Host
+from edgetune.agent.kinds import memory_watermarks
+from edgetune.agent.kinds.route_text import Route
+from edgetune.agent.kinds.unit import Unit
+from edgetune.agent.protocol import Failed
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.base.documents.reading import encoded
+from edgetune.intent.rendering import misfits, render
+from edgetune.intent.tuning import load_tuning
 from tests.support import ROOT
 from tests.support.agent_cpus import Machine, Vectors, run_nginx
 from tests.support.agent_nic import NicHost, make_card, steer
@@ -57,7 +57,7 @@ from tests.support.steered import Steered
 
 Settings = list[dict[str, Any]]
 Put = Callable[[str], None]
-LISTS = yaml.safe_load((ROOT / "tests/lib/hosts/agent/proc_net.yaml").read_text())
+LISTS = yaml.safe_load((ROOT / "tests/lib/agent/proc_net.yaml").read_text())
 COUNTED = ("proc/interrupts",)
 PROMETHEUS = "var/lib/prometheus/node-exporter"
 USUAL = {

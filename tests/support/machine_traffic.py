@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent.appliers import APPLIERS
-from edgetune.hosts.agent.appliers.file import HEAD
-from edgetune.hosts.agent.congestion import Congestion
-from edgetune.hosts.agent.host import Host
-from edgetune.vocabulary.places import PREFIX_FILE_TOLD
+from edgetune.agent.appliers import APPLIERS
+from edgetune.agent.appliers.file import HEAD
+from edgetune.agent.congestion import Congestion
+from edgetune.agent.host import Host
+from edgetune.agent.vocabulary.places import PREFIX_FILE_TOLD
 from tests.support.agent_root import until
 from tests.support.appliers import CHOSEN
 from tests.support.birds import CONSTANTS, PAIR, SOCKET

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
+from edgetune.agent.kinds import memory_watermarks, nic_irq_affinity
 from tests.support.agent_nic import NicHost
 from tests.support.agent_root import AgentRoot, NearRoot, near_root
 from tests.support.appliers import Double

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from edgetune.sanitize import command
+from edgetune.base.sanitize import command
 from tests.support import ROOT
 
 NAMES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "tests/st2/README.md")
@@ -117,7 +117,7 @@ def _texts(tree: ast.AST) -> Iterator[str]:
 
 
 def _rendered(call: ast.Call) -> str:
-    """What ``edgetune.sanitize.command`` makes of a call."""
+    """What ``edgetune.base.sanitize.command`` makes of a call."""
     (action,) = call.args
     values = {str(each.arg): each.value for each in call.keywords}
     given = {n: v.value if isinstance(v, ast.Constant) else VALUE for n, v in values.items()}

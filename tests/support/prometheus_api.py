@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable
 from urllib.parse import parse_qs
 
-from edgetune import clock
+from edgetune.base import clock
 
 Labels = Mapping[str, str]
 _SELECTOR = re.compile(r"\{(.*)\}\[(\d+)s\]", re.DOTALL)

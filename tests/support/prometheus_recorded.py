@@ -15,11 +15,11 @@ from typing import Any
 
 import requests
 
-from edgetune.clock import use
-from edgetune.errors import SourceError
-from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
-from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.sources.prometheus import Prometheus
+from edgetune.base.clock import use
+from edgetune.base.errors import SourceError
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.net.metrics.sources.prometheus import Prometheus
+from edgetune.site.inventory import Host, LoadBalancer, Metrics, Pop
 from tests.support import ROOT
 from tests.support.prometheus_api import Api, Reply, api
 from tests.support.virtual_clock import RunningClock

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgetune.config import read_config
-from edgetune.hosts.fleet import Fleet
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host
+from edgetune.net.hosts.fleet import Fleet
+from edgetune.net.result import HostResult
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Host
 from tests.support.agent_answers import RESULTS
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin") or ""

@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from edgetune import clock
-from edgetune.congestion.rows import MEASURES, PrefixRows, make_rows
-from edgetune.connections import Database
-from edgetune.documents.congestion import ROUND
-from edgetune.documents.rounds import Decisions, Rounds
-from edgetune.errors import SourceError
-from edgetune.freezes import DAYS, Freeze
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Pop
-from edgetune.rounds import round as round_module
-from edgetune.rounds import work
-from edgetune.rounds.kept import open_rounds
-from edgetune.rounds.results import RoundResult
-from edgetune.rounds.steps.push_configuration import push_configuration
-from edgetune.rounds.steps.select_prefixes import select_prefixes
-from edgetune.rounds.work import read_known
-from edgetune.vocabulary.prefixes import number_of
+from edgetune.agent.vocabulary.prefixes import number_of
+from edgetune.base import clock
+from edgetune.base.documents.congestion import ROUND
+from edgetune.base.documents.rounds import Decisions, Rounds
+from edgetune.base.errors import SourceError
+from edgetune.base.freezes import DAYS, Freeze
+from edgetune.net.databases import Database
+from edgetune.net.result import HostResult
+from edgetune.site.inventory import Pop
+from edgetune.wings.congestion.rounds import round as round_module
+from edgetune.wings.congestion.rounds import work
+from edgetune.wings.congestion.rounds.kept import open_rounds
+from edgetune.wings.congestion.rounds.results import RoundResult
+from edgetune.wings.congestion.rounds.steps.push_configuration import push_configuration
+from edgetune.wings.congestion.rounds.steps.select_prefixes import select_prefixes
+from edgetune.wings.congestion.rounds.work import read_known
+from edgetune.wings.congestion.rows import MEASURES, PrefixRows, make_rows
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.scenarios import Scenario
 from tests.support.virtual_clock import VirtualClock
@@ -373,7 +373,7 @@ class RoundsMoves(Scenario):
     def do(self, named: dict[str, dict[str, Any]]) -> None:
         """A step of rounds, with its parameters."""
         for name, more in named.items():
-            step = getattr(import_module(f"edgetune.rounds.steps.{name}"), name)
+            step = getattr(import_module(f"edgetune.wings.congestion.rounds.steps.{name}"), name)
             self.result = self.world.do(step, **more)
 
 

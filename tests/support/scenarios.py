@@ -23,12 +23,13 @@ from typing import Any, Callable
 import pytest
 import yaml
 
-from edgetune import RECORD_SCHEMA, clock, errors
-from edgetune.documents.reading import encoded
-from edgetune.rollout.bios_journal import load_journal
-from edgetune.rollout.claims import Claim
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.orphans import is_orphaned
+from edgetune import RECORD_SCHEMA
+from edgetune.base import clock, errors
+from edgetune.base.documents.reading import encoded
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.ownership.orphans import is_orphaned
+from edgetune.rollout.record.bios_journal import load_journal
+from edgetune.rollout.store.claims import Claim
 from tests.support.bmcs import RESETS
 from tests.support.builders import as_samples, concluded
 from tests.support.virtual_clock import VirtualClock

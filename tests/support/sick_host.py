@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from edgetune.hosts.agent.dispatch import answer
-from edgetune.hosts.agent.findings import snapshot
-from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import Failed
+from edgetune.agent.dispatch import answer
+from edgetune.agent.findings import snapshot
+from edgetune.agent.host import Host
+from edgetune.agent.protocol import Failed
 from tests.support import FIXTURES
 from tests.support.agent_root import AgentRoot
 from tests.support.virtual_clock import VirtualClock

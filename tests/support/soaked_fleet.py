@@ -11,16 +11,16 @@ from typing import Any, Callable
 
 import numpy as np
 
-from edgetune.documents.baseline import Baseline
-from edgetune.documents.block import Block
-from edgetune.documents.look import Look, Moment
-from edgetune.documents.plan import Guard, Intent, Strata
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.block import Block
+from edgetune.base.documents.look import Look, Moment
+from edgetune.base.documents.plan import Guard, Intent, Strata
+from edgetune.intent.metrics.catalogue import metrics_of
+from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.ring import PopRecord
-from edgetune.metrics.catalogue import metrics_of
-from edgetune.metrics.series import read_window
-from edgetune.plan import SHARE_OF_WORK
+from edgetune.judge.series import read_window
 from tests.support.builders import plan, table_of
 from tests.support.stored import stored
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable
 
-from edgetune import clock
-from edgetune.documents.reading import encoded
-from edgetune.documents.sample import Sample
-from edgetune.metrics.pop_samples import PopSamples
-from edgetune.metrics.table import SampleTable
-from edgetune.rollout.lease import as_owner
+from edgetune.base import clock
+from edgetune.base.documents.reading import encoded
+from edgetune.base.documents.sample import Sample
+from edgetune.base.documents.table import SampleTable
+from edgetune.net.metrics.pop_samples import PopSamples
+from edgetune.rollout.ownership.lease import as_owner
 from tests.support.builders import as_samples, samples, table_of
 from tests.support.world import World
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from bench.judge.peers import PEERS, Peer
 from bench.judge.scenarios import SCENARIOS, Array, Replicate, draw
-from edgetune.metrics.coverage import Coverage
-from edgetune.metrics.series import Series, Window
+from edgetune.judge.measured_share import Coverage
+from edgetune.judge.series import Series, Window
 
 LOOKS = range(15, 241, 15)
 

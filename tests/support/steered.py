@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgetune.hosts.agent.dispatch import answer
+from edgetune.agent.dispatch import answer
 from tests.support.agent_root import AgentRoot, request
 
 

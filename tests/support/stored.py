@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
-from edgetune.documents.reading import decoded, encoded
+from edgetune.base.documents.reading import decoded, encoded
 
 Kind = TypeVar("Kind")
 

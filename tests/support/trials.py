@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from edgetune.vocabulary.kinds import KINDS
-from edgetune.vocabulary.kinds.nic_irq_affinity import POLICIES
-from edgetune.vocabulary.values import format_cpus
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.kinds.nic_irq_affinity import POLICIES
+from edgetune.agent.vocabulary.values import format_cpus
 from tests.support.agent_cpus import Machine
 from tests.support.agent_nic import CARDS, SINGLE, Card, Make, veth
 from tests.support.agent_root import setting
@@ -49,7 +49,7 @@ class Trial:
     of a program: patterns, where the change is more than a file that keeps it. ``beside`` are
     settings that it cannot do without. ``asks`` is what a request for it has to say beside the
     settings. Hosts of `Build` have Linux: nothing is asked for of kinds of FreeBSD, which are
-    tried in `tests/lib/hosts/agent/machines/freebsd.yaml`.
+    tried in `tests/lib/agent/machines/freebsd.yaml`.
     """
 
     kind: str

@@ -7,7 +7,7 @@ import math
 import time
 from typing import Callable
 
-from edgetune.clock import Clock
+from edgetune.base.clock import Clock
 
 
 class VirtualClock(Clock):

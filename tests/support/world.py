@@ -13,18 +13,19 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
-from edgetune import clock
-from edgetune.documents.batch import Batch
-from edgetune.documents.head import Head, Quarantine
-from edgetune.documents.plan import Plan
-from edgetune.documents.reading import encoded
-from edgetune.errors import DrainError, HostError
-from edgetune.hosts.answers import read_answer
-from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
-from edgetune.rollout import preflight
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.head import Head, Quarantine
+from edgetune.base.documents.plan import Plan
+from edgetune.base.documents.reading import encoded
+from edgetune.base.errors import DrainError, HostError
+from edgetune.net.hosts.answers import read_answer
+from edgetune.net.result import ANOTHER_MACHINE, HostResult
+from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.record import load_plan, read_rollout, save_plan
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.planning import preflight
+from edgetune.rollout.record.rollout import load_plan, read_rollout, save_plan
 from edgetune.rollout.steps import check_baseline
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.begin_rollback import begin_rollback
@@ -41,8 +42,7 @@ from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
-from edgetune.rollout.store import Store
-from edgetune.traffic import DrainDriver, Server
+from edgetune.rollout.store.records import Store
 from tests.support.agent_answers import RESULTS, ROW
 from tests.support.bmcs import Bmcs
 from tests.support.builders import concluded, inventory_document, observed, plan, tuning, write_yaml

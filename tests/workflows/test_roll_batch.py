@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.rollout.lease import as_owner
+from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.resume_pop import resume_pop
 from tests.support.conducting import STEPS, Conductor

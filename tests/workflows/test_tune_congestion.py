@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from edgetune.rollout.steps.stop_all import stop_all
-from edgetune.rounds.steps.find_tuned_pops import find_tuned_pops
-from edgetune.rounds.steps.push_configuration import push_configuration
-from edgetune.rounds.steps.resume_congestion import resume_congestion
-from edgetune.rounds.steps.roll_back_congestion import roll_back_congestion
-from edgetune.rounds.steps.select_prefixes import select_prefixes
+from edgetune.wings.congestion.rounds.steps.find_tuned_pops import find_tuned_pops
+from edgetune.wings.congestion.rounds.steps.push_configuration import push_configuration
+from edgetune.wings.congestion.rounds.steps.resume_congestion import resume_congestion
+from edgetune.wings.congestion.rounds.steps.roll_back_congestion import roll_back_congestion
+from edgetune.wings.congestion.rounds.steps.select_prefixes import select_prefixes
 from lab.runner import Execution, Pack
 from lab.serve.rules import RuleBook
 from tests.support import ROOT

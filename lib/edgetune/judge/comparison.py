@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.documents.baseline import Baseline
-from edgetune.documents.block import Block
-from edgetune.documents.plan import Plan, Strata
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.block import Block
+from edgetune.base.documents.plan import Plan, Strata
+from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.coverage import wanted
 from edgetune.judge.hypotheses import LOGS, root, under
@@ -28,7 +29,6 @@ from edgetune.judge.measured import (
 )
 from edgetune.judge.permutation import draws_of, interval
 from edgetune.judge.scores import Column, work_margin
-from edgetune.metrics.catalogue import WORK, metrics_of
 
 Array = Any
 Blocks = Sequence[Block]

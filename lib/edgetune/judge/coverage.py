@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from edgetune.documents.facts import Facts, Measured
-from edgetune.documents.look import Doubt, Unwatched
-from edgetune.documents.metric import Metric
-from edgetune.documents.plan import Plan
+from edgetune.base.documents.facts import Facts, Measured
+from edgetune.base.documents.look import Doubt, Unwatched
+from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.plan import Plan
+from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.soundness import (
     ENOUGH,
     IDLE_TIME,
@@ -22,7 +23,6 @@ from edgetune.judge.soundness import (
     named,
     silent_hosts,
 )
-from edgetune.metrics.catalogue import WORK, metrics_of
 
 WATCHED_LEAST = 0.5
 """Share of the soak in which the best sampled host must have been watched: the sweeps at both ends

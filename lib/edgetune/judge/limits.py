@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping
 from typing import Optional
 
-from edgetune.dataclass import dataclass
-from edgetune.metrics.table import SampleTable, countable
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.table import SampleTable, countable
 
 TIMES_USUAL = 10.0
 LEAST_MS = 50.0

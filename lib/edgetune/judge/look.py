@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.baseline import Baseline
-from edgetune.documents.look import Doubt, Effect, Look, Moment, Spent, Unwatched
-from edgetune.documents.plan import Plan, Strata, both_groups
-from edgetune.documents.words import Verdict
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.look import Doubt, Effect, Look, Moment, Spent, Unwatched
+from edgetune.base.documents.plan import Plan, Strata, both_groups
+from edgetune.base.documents.words import Verdict
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.comparison import Blocks, Comparison
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
+from edgetune.judge.facts import merge_facts
 from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import got_worse, outliers
 from edgetune.judge.permutation import p_value
@@ -40,7 +41,6 @@ from edgetune.judge.verdict import (
     outliers_named,
     without_data,
 )
-from edgetune.metrics.facts import merge_facts
 
 Array = Any
 

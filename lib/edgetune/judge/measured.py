@@ -15,12 +15,14 @@ from typing import Any, Union
 
 import numpy as np
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.baseline import Baseline, Usual
-from edgetune.documents.block import Block, Counted
-from edgetune.documents.plan import Strata
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.baseline import Baseline, Usual
+from edgetune.base.documents.block import Block, Counted
+from edgetune.base.documents.plan import Strata
+from edgetune.judge.facts import window_facts
 from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened, own_share
 from edgetune.judge.rows import packed_rows, rows_in
+from edgetune.judge.series import Series, Window
 from edgetune.judge.standardise import (
     LAST_DIGITS,
     dispersion,
@@ -30,8 +32,6 @@ from edgetune.judge.standardise import (
     smallest_unit,
     weights,
 )
-from edgetune.metrics.facts import window_facts
-from edgetune.metrics.series import Series, Window
 
 Array = Any
 Part = Union[Baseline, Block]

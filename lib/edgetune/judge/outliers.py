@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
-from edgetune.documents.look import Outlier
-from edgetune.documents.metric import Metric
-from edgetune.documents.plan import Strata
+from edgetune.base.documents.look import Outlier
+from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.plan import Strata
 
 FAR = 5.0
 MOST = 20

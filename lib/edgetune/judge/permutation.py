@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.plan import DRAWN_BY, Plan, Strata
-from edgetune.errors import InputError
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.plan import DRAWN_BY, Plan, Strata
+from edgetune.base.errors import InputError
 
 ENUMERATE_UP_TO = 20000
 DRAWS = 9999

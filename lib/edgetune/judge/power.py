@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.documents.baseline import Baseline, Prospect
-from edgetune.documents.options import Options
-from edgetune.documents.plan import Plan, Strata
+from edgetune.base.documents.baseline import Baseline, Prospect
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import Plan, Strata
 from edgetune.judge.change import filled
 from edgetune.judge.measured import EVENTS, halves_of, rates_of
 from edgetune.judge.permutation import TIE, Draws, draws_of

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.documents.rows import packed
-from edgetune.errors import InputError
+from edgetune.base.documents.rows import packed
+from edgetune.base.errors import InputError
 
 Array = Any
 

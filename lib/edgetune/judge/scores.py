@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.dataclass import dataclass
+from edgetune.base.dataclass import dataclass
 
 Array = Any
 

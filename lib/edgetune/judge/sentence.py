@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from edgetune.documents.metric import Metric
+from edgetune.base.documents.metric import Metric
 
 _WINDOWS = {
     "soak": "",

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.errors import InputError
+from edgetune.base.errors import InputError
 from edgetune.judge.permutation import TIE
 
 Array = Any

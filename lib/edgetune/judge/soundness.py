@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.documents.facts import Facts
-from edgetune.documents.look import Doubt
-from edgetune.documents.plan import Strata, both_groups
-from edgetune.durations import roughly
+from edgetune.base.documents.facts import Facts
+from edgetune.base.documents.look import Doubt
+from edgetune.base.documents.plan import Strata, both_groups
+from edgetune.base.durations import roughly
+from edgetune.intent.metrics.catalogue import WORK
 from edgetune.judge.change import filled
+from edgetune.judge.facts import rebooted_between
 from edgetune.judge.permutation import Draws, p_value
-from edgetune.metrics.catalogue import WORK
-from edgetune.metrics.facts import rebooted_between
-from edgetune.metrics.series import REBOOTED
+from edgetune.judge.series import REBOOTED
 
 LEAST = 2
 """Samples of a host that tell a rate."""

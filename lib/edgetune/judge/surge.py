@@ -11,7 +11,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from edgetune.metrics.table import SampleTable, countable
+from edgetune.base.documents.table import SampleTable, countable
 
 LOAD = "rx_packets"
 # Sweeps that meet at a host count the same packets, over a time that is hardly known: some

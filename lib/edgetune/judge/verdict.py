@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.look import Doubt, Outlier, Unwatched
-from edgetune.documents.words import Decision, Verdict
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.look import Doubt, Outlier, Unwatched
+from edgetune.base.documents.words import Decision, Verdict
 from edgetune.judge.outliers import outlier_text
 from edgetune.judge.soundness import named
 

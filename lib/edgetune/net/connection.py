@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgetune import clock
+from edgetune.base import clock
 
 if TYPE_CHECKING:
     import ssl

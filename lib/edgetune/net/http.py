@@ -20,11 +20,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from edgetune import clock
-from edgetune.errors import EdgetuneError
-from edgetune.files import load_json
+from edgetune.base import clock
+from edgetune.base.errors import EdgetuneError
+from edgetune.base.files import load_json
+from edgetune.base.sanitize import shortened
 from edgetune.net.connection import PART, Connection, Received, Tls, reach
-from edgetune.sanitize import shortened
 
 if TYPE_CHECKING:
     import http.client

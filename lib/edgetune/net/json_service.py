@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
-from edgetune.errors import EdgetuneError
+from edgetune.base.errors import EdgetuneError
+from edgetune.base.secret_files import Authorization
 from edgetune.net.connection import Tls
 from edgetune.net.http import Answer, NetError, Service, query_of
-from edgetune.secret_files import Authorization
 
 MOST_BYTES = 64 << 20
 _MOST_TOLD = 200

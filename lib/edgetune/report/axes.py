@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from edgetune.dataclass import dataclass
+from edgetune.base.dataclass import dataclass
 
 _SECONDS = (1, 2, 5, 10, 15, 30)
 _CLOCK_STEPS = (

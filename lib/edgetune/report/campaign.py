@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from edgetune.durations import duration, utc
+from edgetune.base.durations import duration, utc
 
 if TYPE_CHECKING:
-    from edgetune.campaign.definition import Campaign, Ring
-    from edgetune.campaign.record import PopStep, Record, RingStep
+    from edgetune.fleet.campaign.definition import Campaign, Ring
+    from edgetune.fleet.campaign.record import PopStep, Record, RingStep
 
 
 def definition_text(

@@ -6,21 +6,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.head import PROMOTED, Head
-from edgetune.documents.look import Effect
-from edgetune.documents.metric import Metric
-from edgetune.durations import utc
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.head import PROMOTED, Head
+from edgetune.base.documents.look import Effect
+from edgetune.base.documents.metric import Metric
+from edgetune.base.durations import utc
+from edgetune.base.sanitize import command
 from edgetune.report.effects import bounds, said_of, share
 from edgetune.report.files import page_of
 from edgetune.report.headline import headline
 from edgetune.report.next_steps import Next
 from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
-from edgetune.sanitize import command
 
 if TYPE_CHECKING:
-    from edgetune.campaign.record import PopStep, Record, RingStep
+    from edgetune.fleet.campaign.record import PopStep, Record, RingStep
 
 _TONES = {"complete": "improved", "held": "inconclusive", "aborted": "degraded"}
 

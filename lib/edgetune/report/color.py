@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from edgetune.documents.words import State, Verdict
+from edgetune.base.documents.words import State, Verdict
 
 _COLORS: dict[str, str] = {
     State.HELD: "warning",

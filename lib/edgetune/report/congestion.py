@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect
-from edgetune.documents.rounds import (
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect
+from edgetune.base.documents.rounds import (
     ROLLED_BACK,
     Decisions,
     LookTaken,
@@ -18,10 +18,10 @@ from edgetune.documents.rounds import (
     Rounds,
     prefixes_text,
 )
-from edgetune.durations import roughly, utc
+from edgetune.base.durations import roughly, utc
+from edgetune.base.sanitize import command, one_line
 from edgetune.report.axes import number
 from edgetune.report.effects import bounds, share
-from edgetune.sanitize import command, one_line
 
 WIDTH = 79
 SHOWN = 20

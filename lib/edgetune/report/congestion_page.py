@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.congestion import ROUND
-from edgetune.documents.rounds import RoundRow
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.congestion import ROUND
+from edgetune.base.documents.rounds import RoundRow
 from edgetune.report.axes import Axis, clock_ticks, from_zero, number
 from edgetune.report.congestion import (
     TITLES,

@@ -6,10 +6,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from edgetune.documents.diagnosis import Diagnosis, Found, Helpful
-from edgetune.durations import duration, utc
-from edgetune.names import hosts_text
-from edgetune.sanitize import command, one_line
+from edgetune.base.documents.diagnosis import Diagnosis, Found, Helpful
+from edgetune.base.durations import duration, utc
+from edgetune.base.names import hosts_text
+from edgetune.base.sanitize import command, one_line
 
 WIDTH = 100
 LONGEST = 400

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgetune.documents.metric import READINGS, Metric
+from edgetune.base.documents.metric import READINGS, Metric
 from edgetune.report.axes import number
 
 _UNSEEN = 0.05

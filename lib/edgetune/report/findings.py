@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterable
 from typing import Protocol
 
-from edgetune.documents.checks import Checked, Group
-from edgetune.names import hosts_text
-from edgetune.sanitize import one_line
+from edgetune.base.documents.checks import Checked, Group
+from edgetune.base.names import hosts_text
+from edgetune.base.sanitize import one_line
 
 WIDTH = 79
 LONGEST = 400

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.head import ENDED, PROMOTED, Head
-from edgetune.documents.words import State
-from edgetune.metrics.catalogue import METRICS
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.head import ENDED, PROMOTED, Head
+from edgetune.base.documents.words import State
+from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.report.effects import share
 
 _TAKEN_BACK = (State.ROLLING_BACK, State.ROLLED_BACK)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
-from edgetune.documents.head import Head
+from edgetune.base.documents.head import Head
 from edgetune.report.files import CAMPAIGN, CONGESTION, page_of
 from edgetune.report.headline import Headline, effect_of, headline
 from edgetune.report.page import render

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edgetune.documents.inventory import PopChange
-from edgetune.names import hosts_text, listed
+from edgetune.base.documents.inventory import PopChange
+from edgetune.base.names import hosts_text, listed
 
 
 def changes_text(changes: Sequence[PopChange]) -> str:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from edgetune.dataclass import dataclass
+from edgetune.base.dataclass import dataclass
+from edgetune.base.sanitize import one_line
 from edgetune.report.findings import WIDTH
-from edgetune.sanitize import one_line
 
 # Share of a line at which what goes on below may begin.
 _FARTHEST = 0.55

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from edgetune.documents.head import Head
-from edgetune.documents.words import State
-from edgetune.sanitize import command
+from edgetune.base.documents.head import Head
+from edgetune.base.documents.words import State
+from edgetune.base.sanitize import command
 
 
 class Next(NamedTuple):

@@ -17,19 +17,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import jinja2
 
 from edgetune import __version__
-from edgetune.dataclass import dataclass
-from edgetune.documents.baseline import Baseline
-from edgetune.documents.batch import Batch
-from edgetune.documents.head import Entry, Head
-from edgetune.documents.look import Effect, Look
-from edgetune.documents.metric import Metric
-from edgetune.documents.numbering import batch_name
-from edgetune.documents.phases import phases, runs
-from edgetune.documents.plan import Plan
-from edgetune.durations import duration, utc
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.head import Entry, Head
+from edgetune.base.documents.look import Effect, Look
+from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.numbering import batch_name
+from edgetune.base.documents.phases import phases, runs
+from edgetune.base.documents.plan import Plan
+from edgetune.base.durations import duration, utc
+from edgetune.base.names import hosts_text
+from edgetune.base.sanitize import one_line
+from edgetune.intent.metrics.catalogue import metrics_of
+from edgetune.intent.tuning import Tuning
 from edgetune.judge.outliers import changes_of, odd_hosts
-from edgetune.metrics.catalogue import metrics_of
-from edgetune.names import hosts_text
 from edgetune.report.axes import number
 from edgetune.report.effects import bounds, level, moved_per, said_of, share, unit_of
 from edgetune.report.headline import headline
@@ -38,11 +40,9 @@ from edgetune.report.pictures import TimePicture, forest, host_picture, time_pic
 from edgetune.report.service import Out, out_text, requests_text, times_out
 from edgetune.report.text import evidence_text, prospect_text, service_text, value_text
 from edgetune.report.timeseries import compared, timeseries_of
-from edgetune.sanitize import one_line
-from edgetune.tuning import Tuning
 
 if TYPE_CHECKING:
-    from edgetune.metrics.series import Window
+    from edgetune.judge.series import Window
 
 _DOES = {"change": "change", "sham": "reboot only", "restore": "take back"}
 _DONE = {"change": "changed", "sham": "rebooted only", "restore": "as before"}

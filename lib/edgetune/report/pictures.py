@@ -8,11 +8,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.look import Effect
-from edgetune.documents.metric import Metric
-from edgetune.documents.phases import Phase
-from edgetune.documents.words import State
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.look import Effect
+from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.phases import Phase
+from edgetune.base.documents.words import State
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
 from edgetune.report.effects import moved, share, signed
 from edgetune.report.timeseries import Point, Step, Timeseries

@@ -6,10 +6,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.batch import Batch, HostStep
-from edgetune.documents.plan import Plan
-from edgetune.durations import roughly
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.batch import Batch, HostStep
+from edgetune.base.documents.plan import Plan
+from edgetune.base.durations import roughly
 
 _IN_SERVICE = ("done", "skipped")
 

@@ -6,22 +6,22 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from edgetune.bmc.ladder import FORCED, ON, SHUTDOWN
-from edgetune.documents.baseline import Prospect
-from edgetune.documents.batch import Wait
-from edgetune.documents.head import Head, Quarantine
-from edgetune.documents.look import Effect, Look, Spent
-from edgetune.documents.options import Options
-from edgetune.documents.plan import MOST_WAYS, Intent, Plan
-from edgetune.documents.sample import Drift
-from edgetune.documents.settings import SettingRow, Standing
-from edgetune.durations import duration, roughly, utc
+from edgetune.agent.vocabulary.contents import in_a_line
+from edgetune.base.documents.baseline import Prospect
+from edgetune.base.documents.batch import Wait
+from edgetune.base.documents.head import Head, Quarantine
+from edgetune.base.documents.look import Effect, Look, Spent
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import MOST_WAYS, Intent, Plan
+from edgetune.base.documents.sample import Drift
+from edgetune.base.documents.settings import SettingRow, Standing
+from edgetune.base.durations import duration, roughly, utc
+from edgetune.base.names import listed
+from edgetune.base.sanitize import command, one_line
+from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
-from edgetune.metrics.catalogue import metrics_of
-from edgetune.names import listed
+from edgetune.net.bmc.ladder import FORCED, ON, SHUTDOWN
 from edgetune.report.next_steps import for_a_person
-from edgetune.sanitize import command, one_line
-from edgetune.vocabulary.contents import in_a_line
 
 
 def _ways(count: int) -> str:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgetune.dataclass import dataclass
-from edgetune.documents.baseline import Baseline
-from edgetune.documents.block import Block
-from edgetune.documents.look import Look
-from edgetune.documents.metric import SECONDS, Metric
-from edgetune.documents.plan import Plan
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.block import Block
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.metric import SECONDS, Metric
+from edgetune.base.documents.plan import Plan
+from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rows_of
-from edgetune.metrics.catalogue import metrics_of
 from edgetune.report.effects import unit_of
 
 if TYPE_CHECKING:
-    from edgetune.metrics.series import Window
+    from edgetune.judge.series import Window
 
 Array = Any
 Step = tuple[float, float, float]

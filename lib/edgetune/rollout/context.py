@@ -9,25 +9,25 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Callable
 
-from edgetune.config import read_config
-from edgetune.errors import EdgetuneError
-from edgetune.inventory import Inventory, Pop
-from edgetune.metrics.catalogue import Catalogue
-from edgetune.rollout.claims import Claims, open_claims
-from edgetune.rollout.stackstorm import StackStorm
-from edgetune.rollout.store import Store, open_stackstorm, open_store
-from edgetune.traffic import DrainDriver, open_driver
-from edgetune.tuning import Tuning, find_tuning
+from edgetune.base.errors import EdgetuneError
+from edgetune.intent.metrics.catalogue import Catalogue
+from edgetune.intent.tuning import Tuning, find_tuning
+from edgetune.net.traffic import DrainDriver, open_driver
+from edgetune.rollout.store.claims import Claims, open_claims
+from edgetune.rollout.store.records import Store, open_stackstorm, open_store
+from edgetune.rollout.store.stackstorm import StackStorm
+from edgetune.site.config import read_config
+from edgetune.site.inventory import Inventory, Pop
 
 if TYPE_CHECKING:
-    from edgetune.bmc.bmcs import Bmcs
-    from edgetune.hosts.fleet import Fleet
-    from edgetune.metrics.pop_samples import PopSamples
-    from edgetune.metrics.source import MetricSource
-    from edgetune.rollout.executions import Executions
-    from edgetune.rollout.heartbeat import Heartbeats
-    from edgetune.rollout.nodes import Nodes
-    from edgetune.traffic.on_hosts import Agents
+    from edgetune.net.bmc.bmcs import Bmcs
+    from edgetune.net.hosts.fleet import Fleet
+    from edgetune.net.metrics.pop_samples import PopSamples
+    from edgetune.net.metrics.source import MetricSource
+    from edgetune.net.traffic.on_hosts import Agents
+    from edgetune.rollout.store.executions import Executions
+    from edgetune.rollout.store.heartbeat import Heartbeats
+    from edgetune.rollout.store.nodes import Nodes
 
 
 class Context:
@@ -40,7 +40,7 @@ class Context:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory, for all but plans: as its source tells it, or as it is kept."""
-        from edgetune.rollout.stored_inventory import known_inventory
+        from edgetune.rollout.store.inventory import known_inventory
 
         return known_inventory(self.config, lambda: self.store)
 
@@ -59,7 +59,7 @@ class Context:
     @cached_property
     def executions(self) -> Executions | None:
         """What runs in StackStorm, as seen once; None where that is not to be known."""
-        from edgetune.rollout.executions import Executions
+        from edgetune.rollout.store.executions import Executions
 
         # With RBAC a user may not be permitted to see that.
         with suppress(EdgetuneError):
@@ -69,14 +69,14 @@ class Context:
     @cached_property
     def heartbeats(self) -> Heartbeats:
         """Signs of life of the guard and of actions."""
-        from edgetune.rollout.heartbeat import open_heartbeats
+        from edgetune.rollout.store.heartbeat import open_heartbeats
 
         return open_heartbeats(self.config)
 
     @cached_property
     def nodes(self) -> Nodes:
         """What the nodes of StackStorm hold."""
-        from edgetune.rollout.nodes import open_nodes
+        from edgetune.rollout.store.nodes import open_nodes
 
         return open_nodes(self.config)
 
@@ -88,23 +88,23 @@ class Context:
     @cached_property
     def samples(self) -> PopSamples:
         """Samples of hosts, wherever they are kept."""
-        from edgetune.metrics.pop_samples import PopSamples
-        from edgetune.metrics.samples import open_samples
+        from edgetune.net.metrics.pop_samples import PopSamples
+        from edgetune.net.metrics.samples import open_samples
 
         return PopSamples(open_samples(self.config), lambda: self.inventory, self.metric_source)
 
     @cached_property
     def fleet(self) -> Fleet:
         """The way to the agents on hosts; importing SSH takes a while, so only when asked."""
-        from edgetune.hosts.fleet import Fleet
+        from edgetune.net.hosts.fleet import Fleet
 
         return Fleet(self.config)
 
     @cached_property
     def bmcs(self) -> Bmcs:
         """The way to the BMCs of hosts."""
-        from edgetune.bmc.bmcs import Bmcs
-        from edgetune.bmc.credentials import Credentials
+        from edgetune.net.bmc.bmcs import Bmcs
+        from edgetune.net.bmc.credentials import Credentials
 
         file = self.config.bmc_credentials_file
         return Bmcs(self.config, Credentials(self.store.secret, file, os.environ))
@@ -121,14 +121,14 @@ class Context:
     def metric_source(self, name: str) -> MetricSource:
         """What samples hosts: a source by the name that ``metrics`` of a PoP has."""
         if name not in self._sources:
-            from edgetune.metrics.sources import open_source
+            from edgetune.net.metrics.sources import open_source
 
             self._sources[name] = open_source(name, self)
         return self._sources[name]
 
     def remembers(self, pop: Pop) -> bool:
         """Whether the samples of a PoP are kept by what takes them, whenever that was."""
-        from edgetune.metrics.source import RememberingSource
+        from edgetune.net.metrics.source import RememberingSource
 
         return isinstance(self.metric_source(pop.metrics.source), RememberingSource)
 
@@ -138,7 +138,7 @@ class Context:
 
     def _agents(self, pop: Pop) -> Callable[[], Agents]:
         def opened() -> Agents:
-            from edgetune.hosts.steering import PopAgents
+            from edgetune.net.hosts.steering import PopAgents
 
             return PopAgents(self.fleet, pop)
 

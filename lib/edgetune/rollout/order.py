@@ -6,9 +6,9 @@ Each step tells ``next``, the task to follow, and ``retry_after``, the seconds u
 
 from __future__ import annotations
 
-from edgetune.config import Config
-from edgetune.documents.batch import Batch
-from edgetune.rollout.record import Record
+from edgetune.base.documents.batch import Batch
+from edgetune.rollout.record.rollout import Record
+from edgetune.site.config import Config
 
 AT_ONCE = 5.0
 """Seconds. A task that has taken less takes the steps that follow, too: StackStorm needs a second

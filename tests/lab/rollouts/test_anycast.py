@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.inventories.yaml import YamlInventory
+from edgetune.net.inventories.yaml import YamlInventory
 from lab import pop as lab
 from lab.pop.files import write_inventory
 from lab.pop.layout import ANYCAST, LOAD_BALANCER, Layout, addresses, sites

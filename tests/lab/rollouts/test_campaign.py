@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.campaign.record import Record, all_records
+from edgetune.fleet.campaign.record import Record, all_records
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import all_heads
+from edgetune.rollout.record.heads import all_heads
 from tests.support.builders import write_yaml
 from tests.support.practice import Practice, needs_lab, practising
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.look import Effect, Look
-from edgetune.rollout.baseline import measure
+from edgetune.base.documents.look import Effect, Look
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.record import Record, read_rollout
-from edgetune.rollout.soak import Soak
+from edgetune.rollout.evidence.baseline import measure
+from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.record.rollout import Record, read_rollout
 from lab.pop.layout import ALERTMANAGER
 from tests.lab.test_prometheus import asked, needs_lab
 from tests.support.builders import write_yaml
@@ -38,7 +38,7 @@ WORDS += ["baseline=20", "soak=30", "interval=2"]
 SWEEP = """
 import sys, time, yaml
 from edgetune.rollout.context import Context
-from edgetune.rollout.sampling import sample_pops
+from edgetune.rollout.evidence.sampling import sample_pops
 with open(sys.argv[1]) as file:
     context = Context(yaml.safe_load(file))
 while True:

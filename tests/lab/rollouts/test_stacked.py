@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.files import load_yaml
+from edgetune.base.files import load_yaml
 from lab import pop as lab
 from tests.support import ROOT
 from tests.support.builders import write_yaml

@@ -16,11 +16,11 @@ from uuid import uuid4
 
 import pytest
 
-from edgetune import clock
-from edgetune.alerting import silences
-from edgetune.alerting.silences import Wanted, keep_silences
-from edgetune.alertmanager import Alertmanager
-from edgetune.documents.alertmanager import Matcher, Silence, SilenceState
+from edgetune.base import clock
+from edgetune.base.documents.alertmanager import Matcher, Silence, SilenceState
+from edgetune.net import silences
+from edgetune.net.silences import Wanted, keep_silences
+from edgetune.site.alertmanager import Alertmanager
 from lab.bmc.certificates import Certificates, make_certificates
 from tests.support import alertmanagers
 from tests.support.alertmanagers import (

@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as arrays
 
 from bench.judge.production import METRIC, judge_soak
 from bench.judge.promises import FLEETS, Fleet, Promise, draw
-from edgetune.documents.block import Counted
-from edgetune.documents.plan import Groups
+from edgetune.base.documents.block import Counted
+from edgetune.base.documents.plan import Groups
 from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from edgetune.judge.measured import measure_baseline, measure_block, rates_under, rows_of
 from edgetune.judge.rows import packed_rows

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from edgetune.base.documents.table import SampleTable
 from edgetune.judge.limits import beyond_limits, median_by_host, sickness
-from edgetune.metrics.table import SampleTable
 from tests.support.builders import reading
 
 

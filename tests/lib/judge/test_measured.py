@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from edgetune.documents.plan import Groups
+from edgetune.base.documents.plan import Groups
 from edgetune.judge.measured import measure_baseline, measure_block, rates_of, rows_of
 from tests.support.examples import examples
 from tests.support.soaks import counted

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents.plan import Groups, Plan, read_plan
-from edgetune.documents.reading import digest_of
-from edgetune.errors import InputError
+from edgetune.base.documents.plan import Groups, Plan, read_plan
+from edgetune.base.documents.reading import digest_of
+from edgetune.base.errors import InputError
 from edgetune.judge.permutation import draws_of, interval, make_draws, p_value
 from tests.support.builders import plan
 from tests.support.examples import examples

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents.plan import Groups
+from edgetune.base.documents.plan import Groups
 from edgetune.judge.permutation import make_draws, p_value
 from edgetune.judge.power import POWER, detectable
 from tests.support.examples import examples

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetune.documents.look import Moment
-from edgetune.documents.reading import decoded, encoded
-from edgetune.documents.rows import in_columns
-from edgetune.errors import InputError
+from edgetune.base.documents.look import Moment
+from edgetune.base.documents.reading import decoded, encoded
+from edgetune.base.documents.rows import in_columns
+from edgetune.base.errors import InputError
 from edgetune.judge.look import take_look
 from edgetune.judge.measured import halves_of, rows_of
 from edgetune.judge.ring import PopRecord, judge_ring

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.documents.plan import Groups
-from edgetune.errors import InputError
+from edgetune.base.documents.plan import Groups
+from edgetune.base.errors import InputError
 from edgetune.judge.permutation import make_draws
 from edgetune.judge.scores import HANDICAP, Column, harm
 from edgetune.judge.sequential import budget, pack, take_out, unpack

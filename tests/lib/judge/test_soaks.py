@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetune.config import PACK_METRICS
-from edgetune.documents.look import Look
-from edgetune.documents.plan import Guard
-from edgetune.metrics.catalogue import METRICS, Catalogue
-from edgetune.plan import SHARE_OF_WORK
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.plan import Guard
+from edgetune.intent.metrics.catalogue import METRICS, Catalogue
+from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.report.text import verdict_text
+from edgetune.site.config import PACK_METRICS
 from tests.support import ROOT
 from tests.support.cases import cases, unlike
 from tests.support.soaked_fleet import (

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents.facts import Facts
-from edgetune.documents.look import Doubt
-from edgetune.documents.plan import Groups
-from edgetune.documents.reading import decoded
-from edgetune.durations import duration
+from edgetune.base.documents.facts import Facts
+from edgetune.base.documents.look import Doubt
+from edgetune.base.documents.plan import Groups
+from edgetune.base.documents.reading import decoded
+from edgetune.base.durations import duration
 from edgetune.judge.permutation import make_draws
 from edgetune.judge.soundness import doubts, gaps
 from tests.support.cases import fits

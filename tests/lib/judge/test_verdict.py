@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents.look import Doubt
+from edgetune.base.documents.look import Doubt
 from edgetune.judge.verdict import Findings, decide, hindered_by
 
 FINDINGS = st.builds(

@@ -18,10 +18,10 @@ from typing import Any, Callable
 import paramiko
 import pytest
 
-from edgetune.hosts import connection, conversation
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host
-from edgetune.sanitize import LONGEST_LINE
+from edgetune.base.sanitize import LONGEST_LINE
+from edgetune.net.hosts import connection, conversation
+from edgetune.net.result import HostResult
+from edgetune.site.inventory import Host
 from tests.support.agent_answers import RESULTS
 from tests.support.evil_ssh import EvilServer
 from tests.support.real_sshd import fleet

@@ -22,13 +22,10 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune import connections
-from edgetune.alerting import silences
-from edgetune.alertmanager import Alertmanager
-from edgetune.bmc import client as bmc
-from edgetune.bmc.credentials import Login
-from edgetune.bmc.payload import BmcError
-from edgetune.errors import (
+from edgetune.agent import health
+from edgetune.agent.drains import bird_control
+from edgetune.agent.protocol import Failed
+from edgetune.base.errors import (
     DrainError,
     EdgetuneError,
     InputError,
@@ -36,26 +33,27 @@ from edgetune.errors import (
     SourceError,
     StoreError,
 )
-from edgetune.hosts import ssh_files
-from edgetune.hosts.agent import health
-from edgetune.hosts.agent.drains import bird_control
-from edgetune.hosts.agent.protocol import Failed
-from edgetune.inventories import _told
-from edgetune.inventories.netbox import NetboxInventory
-from edgetune.inventories.prometheus_sd import PrometheusSdInventory
-from edgetune.metrics.clickhouse.server import Server
-from edgetune.net import connection, http
+from edgetune.net import connection, databases, http, silences
+from edgetune.net.bmc import client as bmc
+from edgetune.net.bmc.credentials import Login
+from edgetune.net.bmc.payload import BmcError
+from edgetune.net.clickhouse.server import Server
 from edgetune.net.connection import Tls
+from edgetune.net.hosts import ssh_files
 from edgetune.net.http import LongAnswerError, NetError, Service, UnreachedError
-from edgetune.prometheus.access import Access
-from edgetune.prometheus.client import Client
-from edgetune.rollout import stackstorm
-from edgetune.rollout.claims import RedisClaims
-from edgetune.rollout.stackstorm import StackStorm
-from edgetune.traffic import haproxy_backend, hook
-from edgetune.traffic.conversation import ask as answered
-from edgetune.traffic.drivers.http_hook import HttpHook
-from edgetune.traffic.haproxy_backend import HaproxyBackend
+from edgetune.net.inventories import _told
+from edgetune.net.inventories.netbox import NetboxInventory
+from edgetune.net.inventories.prometheus_sd import PrometheusSdInventory
+from edgetune.net.prometheus.access import Access
+from edgetune.net.prometheus.client import Client
+from edgetune.net.traffic import haproxy_backend, hook
+from edgetune.net.traffic.conversation import ask as answered
+from edgetune.net.traffic.drivers.http_hook import HttpHook
+from edgetune.net.traffic.haproxy_backend import HaproxyBackend
+from edgetune.rollout.store import stackstorm
+from edgetune.rollout.store.claims import RedisClaims
+from edgetune.rollout.store.stackstorm import StackStorm
+from edgetune.site.alertmanager import Alertmanager
 from tests.support import ROOT
 from tests.support.builders import write_yaml
 from tests.support.rude_peers import (
@@ -160,7 +158,7 @@ def _redis(place: Place, scheme: str = "redis") -> object:
     config: Any = SimpleNamespace(
         coordination=f"{place.url(scheme)}/0", coordination_password_file=""
     )
-    return RedisClaims(connections.open_redis(config)).holder("lab1")
+    return RedisClaims(databases.open_redis(config)).holder("lab1")
 
 
 def _ssh_agent(place: Place) -> object:
@@ -230,8 +228,8 @@ def _short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
         (silences, "PATIENCE"),
         (_told, "DEADLINE"),
         (bird_control, "SECONDS"),
-        (connections, "REDIS_TIMEOUT"),
-        (connections, "BUSY"),
+        (databases, "REDIS_TIMEOUT"),
+        (databases, "BUSY"),
     ):
         monkeypatch.setattr(module, name, DEADLINE)
     monkeypatch.setattr(stackstorm, "PAUSES", ())
@@ -285,7 +283,7 @@ def test_a_database_that_is_busy_is_given_up(tmp_path: Path) -> None:
     began = time.monotonic()
     with sqlite3.connect(str(file)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        database = connections.Database(f"sqlite:///{file}")
+        database = databases.Database(f"sqlite:///{file}")
         with pytest.raises(StoreError, match="database is locked"), database.transaction():
             pass
     other.close()
@@ -592,10 +590,10 @@ OPENS = r"""(?x)
     | ^\s*from\s+(socket)\s+import"""
 MAY = {
     "net/": {"http.client", "socket"},
-    "connections.py": {"redis", "sqlite3"},
-    "hosts/": {"paramiko"},
+    "net/databases.py": {"redis", "sqlite3"},
+    "net/hosts/": {"paramiko"},
     # It is sent alone, with the standard library.
-    "hosts/agent/": {"http.client", "socket"},
+    "agent/": {"http.client", "socket"},
 }
 
 

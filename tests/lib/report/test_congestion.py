@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect, Treated
-from edgetune.documents.rounds import (
+from edgetune.base.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect, Treated
+from edgetune.base.documents.rounds import (
     Decisions,
     HostHas,
     Levels,
@@ -20,7 +20,7 @@ from edgetune.documents.rounds import (
     read_decisions,
     read_rounds,
 )
-from edgetune.errors import DamagedError
+from edgetune.base.errors import DamagedError
 from edgetune.report.congestion import (
     CongestionMaterial,
     color_of_congestion,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents.head import FORWARD, Entry, Head, Quarantine
-from edgetune.documents.look import Conclusion
-from edgetune.documents.metric import READINGS
-from edgetune.documents.words import Decision, Verdict
-from edgetune.metrics.catalogue import METRICS, PACKETS, WORK
+from edgetune.base.documents.head import FORWARD, Entry, Head, Quarantine
+from edgetune.base.documents.look import Conclusion
+from edgetune.base.documents.metric import READINGS
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.intent.metrics.catalogue import METRICS, PACKETS, WORK
 from edgetune.report.color import color_of
 from edgetune.report.effects import bounds, level, moved, moved_per, said_of, share
 from edgetune.report.headline import effect_of, headline

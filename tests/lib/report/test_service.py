@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.batch import Batch, HostStep
+from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.report.service import Out, out_text, requests_text, times_out
 from tests.support.builders import plan
 

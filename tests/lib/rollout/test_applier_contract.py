@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.congestion.appliers import APPLIERS as KNOWN
-from edgetune.documents.congestion import Treated
-from edgetune.hosts.agent.appliers import APPLIERS
-from edgetune.hosts.agent.host import Host
-from edgetune.vocabulary.places import CONGESTION, PREFIX_FILE_TOLD
+from edgetune.agent.appliers import APPLIERS
+from edgetune.agent.host import Host
+from edgetune.agent.vocabulary.places import CONGESTION, PREFIX_FILE_TOLD
+from edgetune.base.documents.congestion import Treated
+from edgetune.wings.congestion.appliers import APPLIERS as KNOWN
 from tests.support import ROOT, appliers
 from tests.support.agent_root import until
 from tests.support.appliers import CHOSEN, V4_CLIENTS, V6_CLIENTS, Double
@@ -34,7 +34,7 @@ def nothing_is_left(double: Double) -> bool:
 
 
 def test_every_applier_has_a_file_and_a_double() -> None:
-    folder = ROOT / "lib/edgetune/hosts/agent/appliers"
+    folder = ROOT / "lib/edgetune/agent/appliers"
     assert {file.stem for file in folder.glob("*.py")} - {"__init__", "base"} == {*APPLIERS}
     doubles = {file.stem for file in (ROOT / "tests/support/appliers").glob("*.py")} - {"__init__"}
     assert doubles == {*APPLIERS}

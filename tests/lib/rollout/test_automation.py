@@ -9,12 +9,12 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune import clock
-from edgetune.connections import Database
-from edgetune.errors import StoreError
-from edgetune.files import load_yaml
-from edgetune.rollout.automation import ALWAYS, QUIET, SOAKING
-from edgetune.rollout.heartbeat import GUARD, Heartbeat, SqliteHeartbeats
+from edgetune.base import clock
+from edgetune.base.errors import StoreError
+from edgetune.base.files import load_yaml
+from edgetune.net.databases import Database
+from edgetune.rollout.ownership.automation import ALWAYS, QUIET, SOAKING
+from edgetune.rollout.store.heartbeat import GUARD, Heartbeat, SqliteHeartbeats
 from tests.support import ROOT
 from tests.support.world import World
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from edgetune.errors import DamagedError, RefusedError
-from edgetune.rollout.bios_journal import BiosJournal, Change, Entry, load_journal
+from edgetune.base.errors import DamagedError, RefusedError
+from edgetune.rollout.record.bios_journal import BiosJournal, Change, Entry, load_journal
 from tests.support.bmcs import SNOOP
 from tests.support.damage import damaged
 from tests.support.world import EmptyWorld

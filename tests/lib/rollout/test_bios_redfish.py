@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.bmc.bmcs import Bmcs
-from edgetune.bmc.credentials import Login
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host
-from edgetune.rollout.bios_journal import load_journal
+from edgetune.net.bmc.bmcs import Bmcs
+from edgetune.net.bmc.credentials import Login
+from edgetune.net.result import HostResult
+from edgetune.rollout.record.bios_journal import load_journal
+from edgetune.site.inventory import Host
 from lab.bmc import Machine, Server, Service, serve
 from lab.bmc.certificates import make_certificates
 from tests.support.bmcs import EARLY, HOME, SNOOP

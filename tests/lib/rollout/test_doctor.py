@@ -17,15 +17,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from edgetune import clock
-from edgetune.alertmanager import Alertmanager
-from edgetune.config import Config, read_config
-from edgetune.files import load_yaml
-from edgetune.rollout import nodes, pack_folder
-from edgetune.rollout.nodes import Node, differences, this_node
-from edgetune.rollout.pack_folder import site_files
-from edgetune.rollout.preflight import Subject
+from edgetune.base import clock
+from edgetune.base.files import load_yaml
+from edgetune.rollout.planning import pack_folder
+from edgetune.rollout.planning.pack_folder import site_files
+from edgetune.rollout.planning.preflight import Subject
 from edgetune.rollout.steps.doctor_pop import check_nodes, check_pack_folder
+from edgetune.rollout.store import nodes
+from edgetune.rollout.store.nodes import Node, differences, this_node
+from edgetune.site.alertmanager import Alertmanager
+from edgetune.site.config import Config, read_config
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.cases import fits, unlike

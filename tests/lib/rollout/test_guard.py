@@ -10,14 +10,15 @@ from unittest import mock
 
 import pytest
 
-from edgetune.clock import wall
-from edgetune.errors import StoreError
-from edgetune.rollout import guard, soak
+from edgetune.base.clock import wall
+from edgetune.base.errors import StoreError
+from edgetune.rollout import guard
+from edgetune.rollout.evidence import soak
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
 from edgetune.rollout.guard.watched import Soaks, Watched
-from edgetune.rollout.lease import as_owner
+from edgetune.rollout.ownership.lease import as_owner
 from tests.support.builders import as_samples, reading
 from tests.support.scenarios import Scenario, scenarios
 from tests.support.soaking import USUAL, Soaking, soaking

@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.host import HostFacts
-from edgetune.documents.plan import Proof
-from edgetune.documents.reading import taken
-from edgetune.hosts.result import HostResult
-from edgetune.rollout.identity import BY_INTERFACE, BY_INVENTORY, prove_machines, strangers
-from edgetune.traffic import Server
+from edgetune.base.documents.host import HostFacts
+from edgetune.base.documents.plan import Proof
+from edgetune.base.documents.reading import taken
+from edgetune.net.result import HostResult
+from edgetune.net.traffic import Server
+from edgetune.rollout.hosts.identity import (
+    BY_INTERFACE,
+    BY_INVENTORY,
+    prove_machines,
+    strangers,
+)
 from tests.support.builders import pop
 from tests.support.cases import cases
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from edgetune.clock import wall
-from edgetune.documents.baseline import Baseline, Prospect
-from edgetune.documents.look import Look
-from edgetune.documents.words import Decision, Verdict
-from edgetune.errors import RefusedError
-from edgetune.metrics.table import SampleTable
+from edgetune.base.clock import wall
+from edgetune.base.documents.baseline import Baseline, Prospect
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.table import SampleTable
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.errors import RefusedError
 from edgetune.report.text import prospect_text
-from edgetune.rollout import soak
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.evidence import soak
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.check_baseline import _useless
 from tests.support.builders import as_samples, samples
 from tests.support.scenarios import Scenario, scenarios

@@ -10,12 +10,12 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.connections import Database
-from edgetune.errors import DamagedError, EdgetuneError, FencedError, RefusedError, StoreError
-from edgetune.metrics.samples import RedisSamples
-from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
-from edgetune.rollout.lease import open_rollout
-from edgetune.rollout.record import save_plan
+from edgetune.base.errors import DamagedError, EdgetuneError, FencedError, RefusedError, StoreError
+from edgetune.net.databases import Database
+from edgetune.net.metrics.samples import RedisSamples
+from edgetune.rollout.ownership.lease import open_rollout
+from edgetune.rollout.record.rollout import save_plan
+from edgetune.rollout.store.claims import Claim, RedisClaims, SqliteClaims
 from tests.lib.rollout.test_stores import STORES, redis, redis_client  # noqa: F401 - fixtures
 from tests.support.builders import plan, reading
 from tests.support.world import EmptyWorld, World, changing, ended

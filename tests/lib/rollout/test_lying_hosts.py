@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from edgetune.errors import EdgetuneError
-from edgetune.hosts.agent.dispatch import VERBS
-from edgetune.rollout.lease import as_owner
-from tests.lib.hosts.test_answers import CHANGES, changed, paths
+from edgetune.agent.dispatch import VERBS
+from edgetune.base.errors import EdgetuneError
+from edgetune.rollout.ownership.lease import as_owner
+from tests.lib.net.hosts.test_answers import CHANGES, changed, paths
 from tests.support.agent_answers import RESULTS
 from tests.support.examples import examples
 from tests.support.world import World, changing

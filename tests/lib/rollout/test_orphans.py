@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.rollout.claims import Claim
+from edgetune.rollout.store.claims import Claim
 from tests.support.world import World
 
 SOAKING = ("baseline", "changing", "soaking")

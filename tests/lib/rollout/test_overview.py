@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune import clock
-from edgetune.documents.head import Quarantine, head_key
+from edgetune.base import clock
+from edgetune.base.documents.head import Quarantine, head_key
 from edgetune.report.color import ATTENTION
 from edgetune.report.findings import WIDTH
 from edgetune.report.lines import block, shown
-from edgetune.rollout import needs
-from edgetune.rollout.needs import Need, Urgency
-from edgetune.rollout.overview import Entry, blocks
-from edgetune.rollout.record import save_plan
+from edgetune.rollout.record.rollout import save_plan
+from edgetune.rollout.status import attention
+from edgetune.rollout.status.attention import Need, Urgency
+from edgetune.rollout.status.overview import Entry, blocks
 from tests.support.builders import concluded, plan, reading
 from tests.support.exported import STAMP
 from tests.support.exported import put_one as put
@@ -165,7 +165,7 @@ def test_no_line_is_cut_and_none_is_lost(entries: list[Entry], most: int) -> Non
 
 def test_each_need_is_told_in_words_that_have_colour() -> None:
     """A word that is renamed would lose it."""
-    source = inspect.getsource(needs)
+    source = inspect.getsource(attention)
     texts = re.findall(r'"((?:[A-Z]{4,}|NO [A-Z]+|NOT KNOWN)[^"]*)"', source)
     assert len(texts) >= 7
     assert [text for text in texts if not ATTENTION.match(text)] == []

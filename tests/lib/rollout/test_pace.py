@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from edgetune.clock import wall
-from edgetune.documents.options import Options
-from edgetune.documents.reading import encoded
-from edgetune.errors import FencedError, InputError, RefusedError
-from edgetune.files import load_yaml
-from edgetune.metrics.table import SampleTable
-from edgetune.rollout.automation import SAMPLED_EVERY
+from edgetune.base.clock import wall
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.reading import encoded
+from edgetune.base.documents.table import SampleTable
+from edgetune.base.errors import FencedError, InputError, RefusedError
+from edgetune.base.files import load_yaml
 from edgetune.rollout.context import Context
-from edgetune.rollout.heartbeat import Heartbeat
-from edgetune.rollout.lease import Lease, as_owner
-from edgetune.rollout.sampling import sample_pops
-from edgetune.rollout.soak import Soak
+from edgetune.rollout.evidence.sampling import sample_pops
+from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.ownership.automation import SAMPLED_EVERY
+from edgetune.rollout.ownership.lease import Lease, as_owner
 from edgetune.rollout.steps.check_baseline import _too_short
 from edgetune.rollout.steps.sample_hosts import _is_due, _next_sample
+from edgetune.rollout.store.heartbeat import Heartbeat
 from tests.support import ROOT
 from tests.support.builders import as_samples, samples, table_of
 from tests.support.soaking import Soaking

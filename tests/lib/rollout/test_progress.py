@@ -10,12 +10,12 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.action import safe
-from edgetune.campaign.advance import step_campaign
-from edgetune.campaign.run import run_campaign
-from edgetune.errors import StoreError
-from edgetune.rollout.chat_thread import thread_of
-from edgetune.rollout.heads import all_heads
+from edgetune.base.errors import StoreError
+from edgetune.fleet.action import safe
+from edgetune.fleet.campaign.advance import step_campaign
+from edgetune.fleet.campaign.run import run_campaign
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.status.chat_thread import thread_of
 from lab.runner import Engine, Pack
 from lab.serve.rules import RuleBook
 from tests.support import ROOT

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.errors import AWAY, DrainError
+from edgetune.base.errors import AWAY, DrainError
 from lab.runner import Execution
 from tests.injection.test_chat import ALIASES, answer
 from tests.support.conducting import Conductor, ended

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from edgetune import RECORD_SCHEMA
-from edgetune.documents.look import Conclusion
-from edgetune.documents.words import Decision, Verdict
-from edgetune.errors import DamagedError, RefusedError
+from edgetune.base.documents.look import Conclusion
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.report.text import rollout_text
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.record import read_rollout, save_plan
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.record.rollout import read_rollout, save_plan
 from tests.support import ROOT
 from tests.support.builders import plan
 from tests.support.world import EmptyWorld, changing

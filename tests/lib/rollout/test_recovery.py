@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.documents.batch import HostStep
+from edgetune.base.documents.batch import HostStep
 from edgetune.report.service import times_out
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.record.rollout import read_rollout
 from tests.support.world import World, at_every_moment, changing
 
 SHAM, LAST = 1, 2

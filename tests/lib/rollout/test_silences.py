@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from edgetune import clock
-from edgetune.alerting import silences
-from edgetune.alerting.silences import keep_silences
-from edgetune.alertmanager import Alertmanager
-from edgetune.documents.batch import Silence, read_batch
-from edgetune.rollout.lease import as_owner
+from edgetune.base import clock
+from edgetune.base.documents.batch import Silence, read_batch
+from edgetune.net import silences
+from edgetune.net.silences import keep_silences
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.site.alertmanager import Alertmanager
 from tests.support.alertmanagers import EITHER, InMemory, Silenced, in_memory, real, say
 from tests.support.alertmanagers import needs_alertmanager as needed
 from tests.support.builders import inventory_document, write_yaml

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from edgetune import errors
-from edgetune.action import run_step
-from edgetune.documents.reading import LARGEST
-from edgetune.documents.steps import REASONS, STEPS, StepTaken, read_steps, steps_key
-from edgetune.errors import DamagedError, EdgetuneError
-from edgetune.rollout import step_times
-from edgetune.rollout.step_times import steps_of
-from edgetune.rollout.store import SqliteStore
+from edgetune.base import errors
+from edgetune.base.documents.reading import LARGEST
+from edgetune.base.documents.steps import REASONS, STEPS, StepTaken, read_steps, steps_key
+from edgetune.base.errors import DamagedError, EdgetuneError
+from edgetune.fleet.action import run_step
+from edgetune.rollout.record import step_times
+from edgetune.rollout.record.step_times import steps_of
+from edgetune.rollout.store.records import SqliteStore
 from tests.support import ROOT
 from tests.support.cases import cases
 from tests.support.virtual_clock import VirtualClock

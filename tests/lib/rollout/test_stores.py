@@ -27,26 +27,26 @@ from hypothesis import strategies as st
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from edgetune import clock
-from edgetune.config import read_config
-from edgetune.connections import Database, open_redis
-from edgetune.documents.reading import encoded
-from edgetune.documents.rounds import Rounds
-from edgetune.documents.sample import Sample, sample_answer
-from edgetune.errors import DamagedError, FencedError, InputError, NoAnswerError, StoreError
-from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.memory import retained_bytes
-from edgetune.metrics.samples import Limit, RedisSamples, SqliteSamples, make_sample
-from edgetune.metrics.table import SampleTable
-from edgetune.rollout import stackstorm
-from edgetune.rollout import store as stores
-from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
+from edgetune.base import clock
+from edgetune.base.documents.reading import encoded
+from edgetune.base.documents.rounds import Rounds
+from edgetune.base.documents.sample import Sample, sample_answer
+from edgetune.base.documents.table import SampleTable
+from edgetune.base.errors import DamagedError, FencedError, InputError, NoAnswerError, StoreError
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.net.databases import Database, open_redis
+from edgetune.net.metrics.samples import Limit, RedisSamples, SqliteSamples, make_sample
+from edgetune.rollout.evidence.memory import retained_bytes
 from edgetune.rollout.guard.turns import TURN, Alone, RedisTurns
-from edgetune.rollout.heartbeat import Heartbeat, RedisHeartbeats, SqliteHeartbeats
-from edgetune.rollout.nodes import FRESH, Node, RedisNodes
-from edgetune.rollout.stackstorm import StackStorm
-from edgetune.rollout.store import WITNESS, SensorStore, SqliteStore, St2Store, open_store
-from edgetune.rounds.kept import RedisRounds, SqliteRounds
+from edgetune.rollout.store import records as stores
+from edgetune.rollout.store import stackstorm
+from edgetune.rollout.store.claims import Claim, RedisClaims, SqliteClaims
+from edgetune.rollout.store.heartbeat import Heartbeat, RedisHeartbeats, SqliteHeartbeats
+from edgetune.rollout.store.nodes import FRESH, Node, RedisNodes
+from edgetune.rollout.store.records import WITNESS, SensorStore, SqliteStore, St2Store, open_store
+from edgetune.rollout.store.stackstorm import StackStorm
+from edgetune.site.config import read_config
+from edgetune.wings.congestion.rounds.kept import RedisRounds, SqliteRounds
 from tests.support.builders import reading
 from tests.support.cases import cases
 from tests.support.damage import damaged
@@ -364,7 +364,7 @@ class TestSamples:
         self, samples: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Redis gives some at a time; each host here is a document of its own."""
-        monkeypatch.setattr("edgetune.metrics.samples._READ_AT_ONCE", 3)
+        monkeypatch.setattr("edgetune.net.metrics.samples._READ_AT_ONCE", 3)
         taken = [(host, at) for at in (1.0, 2.0, 2.5, 3.0) for host in "abcdefg"[: int(3 * at)]]
         for host, at in taken:
             samples.add("lab1", [reading(host, at)])

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents.batch import read_batch
-from edgetune.documents.head import Head, Quarantine, read_head
-from edgetune.documents.reading import read_document
-from edgetune.errors import DamagedError, EdgetuneError, RefusedError
+from edgetune.base.documents.batch import read_batch
+from edgetune.base.documents.head import Head, Quarantine, read_head
+from edgetune.base.documents.reading import read_document
+from edgetune.base.errors import DamagedError, EdgetuneError, RefusedError
 from edgetune.report.text import rollout_text
-from edgetune.rollout.approval import Approval, load_approval, save_approval
+from edgetune.rollout.gates.approval import Approval, load_approval, save_approval
+from edgetune.rollout.gates.pause import pauses_of
 from edgetune.rollout.guard import Guard
-from edgetune.rollout.heads import read_heads
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.pause import pauses_of
-from edgetune.rollout.record import load_plan, read_rollout, save_plan
-from edgetune.rollout.unreadable import unreadable_rollouts
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.record.heads import read_heads
+from edgetune.rollout.record.rollout import load_plan, read_rollout, save_plan
+from edgetune.rollout.record.unreadable import unreadable_rollouts
 from tests.support.builders import concluded, plan
 from tests.support.damage import JUNK, damaged, places, put, without
 from tests.support.soaking import USUAL, soaking

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from edgetune.config import PACK_METRICS
-from edgetune.documents.options import Options
-from edgetune.documents.plan import Guard, Intent
-from edgetune.errors import RefusedError
-from edgetune.files import load_yaml
-from edgetune.inventory import Metrics
-from edgetune.metrics.catalogue import METRICS, WORK, Catalogue
-from edgetune.rollout.planning import make_for
-from edgetune.rollout.untold import refuse_untold
-from edgetune.tuning import load_tuning
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import Guard, Intent
+from edgetune.base.errors import RefusedError
+from edgetune.base.files import load_yaml
+from edgetune.intent.metrics.catalogue import METRICS, WORK, Catalogue
+from edgetune.intent.tuning import load_tuning
+from edgetune.rollout.planning.make_plan import make_for
+from edgetune.rollout.planning.missing_metrics import refuse_untold
+from edgetune.site.config import PACK_METRICS
+from edgetune.site.inventory import Metrics
 from tests.support import ROOT
 from tests.support.builders import pop, tuning, write_yaml
 from tests.support.world import EmptyWorld

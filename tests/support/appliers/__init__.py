@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 from unittest import mock
 
-from edgetune.documents.congestion import Configuration, Treated
-from edgetune.hosts.agent.congestion import Congestion
-from edgetune.hosts.agent.host import Host
+from edgetune.agent.congestion import Congestion
+from edgetune.agent.host import Host
+from edgetune.base.documents.congestion import Configuration, Treated
 from tests.support.agent_root import AgentRoot
 
 V4_CLIENTS, V6_CLIENTS = "10.20.1.0/24", "fd00:20:0:100::/56"

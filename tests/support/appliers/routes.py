@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.hosts.agent.appliers.routes import OURS
-from edgetune.hosts.agent.kinds.route_text import Route, route_lines
+from edgetune.agent.appliers.routes import OURS
+from edgetune.agent.kinds.route_text import Route, route_lines
 from lab.pop import network
 from tests.support.agent_root import AgentRoot, NearRoot, until
 from tests.support.appliers import V4_CLIENTS, Double, alone

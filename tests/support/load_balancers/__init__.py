@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Callable
 
-from edgetune.traffic.on_hosts import Agents
+from edgetune.net.traffic.on_hosts import Agents
 
 SERVERS = ("e000", "e001", "e002", "e003")
 """The servers of each; all serve when it has started."""

@@ -9,12 +9,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from edgetune.errors import HostError
-from edgetune.hosts.agent.dispatch import answer
-from edgetune.hosts.answers import read_answer
-from edgetune.hosts.result import HostResult
-from edgetune.hosts.steering import read_steered
-from edgetune.traffic.on_hosts import Agents, Answer, Order
+from edgetune.agent.dispatch import answer
+from edgetune.base.errors import HostError
+from edgetune.net.hosts.answers import read_answer
+from edgetune.net.hosts.steering import read_steered
+from edgetune.net.result import HostResult
+from edgetune.net.traffic.on_hosts import Agents, Answer, Order
 from tests.support.agent_root import AgentRoot
 from tests.support.load_balancers import SERVERS, TestBalancer
 

@@ -8,8 +8,8 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
-from edgetune.documents.options import Options
-from edgetune.options import options_of
+from edgetune.base.documents.options import Options
+from edgetune.base.options import options_of
 from tests.support.metadata.builtin import SENSOR_METHODS
 
 _WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}

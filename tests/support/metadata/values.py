@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from edgetune.files import load_yaml
+from edgetune.base.files import load_yaml
 from tests.support.metadata.builtin import RUNNERS, TRIGGER_PAYLOADS
 from tests.support.metadata.schemas import PARAMETER, Schema
 

@@ -14,9 +14,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Callable
 
-from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.source import Connections
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.net.metrics.source import Connections
+from edgetune.site.inventory import Host, Pop
 
 
 class TestHosts(ABC):

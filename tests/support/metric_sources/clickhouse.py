@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any, Callable
 
-from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import METRICS
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.site.inventory import Host, Pop
 from lab.clickhouse import ClickHouse, Engine, Table, serving, stand_in
 from tests.support.chdb import chdb_or_skip
 from tests.support.metric_sources import Begin, TestHosts

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import Any, Callable
 from unittest import mock
 
-from edgetune.hosts.fleet import Fleet, packed
-from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import METRICS
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.net.hosts.fleet import Fleet, packed
+from edgetune.site.inventory import Host, Pop
 from tests.support.agent_answers import RESULTS, ROW
 from tests.support.metric_sources import Begin, TestHosts
 
@@ -123,8 +123,8 @@ class Agents(TestHosts):
 def _agents() -> Iterator[TestHosts]:
     agents = Agents()
     with (
-        mock.patch("edgetune.hosts.fleet.converse", agents.converse),
-        mock.patch("edgetune.hosts.fleet._TOGETHER", 0.0),
+        mock.patch("edgetune.net.hosts.fleet.converse", agents.converse),
+        mock.patch("edgetune.net.hosts.fleet._TOGETHER", 0.0),
     ):
         yield agents
 

@@ -14,9 +14,9 @@ from unittest import mock
 
 import pytest
 
-from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.sources.prometheus import FRESH
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.net.metrics.sources.prometheus import FRESH
+from edgetune.site.inventory import Host, Pop
 from tests.support import leftovers
 from tests.support.metric_sources import Begin, TestHosts
 from tests.support.real_prometheus import (
@@ -199,7 +199,7 @@ def _begin(kind: type[Scraped]) -> Begin:
         if not PROGRAM:
             pytest.skip("Prometheus is not installed")
         news = News(FRESH)
-        with mock.patch("edgetune.metrics.sources.prometheus.FRESH", news):
+        with mock.patch("edgetune.net.metrics.sources.prometheus.FRESH", news):
             with leftovers.of_tests.of_wide_fixture():
                 begun = _RUNNING.begin()
             yield kind(*begun, news)

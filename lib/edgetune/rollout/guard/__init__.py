@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Callable, NamedTuple
 
-from edgetune import clock
-from edgetune.documents.head import ENDED
-from edgetune.errors import EdgetuneError, StoreError
+from edgetune.base import clock
+from edgetune.base.documents.head import ENDED
+from edgetune.base.errors import EdgetuneError, StoreError
+from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
+from edgetune.rollout.gates.pause import all_pauses
 from edgetune.rollout.guard.degraded import sick_hosts, worse_group
 from edgetune.rollout.guard.lost import lost_hosts
 from edgetune.rollout.guard.rounds import stuck_rounds
@@ -28,12 +30,10 @@ from edgetune.rollout.guard.stalled import stalled_rollout, waiting_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
-from edgetune.rollout.heads import Unreadable, read_heads
-from edgetune.rollout.heartbeat import GUARD, Heartbeat
-from edgetune.rollout.kill_switch import stopped_by
-from edgetune.rollout.pause import all_pauses
-from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
-from edgetune.sanitize import one_line
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.record.heads import Unreadable, read_heads
+from edgetune.rollout.record.unreadable import keeping_their_pop, unreadable_text
+from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
 
 Check = Callable[[Watched], "Finding | None"]
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from edgetune.documents.words import Decision
+from edgetune.base.documents.words import Decision
+from edgetune.base.sanitize import one_line
 from edgetune.judge.limits import FAILED, beyond_limits
-from edgetune.rollout.baseline import usual_health
+from edgetune.rollout.evidence.baseline import usual_health
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.sanitize import one_line
 
 _CHANGED = ("changing", "soaking", "held", "promoting")
 _RECENT, _INTERVALS = 180.0, 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from edgetune.durations import roughly
+from edgetune.base.durations import roughly
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.rollout.progress import under_way
+from edgetune.rollout.record.progress import under_way
 
 _STATES = ("baseline", "changing", "soaking", "held", "promoting")
 # So many times in a row the others were sampled and it was not.

@@ -5,9 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
-from edgetune.rollout.rounds_seen import LATE, SeenRounds, claim_of, seen_rounds, what_is_wrong
-from edgetune.sanitize import one_line
+from edgetune.rollout.status.congestion import (
+    LATE,
+    SeenRounds,
+    claim_of,
+    seen_rounds,
+    what_is_wrong,
+)
 
 
 def stuck_rounds(context: Context) -> Iterator[dict[str, object]]:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from edgetune.durations import roughly
+from edgetune.base.durations import roughly
+from edgetune.base.sanitize import command
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.sanitize import command
 
 
 def stale_samples(watched: Watched) -> Finding | None:

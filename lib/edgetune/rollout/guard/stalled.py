@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from edgetune.documents.words import State
-from edgetune.durations import DAY, roughly
+from edgetune.base.documents.words import State
+from edgetune.base.durations import DAY, roughly
+from edgetune.base.sanitize import command
+from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.guard.turns import AN_HOUR
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.rollout.lease import idle_time
-from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.present import Present, spoken
-from edgetune.rollout.soak import Soak
-from edgetune.sanitize import command
+from edgetune.rollout.ownership.lease import idle_time
+from edgetune.rollout.ownership.orphans import is_orphaned
+from edgetune.rollout.status.present import Present, spoken
 
 
 def stalled_rollout(watched: Watched) -> Finding | None:

@@ -7,9 +7,9 @@ load that goes up and down would else begin a batch in each of its dips.
 
 from __future__ import annotations
 
-from edgetune.metrics.table import SampleTable
+from edgetune.base.documents.table import SampleTable
+from edgetune.rollout.evidence.surge import surge_in
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.rollout.surge import surge_in
 
 _STATES = ("claimed", "baseline", "changing", "soaking", "promoting", "rolling_back")
 _QUIET = 180.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from edgetune import clock
-from edgetune.config import Config
-from edgetune.connections import SCHEME, open_redis, redis_errors
+from edgetune.base import clock
+from edgetune.net.databases import SCHEME, open_redis, redis_errors
+from edgetune.site.config import Config
 
 TURN = 75
 """Seconds for which a guard that looks keeps its turn, and looks every 30 s."""

@@ -8,16 +8,16 @@ from collections.abc import Mapping, MutableMapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from edgetune.documents.batch import Batch
-from edgetune.documents.head import ENDED, Head
-from edgetune.errors import SourceError
-from edgetune.metrics.table import SampleTable
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.head import ENDED, Head
+from edgetune.base.documents.table import SampleTable
+from edgetune.base.errors import SourceError
+from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import Rollout
-from edgetune.rollout.pause import Pause
-from edgetune.rollout.sampling import stale_after
-from edgetune.rollout.soak import Soak
-from edgetune.sanitize import one_line
+from edgetune.rollout.evidence.sampling import stale_after
+from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.gates.pause import Pause
+from edgetune.rollout.ownership.lease import Rollout
 
 Soaks = MutableMapping[tuple[str, int], Soak]
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from edgetune.rollout.context import Context
-from edgetune.rollout.kept_inventory import accept
+from edgetune.rollout.record.kept_inventory import accept
 from edgetune.rollout.steps.diff_inventory import InventoryResult, counted, told
 
 

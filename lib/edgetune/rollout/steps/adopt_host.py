@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from edgetune.documents.batch import Batch, HostStep
-from edgetune.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED
-from edgetune.errors import InputError, RefusedError
-from edgetune.rollout.bios import forget, still_set
+from edgetune.base.documents.batch import Batch, HostStep
+from edgetune.base.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED
+from edgetune.base.errors import InputError, RefusedError
+from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import Rollout, as_owner
-from edgetune.rollout.other_rollouts import refuse_unfinished
-from edgetune.rollout.record import Record
-from edgetune.rollout.results import BatchResult
+from edgetune.rollout.hosts.bios import forget, still_set
+from edgetune.rollout.ownership.lease import Rollout, as_owner
+from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
+from edgetune.rollout.record.results import BatchResult
+from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
-from edgetune.sanitize import command
 
 
 class AdoptedResult(BatchResult):

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from edgetune.documents.batch import Batch
-from edgetune.documents.reading import encoded
-from edgetune.inventory import Host
-from edgetune.rollout.change import (
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.reading import encoded
+from edgetune.rollout.context import Context
+from edgetune.rollout.hosts.change import (
     ChangeResult,
     agent_settings,
     by_agent,
@@ -15,18 +15,18 @@ from edgetune.rollout.change import (
     was_drained,
     write_answers,
 )
-from edgetune.rollout.context import Context
-from edgetune.rollout.drain import keep_out
-from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.order import after_change
-from edgetune.rollout.record import Record
-from edgetune.rollout.reverts import (
+from edgetune.rollout.hosts.drain import keep_out
+from edgetune.rollout.hosts.reverts import (
     apply_timeout,
     can_cut_off,
     confirm_window,
     expect_revert,
 )
-from edgetune.rollout.silencing import open_batch
+from edgetune.rollout.hosts.side_effects import ask_hosts
+from edgetune.rollout.hosts.silencing import open_batch
+from edgetune.rollout.order import after_change
+from edgetune.rollout.record.rollout import Record
+from edgetune.site.inventory import Host
 
 # What an agent answers that changed nothing, or has proven that all is as before.
 _UNTOUCHED = ("refused", "bad_request", "undone")

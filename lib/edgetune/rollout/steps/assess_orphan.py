@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from edgetune.documents.batch import HostStep
-from edgetune.errors import DrainError
-from edgetune.hosts.result import HostResult
+from edgetune.base.documents.batch import HostStep
+from edgetune.base.errors import DrainError
+from edgetune.net.result import HostResult
+from edgetune.net.traffic import Server
 from edgetune.rollout.context import Context
-from edgetune.rollout.in_service import shown
-from edgetune.rollout.lease import open_rollout
-from edgetune.rollout.progress import failures_text, under_way
-from edgetune.rollout.record import Record
-from edgetune.traffic import Server
+from edgetune.rollout.hosts.in_service import shown
+from edgetune.rollout.ownership.lease import open_rollout
+from edgetune.rollout.record.progress import failures_text, under_way
+from edgetune.rollout.record.rollout import Record
 
 # A rollout whose owner dies again and again is taken back rather than tried for ever.
 MOST_RECOVERIES = 3

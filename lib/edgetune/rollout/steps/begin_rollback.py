@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from edgetune import clock
-from edgetune.documents.head import CHANGES_HOSTS, Head
-from edgetune.documents.words import Decision
-from edgetune.errors import AWAY, InputError, RefusedError
-from edgetune.names import listed
+from edgetune.base import clock
+from edgetune.base.documents.head import CHANGES_HOSTS, Head
+from edgetune.base.documents.words import Decision
+from edgetune.base.errors import AWAY, InputError, RefusedError
+from edgetune.base.names import listed
 from edgetune.rollout.context import Context
-from edgetune.rollout.entering import enter_state, unfinished_batches
-from edgetune.rollout.lease import open_rollout
-from edgetune.rollout.pause_after import lift_planned
-from edgetune.rollout.progress import failures_text, under_way
-from edgetune.rollout.record import Record
-from edgetune.rollout.rollback import plan_restore
+from edgetune.rollout.gates.pause_after import lift_planned
+from edgetune.rollout.hosts.rollback import plan_restore
+from edgetune.rollout.ownership.lease import open_rollout
+from edgetune.rollout.ownership.transitions import enter_state, unfinished_batches
+from edgetune.rollout.record.progress import failures_text, under_way
+from edgetune.rollout.record.rollout import Record
 
 
 class RollbackResult(TypedDict):

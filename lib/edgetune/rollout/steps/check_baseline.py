@@ -7,21 +7,21 @@ import math
 from collections.abc import Sequence
 from typing import TypedDict
 
-from edgetune import clock
-from edgetune.documents.baseline import Prospect
-from edgetune.documents.look import Conclusion
-from edgetune.documents.options import LEAST_SAMPLES
-from edgetune.documents.words import Decision, Verdict
-from edgetune.durations import duration
-from edgetune.errors import InputError, RefusedError
+from edgetune.base import clock
+from edgetune.base.documents.baseline import Prospect
+from edgetune.base.documents.look import Conclusion
+from edgetune.base.documents.options import LEAST_SAMPLES
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.durations import duration
+from edgetune.base.errors import InputError, RefusedError
 from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
-from edgetune.rollout.baseline import measure
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
-from edgetune.rollout.record import Record
-from edgetune.rollout.sampling import RECENT, spacing
+from edgetune.rollout.evidence.baseline import measure
+from edgetune.rollout.evidence.sampling import RECENT, spacing
+from edgetune.rollout.ownership.lease import Rollout, open_rollout
+from edgetune.rollout.planning.preflight import Finding, Subject, unfit_hosts
+from edgetune.rollout.record.rollout import Record
 
 _LOOK_AGAIN = 2.0
 # Samples that come so much farther apart than the interval come as often as was asked for.

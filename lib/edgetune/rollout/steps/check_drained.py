@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from edgetune import clock
-from edgetune.documents.batch import Batch, HostStep
-from edgetune.errors import ServerError
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch, HostStep
+from edgetune.base.errors import ServerError
+from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import (
+from edgetune.rollout.hosts.drain import (
     CONTRADICTS,
     DrainResult,
     drain_report,
@@ -19,15 +20,18 @@ from edgetune.rollout.drain import (
     let_in_text,
     reachable,
 )
-from edgetune.rollout.in_service import leaving, put_back, state_of, was_admitted
-from edgetune.rollout.lease import Rollout
-from edgetune.rollout.quarantine import fail_host
-from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
-from edgetune.rollout.recognition import recognised
-from edgetune.rollout.record import Record
-from edgetune.rollout.reverts import may_still_revert, revert_text, waits_for_revert
-from edgetune.rollout.silencing import keep_silenced, open_batch
-from edgetune.traffic import DrainDriver, Server
+from edgetune.rollout.hosts.in_service import leaving, put_back, state_of, was_admitted
+from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.hosts.readiness import own_sessions, proven_by_effect, set_ready
+from edgetune.rollout.hosts.recognition import recognised
+from edgetune.rollout.hosts.reverts import (
+    may_still_revert,
+    revert_text,
+    waits_for_revert,
+)
+from edgetune.rollout.hosts.silencing import keep_silenced, open_batch
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.rollout import Record
 
 _LEAVING = "may still get requests"
 _EMPTY = "carries no session"

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from edgetune.documents.batch import Batch
+from edgetune.base.documents.batch import Batch
+from edgetune.base.names import listed
 from edgetune.judge.limits import beyond_limits
-from edgetune.names import listed
-from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.context import Context
-from edgetune.rollout.pause_after import waits_for_a_person
-from edgetune.rollout.record import Record
-from edgetune.rollout.results import BatchResult
-from edgetune.rollout.sampling import sample_pop
-from edgetune.rollout.silencing import open_batch
+from edgetune.rollout.evidence.baseline import usual_health
+from edgetune.rollout.evidence.sampling import sample_pop
+from edgetune.rollout.gates.pause_after import waits_for_a_person
+from edgetune.rollout.hosts.silencing import open_batch
+from edgetune.rollout.record.results import BatchResult
+from edgetune.rollout.record.rollout import Record
 
 _DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
 

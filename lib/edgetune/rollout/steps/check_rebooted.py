@@ -5,23 +5,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgetune import clock
-from edgetune.documents.batch import Batch, HostStep
-from edgetune.durations import duration
-from edgetune.hosts.result import HostResult
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch, HostStep
+from edgetune.base.durations import duration
+from edgetune.net.result import HostResult
 from edgetune.report.text import evidence_text
-from edgetune.rollout.bios import settled
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import waits_text
-from edgetune.rollout.hosts import ask_bmcs
-from edgetune.rollout.lease import Rollout
+from edgetune.rollout.hosts.bios import settled
+from edgetune.rollout.hosts.drain import waits_text
+from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.hosts.restart import (
+    LOOK,
+    TIMEOUT,
+    asked_for,
+    is_back,
+    rescue,
+    restart,
+    turn_on,
+)
+from edgetune.rollout.hosts.reverts import revert_text, waits_for_revert
+from edgetune.rollout.hosts.side_effects import ask_bmcs
+from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_boot, retry_after
-from edgetune.rollout.quarantine import fail_host
-from edgetune.rollout.record import Record
-from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, rescue, restart, turn_on
-from edgetune.rollout.results import WaitingResult
-from edgetune.rollout.reverts import revert_text, waits_for_revert
-from edgetune.rollout.silencing import open_batch
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.results import WaitingResult
+from edgetune.rollout.record.rollout import Record
 
 
 def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> WaitingResult:

@@ -8,19 +8,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-from edgetune import clock
-from edgetune.documents.head import ENDED, Approved, Head
-from edgetune.durations import duration
-from edgetune.errors import EdgetuneError, FencedError
-from edgetune.rollout.approval import use_approval, valid_approval
-from edgetune.rollout.chat_thread import thread_of
+from edgetune.base import clock
+from edgetune.base.documents.head import ENDED, Approved, Head
+from edgetune.base.durations import duration
+from edgetune.base.errors import EdgetuneError, FencedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.freeze import refuse_if_frozen
-from edgetune.rollout.kill_switch import refuse_if_stopped
-from edgetune.rollout.lease import Rollout
-from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
-from edgetune.rollout.pause import refuse_if_paused
-from edgetune.rollout.record import load_plan, read_rollout
+from edgetune.rollout.gates.approval import use_approval, valid_approval
+from edgetune.rollout.gates.freeze import refuse_if_frozen
+from edgetune.rollout.gates.pause import refuse_if_paused
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.ownership.other_rollouts import largest_epoch, refuse_unfinished
+from edgetune.rollout.record.rollout import load_plan, read_rollout
+from edgetune.rollout.status.chat_thread import thread_of
 
 _UNRECORDED = 60.0
 
@@ -72,7 +72,7 @@ def begin_rollout(
     """The same, and the head of the rollout.
 
     ``approved`` is its approval as the caller of this knows; with None an approval of the plan is
-    asked for. During ``freezes`` (see ``edgetune.freezes.written``) no
+    asked for. During ``freezes`` (see ``edgetune.base.freezes.written``) no
     batch of it begins.
     """
     needs_approval = context.config.plan_approval and approved is None

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import TypedDict, Union
 
-from edgetune import clock
-from edgetune.documents.head import PROMOTED
-from edgetune.documents.look import Look
-from edgetune.documents.reading import encoded
-from edgetune.documents.words import Decision, Outcome, State
-from edgetune.errors import FencedError, SourceError
+from edgetune.base import clock
+from edgetune.base.documents.head import PROMOTED
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.reading import encoded
+from edgetune.base.documents.words import Decision, Outcome, State
+from edgetune.base.errors import FencedError, SourceError
 from edgetune.report.text import verdict_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import Rollout, as_owner, idle_time
-from edgetune.rollout.record import Record, read_rollout
-from edgetune.rollout.sampling import sample_pop
-from edgetune.rollout.soak import Soak
+from edgetune.rollout.evidence.sampling import sample_pop
+from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.ownership.lease import Rollout, as_owner, idle_time
+from edgetune.rollout.record.rollout import Record, read_rollout
 
 Said = Union[Decision, Outcome]
 # What is said of a rollout that somebody else has moved on.

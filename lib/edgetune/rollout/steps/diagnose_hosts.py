@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TypedDict
 
-from edgetune import clock
-from edgetune.documents.diagnosis import (
+from edgetune.agent.vocabulary.targets import SERVICE_NAME
+from edgetune.base import clock
+from edgetune.base.documents.diagnosis import (
     Diagnosis,
     DiagnosisAnswer,
     Found,
@@ -19,14 +20,13 @@ from edgetune.documents.diagnosis import (
     Worst,
     diagnosis_answer,
 )
-from edgetune.documents.reading import encoded
-from edgetune.durations import duration
-from edgetune.errors import HostError, InputError
-from edgetune.fields import Fields
-from edgetune.inventory import Host, Pop
+from edgetune.base.documents.reading import encoded
+from edgetune.base.durations import duration
+from edgetune.base.errors import HostError, InputError
+from edgetune.base.fields import Fields
 from edgetune.report.diagnosis import diagnosis_text
 from edgetune.rollout.context import Context
-from edgetune.vocabulary.targets import SERVICE_NAME
+from edgetune.site.inventory import Host, Pop
 
 SEVERITIES = ("helps", "conflict", "note")
 LONGEST = 60

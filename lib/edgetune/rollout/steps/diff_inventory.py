@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from edgetune import clock
-from edgetune.documents.inventory import PopChange
-from edgetune.documents.reading import encoded
-from edgetune.durations import duration
-from edgetune.inventory import Inventory
+from edgetune.base import clock
+from edgetune.base.documents.inventory import PopChange
+from edgetune.base.documents.reading import encoded
+from edgetune.base.durations import duration
 from edgetune.report.inventory import changes_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.kept_inventory import compared
-from edgetune.rollout.stored_inventory import kept_inventory
+from edgetune.rollout.record.kept_inventory import compared
+from edgetune.rollout.store.inventory import kept_inventory
+from edgetune.site.inventory import Inventory
 
 
 class InventoryResult(TypedDict):

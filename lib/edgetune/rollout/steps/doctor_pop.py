@@ -8,22 +8,27 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypedDict
 
-from edgetune.documents.checks import Checked
-from edgetune.documents.host import SeenSettings
-from edgetune.documents.reading import encoded
-from edgetune.durations import duration
-from edgetune.errors import EdgetuneError
-from edgetune.hosts.result import HostResult
-from edgetune.plan import settings_by_agent
-from edgetune.rendering import misfits, render
+from edgetune.base.documents.checks import Checked
+from edgetune.base.documents.host import SeenSettings
+from edgetune.base.documents.reading import encoded
+from edgetune.base.durations import duration
+from edgetune.base.errors import EdgetuneError
+from edgetune.base.sanitize import command
+from edgetune.intent.plan import settings_by_agent
+from edgetune.intent.rendering import misfits, render
+from edgetune.intent.tuning import Tuning
+from edgetune.net.result import HostResult
 from edgetune.report.findings import doctor_text, grouped
-from edgetune.rollout.automation import ALWAYS, SOAKING, what_is_off
 from edgetune.rollout.context import Context
-from edgetune.rollout.expiring import Certificate, certificates, check_certificates
-from edgetune.rollout.kept_inventory import compared
-from edgetune.rollout.nodes import differences, this_node
-from edgetune.rollout.pack_folder import site_files
-from edgetune.rollout.preflight import (
+from edgetune.rollout.evidence.retention import megabytes, memory_text, most_bytes
+from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, what_is_off
+from edgetune.rollout.planning.expiring_certificates import (
+    Certificate,
+    certificates,
+    check_certificates,
+)
+from edgetune.rollout.planning.pack_folder import site_files
+from edgetune.rollout.planning.preflight import (
     CLOCKS_APART,
     Check,
     Finding,
@@ -39,12 +44,11 @@ from edgetune.rollout.preflight import (
     check_permission,
     check_systems,
 )
-from edgetune.rollout.retention import megabytes, memory_text, most_bytes
-from edgetune.rollout.rounds_seen import RULES, seen_rounds, what_is_wrong
-from edgetune.rollout.stored_inventory import kept_inventory
-from edgetune.rollout.unreadable import unreadable_rollouts
-from edgetune.sanitize import command
-from edgetune.tuning import Tuning
+from edgetune.rollout.record.kept_inventory import compared
+from edgetune.rollout.record.unreadable import unreadable_rollouts
+from edgetune.rollout.status.congestion import RULES, seen_rounds, what_is_wrong
+from edgetune.rollout.store.inventory import kept_inventory
+from edgetune.rollout.store.nodes import differences, this_node
 
 
 class _Named(NamedTuple):

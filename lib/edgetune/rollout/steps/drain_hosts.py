@@ -6,27 +6,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 
-from edgetune import clock
-from edgetune.dataclass import dataclass
-from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, Wait
-from edgetune.errors import DrainError, RefusedError
+from edgetune.base import clock
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.batch import UNTOUCHED_STEPS, Batch, Wait
+from edgetune.base.errors import DrainError, RefusedError
+from edgetune.base.sanitize import command, shortened
+from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers, reachable
-from edgetune.rollout.floor import give_room_back, others_go_on, wait_for_room, with_room
-from edgetune.rollout.freeze import why_frozen
-from edgetune.rollout.in_service import needs_room, state_of
-from edgetune.rollout.lease import Rollout
+from edgetune.rollout.evidence.surge import surge_of
+from edgetune.rollout.gates.floor import give_room_back, others_go_on, wait_for_room, with_room
+from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.gates.pause import PLANNED, pause_text, pauses_of, standing_pauses
+from edgetune.rollout.gates.pause_after import pause_as_planned
+from edgetune.rollout.hosts.drain import (
+    POLL,
+    DrainResult,
+    drain_report,
+    known_servers,
+    reachable,
+)
+from edgetune.rollout.hosts.in_service import needs_room, state_of
+from edgetune.rollout.hosts.quarantine import fail_host, take_out_quarantined, why_lost
+from edgetune.rollout.hosts.recognition import without_strangers
+from edgetune.rollout.hosts.silencing import keep_silenced, open_batch
 from edgetune.rollout.order import AT_ONCE, has_live_left, retry_after
-from edgetune.rollout.pause import PLANNED, pause_text, pauses_of, standing_pauses
-from edgetune.rollout.pause_after import pause_as_planned
-from edgetune.rollout.quarantine import fail_host, take_out_quarantined, why_lost
-from edgetune.rollout.recognition import without_strangers
-from edgetune.rollout.record import Record
-from edgetune.rollout.silencing import keep_silenced, open_batch
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.steps.check_drained import check_drained
-from edgetune.rollout.surge import surge_of
-from edgetune.sanitize import command, shortened
-from edgetune.traffic import DrainDriver, Server
 
 # Seconds between two tries where there is no room; a pause may last for a night, a freeze for days,
 # and a person whom the plan waits for may be away as long.

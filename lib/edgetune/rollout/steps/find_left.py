@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import all_heads
+from edgetune.rollout.record.heads import all_heads
 
 
 class LeftResult(TypedDict):

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypedDict
 
-from edgetune.documents.head import ENDED, Head
-from edgetune.errors import EdgetuneError, StoreError
+from edgetune.base.documents.head import ENDED, Head
+from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import read_heads
-from edgetune.rollout.kill_switch import stopped_by
-from edgetune.rollout.lease import idle_times
-from edgetune.rollout.nodes import this_node
-from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.lease import idle_times
+from edgetune.rollout.ownership.orphans import is_orphaned
+from edgetune.rollout.record.heads import read_heads
+from edgetune.rollout.record.unreadable import keeping_their_pop, unreadable_text
+from edgetune.rollout.store.nodes import this_node
 
 
 class OrphansResult(TypedDict):

@@ -5,30 +5,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgetune.documents.head import Head
-from edgetune.documents.host import HandedOver
-from edgetune.errors import RefusedError
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host
-from edgetune.names import listed
-from edgetune.plan import settings_by_bmc
-from edgetune.rollout.change import by_agent, settings_request
+from edgetune.base.documents.head import Head
+from edgetune.base.documents.host import HandedOver
+from edgetune.base.errors import RefusedError
+from edgetune.base.names import listed
+from edgetune.base.sanitize import command
+from edgetune.intent.plan import settings_by_bmc
+from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.entering import enter_state
-from edgetune.rollout.freeze import why_frozen
-from edgetune.rollout.heads import all_heads
-from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.kill_switch import refuse_if_stopped
-from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.other_rollouts import refuse_unfinished
-from edgetune.rollout.pause import refuse_if_paused
-from edgetune.rollout.record import Record, read_rollout
-from edgetune.rollout.results import BatchResult
-from edgetune.rollout.reverts import APPLY_TIMEOUT
-from edgetune.rollout.rollback import carrying
+from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.gates.pause import refuse_if_paused
+from edgetune.rollout.hosts.change import by_agent, settings_request
+from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
+from edgetune.rollout.hosts.rollback import carrying
+from edgetune.rollout.hosts.side_effects import ask_hosts
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import Rollout, open_rollout
+from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
+from edgetune.rollout.ownership.transitions import enter_state
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.results import BatchResult
+from edgetune.rollout.record.rollout import Record, read_rollout
 from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.steps.take_over_rollout import take_over
-from edgetune.sanitize import command
+from edgetune.site.inventory import Host
 
 
 class HandedOverResult(BatchResult):

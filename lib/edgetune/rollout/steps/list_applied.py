@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from edgetune.errors import InputError, RefusedError
+from edgetune.base.errors import InputError, RefusedError
 from edgetune.report.text import handed_over_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import all_heads
-from edgetune.rollout.other_rollouts import refuse_unfinished
+from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
+from edgetune.rollout.record.heads import all_heads
 
 
 class AppliedResult(TypedDict):

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from edgetune import clock
-from edgetune.errors import InputError
+from edgetune.base import clock
+from edgetune.base.errors import InputError
 from edgetune.rollout.context import Context
-from edgetune.rollout.pause import (
+from edgetune.rollout.gates.pause import (
     ASKABLE,
     Pause,
     PauseResult,

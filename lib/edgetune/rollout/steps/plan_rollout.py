@@ -7,24 +7,24 @@ import secrets
 from dataclasses import fields, replace
 from typing import TypedDict
 
-from edgetune import clock
-from edgetune.documents.options import Options
-from edgetune.documents.plan import Plan
-from edgetune.durations import duration
-from edgetune.errors import InputError, RefusedError
-from edgetune.fields import Fields
-from edgetune.inventories import source_of
-from edgetune.options import read_options
+from edgetune.base import clock
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import Plan
+from edgetune.base.durations import duration
+from edgetune.base.errors import InputError, RefusedError
+from edgetune.base.fields import Fields
+from edgetune.base.options import read_options
+from edgetune.net.inventories import source_of
+from edgetune.net.traffic import is_on_hosts
 from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.freeze import freezes_ahead
-from edgetune.rollout.kept_inventory import keep_entry
-from edgetune.rollout.planning import plan_and_notes
-from edgetune.rollout.preflight import Finding
-from edgetune.rollout.record import load_plan, save_plan
-from edgetune.rollout.stored_inventory import kept_inventory
-from edgetune.traffic import is_on_hosts
+from edgetune.rollout.gates.freeze import freezes_ahead
+from edgetune.rollout.planning.make_plan import plan_and_notes
+from edgetune.rollout.planning.preflight import Finding
+from edgetune.rollout.record.kept_inventory import keep_entry
+from edgetune.rollout.record.rollout import load_plan, save_plan
+from edgetune.rollout.store.inventory import kept_inventory
 
 
 class PlanResult(TypedDict):

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from edgetune.documents.batch import Batch
-from edgetune.rollout.bios import disturbed
+from edgetune.base.documents.batch import Batch
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import keep_out
-from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.quarantine import fail_host
-from edgetune.rollout.record import Record
-from edgetune.rollout.restart import LOOK, TIMEOUT
-from edgetune.rollout.results import BatchResult
-from edgetune.rollout.reverts import expect_revert
-from edgetune.rollout.silencing import open_batch
+from edgetune.rollout.hosts.bios import disturbed
+from edgetune.rollout.hosts.drain import keep_out
+from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.hosts.restart import LOOK, TIMEOUT
+from edgetune.rollout.hosts.reverts import expect_revert
+from edgetune.rollout.hosts.side_effects import ask_hosts
+from edgetune.rollout.hosts.silencing import open_batch
+from edgetune.rollout.record.results import BatchResult
+from edgetune.rollout.record.rollout import Record
 
 # A boot is looked at first after this much of what the shortest one took before, which was seen a
 # quarter late at most, and less what a task takes on StackStorm until it looks, in seconds.

@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 from typing import TypedDict
 
-from edgetune import CAMPAIGN_SCHEMA, clock
-from edgetune.errors import InputError, RefusedError
+from edgetune import CAMPAIGN_SCHEMA
+from edgetune.base import clock
+from edgetune.base.errors import InputError, RefusedError
+from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import read_heads
-from edgetune.rollout.pause_after import lift_planned_of
-from edgetune.rollout.unreadable import release_key
-from edgetune.sanitize import command
+from edgetune.rollout.gates.pause_after import lift_planned_of
+from edgetune.rollout.record.heads import read_heads
+from edgetune.rollout.record.unreadable import release_key
 
 
 class GivenUpResult(TypedDict):

@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from edgetune.documents.host import Uninstalled
-from edgetune.documents.rounds import TUNING, decisions_key, read_decisions
-from edgetune.errors import RefusedError
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host, Pop
-from edgetune.names import listed
+from edgetune.base.documents.host import Uninstalled
+from edgetune.base.documents.rounds import TUNING, decisions_key, read_decisions
+from edgetune.base.errors import RefusedError
+from edgetune.base.names import listed
+from edgetune.base.sanitize import command
+from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.kill_switch import refuse_if_stopped
-from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
-from edgetune.rollout.results import BatchResult
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.other_rollouts import largest_epoch, refuse_unfinished
+from edgetune.rollout.record.results import BatchResult
 from edgetune.rollout.steps.list_applied import list_applied
-from edgetune.rollout.store import value_of
-from edgetune.sanitize import command
+from edgetune.rollout.store.records import value_of
+from edgetune.site.inventory import Host, Pop
 
 CLAIMED_BY = "uninstall_agent"
 """What holds the PoP meanwhile, in place of a rollout."""

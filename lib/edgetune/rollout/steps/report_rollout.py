@@ -8,26 +8,26 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from edgetune import clock
-from edgetune.documents.baseline import Baseline
-from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
-from edgetune.documents.look import Look
-from edgetune.documents.phases import phases
-from edgetune.durations import utc
-from edgetune.errors import EdgetuneError, InputError, RefusedError
-from edgetune.metrics.table import SampleTable
+from edgetune.base import clock
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.phases import phases
+from edgetune.base.documents.table import SampleTable
+from edgetune.base.durations import utc
+from edgetune.base.errors import EdgetuneError, InputError, RefusedError
+from edgetune.intent.tuning import Tuning
 from edgetune.report.files import page_of
 from edgetune.report.text import wait_text
-from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.context import Context
-from edgetune.rollout.freeze import why_frozen
-from edgetune.rollout.pause import Pause, pause_text, pauses_of
-from edgetune.rollout.record import Record, read_rollout
-from edgetune.rollout.reports import address_of, report_folder, write_page, write_picture
-from edgetune.tuning import Tuning
+from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.gates.pause import Pause, pause_text, pauses_of
+from edgetune.rollout.ownership.automation import needed_rules, what_is_off
+from edgetune.rollout.record.rollout import Record, read_rollout
+from edgetune.rollout.status.reports import address_of, report_folder, write_page, write_picture
 
 if TYPE_CHECKING:
-    from edgetune.metrics.series import Window
+    from edgetune.judge.series import Window
     from edgetune.report.page import Event, Material
 
 _SLOTS = 240
@@ -145,8 +145,8 @@ def _window(
     opened: Record, baseline: Baseline | None, until: float, missing: list[str]
 ) -> Window | None:
     """What the samples that are still there tell, in few slots."""
-    from edgetune.metrics.catalogue import metrics_of
-    from edgetune.metrics.series import read_window
+    from edgetune.intent.metrics.catalogue import metrics_of
+    from edgetune.judge.series import read_window
 
     if not opened.head.baseline:
         return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgetune import clock
-from edgetune.documents.batch import Batch
-from edgetune.documents.host import WayBack
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host
-from edgetune.rollout.change import (
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.host import WayBack
+from edgetune.net.result import HostResult
+from edgetune.rollout.context import Context
+from edgetune.rollout.hosts.change import (
     ChangeResult,
     by_agent,
     is_same,
@@ -20,14 +20,18 @@ from edgetune.rollout.change import (
     was_drained,
     write_answers,
 )
-from edgetune.rollout.context import Context
-from edgetune.rollout.drain import keep_out
-from edgetune.rollout.hosts import ask_hosts
+from edgetune.rollout.hosts.drain import keep_out
+from edgetune.rollout.hosts.reverts import (
+    APPLY_TIMEOUT,
+    waiting_text,
+    waits_for_revert,
+)
+from edgetune.rollout.hosts.side_effects import ask_hosts
+from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_change, retry_after
-from edgetune.rollout.record import Record
-from edgetune.rollout.results import WaitingResult
-from edgetune.rollout.reverts import APPLY_TIMEOUT, waiting_text, waits_for_revert
-from edgetune.rollout.silencing import open_batch
+from edgetune.rollout.record.results import WaitingResult
+from edgetune.rollout.record.rollout import Record
+from edgetune.site.inventory import Host
 
 # Seconds between two looks at hosts that take a change back by themselves.
 _LOOK = (5, 15)

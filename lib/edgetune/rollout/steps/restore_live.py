@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from edgetune.inventory import Host
-from edgetune.rollout.change import ChangeResult, change_report
+from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.rollout.context import Context
-from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.reverts import APPLY_TIMEOUT
-from edgetune.rollout.silencing import open_batch
-from edgetune.vocabulary.kinds import KINDS
+from edgetune.rollout.hosts.change import ChangeResult, change_report
+from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
+from edgetune.rollout.hosts.side_effects import ask_hosts
+from edgetune.rollout.hosts.silencing import open_batch
+from edgetune.site.inventory import Host
 
 
 def restore_live(context: Context, rollout: str, epoch: int, batch: int) -> ChangeResult:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import secrets
 from typing import TypedDict
 
-from edgetune.errors import RefusedError
+from edgetune.base.errors import RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.kill_switch import STOP_KEY, keep_permit, stopped_by
+from edgetune.rollout.ownership.kill_switch import STOP_KEY, keep_permit, stopped_by
 
 _TRIES = 3
 

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from edgetune.errors import InputError
+from edgetune.base.errors import InputError
 from edgetune.rollout.context import Context
-from edgetune.rollout.pause import (
+from edgetune.rollout.gates.pause import (
     CAUSES,
     PauseResult,
     all_pauses,

@@ -8,23 +8,23 @@ from collections.abc import Sequence, Sized
 from dataclasses import asdict
 from typing import TypedDict
 
-from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
-from edgetune.errors import EdgetuneError, InputError, StoreError
-from edgetune.inventory import NAME
+from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
+from edgetune.base.errors import EdgetuneError, InputError, StoreError
+from edgetune.base.names import NAME
+from edgetune.base.sanitize import one_line
 from edgetune.report.color import color_of
 from edgetune.report.text import left_text, wait_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import has_record, read_heads
-from edgetune.rollout.in_full import InFull
-from edgetune.rollout.kill_switch import stopped_by
-from edgetune.rollout.lease import Rollout, idle_times
-from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.overview import Overview
-from edgetune.rollout.progress import out_of_service
-from edgetune.rollout.record import read_rollout
-from edgetune.rollout.seen import Seen
-from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
-from edgetune.sanitize import one_line
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.lease import Rollout, idle_times
+from edgetune.rollout.ownership.orphans import is_orphaned
+from edgetune.rollout.record.heads import has_record, read_heads
+from edgetune.rollout.record.progress import out_of_service
+from edgetune.rollout.record.rollout import read_rollout
+from edgetune.rollout.record.unreadable import keeping_their_pop, unreadable_text
+from edgetune.rollout.status.overview import Overview
+from edgetune.rollout.status.rollout_details import InFull
+from edgetune.rollout.status.status_scope import Seen
 
 
 class RolloutRow(TypedDict):

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import math
 
-from edgetune import clock
-from edgetune.errors import FencedError
-from edgetune.rollout.automation import SAMPLED_EVERY
+from edgetune.base import clock
+from edgetune.base.errors import FencedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import Rollout, as_owner, open_rollout
-from edgetune.rollout.record import Record
-from edgetune.rollout.sampling import (
+from edgetune.rollout.evidence.sampling import (
     Found,
     SampleResult,
     pops_under_way,
     sample_pops,
     sampled_by_rule,
 )
-from edgetune.rollout.soak import Soak
+from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.ownership.automation import SAMPLED_EVERY
+from edgetune.rollout.ownership.lease import Rollout, as_owner, open_rollout
+from edgetune.rollout.record.rollout import Record
 
 _BY_RULE: SampleResult = {
     "samples": 0,

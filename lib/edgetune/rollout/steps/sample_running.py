@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
-from edgetune import clock
+from edgetune.base import clock
 from edgetune.rollout.context import Context
-from edgetune.rollout.heartbeat import Heartbeat
-from edgetune.rollout.sampling import SampleResult, pops_under_way, sample_pops, sampled_by_rule
+from edgetune.rollout.evidence.sampling import (
+    SampleResult,
+    pops_under_way,
+    sample_pops,
+    sampled_by_rule,
+)
+from edgetune.rollout.store.heartbeat import Heartbeat
 
 
 def sample_running(context: Context) -> SampleResult:

@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgetune import clock
-from edgetune.documents.batch import Batch
-from edgetune.documents.bmc import BiosPlan, BiosSet
-from edgetune.documents.reading import encoded
-from edgetune.documents.settings import SettingRow
-from edgetune.errors import RefusedError
-from edgetune.hosts.result import HostResult
-from edgetune.plan import settings_by_bmc
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.bmc import BiosPlan, BiosSet
+from edgetune.base.documents.reading import encoded
+from edgetune.base.documents.settings import SettingRow
+from edgetune.base.errors import RefusedError
+from edgetune.intent.plan import settings_by_bmc
+from edgetune.net.result import HostResult
 from edgetune.report.text import was_and_is_text
-from edgetune.rollout.bios import LATER, save_owned, target_of
-from edgetune.rollout.bios_journal import BiosJournal, Change, Entry, load_journals
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import keep_out
-from edgetune.rollout.hosts import ask_bmcs
-from edgetune.rollout.lease import Rollout
+from edgetune.rollout.hosts.bios import LATER, save_owned, target_of
+from edgetune.rollout.hosts.drain import keep_out
+from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.hosts.side_effects import ask_bmcs
+from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_bios, retry_after
-from edgetune.rollout.quarantine import fail_host
-from edgetune.rollout.record import Record
-from edgetune.rollout.results import WaitingResult
-from edgetune.rollout.silencing import open_batch
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.bios_journal import BiosJournal, Change, Entry, load_journals
+from edgetune.rollout.record.results import WaitingResult
+from edgetune.rollout.record.rollout import Record
 
 # Seconds between two tries with a BMC that is busy.
 _LOOK = (5, 60)

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from edgetune import clock
-from edgetune.documents.head import ENDED, FORWARD, Head
-from edgetune.documents.options import LEAST_SAMPLES
-from edgetune.documents.words import Decision
-from edgetune.durations import duration
-from edgetune.errors import InputError, RefusedError
-from edgetune.rollout.automation import SAMPLED_EVERY, needed_rules, what_is_off
-from edgetune.rollout.baseline import usual_load
+from edgetune.base import clock
+from edgetune.base.documents.head import ENDED, FORWARD, Head
+from edgetune.base.documents.options import LEAST_SAMPLES
+from edgetune.base.documents.words import Decision
+from edgetune.base.durations import duration
+from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.entering import enter_state, unfinished_batches
-from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.pause_after import waits_for_a_person
-from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
-from edgetune.rollout.record import Record
+from edgetune.rollout.evidence.baseline import usual_load
+from edgetune.rollout.gates.pause_after import waits_for_a_person
+from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
+from edgetune.rollout.ownership.automation import SAMPLED_EVERY, needed_rules, what_is_off
+from edgetune.rollout.ownership.lease import Rollout, open_rollout
+from edgetune.rollout.ownership.transitions import enter_state, unfinished_batches
+from edgetune.rollout.record.rollout import Record
 
 _ENTERED_ELSEWHERE = ("claimed", "rolling_back", "handing_over", "handed_over")
 

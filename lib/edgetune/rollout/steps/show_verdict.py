@@ -8,7 +8,7 @@ from typing import TypedDict
 from edgetune.report.color import color_of
 from edgetune.report.text import verdict_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.record import Record, read_rollout
+from edgetune.rollout.record.rollout import Record, read_rollout
 
 
 class VerdictResult(TypedDict):

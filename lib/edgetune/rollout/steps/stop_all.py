@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.kill_switch import STOP_KEY, take_permit_away
-from edgetune.sanitize import command
+from edgetune.rollout.ownership.kill_switch import STOP_KEY, take_permit_away
 
 
 class StoppedResult(TypedDict):

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from edgetune.documents.head import Head
-from edgetune.errors import FencedError, RefusedError
+from edgetune.base.documents.head import Head
+from edgetune.base.errors import FencedError, RefusedError
+from edgetune.base.sanitize import command
 from edgetune.report.text import handed_over_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.kill_switch import refuse_if_stopped
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.begin_rollback import RollbackResult, refuse_hosts, roll_back
 from edgetune.rollout.steps.take_over_rollout import take_over
-from edgetune.sanitize import command
 
 
 class _LeftAlone(TypedDict):

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgetune import clock
-from edgetune.documents.batch import Batch
-from edgetune.errors import DrainError, ServerError
-from edgetune.names import listed
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch
+from edgetune.base.errors import DrainError, ServerError
+from edgetune.base.names import listed
+from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import POLL
-from edgetune.rollout.in_service import put_back, was_serving, why_out
-from edgetune.rollout.lease import Rollout
-from edgetune.rollout.quarantine import fail_host, take_out_quarantined, why_lost
-from edgetune.rollout.results import BatchResult
-from edgetune.rollout.silencing import keep_silenced, open_batch
-from edgetune.traffic import DrainDriver, Server
+from edgetune.rollout.hosts.drain import POLL
+from edgetune.rollout.hosts.in_service import put_back, was_serving, why_out
+from edgetune.rollout.hosts.quarantine import fail_host, take_out_quarantined, why_lost
+from edgetune.rollout.hosts.silencing import keep_silenced, open_batch
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.results import BatchResult
 
 _SICK = "does not pass the load balancer's check"
 # For so long a server is looked at until its absence is believed, in seconds.

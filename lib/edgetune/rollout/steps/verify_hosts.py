@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from edgetune import clock
-from edgetune.documents.batch import Batch
-from edgetune.documents.host import ProvenSettings, SeenSettings, VerifiedSettings
-from edgetune.documents.settings import Standing, standings
-from edgetune.hosts.result import HostResult
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.host import ProvenSettings, SeenSettings, VerifiedSettings
+from edgetune.base.documents.settings import Standing, standings
+from edgetune.net.result import HostResult
 from edgetune.report.text import was_and_is_text
-from edgetune.rollout.bios import forget, settled
-from edgetune.rollout.change import (
+from edgetune.rollout.context import Context
+from edgetune.rollout.hosts.bios import forget, settled
+from edgetune.rollout.hosts.change import (
     ChangeResult,
     agent_settings,
     by_agent,
@@ -23,16 +24,15 @@ from edgetune.rollout.change import (
     settings_request,
     write_answers,
 )
-from edgetune.rollout.context import Context
-from edgetune.rollout.drain import POLL
-from edgetune.rollout.health import sick_services
-from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.lease import Rollout
+from edgetune.rollout.hosts.drain import POLL
+from edgetune.rollout.hosts.health import sick_services
+from edgetune.rollout.hosts.readiness import set_ready
+from edgetune.rollout.hosts.reverts import can_cut_off
+from edgetune.rollout.hosts.side_effects import ask_hosts
+from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_proof
-from edgetune.rollout.readiness import set_ready
-from edgetune.rollout.record import Record
-from edgetune.rollout.reverts import can_cut_off
-from edgetune.rollout.silencing import open_batch
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.rollout import Record
 
 
 class VerifiedResult(ChangeResult):

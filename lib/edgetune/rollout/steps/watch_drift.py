@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from edgetune.rollout.bios_drift import bios_drift
 from edgetune.rollout.context import Context
-from edgetune.rollout.heads import all_heads
-from edgetune.rollout.sampling import SampleResult, pops_under_way, sample_pops
+from edgetune.rollout.evidence.sampling import SampleResult, pops_under_way, sample_pops
+from edgetune.rollout.hosts.bios_drift import bios_drift
+from edgetune.rollout.record.heads import all_heads
 
 
 def watch_drift(context: Context) -> SampleResult:

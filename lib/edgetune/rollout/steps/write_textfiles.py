@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from edgetune.documents.host import Textfile
-from edgetune.inventory import Host
+from edgetune.base.documents.host import Textfile
 from edgetune.rollout.context import Context
+from edgetune.site.inventory import Host
 
 
 class TextfilesResult(TypedDict):

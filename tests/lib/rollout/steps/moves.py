@@ -9,33 +9,33 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from edgetune import clock
-from edgetune.campaign.approve import approve
-from edgetune.connections import Database
-from edgetune.documents.head import Quarantine
-from edgetune.documents.plan import Plan
-from edgetune.durations import utc
-from edgetune.freezes import Event
-from edgetune.metrics.samples import Limit
+from edgetune.base import clock
+from edgetune.base.documents.head import Quarantine
+from edgetune.base.documents.plan import Plan
+from edgetune.base.durations import utc
+from edgetune.base.freezes import Event
+from edgetune.fleet.campaign.approve import approve
+from edgetune.net.databases import Database
+from edgetune.net.metrics.samples import Limit
+from edgetune.net.traffic import Server
 from edgetune.report.text import plan_text
-from edgetune.rollout import soak
-from edgetune.rollout.approval import Approval, load_approval
-from edgetune.rollout.bios_journal import BiosJournal, load_journal
-from edgetune.rollout.heads import all_heads
-from edgetune.rollout.in_service import hosts_in_service
-from edgetune.rollout.kill_switch import RESUMED_KEY, STOP_KEY, stopped_by
-from edgetune.rollout.lease import as_owner, idle_time
-from edgetune.rollout.pause import Pause, pause_for, pauses_of, standing_pauses
-from edgetune.rollout.progress import out_of_service
-from edgetune.rollout.readiness import set_ready
-from edgetune.rollout.record import load_plan, read_rollout
+from edgetune.rollout.evidence import soak
+from edgetune.rollout.gates.approval import Approval, load_approval
+from edgetune.rollout.gates.pause import Pause, pause_for, pauses_of, standing_pauses
+from edgetune.rollout.hosts.in_service import hosts_in_service
+from edgetune.rollout.hosts.readiness import set_ready
+from edgetune.rollout.ownership.kill_switch import RESUMED_KEY, STOP_KEY, stopped_by
+from edgetune.rollout.ownership.lease import as_owner, idle_time
+from edgetune.rollout.record.bios_journal import BiosJournal, load_journal
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.progress import out_of_service
+from edgetune.rollout.record.rollout import load_plan, read_rollout
+from edgetune.rollout.record.unreadable import unreadable_rollouts
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.report_rollout import _waits
 from edgetune.rollout.steps.watch_drift import watch_drift
-from edgetune.rollout.unreadable import unreadable_rollouts
-from edgetune.traffic import Server
 from tests.support.builders import concluded, reading, write_yaml
 from tests.support.exported import put_one
 from tests.support.scenarios import Scenario, names_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.errors import InputError, RefusedError
+from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support import ROOT

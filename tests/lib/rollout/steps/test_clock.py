@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.baseline import Baseline
-from edgetune.documents.facts import Facts, Load
-from edgetune.rollout.lease import as_owner
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.facts import Facts, Load
+from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain
 from tests.support.scenarios import Scenario, scenarios

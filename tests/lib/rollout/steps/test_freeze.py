@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from edgetune.campaign.definition import load_campaign
-from edgetune.freezes import DAYS, Event, read_written
-from edgetune.rollout.freeze import freezes_ahead
-from edgetune.rollout.lease import as_owner
+from edgetune.base.freezes import DAYS, Event, read_written
+from edgetune.fleet.campaign.definition import load_campaign
+from edgetune.rollout.gates.freeze import freezes_ahead
+from edgetune.rollout.ownership.lease import as_owner
 from tests.support.builders import plan
 from tests.support.campaign_world import CampaignWorld, campaign_document
 

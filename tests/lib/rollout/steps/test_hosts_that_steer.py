@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.preflight import Subject, check_load_balancer, check_machines
-from edgetune.traffic import Agents, OnHosts, Server
-from edgetune.traffic.on_hosts import Answer, Order
+from edgetune.net.traffic import Agents, OnHosts, Server
+from edgetune.net.traffic.on_hosts import Answer, Order
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.planning.preflight import (
+    Subject,
+    check_load_balancer,
+    check_machines,
+)
 from tests.lib.rollout.steps.worlds import steering
 from tests.support.world import World
 

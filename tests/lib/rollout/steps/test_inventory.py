@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from edgetune import PACK, clock
-from edgetune.documents.inventory import KEY
-from edgetune.inventory import Pop
+from edgetune import PACK
+from edgetune.base import clock
+from edgetune.base.documents.inventory import KEY
 from edgetune.rollout.context import Context
-from edgetune.rollout.kept_inventory import pop_for_plan, whole_inventory
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.record.kept_inventory import pop_for_plan, whole_inventory
+from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.accept_inventory import accept_inventory
 from edgetune.rollout.steps.diff_inventory import diff_inventory
 from edgetune.rollout.steps.plan_rollout import PlanResult, plan_rollout
+from edgetune.site.inventory import Pop
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.inventories.netbox import Netbox
 from tests.support.prometheus_api import api

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.documents.options import Options
-from edgetune.errors import RefusedError
+from edgetune.base.documents.options import Options
+from edgetune.base.errors import RefusedError
 from edgetune.report.findings import WIDTH
-from edgetune.rollout.planning import make_for
-from edgetune.rollout.retention import most_bytes
+from edgetune.rollout.evidence.retention import most_bytes
+from edgetune.rollout.planning.make_plan import make_for
 from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.stop_all import stop_all

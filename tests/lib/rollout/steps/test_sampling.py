@@ -17,24 +17,25 @@ from typing import Any
 
 import pytest
 
-from edgetune import RECORD_SCHEMA, clock
-from edgetune.documents.batch import Batch, HostStep
-from edgetune.documents.reading import encoded
-from edgetune.documents.sample import Sample
-from edgetune.errors import FencedError
-from edgetune.fields import Fields
-from edgetune.hosts.fleet import Fleet, _together
-from edgetune.hosts.helpers import Question
-from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host, Metrics
-from edgetune.metrics.source import MetricSource, Sampled
-from edgetune.rollout.health import sick_services
-from edgetune.rollout.lease import as_owner
-from edgetune.rollout.quarantine import fail_host
-from edgetune.rollout.sampling import pops_under_way
+from edgetune import RECORD_SCHEMA
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch, HostStep
+from edgetune.base.documents.reading import encoded
+from edgetune.base.documents.sample import Sample
+from edgetune.base.errors import FencedError
+from edgetune.base.fields import Fields
+from edgetune.base.sanitize import LONGEST_LINE
+from edgetune.net.hosts.fleet import Fleet, _together
+from edgetune.net.hosts.helpers import Question
+from edgetune.net.metrics.source import MetricSource, Sampled
+from edgetune.net.result import HostResult
+from edgetune.rollout.evidence.sampling import pops_under_way
+from edgetune.rollout.hosts.health import sick_services
+from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.watch_drift import watch_drift
-from edgetune.sanitize import LONGEST_LINE
+from edgetune.site.inventory import Host, Metrics
 from tests.support.agent_answers import RESULTS, ROW
 from tests.support.world import World, changing
 
@@ -73,7 +74,7 @@ def test_hosts_that_answer_together_are_stored_together(
     slow.may_answer.set()
     world.context.fleet = slow
     stored: list[int] = []
-    monkeypatch.setattr("edgetune.hosts.fleet._TOGETHER", 600.0)
+    monkeypatch.setattr("edgetune.net.hosts.fleet._TOGETHER", 600.0)
     add = world.context.samples.add
 
     def counted(pop: str, rows: Any, number: int) -> None:
@@ -200,7 +201,7 @@ def test_no_pop_is_always_the_last(world: World, monkeypatch: pytest.MonkeyPatch
     """An action that is killed at its timeout leaves out those that were to come."""
     names = ["lab1", "lab2", "lab3"]
     heads = [replace(world.head, pop=name) for name in names]
-    monkeypatch.setattr("edgetune.rollout.sampling.all_heads", lambda context: heads)
+    monkeypatch.setattr("edgetune.rollout.evidence.sampling.all_heads", lambda context: heads)
     monkeypatch.setattr(type(world.context.inventory), "pop_names", lambda inventory: names)
     drawn = {next(iter(pops_under_way(world.context))) for _ in range(60)}
     assert drawn == {*names}

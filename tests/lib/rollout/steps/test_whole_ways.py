@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.reading import taken
-from edgetune.documents.settings import HostSetting
-from edgetune.errors import EdgetuneError, FencedError
-from edgetune.hosts.result import HostResult
-from edgetune.metrics.sources.hosts import sample_request
-from edgetune.rollout import lease
-from edgetune.rollout.reverts import can_cut_off
-from edgetune.traffic import Server
+from edgetune.base.documents.reading import taken
+from edgetune.base.documents.settings import HostSetting
+from edgetune.base.errors import EdgetuneError, FencedError
+from edgetune.net.metrics.sources.hosts import sample_request
+from edgetune.net.result import HostResult
+from edgetune.net.traffic import Server
+from edgetune.rollout.hosts.reverts import can_cut_off
+from edgetune.rollout.ownership import lease
 from tests.support.agent_root import channels, file, rps, setting, sysctl, thp
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World, changing
@@ -83,7 +83,7 @@ def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forget
 ) -> None:
     for waits in ("drain", "steps.drain_hosts", "steps.undrain_hosts"):
         monkeypatch.setattr(f"edgetune.rollout.{waits}.POLL", 0)
-    monkeypatch.setattr("edgetune.rollout.drain._STAYS", 0)
+    monkeypatch.setattr("edgetune.rollout.hosts.drain._STAYS", 0)
     # After an effect or before the next one is the same to the world.
     for moment in count(0, 2):
         world = changing(tmp_path / str(moment))

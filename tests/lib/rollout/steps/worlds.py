@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from edgetune.campaign.approve import approve
-from edgetune.documents.plan import Plan, Proof
-from edgetune.errors import ServerError
-from edgetune.rollout.record import load_plan, save_plan
+from edgetune.base.documents.plan import Plan, Proof
+from edgetune.base.errors import ServerError
+from edgetune.fleet.campaign.approve import approve
+from edgetune.net.traffic import Server
+from edgetune.net.traffic.several import Part, Several
+from edgetune.rollout.record.rollout import load_plan, save_plan
 from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.traffic import Server
-from edgetune.traffic.several import Part, Several
 from tests.lib.rollout.steps.moves import RESET_AFTER
 from tests.support.builders import inventory_document, plan, tuning
 from tests.support.scenarios import begun, bios_scenario

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The boot hook: what runs at each boot, and sets again what nothing else keeps."""
+
+import os
+import shlex
+from typing import List
+
+from edgetune.agent import bundle
+from edgetune.agent.files import Directories
+from edgetune.agent.hook_files import PYTHON
+from edgetune.agent.host import COMPILED, RESERVE, SOURCE, Host, room_or_not
+from edgetune.agent.journal import UNSETTLED, Entry, Journal, Journals
+from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.textfile import Textfile
+from edgetune.agent.vocabulary.places import (
+    AGENT,
+    CONGESTION,
+    INIT_SCRIPT,
+    RC_SCRIPT,
+    STATE,
+    UNIT,
+    UNIT_LINK,
+)
+
+# There while the rest of a boot is still to be set.
+FOLLOWING = "/run/edgetune-late"
+# The network waits for the first part alone, which ends with a notification. Each part has its
+# own limit of time.
+UNIT_TEXT = """\
+[Unit]
+Description=edgetune: settings that nothing else keeps over a boot
+DefaultDependencies=no
+RequiresMountsFor=/var/lib/edgetune
+After=local-fs.target systemd-sysctl.service systemd-modules-load.service
+Wants=network-pre.target
+Before=network-pre.target shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+Type=notify
+TimeoutStartSec=180
+RuntimeMaxSec=900
+ExecStart={command}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+INIT_TEXT = """\
+#!/bin/sh
+# edgetune: settings that nothing else keeps over a boot
+[ "$1" = start ] || exit 0
+exec {command}
+"""
+
+
+# rc(8) may run it in a shell of its own, or in its own shell: so it neither execs nor exits. In the
+# background timeout(1) would wait for the revert timers, too.
+RC_TEXT = """\
+#!/bin/sh
+# edgetune: settings that nothing else keeps over a boot
+#
+# PROVIDE: edgetune
+# REQUIRE: FILESYSTEMS random sysctl
+# BEFORE: netif
+# KEYWORD: nojail
+
+. /etc/rc.subr
+
+name=edgetune
+start_cmd=edgetune_start
+stop_cmd=:
+
+edgetune_start()
+{{
+    # In a boot environment that is booted by hand later there may be nothing to run.
+    [ -f "$EDGETUNE_ROOT{agent}" ] || return 0
+    timeout --foreground -k 10 180 {command}
+}}
+
+load_rc_config $name
+run_rc_command "$1"
+"""
+
+
+def agent_command(prefix: str, *arguments: str) -> List[str]:
+    """The command that runs our copy on disk; isolated, so no environment can change it."""
+    return [PYTHON, "-I", "-S", prefix + AGENT, *arguments]
+
+
+SCRIPTS = {"sysv": (INIT_SCRIPT, INIT_TEXT), "rc": (RC_SCRIPT, RC_TEXT)}
+HOOKS = {"linux": (UNIT_LINK, UNIT, INIT_SCRIPT), "freebsd": (RC_SCRIPT,)}
+"""What may have been installed, by the system of a host: its init may have been another one."""
+
+
+class BootHook:
+    """Runs ``agent.py boot`` at each boot, before the network is used."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._journals = Journals(host)
+        self._directories = Directories(host)
+
+    def sync(self) -> str:
+        """Be there when a journal, the text file or prefixes need it; else be gone without a trace.
+
+        Our copy on disk stays with the last journal, since a person can take a tuning back with
+        it. The text file is written, too; why it is not there comes back, "" when it is or need
+        not be.
+        """
+        journals, damaged = self._journals.read()
+        textfile = Textfile(self._host)
+        telling = bool(textfile.directory)
+        standing = bool(journals or damaged)
+        if not standing:
+            self._host.remove(RESERVE)
+        treating = self._host.exists(CONGESTION)
+        if telling or damaged or treating or any(_has_work(self._host, own) for own in journals):
+            self.install()
+        else:
+            for name in HOOKS[self._host.system]:
+                self._host.remove(name)
+        if standing or telling or treating:
+            self._stay()
+            if not self._host.booting:
+                self._keep_compiled()
+        else:
+            for name in (AGENT, SOURCE, COMPILED):
+                self._host.remove(name)
+        self._directories.prune()
+        return textfile.write([*(journal.tuning for journal in journals), *damaged])
+
+    def install(self) -> None:
+        """Be there at the next boot, if this host's init is one that we know."""
+        self._stay()
+        if self._host.init == "systemd":
+            command = " ".join(agent_command("", "boot"))
+            self._directories.make(os.path.dirname(UNIT_LINK))
+            self._put(UNIT, UNIT_TEXT.format(command=command).encode(), 0o644)
+            self._link()
+        elif self._host.init in SCRIPTS:
+            file, text = SCRIPTS[self._host.init]
+            python, *rest = agent_command("", "boot")
+            command = f'{shlex.quote(python)} -I -S "$EDGETUNE_ROOT{AGENT}" {rest[-1]}'
+            self._directories.make(os.path.dirname(file))
+            self._put(file, text.format(command=command, agent=AGENT).encode(), 0o755)
+
+    def _stay(self) -> None:
+        self._host.make_directory(STATE, 0o700)
+        # A journal that is damaged to us may be one of another version, whose agent can read it.
+        if not (self._host.exists(AGENT) and self._journals.damaged()):
+            # In this order: the agent.py of versions before 0.11 holds its text itself.
+            self._put(SOURCE, bundle.own_source(), 0o600)
+            self._put(AGENT, bundle.copy_runner(), 0o700)
+
+    def _keep_compiled(self) -> None:
+        """Spare boots and requests the compiling, if this disk has room for that."""
+        with room_or_not():
+            code = bundle.compiled_copy(self._host.path(COMPILED))
+            if code:
+                self._host.replace(COMPILED, code, 0o600)
+
+    def _put(self, name: str, data: bytes, mode: int) -> None:
+        if not self._host.holds(name, data):
+            self._host.write(name, data, mode)
+
+    def _link(self) -> None:
+        if not self._host.exists(UNIT_LINK):
+            with self._host.directory(os.path.dirname(UNIT_LINK)) as directory:
+                directory.link(os.path.basename(UNIT_LINK), "../" + os.path.basename(UNIT))
+
+
+def _has_work(host: Host, journal: Journal) -> bool:
+    """Whether there is something to do at a boot for a tuning."""
+    half_done = journal.provisional or journal.state in UNSETTLED
+    return half_done or any(own.stored and by_hook(host, own) for own in journal.entries)
+
+
+def by_hook(host: Host, entry: Entry) -> bool:
+    """Whether it takes the boot hook to keep this setting over a reboot."""
+    return HANDLERS.on(host, entry.setting.kind).kept_by_hook(entry.setting.target)
+
+
+def follow_up(host: Host) -> None:
+    """Let the rest be set again once interfaces are up and routes are there.
+
+    By this process, where systemd waits for no more than `let_go`, else by one of its own.
+    """
+    host.write(FOLLOWING, b"")
+    if host.init == "systemd":
+        return
+    try:
+        host.detach(agent_command(host.path("/").rstrip("/"), "late"))
+    except Exception:
+        # Nobody is to wait for what does not come.
+        host.remove(FOLLOWING)
+        raise
+
+
+def let_go() -> None:
+    """Tell systemd that what waits for the boot hook may begin, as sd_notify(3) does.
+
+    OSError where it cannot be told; nothing without a systemd that waits.
+    """
+    address = os.environ.pop("NOTIFY_SOCKET", "")
+    if address:
+        import socket
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
+            # A name that begins with "@" is in the abstract namespace.
+            notifier.connect(address.replace("@", "\0", 1) if address[0] == "@" else address)
+            notifier.sendall(b"READY=1")

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tuning carried out on this host, and proven."""
+
+import os
+from typing import Dict, List, Sequence, Set, Tuple
+
+from edgetune.agent.boot_hook import BootHook
+from edgetune.agent.files import Directories, remember_file
+from edgetune.agent.host import RESERVE_BYTES, Host
+from edgetune.agent.journal import Entry, Head, Journal, Journals
+from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.observe import Row, asked, current, observe_all, stands
+from edgetune.agent.protocol import AgentError, Failed, Unsupported
+from edgetune.agent.revert_timer import arm_timer, set_deadline
+from edgetune.agent.services import is_active, restart
+from edgetune.agent.touched import touched_by
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.values import shown
+
+
+def in_order(entries: Sequence[Entry]) -> List[Entry]:
+    """Entries in the order of application."""
+    return sorted(entries, key=lambda entry: KINDS[entry.setting.kind].order)
+
+
+def begin(host: Host, rows: Sequence[Row], head: Head) -> Journal:
+    """The journal of a tuning that is about to be applied, not written down yet."""
+    journal = Journals(host).blank(head)
+    record(host, journal, rows)
+    return journal
+
+
+def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
+    """Let a journal hold what stands now, and what is about to be changed."""
+    entries = []
+    for row in rows:
+        old, setting = row.setting, row.to_be_set
+        handler = HANDLERS.on(host, old.kind)
+        # What is to be kept only has to be tried as well.
+        now = row.runtime_differs or (handler.tried_by_boot and row.stored_differs)
+        snapshot = handler.snapshot(old.target) if now else None
+        changes = now, row.stored_differs
+        entries.append(Entry(setting, old.value, row.reading, snapshot, *changes))
+    journal.hold(entries)
+    journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
+
+
+def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
+    """The files that keep a tuning over a boot, with their content."""
+    found: Dict[str, str] = {}
+    stored = [entry.setting for entry in in_order(journal.entries) if entry.stored]
+    for name in dict.fromkeys(setting.kind for setting in stored):
+        own = [setting for setting in stored if setting.kind == name]
+        with host.read_cache():
+            found.update(HANDLERS.on(host, name).files(journal, own))
+    return found
+
+
+def services_of(entries: Sequence[Entry]) -> List[str]:
+    """The services to be restarted for what changes now, each once."""
+    changed = [entry.setting for entry in in_order(entries) if entry.runtime]
+    return list(dict.fromkeys(own.restart for own in changed if own.restart))
+
+
+def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
+    """Do what a journal says and prove it; the services restarted, and how it stands after that.
+
+    Whatever it raises, the journal tells how to take it back.
+    """
+    journals = Journals(host)
+    # The same for all but huge journals, so that a host is as before when one of several goes.
+    host.reserve(max(RESERVE_BYTES, 2 * journals.size(journal)))
+    if journal.provisional:
+        set_deadline(host, journal)
+    journals.save(journal)
+    BootHook(host).sync()
+    if journal.provisional:
+        arm_timer(host, journal)
+    put_on(host, journal)
+    services = services_of(journal.entries)
+    restart(host, services)
+    rows = prove(host, journal, services)
+    if journal.provisional:
+        # What the change itself took is no part of the wait for its confirmation.
+        set_deadline(host, journal)
+    journal.state = "provisional" if journal.provisional else "confirmed"
+    Journals(host).save(journal)
+    BootHook(host).sync()
+    return services, rows
+
+
+def put_on(host: Host, journal: Journal) -> None:
+    """Set what a journal holds, and keep it over a boot; services have yet to be restarted."""
+    _set_all(host, journal)
+    _store(host, journal)
+
+
+def _set_all(host: Host, journal: Journal) -> None:
+    touched: Set[str] = set()
+    for entry in in_order(journal.entries):
+        # What was as wanted may be so no more: new queues come without what the others have. The
+        # snapshot of what was changed before it covers it.
+        own = touched_by(host, entry.setting)
+        if entry.runtime or (touched & own and not stands(host, entry.setting)):
+            set_now(host, entry)
+            touched |= own
+
+
+def commit(host: Host, journal: Journal) -> None:
+    """Keep for every boot what one has tried; nothing of any other setting."""
+    for entry in in_order(journal.entries):
+        handler = HANDLERS.on(host, entry.setting.kind)
+        if handler.tried_by_boot:
+            handler.commit(entry.setting)
+
+
+def runs_another(host: Host, journal: Journal) -> bool:
+    """Whether a journal is of a kernel, or of its command line, and another one than before runs.
+
+    What cannot be told is taken for another one: a boot too many does no harm.
+    """
+    return any(current(host, own.setting).runtime != own.before.runtime for own in tried(journal))
+
+
+def tried(journal: Journal) -> List[Entry]:
+    """What of it changes at a boot."""
+    own = (entry for entry in journal.entries if entry.runtime)
+    return [entry for entry in own if _is_tried(entry.setting)]
+
+
+def _is_tried(setting: Setting) -> bool:
+    return KINDS[setting.kind].is_tried_by_a_boot(setting.target)
+
+
+def set_now(host: Host, entry: Entry) -> None:
+    """Change one setting and read it back; Failed names it."""
+    setting = entry.setting
+    handler = HANDLERS.on(host, setting.kind)
+    try:
+        handler.apply(setting.target, setting.value)
+        now = asked(handler, setting) if handler.live else setting.value
+    except (OSError, AgentError, Unsupported) as error:
+        text = error.strerror if isinstance(error, OSError) else str(error)
+        raise Failed(f"{setting.id}: cannot be set to {shown(setting.value)}: {text}") from None
+    if not handler.same(now, setting.value):
+        text = f"reads {shown(now)} after {shown(setting.value)} was written"
+        raise Failed(f"{setting.id}: {text}")
+
+
+def _store(host: Host, journal: Journal) -> None:
+    for name, text in stored_files(host, journal).items():
+        Directories(host).make(os.path.dirname(name))
+        host.write(name, text.encode())
+    reload_changed(host, journal)
+
+
+def reload_changed(host: Host, journal: Journal) -> None:
+    """Let the operating system look at the files that a journal has changed."""
+    for name in dict.fromkeys(entry.setting.kind for entry in journal.entries if entry.stored):
+        HANDLERS.on(host, name).reload()
+
+
+def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Row]:
+    """What was read; Failed unless all is as wanted. At a boot services will run later."""
+    # What was good enough, now and after a boot, need not be the same at both.
+    changed = [(entry, entry.runtime or entry.stored) for entry in journal.entries]
+    settings = [entry.setting if done else entry.asked_for for entry, done in changed]
+    host.answers.clear()
+    told = [own for own in settings if HANDLERS.on(host, own.kind).live or not host.booting]
+    rows = observe_all(host, told, journal.tuning)
+    wrong = [
+        f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
+        for row in rows
+        if not row.is_set
+    ]
+    restarted = [row for row in rows if row.setting.restart in services]
+    wrong += [why for row in restarted for why in _disproof(host, row)]
+    wrong += [f"{service} is not active" for service in services if not is_active(host, service)]
+    if wrong:
+        raise Failed("; ".join(wrong))
+    return rows
+
+
+def _disproof(host: Host, row: Row) -> List[str]:
+    """What a setting whose service was restarted is found to be instead; nothing if all is well."""
+    try:
+        HANDLERS.on(host, row.setting.kind).prove(row.setting)
+    except (Failed, Unsupported) as why:
+        return [f"{row.setting.id}: {why}"]
+    return []

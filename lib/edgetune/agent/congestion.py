@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The congestion control of prefixes on this host: what was last told, and who takes it back.
+
+An applier carries it out (``appliers``). A process of ours, the keeper, sets it again when
+something moved, such as the next hops of routes. It takes all of it back when nobody renewed it in
+time. A boot takes all of it back, too.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+
+from edgetune.agent.appliers import APPLIERS, applier
+from edgetune.agent.appliers.base import Configuration, Wanted
+from edgetune.agent.boot_hook import BootHook, agent_command
+from edgetune.agent.host import Host
+from edgetune.agent.journal import Deadline
+from edgetune.agent.kinds.sysctl import Sysctl
+from edgetune.agent.protocol import Failed, Json, Refused, complaint
+from edgetune.agent.services import running_programs
+from edgetune.agent.vocabulary.places import CONGESTION
+
+KEEPER = "/run/edgetune-congestion.lock"
+"""Locked by the keeper as long as it lives."""
+
+REFRESH, SELDOM = 2.0, 30.0
+"""Seconds between two looks at what may have moved, and at most after looks that failed."""
+
+AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+USUAL = "net/ipv4/tcp_congestion_control"
+"""The sysctl of what connections begin with where nobody says anything else."""
+
+TUNERS = ("bpftune",)
+"""Programs that choose the congestion control of connections themselves, by their comm."""
+SETTERS = {
+    "tuned": "tuned, with the profile of /etc/tuned/active_profile",
+    "cilium-agent": "Cilium, by the option enable-bbr of its bandwidth manager",
+}
+"""Programs that may have set USUAL, in no file of sysctl.d."""
+
+
+class Standing(NamedTuple):
+    """A configuration that stands until its deadline."""
+
+    configuration: Configuration
+    deadline: Deadline
+
+
+class Congestion:
+    """What stands here, in a file that is written before the first prefix is treated."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        # What the keeper has seen to, and the state of its applier then.
+        self._seen: Tuple[Optional[Configuration], str] = (None, "")
+
+    def load(self) -> Optional[Standing]:
+        """What was told last; None if nothing, Failed if the file makes no sense."""
+        try:
+            data = json.loads(self._host.kept(CONGESTION)[0].decode())
+            own = data["configuration"]
+            prefixes = [Wanted(each["prefix"], each["initcwnd"]) for each in own["prefixes"]]
+            made = Configuration(**dict(own, prefixes=prefixes))
+            APPLIERS[made.applier]
+            return Standing(made, Deadline(*data["deadline"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, Refused, ValueError, KeyError, TypeError) as error:
+            raise Failed(f"{CONGESTION} is damaged: {complaint(error)}") from None
+
+    def seconds_left(self, standing: Standing) -> float:
+        """Until it is taken back; 0 in another boot."""
+        if standing.deadline.boot_id != self._host.boot_id:
+            return 0.0
+        return max(0.0, standing.deadline.monotonic - time.monotonic())
+
+    def put(self, configuration: Configuration) -> Dict[str, str]:
+        """Let it stand from now on; why prefixes of it are not treated, by prefix.
+
+        One without prefixes takes everything back.
+        """
+        if not configuration.prefixes:
+            self._take_back()
+            return {}
+        before = self.settle()
+        own = applier(self._host, configuration.applier)
+        was = before.configuration.applier if before is not None else ""
+        if was != own.name:
+            own.refuse_strangers()
+            if was:
+                # First, since the file is to tell of all that stands.
+                applier(self._host, was).flush()
+        deadline = Deadline(self._host.boot_id, time.monotonic() + configuration.ttl)
+        self._save(Standing(configuration, deadline))
+        try:
+            BootHook(self._host).sync()
+            skipped = own.set(configuration)
+            self._start_keeper()
+        except Exception as error:
+            # Nothing stays that nobody keeps: what stood before goes on, if it stood.
+            try:
+                self._fall_back(before)
+            except Exception as other:
+                text = (
+                    f"{complaint(error)}; nor did what stood before come back: {complaint(other)}"
+                )
+                raise Failed(text) from None
+            raise
+        return skipped
+
+    def _take_back(self) -> None:
+        """Take everything back, now or as soon as that is possible."""
+        with contextlib.suppress(Failed):
+            standing = self.load()
+            if standing is not None:
+                # Else the keeper would set again what could not be taken back.
+                self._save(standing._replace(deadline=Deadline(self._host.boot_id, 0.0)))
+        try:
+            self.end()
+        except Exception:
+            with contextlib.suppress(Exception):
+                self._start_keeper()
+            raise
+
+    def end(self) -> None:
+        """Take everything back; the file last: without it nobody would look for the rest."""
+        try:
+            standing = self.load()
+            if standing is None:
+                return
+            names = [standing.configuration.applier]
+        except Failed:
+            # It does not tell which one.
+            names = [*APPLIERS]
+        for name in names:
+            applier(self._host, name).flush()
+        self._host.remove(CONGESTION)
+        BootHook(self._host).sync()
+
+    def settle(self) -> Optional[Standing]:
+        """What stands and has time left; nothing is left of what is damaged, of another boot, or
+        was not renewed."""
+        try:
+            standing = self.load()
+        except Failed:
+            standing = None
+        if standing is not None and self.seconds_left(standing):
+            return standing
+        self.end()
+        return None
+
+    def _save(self, standing: Standing) -> None:
+        own = dict(standing.configuration._asdict())
+        own["prefixes"] = [dict(each._asdict()) for each in standing.configuration.prefixes]
+        self._host.make_directory(os.path.dirname(CONGESTION), 0o700)
+        text = json.dumps({"configuration": own, "deadline": list(standing.deadline)})
+        self._host.write(CONGESTION, text.encode() + b"\n", 0o600)
+
+    def _fall_back(self, before: Optional[Standing]) -> None:
+        if before is None:
+            self._take_back()
+            return
+        self._save(before)
+        applier(self._host, before.configuration.applier).set(before.configuration)
+
+    def keep(self) -> float:
+        """One look of the keeper; seconds until the next one, 0 when there is nothing to keep."""
+        with self._host.lock(60.0):
+            standing = self.settle()
+            if standing is None:
+                return 0.0
+            told = standing.configuration
+            own = applier(self._host, told.applier)
+            # Read before: what changes meanwhile is seen next time.
+            seen = told, own.state()
+            if self._seen != seen:
+                own.set(told)
+                self._seen = seen
+            if not self._host.exists(CONGESTION):
+                # A person removed it, and all that was ours, before we set ours.
+                own.flush()
+                return 0.0
+            return min(self.seconds_left(standing), REFRESH) or REFRESH
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the keeper lives."""
+        with self._locked() as locked:
+            return not locked
+
+    def _start_keeper(self) -> None:
+        """Unless it runs already; Failed if it does not begin."""
+        if self.is_kept:
+            return
+        command = agent_command(self._host.path("/").rstrip("/"), "keep-congestion")
+        if self._host.init == "systemd":
+            self._host.attempt("systemctl", "reset-failed", "edgetune-congestion.service")
+            unit = ["--no-block", "--unit=edgetune-congestion", "--property=Restart=on-failure"]
+            self._host.run("systemd-run", *unit, "--", *command)
+        else:
+            self._host.detach(command)
+        end = time.monotonic() + 10
+        while not self.is_kept:
+            if time.monotonic() > end:
+                raise Failed("the process that keeps it did not start")
+            time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[bool]:
+        """Be the keeper meanwhile, unless there is one; ``is_kept`` has the lock for a moment."""
+        end = time.monotonic() + 1.0
+        while True:
+            with self._locked() as locked:
+                if locked or time.monotonic() > end:
+                    yield locked
+                    return
+            time.sleep(0.02)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[bool]:
+        """Whether the keeper's lock is ours meanwhile."""
+        self._host.make_directory(os.path.dirname(KEEPER))
+        with self._host.directory(os.path.dirname(KEEPER)) as directory:
+            descriptor = directory.open(os.path.basename(KEEPER), os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield True
+        except BlockingIOError:
+            yield False
+        finally:
+            os.close(descriptor)
+
+
+def keep_congestion(host: Host) -> None:
+    """Be the keeper until there is nothing to keep; another one that runs stays the only one.
+
+    What fails is tried again, after ever longer pauses: nobody else does it.
+    """
+    own = Congestion(host)
+    # What was told while we were about to end took us for its keeper.
+    while _keep(own) and host.exists(CONGESTION):
+        pass
+
+
+def _keep(own: Congestion) -> bool:
+    """Until there is nothing to keep; False where another keeper runs."""
+    pause, failures = REFRESH, 0
+    with own.kept() as alone:
+        while alone and pause:
+            try:
+                pause, failures = own.keep(), 0
+            except Exception as error:
+                print(f"edgetune: {complaint(error)}", flush=True)
+                pause, failures = min(REFRESH * 2**failures, SELDOM), failures + 1
+            time.sleep(pause)
+    return alone
+
+
+def refuse_unfit(host: Host, configuration: Configuration) -> None:
+    """Refused for a host that cannot do it, or on which another program does the same."""
+    if configuration.checksum != configuration.sum:
+        raise Refused("the checksum is not that of the configuration")
+    if not configuration.prefixes:
+        return
+    offered = host.text(AVAILABLE).split()
+    if configuration.algorithm not in offered:
+        module = f"; load the module tcp_{configuration.algorithm}"
+        raise Refused(f"{AVAILABLE} has no {configuration.algorithm}{module}")
+    running = running_programs(host)
+    for name in TUNERS:
+        if name in running:
+            process = running[name]
+            raise Refused(f"{name} (process {process}) chooses the congestion control here")
+    if host.text(f"/proc/sys/{USUAL}") == configuration.algorithm:
+        told = f"every connection begins with {configuration.algorithm} here, held out or not"
+        raise Refused(f"{told}{_who_set(host, configuration.algorithm, running)}")
+    applier(host, configuration.applier).probe(configuration)
+
+
+def _who_set(host: Host, algorithm: str, running: Mapping[str, str]) -> str:
+    """What may have set USUAL so: the file of sysctl.d that counts, and programs that run."""
+    winner = Sysctl(host).winner(USUAL)
+    found = [winner.file] if winner and winner.value == algorithm else []
+    found += [what for name, what in SETTERS.items() if name in running]
+    return f": {' and '.join(found)}" if found else ""
+
+
+def describe(host: Host) -> Json:
+    """What stands here now."""
+    own = Congestion(host)
+    standing = own.load()
+    told = standing.configuration if standing else None
+    return {
+        "number": told.number if told else 0,
+        "checksum": told.checksum if told else "",
+        "prefixes": len(told.prefixes) if told else 0,
+        "seconds_left": round(own.seconds_left(standing), 1) if standing else 0.0,
+        "kept": own.is_kept,
+    }

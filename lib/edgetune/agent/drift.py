@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Standing tunings against what the host has become since."""
+
+import itertools
+from typing import Iterator, List, NamedTuple, Optional, Sequence
+
+from edgetune.agent.host import Host
+from edgetune.agent.journal import Journal, Journals
+from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.observe import Row, observe
+from edgetune.agent.protocol import complaint, shortened
+from edgetune.agent.touched import touched_by
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.values import Parts, Value, merged, parts, shown
+
+MOST_ROWS = 100
+LONGEST_IN_SAMPLE = 300
+"""What is sampled is kept for days, of each host and each minute."""
+
+
+class Drift(NamedTuple):
+    """A setting that is not as a confirmed tuning left it, now or for the next boot.
+
+    What cannot be read any more is None; a whole file is told by its size and SHA-256.
+    """
+
+    tuning: str
+    id: str
+    wanted: Optional[Value]
+    runtime: Optional[Value]
+    persistent: Optional[Value]
+    reason: str
+
+
+def drifted(host: Host) -> List[Drift]:
+    """All of them, at most ``MOST_ROWS``. What later tunings set is theirs.
+
+    Without a tuning nothing is read.
+    """
+    journals = Journals(host).all()
+    with host.read_cache():
+        rows = (
+            _told(journal.tuning, row)
+            for index, journal in enumerate(journals)
+            if journal.state == "confirmed"
+            for row in drift_of(host, journal, journals[index + 1 :])
+        )
+        return list(itertools.islice(rows, MOST_ROWS))
+
+
+def _told(tuning: str, row: Row) -> Drift:
+    wanted, now, stored = map(_in_a_line, (row.wanted, row.runtime, row.persistent))
+    return Drift(tuning, _cut(row.setting.id), wanted, now, stored, _cut(row.reason))
+
+
+def _in_a_line(value: Optional[Value]) -> Optional[Value]:
+    return _cut(value) if isinstance(value, str) else value
+
+
+def _cut(text: str) -> str:
+    return shortened(shown(text), LONGEST_IN_SAMPLE)
+
+
+def drift_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:
+    """What of one tuning is not as it left it; what ``later`` ones set is theirs."""
+    over = [entry.setting for other in later for entry in other.entries]
+    for entry in journal.entries:
+        setting = _left_of(host, entry.setting, over)
+        if setting:
+            row = _looked_at(host, setting, journal.tuning)
+            if not row.as_wanted:
+                yield row
+
+
+def _looked_at(host: Host, setting: Setting, tuning: str) -> Row:
+    try:
+        return observe(host, setting, tuning)
+    except Exception as error:
+        # A sample has more to tell than this one setting.
+        row = Row(setting)
+        row.problem = f"cannot be read: {complaint(error)}"
+        return row
+
+
+def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[Setting]:
+    """A setting without the parts that later ones set; None when nothing is left of it."""
+    value = setting.value
+    for other in over:
+        if other.id == setting.id and isinstance(value, dict):
+            value = _still_said(host, value, other)
+        elif _is_same_thing(host, setting, other):
+            return None
+    return setting.with_value(value) if value or value == setting.value else None
+
+
+def _still_said(host: Host, value: Parts, later: Setting) -> Parts:
+    """The parts of a value that stay beside those of a later setting."""
+    handler, newer = HANDLERS.on(host, later.kind), parts(later.value)
+    merge = handler.merge if isinstance(handler, HookKept) else merged
+    both = parts(merge(value, newer))
+    return {name: part for name, part in value.items() if name in both and name not in newer}
+
+
+def _is_same_thing(host: Host, one: Setting, other: Setting) -> bool:
+    if one.id == other.id:
+        return True
+    # An interface is all that belongs to it, which need not be changed by both; and what several
+    # interfaces share, such as the table of flows, each of them has its own part of.
+    if all("interface" in own.target for own in (one, other)):
+        return False
+    both = touched_by(host, one) & touched_by(host, other)
+    return any(not thing.startswith("interface ") for thing in both)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What works against tunings: other programs that tune, files that disagree, and drift."""
+
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from edgetune.agent.drift import Drift, drifted
+from edgetune.agent.findings.snapshot import Snapshot
+from edgetune.agent.findings.words import finding
+from edgetune.agent.host import Host
+from edgetune.agent.journal import Journals
+from edgetune.agent.kinds.sysctl import Sysctl
+from edgetune.agent.protocol import Json, Unsupported
+from edgetune.agent.vocabulary.values import Value
+
+SHOWN = 3
+PACKAGED = "/usr/lib/"
+
+
+def irqbalance(snap: Snapshot) -> Iterator[Json]:
+    """It moves interrupts about, also those that a tuning has put somewhere."""
+    if not _runs(snap, "irqbalance"):
+        return
+    journals = Journals(snap.host).all()
+    placed = [
+        journal.tuning
+        for journal in journals
+        if any(entry.setting.kind == "nic.irq_affinity" for entry in journal.entries)
+    ]
+    what = "irqbalance runs and moves interrupts"
+    against = f"{what} that {', '.join(placed)} has placed" if placed else f"{what} as it likes"
+    severity = "conflict" if placed else "note"
+    yield finding("irqbalance", against, {"tunings": len(placed)}, None, severity)
+
+
+def tuned(snap: Snapshot) -> Iterator[Json]:
+    """It sets its profile again whenever it starts."""
+    if _runs(snap, "tuned"):
+        profile = snap.text("/etc/tuned/active_profile") or "none that can be read"
+        what = f"tuned runs with the profile {profile}, which sets kernel and cards as it likes"
+        yield finding("tuned", what, {"running": 1}, None, "conflict")
+
+
+def bpftune(snap: Snapshot) -> Iterator[Json]:
+    """It changes buffers and congestion control while it runs."""
+    if _runs(snap, "bpftune"):
+        what = "bpftune runs and changes buffers, backlogs and congestion control by itself"
+        yield finding("bpftune", what, {"running": 1}, None, "conflict")
+
+
+def _runs(snap: Snapshot, name: str) -> bool:
+    return any(process.name == name for process in snap.processes)
+
+
+def sysctl_files(snap: Snapshot) -> Iterator[Json]:
+    """Keys to which two files of the administrator give different values.
+
+    That one overrides a file of the distribution, or that ours overrides one, is how it is meant.
+    """
+    said: Dict[str, List[Tuple[str, str]]] = {}
+    for file, key, value in Sysctl(snap.host).assignments():
+        if value is not None and not file.startswith(PACKAGED):
+            said.setdefault(key, []).append((file, value))
+    rows = [
+        f"{_dotted(key)} is {values[-1][1]} in {values[-1][0]}, {other[1]} in {other[0]}"
+        for key, values in said.items()
+        for other in [own for own in values if own[1] != values[-1][1]][:1]
+        if not _is_ours(values[-1][0])
+    ]
+    if rows:
+        what = f"files of sysctl.d disagree, the last one counts: {_few(rows)}"
+        yield finding("sysctl_files", what, {"keys": len(rows)}, None, "conflict")
+
+
+def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
+    """Keys that are not as the file says that decides: somebody set them since the boot."""
+    kind = Sysctl(snap.host)
+    rows = []
+    for key in dict.fromkeys(own.path for own in kind.assignments() if not own.is_pattern):
+        winner, now = kind.winner(key), _in_force(kind, key)
+        theirs = winner and not (_is_ours(winner.file) or winner.file.startswith(PACKAGED))
+        if winner and theirs and now not in ("", winner.value):
+            rows.append(f"{_dotted(key)} is {now}, {winner.value} in {winner.file}")
+    if rows:
+        what = f"values are not in force that files of sysctl.d set: {_few(rows)}"
+        yield finding("sysctl_not_in_force", what, {"keys": len(rows)}, None, "conflict")
+
+
+def drift(snap: Snapshot) -> Iterator[Json]:
+    """Settings that are not any more as a standing tuning left them."""
+    yield from drift_of(snap.host)
+
+
+def drift_of(host: Host) -> Iterator[Json]:
+    """The same of a host."""
+    rows = drifted(host)
+    for tuning in dict.fromkeys(row.tuning for row in rows):
+        own = [row for row in rows if row.tuning == tuning]
+        what = f"settings of {tuning} have drifted ({len(own)}): {_few(list(map(_drifted, own)))}"
+        yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
+
+
+def _in_force(kind: Sysctl, key: str) -> str:
+    try:
+        return str(kind.runtime({"key": key}))
+    except Unsupported:
+        return ""
+
+
+def _is_ours(file: str) -> bool:
+    return "/90-edgetune-" in file
+
+
+def _dotted(path: str) -> str:
+    return path.translate(str.maketrans("./", "/."))
+
+
+def _drifted(row: Drift) -> str:
+    wanted, now, stored = map(_shown, (row.wanted, row.runtime, row.persistent))
+    return f"{row.id} wants {wanted}, has {now}, after a boot {stored}"
+
+
+def _shown(value: Optional[Value]) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={part}" for name, part in sorted(value.items()))
+    return "nothing that can be read" if value is None else value
+
+
+def _few(rows: List[str]) -> str:
+    more = f"; and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    return "; ".join(rows[:SHOWN]) + more

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be wrong with a host with FreeBSD that serves much, and which settings would help.
+
+What made an appliance reach 100 Gbit/s in 2017 were changes to its kernel ("fake NUMA", buffers of
+the pager without one lock, network buffers of several pages). Kernels have what they became.
+"""
+
+import time
+from typing import Callable, Dict, Iterator, Sequence, Tuple
+
+from edgetune.agent.findings.conflicts import drift_of
+from edgetune.agent.findings.words import finding, per_s, percent
+from edgetune.agent.freebsd.counters import counters
+from edgetune.agent.freebsd.cpus import domain_of, domains
+from edgetune.agent.freebsd.interrupts import cpus_of, queues
+from edgetune.agent.freebsd.network import carrying
+from edgetune.agent.freebsd.parameters import environment, number, told
+from edgetune.agent.freebsd.zones import Zone, zones
+from edgetune.agent.host import Host
+from edgetune.agent.protocol import Failed, Json, complaint
+
+SELDOM = 0.01
+"""So many a second since the boot are worth a word, where there is none right now."""
+
+AGAIN = 0.01
+"""The share of segments that are sent again, from which on RACK is worth a trial."""
+
+
+class Snapshot:
+    """Counters of two looks, the zones of the second one, and why something is ``unread``."""
+
+    def __init__(self, host: Host, services: Sequence[str]) -> None:
+        self.host = host
+        self.unread: Dict[str, str] = {}
+        self.seconds = 0.0
+        self.live = False
+        self.zones: Dict[str, Zone] = {}
+        self._before: Dict[str, int] = {}
+        self._now: Dict[str, int] = {}
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the boot."""
+        return time.monotonic()
+
+    def look(self, seconds: int) -> None:
+        """Read all counters twice; with 0 s once, and rates are those since the boot."""
+        started, self.live = time.monotonic(), seconds > 0
+        if seconds:
+            self._before = self._read()
+            time.sleep(max(started + seconds - time.monotonic(), 0))
+        self.seconds = max(time.monotonic() - started, 1e-3) if seconds else self.uptime
+        self._now = self._read()
+
+    def total(self, *names: str) -> int:
+        """The sum of counters since the boot."""
+        return sum(self._now.get(name, 0) for name in names)
+
+    def rate(self, *names: str) -> float:
+        """By how much they grew each second while we looked."""
+        # What was not told before may have been counting for long.
+        before = {**self._now, **self._before} if self.live else {}
+        grown = [self._now.get(name, 0) - before.get(name, 0) for name in names]
+        return sum(max(each, 0) for each in grown) / self.seconds
+
+    def goes_on(self, *names: str) -> bool:
+        """Whether it happens now, or often enough since the boot."""
+        return (self.live and self.rate(*names) > 0) or self.total(*names) / self.uptime >= SELDOM
+
+    def _read(self) -> Dict[str, int]:
+        self.zones = {}
+        try:
+            self.zones = zones(self.host)
+        except Failed as why:
+            self.unread["vmstat -z"] = complaint(why)
+        found = counters(self.host, self.zones)
+        if "tcp_segments_out" not in found:
+            self.unread["netstat --libxo json -s -p tcp"] = "is not understood"
+        for name, zone in self.zones.items():
+            found[_failed(name)], found[_slept(name)] = zone.failed, zone.slept
+        return found
+
+
+def _failed(zone: str) -> str:
+    return f"{zone} FAIL"
+
+
+def _slept(zone: str) -> str:
+    return f"{zone} SLEEP"
+
+
+def listen_queue(snap: Snapshot) -> Iterator[Json]:
+    """Connections dropped because nobody accepted them in time."""
+    name, allowed = "listen_overflows", "kern.ipc.soacceptqueue"
+    if snap.goes_on(name):
+        rate, total = snap.rate(name), snap.total(name)
+        what = (
+            f"full accept queues drop {per_s(rate, 'connections')} ({total} since the boot); "
+            f"{_is(snap, allowed)}, of which a socket takes its share when it begins to listen"
+        )
+        numbers = {"dropped_per_s": rate, "dropped": total, **_known(snap, allowed)}
+        yield finding("listen_queue", what, numbers)
+
+
+def segments_again(snap: Snapshot) -> Iterator[Json]:
+    """Segments sent again, by a TCP stack that RACK could take the place of."""
+    again, first = "tcp_retransmits", "tcp_segments_out"
+    sent = snap.rate(again, first)
+    stack = told(snap.host, "net.inet.tcp.functions_default")
+    share = snap.rate(again) / sent if sent else 0.0
+    if stack == "freebsd" and share >= AGAIN:
+        what = f"{percent(share)} of the segments are sent again, by the TCP stack {stack}"
+        yield finding("segments_again", what, {"share": share, "sent_per_s": sent}, "oca_network")
+
+
+def buffers_refused(snap: Snapshot) -> Iterator[Json]:
+    """Network buffers that there were not."""
+    own = [name for name in snap.zones if name.startswith("mbuf")]
+    names = [_failed(name) for name in own]
+    if not names or not snap.goes_on(*names):
+        return
+    rate, total = snap.rate(*names), snap.total(*names)
+    short = [name for name in own if snap.zones[name].failed]
+    clusters = "kern.ipc.nmbclusters"
+    what = (
+        f"{per_s(rate, 'network buffers')} are refused ({total} since the boot: {_few(short)}); "
+        f"{_is(snap, clusters)}"
+    )
+    numbers = {"refused_per_s": rate, "refused": total, **_known(snap, clusters)}
+    yield finding("buffers_refused", what, numbers)
+
+
+def pager_buffers(snap: Snapshot) -> Iterator[Json]:
+    """Reads of files that wait for a buffer: each kind has a zone, with caches for each CPU."""
+    own = [name for name in snap.zones if "pbuf" in name]
+    names = [count(name) for name in own for count in (_failed, _slept)]
+    if not names or not snap.goes_on(*names):
+        return
+    rate, total = snap.rate(*names), snap.total(*names)
+    waited = [name for name in own if snap.zones[name].failed or snap.zones[name].slept]
+    what = (
+        f"{per_s(rate, 'requests')} find no buffer of the pager ({total} since the boot: "
+        f"{_few(waited)}); {_is(snap, 'kern.nswbuf')}, which a boot sets (loader.tunable)"
+    )
+    numbers = {"waits_per_s": rate, "waits": total, **_known(snap, "kern.nswbuf")}
+    yield finding("pager_buffers", what, numbers)
+
+
+def single_pages(snap: Snapshot) -> Iterator[Json]:
+    """Network buffers of one page each, though kernels have those of several."""
+    what = "sendfile makes a network buffer for each page, and TLS in the kernel cannot work"
+    yield from _switched_off(snap, "single_pages", "kern.ipc.mb_use_ext_pgs", what)
+
+
+def kernel_tls(snap: Snapshot) -> Iterator[Json]:
+    """TLS that web servers do alone."""
+    what = "web servers copy what they send over TLS, instead of sendfile"
+    yield from _switched_off(snap, "kernel_tls", "kern.ipc.tls.enable", what)
+
+
+def _switched_off(snap: Snapshot, name: str, parameter: str, what: str) -> Iterator[Json]:
+    if told(snap.host, parameter) == "0":
+        numbers = {parameter.rpartition(".")[2]: 0}
+        yield finding(name, f"{what}: {parameter} is 0", numbers)
+
+
+def no_domains(snap: Snapshot) -> Iterator[Json]:
+    """Domains of memory switched off: the kernel has one queue of pages for all sockets."""
+    if environment(snap.host, "vm.numa.disabled") == "1":
+        what = "the kernel has one domain of memory for all sockets: vm.numa.disabled is 1"
+        yield finding("no_domains", what, {"disabled": 1, **_known(snap, "vm.ndomains")})
+
+
+def interrupts_afar(snap: Snapshot) -> Iterator[Json]:
+    """Queues of cards that CPUs of another domain may serve."""
+    known = domains(snap.host)
+    if len(known) < 2:
+        return
+    for card in carrying(snap.host):
+        near, own = domain_of(snap.host, card.name), queues(snap.host, card.name)
+        if near is None or near not in known or not own:
+            continue
+        afar = [queue for queue in own if not cpus_of(snap.host, queue) <= known[near]]
+        if afar:
+            what = (
+                f"CPUs of other domains may serve {len(afar)} of {len(own)} queues of {card.name}, "
+                f"which is near domain {near} (nic.irq_affinity: local)"
+            )
+            yield finding("interrupts_afar", what, {"queues": len(afar), "all": len(own)})
+
+
+def drift(snap: Snapshot) -> Iterator[Json]:
+    """Settings that are not any more as a standing tuning left them."""
+    return drift_of(snap.host)
+
+
+def _known(snap: Snapshot, parameter: str) -> Dict[str, int]:
+    """The number of a parameter by the last part of its name; nothing where it is not told."""
+    value = number(snap.host, parameter)
+    return {} if value is None else {parameter.rpartition(".")[2]: value}
+
+
+def _is(snap: Snapshot, parameter: str) -> str:
+    return f"{parameter} is {told(snap.host, parameter) or 'not told'}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+Finder = Callable[[Snapshot], Iterator[Json]]
+
+FINDERS: Tuple[Finder, ...] = (
+    listen_queue,
+    segments_again,
+    buffers_refused,
+    pager_buffers,
+    single_pages,
+    kernel_tls,
+    no_domains,
+    interrupts_afar,
+    drift,
+)
+"""As ``findings.FINDERS`` of Linux; a finding of both has one name for each."""

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host with FreeBSD counts, by the names that samples of Linux have.
+
+What cannot be read is left out. FreeBSD has no backlog of a CPU and no budget of a softirq, so
+``backlog_dropped`` and ``time_squeeze`` are never there.
+"""
+
+import json
+import re
+from typing import Dict, List, Optional
+
+from edgetune.agent.freebsd.network import MADE_UP, carrying, driver_and_unit
+from edgetune.agent.freebsd.parameters import all_told, whole
+from edgetune.agent.freebsd.zones import Zone, waits_for, zones
+from edgetune.agent.host import Host
+from edgetune.agent.protocol import Failed
+
+COLUMNS = ("Ipkts", "Ierrs", "Idrop", "Ibytes", "Opkts", "Oerrs", "Obytes", "Coll", "Drop")
+"""The last columns of ``netstat -ibdn``; those before them may be empty."""
+
+_BUFFER_GROUPS = tuple(f"stats.rx_ovflow{group}" for group in range(4))
+OVERRUNS = {
+    "mce": ("vstats.rx_out_of_buffer",),
+    "ix": ("mac_stats.rx_missed_packets",),
+    **dict.fromkeys(("em", "igb", "igc"), ("mac_stats.missed_packets",)),
+    **dict.fromkeys(("cxgbe", "cxl", "cc"), _BUFFER_GROUPS),
+}
+"""What counts packets for which a card had no buffer, by the driver in the names of interfaces."""
+
+PAGES = ("vm.stats.vm.v_free_count", "vm.stats.vm.v_inactive_count")
+
+
+def counters(host: Host, known: Optional[Dict[str, Zone]] = None) -> Dict[str, int]:
+    """All that can be read; they grow within a boot. ``known`` are zones that were read already."""
+    own = _zones(host) if known is None else known
+    return {**_tcp(host), **_interfaces(host), **_cpus(host), **_memory(own), **_cards(host)}
+
+
+def gauges(host: Host) -> Dict[str, Optional[float]]:
+    """The load, and the memory that is free or could be at once."""
+    told = all_told(host, ("vm.loadavg", *PAGES, "hw.pagesize"))
+    load = re.match(r"\{ ([0-9.]+) ", told.get("vm.loadavg", ""))
+    numbers = [whole(told.get(name)) for name in (*PAGES, "hw.pagesize")]
+    known = [own for own in numbers if own is not None]
+    return {
+        "load1": float(load.group(1)) if load else None,
+        "memory_available_kb": sum(known[:2]) * known[2] / 1024 if len(known) == 3 else None,
+    }
+
+
+def _tcp(host: Host) -> Dict[str, int]:
+    """Unlike that of Linux, FreeBSD's number of packets sent counts those sent again, too."""
+    try:
+        answer = json.loads(host.run("netstat", "--libxo", "json", "-s", "-p", "tcp"))
+        tcp = answer["statistics"]["tcp"]
+        sent, again, full = (
+            tcp[name]
+            for name in ("sent-packets", "sent-retransmitted-packets", "listen-queue-overflows")
+        )
+    except (Failed, ValueError, KeyError, TypeError):
+        return {}
+    # libxo may write a large number as one with an exponent: what is rounded counts nothing.
+    if not all(type(own) is int for own in (sent, again, full)) or again > sent:
+        return {}
+    return {
+        "listen_drops": full,
+        "listen_overflows": full,
+        "tcp_retransmits": again,
+        "tcp_segments_out": sent - again,
+    }
+
+
+def _interfaces(host: Host) -> Dict[str, int]:
+    """Sums over the interfaces that carry traffic; ``Idrop`` holds what a card missed, too."""
+    try:
+        head, *lines = host.run("netstat", "-ibdn").splitlines() or [""]
+    except Failed:
+        return {}
+    if head.split()[-len(COLUMNS) :] != list(COLUMNS):
+        return {}
+    own = [line.split() for line in lines if "<Link#" in line and not _is_made_up(line)]
+    counts = [row[-len(COLUMNS) :] for row in own]
+    if not counts or not all(word.isdigit() for row in counts for word in row):
+        return {}
+    sums = {name: sum(int(row[index]) for row in counts) for index, name in enumerate(COLUMNS)}
+    return {
+        "rx_packets": sums["Ipkts"],
+        "rx_bytes": sums["Ibytes"],
+        "tx_packets": sums["Opkts"],
+        "rx_errors": sums["Ierrs"],
+        "rx_dropped": sums["Idrop"],
+        # The two are only ever used as a sum.
+        "rx_missed": 0,
+    }
+
+
+def _is_made_up(line: str) -> bool:
+    # One that is down has a star behind its name.
+    return bool(MADE_UP.fullmatch(line.split()[0].rstrip("*")))
+
+
+def _zones(host: Host) -> Dict[str, Zone]:
+    try:
+        return zones(host)
+    except Failed:
+        return {}
+
+
+def _memory(known: Dict[str, Zone]) -> Dict[str, int]:
+    """Requests for buffers of the network, and of the pager, that were refused or had to wait."""
+    told = {"mbuf_waits": waits_for(known, "mbuf"), "pbuf_waits": waits_for(known, "pbuf")}
+    return {name: count for name, count in told.items() if count is not None}
+
+
+def _cards(host: Host) -> Dict[str, int]:
+    """Packets that cards dropped as nobody had given them a buffer in time.
+
+    Nothing where one of the cards has a driver that does not tell: a part passes for no sum.
+    """
+    try:
+        cards = [own.name for own in carrying(host)]
+    except Failed:
+        return {}
+    names = [name for card in cards for name in _overruns(card)]
+    if not cards or not all(_overruns(card) for card in cards):
+        return {}
+    told = all_told(host, names)
+    counts = [whole(told.get(name)) for name in names]
+    known = [count for count in counts if count is not None]
+    return {"rx_overruns": sum(known)} if len(known) == len(names) else {}
+
+
+def _overruns(card: str) -> List[str]:
+    """The parameters of a card's driver that count them; none for one that is not known."""
+    driver, unit = driver_and_unit(card)
+    return [f"dev.{driver}.{unit}.{name}" for name in OVERRUNS.get(driver, ())]
+
+
+def _cpus(host: Host) -> Dict[str, int]:
+    """Of ``kern.cp_time``: user, nice, system, interrupt, idle, in ticks of ``stathz``."""
+    told = all_told(host, ("kern.cp_time", "kern.clockrate"))
+    ticks = told.get("kern.cp_time", "").split()
+    rate = re.search(r"stathz = ([0-9]+)", told.get("kern.clockrate", ""))
+    if len(ticks) != 5 or not all(own.isdigit() for own in ticks) or not rate:
+        return {}
+    hertz = int(rate.group(1))
+    total, idle = sum(map(int, ticks)), int(ticks[4])
+    if not hertz:
+        return {}
+    return {
+        "cpu_busy_ms": (total - idle) * 1000 // hertz,
+        "cpu_total_ms": total * 1000 // hertz,
+    }

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tunables that the kernel takes from its boot loader."""
+
+from typing import Dict, List, Optional
+
+from edgetune.agent.freebsd.parameters import environment, is_there, is_tunable, value_of
+from edgetune.agent.journal import Journal
+from edgetune.agent.kinds.drop_ins import header
+from edgetune.agent.kinds.file_kept import FileKept
+from edgetune.agent.kinds.freebsd.loader_files import DIRECTORY, FIRST, assigned, decides
+from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds.loader_tunable import KIND, name_of
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.values import Target, Value
+
+
+class LoaderTunable(FileKept):
+    """A variable of the kernel's environment.
+
+    What is in force is what the kernel made of it, where a parameter of that name tells that; else
+    what the boot loader handed over, "" for nothing.
+    """
+
+    kind = KIND
+    tried_by_boot = True
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported where the kernel does not take it, or it would be in another's files."""
+        name = name_of(setting.target)
+        if is_there(self.host, name) and not is_tunable(self.host, name):
+            raise Unsupported(f"{name} is no tunable: the kernel does not take it from the loader")
+        if any(own.kind == "kernel.boot_environment" for own in setting.siblings):
+            raise Unsupported("its file is part of the boot environment that is left: set it first")
+
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
+        """Unsupported when another file may be read after ours, and says otherwise."""
+        self.probe(setting)
+        ours = self._ours(self.rank(tuning))
+        for file, value in assigned(self.host, name_of(setting.target)):
+            if file not in (FIRST, ours) and value != setting.value:
+                raise Unsupported(f"{file} sets it to {value}: some releases read that after ours")
+
+    def runtime(self, target: Target) -> Value:
+        name = name_of(target)
+        known = is_there(self.host, name)
+        return value_of(self.host, name) if known else environment(self.host, name)
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        winner = decides(self.host, name_of(target))
+        return winner[1] if winner else ""
+
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
+        lines = [f'{name_of(own.target)}="{own.value}"\n' for own in settings]
+        return {self._ours(journal.rank): header(journal) + "".join(lines)}
+
+    def _ours(self, rank: str) -> str:
+        return f"{DIRECTORY}/90-edgetune-{rank}.conf"

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs serve the interrupts of an interface's queues."""
+
+import contextlib
+from typing import Dict, List, Optional, Set
+
+from edgetune.agent.freebsd.cpus import all_cpus, cores_first, domain_of, domains
+from edgetune.agent.freebsd.interrupts import Queue, channels_told_by, cpus_of, queues, serve_on
+from edgetune.agent.kinds.base import texts
+from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.placement import deal, turns
+from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.targets import interface_of
+from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
+
+OfQueues = Dict[str, Set[int]]
+"""CPUs by the name of a queue's interrupt."""
+
+
+class NicIrqAffinity(HookKept):
+    """Which CPU serves the interrupts of which queue, as on Linux; domains are its nodes."""
+
+    kind = KIND
+
+    def probe(self, setting: Setting) -> None:
+        self._wanted(setting.target, str(setting.value))
+
+    def runtime(self, target: Target) -> Value:
+        return _told(self._now(target))
+
+    def in_terms(self, setting: Setting, found: Value) -> Value:
+        """The value itself where the queues have the CPUs that it stands for."""
+        with contextlib.suppress(Unsupported):
+            if found == _told(self._wanted(setting.target, str(setting.value))):
+                return setting.value
+        return found
+
+    def present(self, target: Target) -> bool:
+        """Some drivers ask for interrupts as they bring an interface up."""
+        return bool(queues(self.host, interface_of(target)))
+
+    def ready(self, target: Target) -> bool:
+        return self.present(target)
+
+    def snapshot(self, target: Target) -> Dict[str, str]:
+        return {name: format_cpus(cpus) for name, cpus in self._now(target).items()}
+
+    def apply(self, target: Target, value: Value) -> None:
+        self._serve(target, self._wanted(target, str(value)))
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        was = {name: parse_cpus(cpus) for name, cpus in texts(snapshot).items()}
+        self._serve(target, was)
+
+    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
+        """What is back may be what the word stands for by now."""
+        return now is not None and self.runtime(target) == was
+
+    def _serve(self, target: Target, wanted: OfQueues) -> None:
+        for own in self._queues(target):
+            if own.name in wanted and cpus_of(self.host, own) != wanted[own.name]:
+                serve_on(self.host, own, wanted[own.name])
+
+    def _now(self, target: Target) -> OfQueues:
+        return {own.name: cpus_of(self.host, own) for own in self._queues(target)}
+
+    def _queues(self, target: Target) -> List[Queue]:
+        found = queues(self.host, interface_of(target))
+        teller = channels_told_by(interface_of(target))
+        if not found and teller:
+            raise Unsupported(
+                f"{interface_of(target)} does not tell the interrupts of all its channels: have a "
+                f"tuning before this one set {teller} to 1 (sysctl)"
+            )
+        if not found:
+            raise Unsupported(
+                f"vmstat -ai names no interrupts of queues of {interface_of(target)}: it is down, "
+                "or its driver has other names for them"
+            )
+        return found
+
+    def _wanted(self, target: Target, policy: str) -> OfQueues:
+        found = self._queues(target)
+        numbers = sorted({own.number for own in found})
+        cpus = dict(zip(numbers, self._cpus(target, policy, len(numbers))))
+        return {own.name: {cpus[own.number]} for own in found}
+
+    def _cpus(self, target: Target, policy: str, count: int) -> List[int]:
+        """A CPU for each of so many queues."""
+        known = domains(self.host)
+        if not known:
+            raise Unsupported("cpuset -g -d does not tell the CPUs of every domain")
+        if policy in ("spread", "interleave"):
+            nodes = [cores_first(self.host, known[domain]) for domain in sorted(known)]
+            return deal(turns(policy, count, len(nodes)), nodes)
+        chosen = self._local(target, known) if policy == "local" else parse_cpus(policy)
+        missing = chosen - all_cpus(self.host)
+        if missing:
+            raise Unsupported(f"there is no CPU {format_cpus(missing)}")
+        return deal([0] * count, [cores_first(self.host, chosen)])
+
+    def _local(self, target: Target, known: Dict[int, Set[int]]) -> Set[int]:
+        if len(known) == 1:
+            return next(iter(known.values()))
+        own = domain_of(self.host, interface_of(target))
+        if own is None or own not in known:
+            raise Unsupported(
+                f"nobody knows the domain of {interface_of(target)}: %domain has none"
+            )
+        return known[own]
+
+
+def _told(found: OfQueues) -> str:
+    """Each with its own; where they have the same, ``each 0-7``."""
+    lists = {name: format_cpus(cpus) for name, cpus in found.items()}
+    if len(set(lists.values())) == 1:
+        return f"each {next(iter(lists.values()))}"
+    return ", ".join(f"{name}: {cpus}" for name, cpus in lists.items())

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs receive packets in software (RPS)."""
+
+from typing import List, Sequence
+
+from edgetune.agent.kinds.nic_queue_cpus import NicSteering, OfQueues
+from edgetune.agent.placement import cpus_that_serve, near_cpus
+from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds.nic_rps import KIND, WORD
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.targets import interface_of
+from edgetune.agent.vocabulary.values import Target
+
+
+class NicRps(NicSteering):
+    """Which CPUs receive packets in software: the same for all receive queues.
+
+    A list of CPUs, or ``others``: those of the card's node (all, where nobody knows it) that do
+    not serve its interrupts.
+    """
+
+    kind = KIND
+    word = WORD
+    file = "rps_cpus"
+    side = "receive"
+
+    def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
+        interface = interface_of(target)
+        # What has no card behind it has no interrupts either.
+        card = self.host.exists(f"{self._directory(target)}/device")
+        serving = cpus_that_serve(self.host, interface, siblings) if card else {}
+        others = near_cpus(self.host, interface).difference(*serving.values())
+        if not others:
+            raise Unsupported(f"each CPU near to {interface} serves its interrupts: none is left")
+        return dict.fromkeys(queues, others)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an interface spreads what it receives over its queues (RSS)."""
+
+import contextlib
+from typing import Dict, List, Optional, Tuple, Union
+
+from edgetune.agent.journal import Journals
+from edgetune.agent.kinds.base import held
+from edgetune.agent.kinds.channels import Channels, queues_planned
+from edgetune.agent.kinds.ethtool import change, change_flow, flow_fields, show
+from edgetune.agent.kinds.nic import NicParts, driver_of
+from edgetune.agent.kinds.rss_table import can_be_written, spread, weights_of
+from edgetune.agent.kinds.rss_text import Indirection, hashed_fields, indirection_of, read_rss
+from edgetune.agent.kinds.virtio_rss import DRIVER as VIRTIO
+from edgetune.agent.kinds.virtio_rss import refuse_out_of_step
+from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.vocabulary.kinds.nic_rss import FLOWS, KIND
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.targets import interface_of
+from edgetune.agent.vocabulary.values import Parts, Target, Value, chosen, merged, parts
+
+MAKE_TABLE = ("equal", "weight")
+
+
+class NicRss(NicParts):
+    """How an interface spreads what it receives over its queues, such as {"equal": 4}.
+
+    ``equal`` and ``weight`` make the indirection table, ``hfunc`` and ``key`` the hash, and
+    ``tcp4`` and others name the fields that are hashed, as ``ethtool -X`` and ``-N`` have them.
+    Whether a table that is even over all queues was chosen cannot be read: it is taken for the
+    driver's own, and comes back as that. The driver's own is written only over a table that a
+    tuning made: a driver that has never been told a table may spread packets otherwise.
+    """
+
+    kind = KIND
+    change = "-X"
+    # Entries of 4 bits, and of 6 bits since the X550, whose table is the longer one.
+    reaches: Dict[Tuple[Optional[str], int], int] = {("ixgbe", 128): 16, ("ixgbe", 512): 64}
+    # ethtool names the functions that it knows, not those that the driver takes.
+    only_toeplitz = ("bnxt_en", "i40e", "iavf", "ice", "igb", "ixgbe", "virtio_net")
+
+    def ready(self, target: Target) -> bool:
+        """Not before the interface is up: some drivers (vmxnet3) have no table until then."""
+        return self.is_up(target)
+
+    def asked(self, target: Target, found: Value, value: Value) -> Value:
+        """The table in the terms of the setting: what it makes, or whatever else is there."""
+        said = parts(chosen(found, value))
+        for name in MAKE_TABLE:
+            if name in parts(value) and "table" in parts(found):
+                said[name] = _seen(indirection_of(parts(found)), name, parts(value)[name])
+        return said
+
+    def merge(self, older: Optional[Value], newer: Value) -> Value:
+        """Of two settings that make the table the newer one does."""
+        if not makes_table(newer):
+            return merged(older, newer)
+        others = {name: part for name, part in parts(older or {}).items() if name not in MAKE_TABLE}
+        return merged(others, newer)
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported when the interface has no such part, or cannot take the value."""
+        interface, wanted = interface_of(setting.target), parts(setting.value)
+        found = parts(self.runtime(setting.target))
+        # Without a table packets are not spread, whatever is told of the hash.
+        missing = {"table", *wanted} - set(MAKE_TABLE) - set(found)
+        if missing:
+            raise Unsupported(f"ethtool tells no RSS {', '.join(sorted(missing))} of {interface}")
+        if makes_table(wanted):
+            self._probe_table(setting, indirection_of(found))
+        self.refuse_few_queues(setting.target)
+        driver = driver_of(self.host, interface)
+        if wanted.get("hfunc", "toeplitz") != "toeplitz" and driver in self.only_toeplitz:
+            raise Unsupported(f"{driver} knows no hash function but toeplitz")
+        if "key" in wanted:
+            has, gets = (len(str(own["key"]).split(":")) for own in (found, wanted))
+            if has != gets:
+                raise Unsupported(f"the key of {interface} has {has} bytes, not {gets}")
+
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
+        """Unsupported, too, when the table is as wanted, but not with the queues there will be."""
+        if makes_table(setting.value):
+            self._probe_table(setting, indirection_of(parts(self.runtime(setting.target))))
+        super().probe_stored(setting, tuning)
+
+    def refuse_few_queues(self, target: Target) -> None:
+        """Unsupported when queues were taken away from under a table that does not follow them."""
+        if self.is_of_virtio(target):
+            channels = Channels(self.host).read(interface_of(target))
+            if channels.current != channels.max:
+                refuse_out_of_step(self.host, interface_of(target))
+
+    def is_of_virtio(self, target: Target) -> bool:
+        """Whether it is a card of virtio_net that has a table."""
+        if driver_of(self.host, interface_of(target)) != VIRTIO:
+            return False
+        try:
+            self.read_table(interface_of(target))
+        except Unsupported:
+            return False
+        return True
+
+    def _probe_table(self, setting: Setting, found: Indirection) -> None:
+        interface, wanted = interface_of(setting.target), parts(setting.value)
+        if not can_be_written(found.words):
+            what = "an indirection table that ethtool cannot write back"
+            raise Unsupported(f"{interface} has {what}: {found.words}")
+        weights = [int(word) for word in str(wanted.get("weight", "")).split()]
+        if sum(weights) > found.entries:
+            raise Unsupported(f"the weights add up to more than the table's {found.entries}")
+        queues = len(weights) or int(wanted["equal"])
+        rings = self._rings_then(setting, found.rings)
+        reach = self._reach(interface, found.entries, rings)
+        if queues > rings:
+            raise Unsupported(f"{interface} has {rings} receive queues, not {queues}")
+        if queues > reach:
+            raise Unsupported(f"the table of {interface} reaches {reach} queues, not {queues}")
+
+    def _rings_then(self, setting: Setting, rings: int) -> int:
+        """The receive queues that there will be; the same tuning may change them before."""
+        planned = queues_planned(self.host, setting)
+        return rings if planned is None else planned
+
+    def _reach(self, interface: str, entries: int, rings: int) -> int:
+        numbers = self.reaches.get((driver_of(self.host, interface), entries), rings)
+        return min(numbers, entries, rings)
+
+    def runtime(self, target: Target) -> Value:
+        """What `read_rss` tells, and the fields of each flow."""
+        self.queues(target)
+        interface = interface_of(target)
+        found = read_rss(show(self.host, "-x", interface))
+        for flow in FLOWS:
+            with contextlib.suppress(Unsupported):
+                found[flow] = self._fields(interface, flow)
+        return found
+
+    def _fields(self, interface: str, flow: str) -> str:
+        """Those that are hashed of a flow, by their letters; Unsupported where nobody tells."""
+        if self.host.root != "/":
+            return hashed_fields(show(self.host, "-n", interface, "rx-flow-hash", flow))
+        try:
+            return flow_fields(interface, flow)
+        except OSError as error:
+            raise Unsupported(f"{interface}: the hash of {flow}: {error.strerror}") from None
+
+    def read_table(self, interface: str) -> Indirection:
+        """Its table; Unsupported without one."""
+        found = read_rss(show(self.host, "-x", interface))
+        if "table" not in found:
+            raise Unsupported(f"{interface} has no indirection table")
+        return indirection_of(found)
+
+    def facts(self, interface: str) -> Dict[str, int]:
+        """How many queues the table names, and its size; Unsupported without one."""
+        found = self.read_table(interface)
+        return {"queues": len(set(found.table)), "table_size": found.entries}
+
+    def queues_chosen(self, target: Target) -> int:
+        """The queues that a table needs which is not the driver's own; 0 without such a one."""
+        try:
+            found = self.read_table(interface_of(target))
+        except Unsupported:
+            return 0
+        table = found.table
+        reach = self._reach(interface_of(target), found.entries, found.rings)
+        return 0 if table == spread(f"equal {reach}", len(table), reach) else max(table) + 1
+
+    def let_go(self, target: Target, complaint: str) -> bool:
+        """Give a table that was set its default, which keeps no queue from going.
+
+        Whether that was done: the driver's own keeps none either. Of one that reads like it,
+        only the ``complaint`` about the channels can tell that it was set.
+        """
+        if not (self.queues_chosen(target) or "indirection table" in complaint):
+            return False
+        try:
+            if not can_be_written(self.read_table(interface_of(target)).words):
+                return False
+            change(self.host, self.change, interface_of(target), "default")
+        except (Unsupported, Failed):
+            return False
+        return True
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        """The same; the driver's own table comes back where a tuning has made another one."""
+        was = held(snapshot)
+        if not any(map(makes_table, Journals(self.host).changed(KIND.name, target))):
+            was = dict(was, parts=_chosen(parts(was["parts"])))
+        super().restore(target, was)
+
+    def restore_own(self, target: Target, was: object) -> None:
+        """The same; the driver makes its own table anew for the queues that there are."""
+        super().restore_own(target, _chosen(parts(was)))
+
+    def put(self, target: Target, wanted: Parts) -> None:
+        """Change what differs."""
+        now = self.requested(target)
+        words = _table_words(now, wanted)
+        for name, option in (("key", "hkey"), ("hfunc", "hfunc")):
+            if name in wanted and now.get(name) != wanted[name]:
+                words += [option, str(wanted[name])]
+        if words:
+            change(self.host, self.change, interface_of(target), *words)
+        for flow in FLOWS:
+            # Before a card had RSS it may have hashed none, for which ethtool has no word.
+            if wanted.get(flow) and now.get(flow) != wanted[flow]:
+                change_flow(self.host, interface_of(target), flow, str(wanted[flow]))
+
+
+def makes_table(value: Value) -> bool:
+    """Whether a value says how packets are spread over the queues."""
+    return any(name in parts(value) for name in MAKE_TABLE)
+
+
+def _chosen(was: Parts) -> Parts:
+    """What was read of RSS, without a table that is the driver's own."""
+    return {name: part for name, part in was.items() if (name, part) != ("table", "default")}
+
+
+def _seen(found: Indirection, name: str, value: Union[int, str]) -> Union[int, str]:
+    """A table as ``equal`` or ``weight`` would have it, or in words where it has none."""
+    table = found.table
+    queues = max(table) + 1
+    if spread(f"{name} {value}", len(table), queues) == table:
+        return value
+    if spread(f"equal {queues}", len(table), queues) == table:
+        return queues if name == "equal" else f"equal {queues}"
+    if name == "weight" and found.words.startswith("weight"):
+        return weights_of(table)
+    return found.words
+
+
+def _table_words(now: Parts, wanted: Parts) -> List[str]:
+    """What ``ethtool -X`` needs to hear; nothing where the table is as wanted."""
+    words = str(wanted.get("table", ""))
+    for name in MAKE_TABLE:
+        words = f"{name} {wanted[name]}" if name in wanted else words
+    if not words or "table" not in now:
+        return []
+    found = indirection_of(now)
+    table = spread(words, found.entries, found.rings)
+    # What was there may name queues that come back only with nic.channels, which sees to it.
+    early = "table" in wanted and max(table) >= found.rings
+    if early or table == found.table:
+        return []
+    if not can_be_written(words):
+        raise Failed(f"ethtool has no words for the indirection table {words}")
+    return words.split()

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the kernel."""
+
+import os
+import re
+from typing import Dict, Iterator, List, Optional
+
+from edgetune.agent.hook_files import hook_installed, probe_hook
+from edgetune.agent.journal import Journal, Journals
+from edgetune.agent.kinds.base import Handler, texts
+from edgetune.agent.kinds.drop_ins import drop_ins, header
+from edgetune.agent.kinds.min_free import MIN_FREE, refuse_unfit
+from edgetune.agent.kinds.sysctl_files import Assignment, assigned, decided
+from edgetune.agent.kinds.sysctl_values import left_by, shown_as
+from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.vocabulary.kinds.sysctl import EXCLUSIVE, KIND, key_of, parameters
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.targets import parameter, sysctl_path
+from edgetune.agent.vocabulary.values import Target, Value
+
+_FROM_THE_START = re.compile(
+    "(abi|debug|kernel|user|vm)/.+|fs/([^/]+|(aio|epoll|fanotify|inotify|mqueue|quota)/.+)"
+    "|net/(core|mptcp|unix)/.+|net/ipv[46]/([^/]+|(conf|neigh)/(all|default|lo)/.+|(icmp|route)/.+)"
+)
+"""Parameters that are there before any module is loaded and any interface appears."""
+
+
+class Sysctl(Handler):
+    """A kernel parameter below /proc/sys."""
+
+    kind = KIND
+    directories = tuple(f"{top}/sysctl.d" for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
+    # procps reads this one after all the others; systemd reads it only where 99-sysctl.conf is it.
+    last = "/etc/sysctl.conf"
+    drop_in = "/etc/sysctl.d/90-edgetune-{rank}.conf"
+
+    @classmethod
+    def key(cls, target: Target) -> str:
+        """Its name as in files of sysctl.d."""
+        return key_of(target)
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported when it is read-only, as some are in a network namespace, or does not fit."""
+        file, value = self._file(setting.target), str(setting.value)
+        if not os.stat(self.host.path(file)).st_mode & 0o222:
+            raise Unsupported(f"{file} is read-only here")
+        if self._path(setting.target) == sysctl_path(MIN_FREE):
+            # The kernel also takes hexadecimal numbers, and the first of several.
+            if not value.isdigit():
+                raise Unsupported(f"{value} is no number of kB")
+            refuse_unfit(self.host, int(value))
+
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
+        """Unsupported when a file that is read after ours decides, or nothing would set it late."""
+        if self.kept_by_hook(setting.target):
+            probe_hook(self.host)
+        path, ours = self._path(setting.target), self._ours(self.rank(tuning))
+        own = Assignment(ours, path, str(setting.value))
+        winner = decided(path, self.assignments(own)) or own
+        if winner.value is None:
+            raise Unsupported(f"{winner.file} is read after ours and takes it out")
+        said = self._left(path, winner.value)
+        if winner.file != ours and said != self.rounded(setting.target, setting.value):
+            raise Unsupported(f"{winner.file} is read after ours and sets it to {said}")
+
+    def kept_by_hook(self, target: Target) -> bool:
+        """Whether it may come after the files of sysctl.d are read, as with a module."""
+        return not _FROM_THE_START.fullmatch(self._path(target))
+
+    def runtime(self, target: Target) -> Value:
+        """Its value in its one form; Unsupported names the module where that may be missing."""
+        file = self._file(target)
+        if self.kept_by_hook(target) and not self.present(target):
+            raise Unsupported(f"there is no {file}: let modules-load.d(5) load its module")
+        text = self.text(file)
+        return shown_as(self._path(target), text, text)
+
+    def rounded(self, target: Target, value: Value) -> Value:
+        """The value as the kernel will show it."""
+        return shown_as(self._path(target), str(value), self.host.text(self._file(target)))
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        """What the files say; of what comes after them, only what our hook sets again."""
+        winner = self.winner(self._path(target))
+        if self.kept_by_hook(target) and not self._is_set_late(target):
+            return None
+        return winner and winner.value
+
+    def _is_set_late(self, target: Target) -> bool:
+        kept = Journals(self.host).kept(self.kind.name, target)
+        return hook_installed(self.host) and next(kept, None) is not None
+
+    def present(self, target: Target) -> bool:
+        return self.host.exists(self._file(target))
+
+    def ready(self, target: Target) -> bool:
+        return self.present(target)
+
+    def snapshot(self, target: Target) -> Dict[str, str]:
+        """The text of each parameter that changes with it."""
+        patterns = parameters({"key": self.key(target)})
+        files = [file for pattern in patterns for file in self.host.matching(pattern)]
+        return {file: self.text(file) for file in dict.fromkeys(files)}
+
+    def apply(self, target: Target, value: Value) -> None:
+        """Write it: the exit status of sysctl(8) says nothing."""
+        self.host.write_attribute(self._file(target), f"{value}\n")
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        """Write what differs, itself first: what is copied from it is copied once more by that.
+
+        Of two that exclude each other the one that counted goes first: it makes the other zero. An
+        interface keeps what somebody else set it to since. Failed where it comes out otherwise.
+        """
+        own = self._file(target)
+        was = {file: text for file, text in texts(snapshot).items() if self.host.exists(file)}
+        now = {file: self.text(file) for file in was}
+        for file in was:
+            copied = os.path.join(os.path.dirname(own), os.path.basename(file))
+            if now[file] != now.get(copied, now[file]):
+                was[file] = now[file]
+        for file in sorted(was, key=lambda file: (_is_zero(file, was[file]), file != own)):
+            if self.text(file) != was[file]:
+                self.host.write_attribute(file, was[file])
+        left = [file for file in was if self.text(file) != was[file]]
+        if left:
+            raise Failed(f"{', '.join(left)}: not as before")
+
+    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
+        """Also where a journal has it as it was shown: before 0.11 values had no one form."""
+        return was is not None and self.rounded(target, was) == now
+
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
+        lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]
+        return {self._ours(journal.rank): header(journal) + "".join(lines)}
+
+    def _ours(self, rank: str) -> str:
+        return self.drop_in.format(rank=rank)
+
+    def _path(self, target: Target) -> str:
+        return sysctl_path(self.key(target))
+
+    def _file(self, target: Target) -> str:
+        return parameter(self.key(target))
+
+    def winner(self, path: str) -> Optional[Assignment]:
+        """What decides of a parameter, with the value that it leaves; None where nothing does."""
+        found = decided(path, self.assignments())
+        if found is None or found.value is None:
+            return None
+        return found._replace(value=self._left(path, found.value))
+
+    def _left(self, path: str, value: str) -> str:
+        return left_by(path, value, self.host.text(parameter(path)))
+
+    def assignments(self, more: Optional[Assignment] = None) -> Iterator[Assignment]:
+        """Every assignment, in the order they are read; as if there were one ``more``."""
+        files = self.host.once("sysctl.d", lambda: drop_ins(self.host, self.directories))
+        if more:
+            files = sorted({*files, more.file}, key=os.path.basename)
+        for file in files + ([] if self.host.init == "systemd" else [self.last]):
+            for path, value in assigned(self._read(file)):
+                yield Assignment(file, path, value)
+            if more and more.file == file:
+                yield more
+
+    def _read(self, file: str) -> str:
+        # Each setting asks every file several times.
+        return self.host.once(f"text of {file}", lambda: self.host.text(file))
+
+
+def _is_zero(file: str, text: str) -> bool:
+    """Whether it is the one of two that does not count."""
+    return text.strip() == "0" and any(parameter(own) == file for pair in EXCLUSIVE for own in pair)

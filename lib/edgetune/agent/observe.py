@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a setting stands on this host, and what would have to be done."""
+
+from typing import Callable, List, NamedTuple, Optional, Sequence
+
+from edgetune.agent.host import Host
+from edgetune.agent.journal import Entry, Reading
+from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.kinds.base import Handler
+from edgetune.agent.protocol import Json, Unsupported, shortened
+from edgetune.agent.services import probe_restart
+from edgetune.agent.vocabulary.contents import described
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.values import Value, bounded
+
+LONGEST_REASON = 500
+LONGEST_VALUE = 2000
+"""More than a tuning can ask for in one line."""
+
+
+class Row:
+    """How one setting stands on this host. ``problem`` says why the host cannot do it."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.runtime: Optional[Value] = None
+        self.persistent: Optional[Value] = None
+        self.wanted: Value = setting.value
+        self.runtime_differs = False
+        self.stored_differs = False
+        self.tried_by_boot = False
+        self.problem: Optional[str] = None
+
+    @property
+    def reading(self) -> Reading:
+        """Both facts."""
+        return Reading(self.runtime, self.persistent)
+
+    @property
+    def to_be_set(self) -> Setting:
+        """The setting with the value that this host gets."""
+        return self.setting.with_value(self.wanted)
+
+    @property
+    def shown(self) -> Json:
+        """As it stands in an answer."""
+        reason = shortened(self.reason, LONGEST_REASON)
+        return dict(self.reading._asdict(), id=self.setting.id, wanted=self.wanted, reason=reason)
+
+    @property
+    def as_wanted(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.problem or self.runtime_differs or self.stored_differs)
+
+    @property
+    def holds_so_far(self) -> bool:
+        """Whether a boot has tried it, and it waits for its confirmation to be kept."""
+        return self.tried_by_boot and not (self.problem or self.runtime_differs)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether nothing more can be done before the next boot."""
+        if self.tried_by_boot and not self.problem:
+            return not self.stored_differs
+        return self.as_wanted
+
+    @property
+    def status(self) -> str:
+        """``change``, ``noop`` or ``unsupported``."""
+        if self.problem:
+            return "unsupported"
+        return "noop" if self.as_wanted else "change"
+
+    @property
+    def reason(self) -> str:
+        """The same in words."""
+        if self.problem:
+            return self.problem
+        if self.as_wanted:
+            return "is as wanted"
+        if self.tried_by_boot and not self.stored_differs:
+            return "comes with the next boot"
+        if not self.stored_differs:
+            return "differs now"
+        return "differs" if self.runtime_differs else "would be lost at the next boot"
+
+
+def observe(
+    host: Host,
+    setting: Setting,
+    tuning: str,
+    running: Optional[Value] = None,
+    stored: bool = True,
+) -> Row:
+    """Read one setting, and find out what would have to be done. Touches nothing.
+
+    ``running`` is taken for what is in force where a service has yet to be restarted. Without
+    ``stored`` nobody asks whether the setting is kept over a boot.
+    """
+    row = Row(setting)
+    with host.read_cache():
+        try:
+            handler = HANDLERS.on(host, setting.kind)
+            row.tried_by_boot = handler.tried_by_boot
+            row.persistent = stored_value(handler, setting) if stored else None
+            row.runtime = asked(handler, setting) if running is None else running
+            rounded = handler.rounded(setting.target, setting.value)
+            row.wanted = bounded(setting.only, row.runtime, rounded)
+            row.runtime_differs = not reached(handler, setting, row.runtime)
+            row.stored_differs = stored and _must_store(handler, row)
+            _probe(host, handler, row, tuning)
+        except Unsupported as why:
+            row.problem = str(why)
+        except ValueError as error:
+            row.problem = f"cannot be compared: {error}"
+    return row
+
+
+def observe_all(host: Host, settings: Sequence[Setting], tuning: str) -> List[Row]:
+    """The same of many; what they share is read once."""
+    with host.read_cache():
+        return [observe(host, setting, tuning) for setting in settings]
+
+
+def asked(handler: Handler, setting: Setting) -> Value:
+    """What is in force, in the terms of the setting; Unsupported as `Handler.runtime`."""
+    with handler.host.read_cache():
+        return _bounded(handler.in_terms(setting, handler.runtime(setting.target)))
+
+
+def stored_value(handler: Handler, setting: Setting) -> Optional[Value]:
+    """What will be in force after a boot, as far as the setting speaks of it."""
+    found = handler.persistent(setting.target)
+    said = None if found is None else handler.in_terms(setting, found)
+    return None if said is None or said == {} else _bounded(said)
+
+
+def _bounded(value: Value) -> Value:
+    """The same for the same; of a long text its ends and its digest."""
+    if not isinstance(value, str) or len(value) <= LONGEST_VALUE:
+        return value
+    return f"{shortened(value, LONGEST_VALUE)} ({described(value.encode())})"
+
+
+def reached(handler: Handler, setting: Setting, value: Optional[Value]) -> bool:
+    """Whether a value is as the setting wants it; ``only`` is content with more, or less."""
+    if value is None:
+        return False
+    wanted = handler.rounded(setting.target, setting.value)
+    return handler.same(value, bounded(setting.only, value, wanted))
+
+
+def in_force(host: Host, setting: Setting) -> bool:
+    """Whether a setting is as wanted now; Unsupported where that cannot be told."""
+    handler = HANDLERS.on(host, setting.kind)
+    return reached(handler, setting, asked(handler, setting))
+
+
+def stands(host: Host, setting: Setting) -> bool:
+    """The same, where it can be in force now; else whether it is as wanted at the next boot."""
+    handler = HANDLERS.on(host, setting.kind)
+    if handler.tried_by_boot:
+        return reached(handler, setting, stored_value(handler, setting))
+    return in_force(host, setting)
+
+
+def _must_store(handler: Handler, row: Row) -> bool:
+    # Where nobody has said anything, a default that is good enough now is so after a boot.
+    if row.persistent is None and row.setting.only:
+        return row.runtime_differs
+    return not reached(handler, row.setting, row.persistent)
+
+
+def _probe(host: Host, handler: Handler, row: Row, tuning: str) -> None:
+    if row.runtime_differs:
+        handler.probe(row.setting)
+        if row.setting.restart and not host.booting:
+            probe_restart(host, row.setting.restart)
+    if row.stored_differs:
+        handler.probe_stored(row.setting, tuning)
+
+
+def current(host: Host, setting: Setting) -> Reading:
+    """What is in force and what is stored; None for what the host does not have."""
+    handler = HANDLERS.on(host, setting.kind)
+    return Reading(_known(asked, handler, setting), _known(stored_value, handler, setting))
+
+
+def current_all(host: Host, entries: Sequence[Entry]) -> List[Reading]:
+    """The same of many; what they share is read once."""
+    with host.read_cache():
+        return [current(host, entry.setting) for entry in entries]
+
+
+def _known(
+    read: Callable[[Handler, Setting], Optional[Value]], handler: Handler, setting: Setting
+) -> Optional[Value]:
+    try:
+        return read(handler, setting)
+    except Unsupported:
+        return None
+
+
+class Difference(NamedTuple):
+    """A setting that was changed."""
+
+    id: str
+    before: Reading
+    after: Reading
+
+    def document(self) -> Json:
+        """For an answer."""
+        return {"id": self.id, "before": self.before._asdict(), "after": self.after._asdict()}
+
+
+def diff_of(
+    entries: Sequence[Entry], before: Sequence[Reading], after: Sequence[Reading]
+) -> List[Difference]:
+    """What differs, setting by setting."""
+    rows = zip([entry.setting.id for entry in entries], before, after)
+    return [Difference(*row) for row in rows if not row[1].is_like(row[2])]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a request."""
+
+from typing import List
+
+from edgetune.agent.protocol import Request
+from edgetune.agent.vocabulary.grammar import Wrong
+from edgetune.agent.vocabulary.kind import Kind
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.targets import SERVICE_NAME
+from edgetune.agent.vocabulary.values import Target, Value, bounded
+
+
+def read_settings(request: Request) -> List[Setting]:
+    """The settings of a request, each checked by its kind."""
+    settings: List[Setting] = []
+    for fields in request.each("settings"):
+        setting = _read_setting(fields)
+        if setting.id in [other.id for other in settings]:
+            raise fields.wrong("id", "is set twice")
+        settings.append(setting)
+    if not settings:
+        raise request.wrong("settings", "is empty")
+    for setting in settings:
+        setting.siblings = settings
+    return settings
+
+
+def _read_setting(fields: Request) -> Setting:
+    name = fields.text("kind", ".*")
+    if not KINDS.on_hosts(name):
+        raise fields.wrong("kind", "is none that this agent knows")
+    kind = KINDS[name]
+    target = _read_target(fields.inside("target"), kind)
+    only = fields.optional("only", "raise|lower")
+    if only and not kind.ordered:
+        raise fields.wrong("only", f"has no meaning for {name}")
+    value = _read_value(fields, kind, target)
+    setting = Setting(name, target, value, only, fields.optional("restart", SERVICE_NAME))
+    if fields.text("id", ".*") != setting.id:
+        raise fields.wrong("id", f"is not {setting.id}")
+    if only:
+        _check_numbers(fields, value)
+    fields.done()
+    return setting
+
+
+def _read_target(fields: Request, kind: Kind) -> Target:
+    target = {}
+    for name, own in kind.target.items():
+        target[name] = fields.text(name, own.pattern)
+        why = own.refusal(target[name])
+        if why:
+            raise fields.wrong(name, why)
+    fields.done()
+    return target
+
+
+def _read_value(fields: Request, kind: Kind, target: Target) -> Value:
+    try:
+        return kind.read(target, fields.raw("value"))
+    except Wrong as wrong:
+        raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
+
+
+def _check_numbers(fields: Request, value: Value) -> None:
+    try:
+        bounded("raise", value, value)
+    except ValueError:
+        raise fields.wrong("only", "needs a value made of numbers") from None

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CPUs of a host and what lies near to them."""
+
+import contextlib
+import re
+from typing import Dict, Iterator, NamedTuple, Optional, Set
+
+from edgetune.agent.host import Host
+from edgetune.agent.protocol import Json
+from edgetune.agent.readings import meminfo
+from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
+
+CPUS = "/sys/devices/system/cpu"
+NODES = "/sys/devices/system/node"
+
+
+class Topology:
+    """The CPUs that are online, and those of each NUMA node that has any.
+
+    A kernel that knows no nodes has them all on node 0.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.online = parse_cpus(host.text(f"{CPUS}/online", "0"))
+        of_node = {
+            node: cpus_in(host, f"{NODES}/node{node}/cpulist") for node in node_numbers(host)
+        }
+        known = {node: cpus & self.online for node, cpus in of_node.items() if cpus & self.online}
+        self.nodes: Dict[int, Set[int]] = known or {0: self.online}
+
+    def siblings(self, cpu: int) -> Set[int]:
+        """The online hyper-threads of its core, itself among them."""
+        file = f"{CPUS}/cpu{cpu}/topology/thread_siblings_list"
+        found = self._host.once(file, lambda: cpus_in(self._host, file))
+        return (found & self.online) | {cpu}
+
+
+def node_numbers(host: Host) -> Iterator[int]:
+    """The NUMA nodes, in their order."""
+    names = [re.fullmatch(r"node([0-9]+)", name) for name in host.names(NODES)]
+    yield from sorted(int(name.group(1)) for name in names if name)
+
+
+def node_of(host: Host, interface: str) -> Optional[int]:
+    """The NUMA node of an interface's card; None where the kernel does not know it (-1)."""
+    text = told_by_card(host, interface, "numa_node")
+    return int(text) if text.isdigit() else None
+
+
+def told_by_card(host: Host, interface: str, file: str) -> str:
+    """What an attribute of a card's device says, "" where it has none.
+
+    A device of virtio has none: it is part of one of PCI, which has
+    (Documentation/driver-api/virtio of Linux).
+    """
+    device = f"/sys/class/net/{interface}/device"
+    # The kernel goes up from where the link leads.
+    return host.text(f"{device}/{file}") or host.text(f"{device}/../{file}")
+
+
+def cpus_in(host: Host, file: str) -> Set[int]:
+    """The CPUs that a file lists; none when it cannot be read."""
+    with contextlib.suppress(ValueError):
+        return parse_cpus(host.text(file))
+    return set()
+
+
+def cpu_facts(host: Host) -> Json:
+    """What CPUs there are; ``vendor`` and ``model`` are None where the kernel does not tell."""
+    topology = Topology(host)
+    told = host.text("/proc/cpuinfo")
+    return {
+        "online": format_cpus(topology.online),
+        "count": len(topology.online),
+        "vendor": _line(told, "vendor_id"),
+        "model": _line(told, "model name"),
+        "nodes": {str(node): format_cpus(cpus) for node, cpus in topology.nodes.items()},
+    }
+
+
+def _line(text: str, name: str) -> Optional[str]:
+    found = re.search(rf"^{name}\s*: (.*)", text, re.MULTILINE)
+    return found.group(1).strip() if found else None
+
+
+class Memory(NamedTuple):
+    """How much memory there is, in kB; ``nodes`` without those that have none."""
+
+    total_kb: Optional[int]
+    swap_kb: Optional[int]
+    nodes: Dict[str, Optional[int]]
+    smallest_node_kb: Optional[int]
+
+
+def memory_of(host: Host) -> Memory:
+    """The memory of a host."""
+    told = meminfo(host)
+    total = told.get("MemTotal")
+    of_node = {node: _node_kb(host, node) for node in node_numbers(host)}
+    nodes: Dict[str, Optional[int]] = {str(node): kb for node, kb in of_node.items() if kb}
+    nodes = nodes or {"0": total}
+    smallest = min(nodes.values(), key=lambda kb: kb or 0)
+    return Memory(total, told.get("SwapTotal"), nodes, smallest)
+
+
+def _node_kb(host: Host, node: int) -> int:
+    text = host.text(f"{NODES}/node{node}/meminfo")
+    found = re.search(r"MemTotal:\s+([0-9]+)", text)
+    return int(found.group(1)) if found else 0

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``restore``: take a tuning back."""
+
+from typing import Sequence
+
+from edgetune.agent.boot_hook import BootHook
+from edgetune.agent.host import Host, room_or_not
+from edgetune.agent.journal import Journal, Journals
+from edgetune.agent.protocol import TUNING, Json, Request, read_epoch
+from edgetune.agent.undo import Undone, take_back, take_back_live
+from edgetune.agent.vocabulary.grammar import LINE
+
+
+def run(host: Host, request: Request) -> Json:
+    """Take a tuning back from the journal; safe to repeat.
+
+    With ``rollout`` only what that rollout did: another one's change is not ours to take back.
+    With ``live`` only the runtime values of the settings it names; see `take_back_live`.
+    """
+    epoch = read_epoch(request)
+    drained = request.flag("drained", default=False)
+    tuning = request.text("tuning", TUNING)
+    rollout = request.optional("rollout", LINE)
+    live = request.texts("live")
+    request.done()
+    with host.lock():
+        host.refuse_in_service(drained)
+        # Nobody with an older epoch can write what this one cannot.
+        with room_or_not():
+            host.fence(epoch)
+        journal = Journals(host).load(tuning)
+        if journal is None:
+            # What an agent may have left that was killed at its very first or last step.
+            Journals(host).forget(tuning)
+            BootHook(host).sync()
+        ours = journal if journal and rollout in (None, journal.rollout) else None
+        undone = Undone(False, [], [])
+        if ours is not None and live is None:
+            undone = take_back(host, ours)
+        elif ours is not None and live is not None:
+            _check_known(request, ours, live)
+            undone = take_back_live(host, ours, live)
+        diff = [row.document() for row in undone.diff]
+        told = dict(vars(undone), diff=diff, boot_id=host.boot_id)
+        return dict(told, nothing_to_restore=ours is None)
+
+
+def _check_known(request: Request, journal: Journal, names: Sequence[str]) -> None:
+    known = [entry.setting.id for entry in journal.entries]
+    for index, name in enumerate(names):
+        if name not in known:
+            raise request.wrong(f"live[{index}]", f"is no setting of {journal.tuning} here")

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``sample``: how a host does."""
+
+import os
+import re
+import time
+from typing import Callable, Dict, List, Optional, Tuple
+
+from edgetune.agent.host import Host
+from edgetune.agent.protocol import Json, Request
+from edgetune.agent.readings import first_number, interfaces, meminfo, protocol_counters
+from edgetune.agent.vocabulary.places import STATE
+
+
+def run(host: Host, request: Request) -> Json:
+    """Counters that only grow within a boot, gauges, and what `drifted`.
+
+    A counter or a gauge that cannot be read is left out. ``health`` is what the health check was
+    seen to do where an answer was not good, else "".
+    """
+    measure = _health_check(request)
+    count = request.whole("health_requests", 0, 1000, default=5)
+    request.done()
+    counters, uptime, gauges = (_of_freebsd if host.system == "freebsd" else _of_linux)(host)
+    drift = _drift(host)
+    gauges["drifted"] = len(drift)
+    health = ""
+    if measure:
+        measured, health = measure(count)
+        gauges.update(measured)
+    return {
+        "boot_id": host.boot_id,
+        "uptime": uptime,
+        "counters": counters,
+        "gauges": {name: value for name, value in gauges.items() if value is not None},
+        "health": health,
+        "drift": drift,
+    }
+
+
+Told = Tuple[Dict[str, int], Optional[float], Dict[str, Optional[float]]]
+"""Counters; the uptime right after they were read, as what follows can take seconds; gauges."""
+
+
+def _of_linux(host: Host) -> Told:
+    counters: Dict[str, int] = {}
+    for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
+        counters.update(source(host))
+    uptime = first_number(host, "/proc/uptime")
+    gauges: Dict[str, Optional[float]] = {
+        "load1": first_number(host, "/proc/loadavg"),
+        "memory_available_kb": meminfo(host).get("MemAvailable"),
+    }
+    return counters, uptime, gauges
+
+
+def _of_freebsd(host: Host) -> Told:
+    from edgetune.agent.freebsd.counters import counters, gauges
+
+    counted, uptime = counters(host), time.monotonic()
+    return counted, uptime, gauges(host)
+
+
+def _health_check(request: Request) -> Optional[Callable[[int], Tuple[Dict[str, float], str]]]:
+    # Its libraries are loaded only where there is something to ask.
+    if request.raw("health_url") is None:
+        return None
+    from edgetune.agent.health import read_health_check
+
+    return read_health_check(request).measure
+
+
+def _drift(host: Host) -> List[Json]:
+    # Most of the agent is compiled for it, so only where there is a journal.
+    if not host.names(STATE + "/tunings"):
+        return []
+    from edgetune.agent.drift import drifted
+
+    return [dict(own._asdict()) for own in drifted(host)]
+
+
+def _tcp_counters(host: Host) -> Dict[str, int]:
+    known = dict(protocol_counters(host.text("/proc/net/netstat")))
+    known.update(protocol_counters(host.text("/proc/net/snmp")))
+    names = {
+        "listen_drops": "TcpExt.ListenDrops",
+        "listen_overflows": "TcpExt.ListenOverflows",
+        "tcp_retransmits": "Tcp.RetransSegs",
+        "tcp_segments_out": "Tcp.OutSegs",
+    }
+    return {ours: known[theirs] for ours, theirs in names.items() if theirs in known}
+
+
+def _nic_counters(host: Host) -> Dict[str, int]:
+    names = {
+        "rx_packets": "rx_packets",
+        "rx_bytes": "rx_bytes",
+        "tx_packets": "tx_packets",
+        "rx_dropped": "rx_dropped",
+        "rx_missed": "rx_missed_errors",
+        "rx_errors": "rx_errors",
+    }
+    found: Dict[str, int] = {}
+    for interface in interfaces(host):
+        for ours, theirs in names.items():
+            number = host.text(f"/sys/class/net/{interface}/statistics/{theirs}")
+            if number.isdigit():
+                found[ours] = found.get(ours, 0) + int(number)
+    return found
+
+
+def _softnet_counters(host: Host) -> Dict[str, int]:
+    """Columns 1 and 2 of softnet_stat, hex, a line for each CPU; there are 11 to 15 columns."""
+    rows = [line.split() for line in host.text("/proc/net/softnet_stat").splitlines()]
+    try:
+        columns = [(int(row[1], 16), int(row[2], 16)) for row in rows]
+    except (IndexError, ValueError):
+        return {}
+    if not columns:
+        return {}
+    dropped, squeezed = zip(*columns)
+    return {"backlog_dropped": sum(dropped), "time_squeeze": sum(squeezed)}
+
+
+def _cpu_counters(host: Host) -> Dict[str, int]:
+    """From the line of all CPUs in /proc/stat: user nice system idle iowait irq softirq steal."""
+    line = re.match(r"cpu +([0-9 ]+)", host.text("/proc/stat"))
+    if line is None:
+        return {}
+    ticks = [int(word) for word in line.group(1).split()[:8]]
+    in_ms = 1000 // os.sysconf("SC_CLK_TCK")
+    total = sum(ticks)
+    return {"cpu_busy_ms": (total - sum(ticks[3:5])) * in_ms, "cpu_total_ms": total * in_ms}

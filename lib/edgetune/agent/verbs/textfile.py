@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``textfile``: tell Prometheus the boot of this host, and the tunings that stand on it."""
+
+import os
+
+from edgetune.agent.boot_hook import BootHook
+from edgetune.agent.hook_files import probe_hook
+from edgetune.agent.host import Host
+from edgetune.agent.protocol import Json, Request, Unsupported
+from edgetune.agent.textfile import Textfile
+from edgetune.agent.vocabulary.grammar import DIRECTORY
+
+
+def run(host: Host, request: Request) -> Json:
+    """Keep the file ``edgetune.prom`` in the ``directory`` of this host; with "" no more.
+
+    The boot hook writes it at each boot. ``missing`` says why the file is not there, and is "" when
+    it is. That is no failure: on a host whose init is not known nothing is written, nor where there
+    is no such directory.
+    """
+    directory = request.text("directory", f"({DIRECTORY})?")
+    request.done()
+    with host.lock():
+        return {"missing": _keep(host, directory), "boot_id": host.boot_id}
+
+
+def _keep(host: Host, directory: str) -> str:
+    missing = _obstacle(host, directory) if directory else ""
+    try:
+        Textfile(host).keep("" if missing else directory)
+        told = BootHook(host).sync()
+    except OSError as error:
+        return str(error)
+    return missing or told
+
+
+def _obstacle(host: Host, directory: str) -> str:
+    try:
+        probe_hook(host)
+    except Unsupported as why:
+        return str(why)
+    there = os.path.isdir(host.path(directory))
+    return "" if there else f"this host has no directory {directory}"

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a kind of setting without a host."""
+
+import re
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+
+from edgetune.agent.vocabulary.grammar import Parts, Text
+from edgetune.agent.vocabulary.values import Target, Value
+
+
+def _nothing_refused(text: str) -> Optional[str]:
+    return None
+
+
+def _as_it_is(target: Mapping[str, str], value: Value) -> Value:
+    return value
+
+
+class Field(NamedTuple):
+    """One of the fields that say what a setting sets.
+
+    ``refusal`` tells why no tuning may have a text that matches ``pattern``; None where one may.
+    """
+
+    pattern: str
+    meaning: str
+    refusal: Callable[[str], Optional[str]] = _nothing_refused
+
+
+class Kind(NamedTuple):
+    """A kind of setting; the agent's class of that name carries it out.
+
+    name        -- as tunings and requests have it, such as ``nic.ring``
+    target      -- the fields that say what is set, in the order in which an id has them
+    value       -- the grammar of values
+    touches     -- everything that a setting changes on a host, downstream included: absolute
+                   paths of files, and names such as ``interface eth0``; two settings that touch
+                   one thing stand on each other
+    disruption  -- what it asks of a host at least (``DISRUPTIONS``)
+    order       -- its place in the order of application; lower numbers come first, and what
+                   resets others comes before them; settings are taken back in the reverse order
+    summary, takes, example -- for people: what it is, what its values are, a setting of it
+    ordered     -- whether ``only: raise`` and ``only: lower`` mean something
+    by_bmc      -- whether the BMC sets it, and no agent
+    systems     -- the operating systems whose hosts have it (of ``SYSTEMS``); what a BMC sets
+                   does not depend on it
+    tidy        -- brings a value that fits the grammar into its one form; Wrong where it cannot be
+    """
+
+    name: str
+    target: Mapping[str, Field]
+    value: Union[Text, Parts]
+    touches: Callable[[Target], Sequence[str]]
+    disruption: str
+    order: int
+    summary: str
+    takes: str
+    example: Mapping[str, Any]
+    ordered: bool = True
+    by_bmc: bool = False
+    systems: Sequence[str] = ("linux",)
+    tidy: Callable[[Target, Value], Value] = _as_it_is
+
+    def id_of(self, target: Mapping[str, str]) -> str:
+        """Names a setting on a host, such as ``sysctl:net.core.somaxconn``."""
+        what = ".".join(target[field] for field in self.target)
+        return f"{self.name}:{what}" if what else self.name
+
+    def refusal_on(self, system: str) -> Optional[str]:
+        """Why hosts with an operating system do not have it; None where they do."""
+        if self.by_bmc or system in self.systems:
+            return None
+        known = " and ".join(SYSTEMS[own] for own in self.systems)
+        return f"{self.name} is for {known}, and this host runs {SYSTEMS.get(system, system)}"
+
+    def can_cut_off(self, target: Target) -> bool:
+        """Whether a setting can take its host off the network."""
+        return any(NETWORK.match(thing) for thing in self.touches(target))
+
+    def is_tried_by_a_boot(self, target: Target) -> bool:
+        """Whether the next boot tries it once, and a confirmation makes it last."""
+        return BOOT_ENTRY in self.touches(target)
+
+    def read(self, target: Target, value: object) -> Value:
+        """The value of a request in its one form; Wrong says what is wrong with it."""
+        return self.tidy(target, self.value.read(value))
+
+    def of_text(self, target: Target, written: object) -> Value:
+        """The value of a text, or of the texts of its parts, as a request has it; Wrong likewise.
+
+        What `read` makes of it is left to the host, but for what is wrong with it.
+        """
+        value = self.value.of_text(written)
+        self.tidy(target, value)
+        return value
+
+
+SYSTEMS = {"linux": "Linux", "freebsd": "FreeBSD"}
+"""The operating systems of hosts, by the names that agents give them, as people write them."""
+
+EXPERIMENTAL = ("freebsd",)
+"""The systems on which nobody has run the agent yet but with doubles of its programs."""
+
+DISRUPTIONS = ("live", "restart", "drain", "reboot")
+"""What a setting asks of a host, least first."""
+
+BOOT_ENTRY = "boot entry"
+"""The thing that kernel and command line are parts of."""
+
+NETWORK = re.compile(f"(interface|route|module) |{BOOT_ENTRY}$|/proc/sys/net/|/sys/(.*/)?net/")
+"""How the things begin whose change can cut a host off."""
+
+
+def kind_of(id: str) -> str:
+    """The name of the kind in the id of a setting."""
+    return id.partition(":")[0]

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules of FreeBSD's kernel."""
+
+from edgetune.agent.vocabulary.grammar import Text
+from edgetune.agent.vocabulary.kind import Field, Kind
+from edgetune.agent.vocabulary.values import Target
+
+LOADED, ABSENT = "loaded", "absent"
+
+
+def name_of(target: Target) -> str:
+    """The name of the module's file, without ``.ko``."""
+    return target["module"]
+
+
+KIND = Kind(
+    name="module",
+    target={
+        "module": Field(
+            "[a-z][a-z0-9_]{0,60}",
+            "Name of a kernel module, as `kldload` takes it, such as `tcp_rack`.",
+        )
+    },
+    value=Text(LOADED),
+    touches=lambda target: [f"module {name_of(target)}"],
+    disruption="live",
+    order=15,
+    ordered=False,
+    systems=("freebsd",),
+    summary="A kernel module that is loaded; one that is in use when it is taken back stays until "
+    "the next boot.",
+    takes="`loaded`.",
+    example={"module": "tcp_rack", "value": LOADED},
+)

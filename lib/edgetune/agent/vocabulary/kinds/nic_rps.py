@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs receive packets in software (RPS)."""
+
+from edgetune.agent.vocabulary.grammar import Text
+from edgetune.agent.vocabulary.kind import Kind
+from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
+from edgetune.agent.vocabulary.values import CPUS, Target, Value, cpu_list
+
+WORD = "others"
+
+
+def tidy(target: Target, value: Value) -> Value:
+    """The word as it is, a list of CPUs in its shortest form."""
+    return value if value == WORD else cpu_list(str(value))
+
+
+KIND = Kind(
+    name="nic.rps",
+    target={"interface": INTERFACE},
+    value=Text(f"{WORD}|({CPUS})?"),
+    tidy=tidy,
+    touches=touches_interface,
+    disruption="live",
+    order=100,
+    ordered=False,
+    summary="Which CPUs receive packets in software: the same for all receive queues.",
+    takes="`others`: the CPUs of the card's NUMA node that do not serve its interrupts. Or a list "
+    "of CPUs. An empty text switches RPS off.",
+    example={"interface": "*", "value": "others"},
+)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs send through which queue (XPS)."""
+
+from edgetune.agent.vocabulary.grammar import Text
+from edgetune.agent.vocabulary.kind import Kind
+from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
+from edgetune.agent.vocabulary.values import CPUS, Target, Value, cpu_list
+
+WORD = "per_queue"
+
+
+def tidy(target: Target, value: Value) -> Value:
+    """The word as it is, a list of CPUs in its shortest form."""
+    return value if value == WORD else cpu_list(str(value))
+
+
+KIND = Kind(
+    name="nic.xps",
+    target={"interface": INTERFACE},
+    value=Text(f"{WORD}|({CPUS})?"),
+    tidy=tidy,
+    touches=touches_interface,
+    disruption="live",
+    order=90,
+    ordered=False,
+    summary="Which CPUs send through which transmit queue.",
+    takes="`per_queue`: the CPUs that serve the interrupt of a queue send through it. A list of "
+    "CPUs goes for all queues, an empty text for none.",
+    example={"interface": "eth0", "value": "per_queue"},
+)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What settings of several kinds are set on, and what they touch by that."""
+
+from typing import Callable, List, Sequence
+
+from edgetune.agent.vocabulary.kind import Field
+from edgetune.agent.vocabulary.values import Target
+
+SERVICE_NAME = r"[A-Za-z0-9][A-Za-z0-9@:._-]{0,199}"
+
+INTERFACE = Field(
+    r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}",
+    'Name of a network interface, or `"*"` for every one that carries traffic and is up.',
+)
+SERVICE = Field(
+    SERVICE_NAME,
+    "Name of a systemd service without `.service`. The service is restarted unless `restart` "
+    "names another one.",
+)
+
+
+def interface_of(target: Target) -> str:
+    """The name of the interface."""
+    return target["interface"]
+
+
+def service_of(target: Target) -> str:
+    """The name of the service."""
+    return target["service"]
+
+
+def touches_interface(target: Target) -> List[str]:
+    """All that belongs to the interface: changing its queues resets all the rest."""
+    return [f"interface {interface_of(target)}"]
+
+
+def unit_name(service: str) -> str:
+    """The full name of a service's unit."""
+    return service if service.endswith(".service") else f"{service}.service"
+
+
+def properties_of(*names: str) -> Callable[[Target], Sequence[str]]:
+    """What touches these properties of the service."""
+    return lambda target: [property_of(service_of(target), name) for name in names]
+
+
+def property_of(service: str, name: str) -> str:
+    """The thing that a property of a service is, however the service is spelt."""
+    return f"property {unit_name(service)} {name}"
+
+
+def sysctl_path(key: str) -> str:
+    """``net/ipv4/conf/eth0.1/forwarding`` for both ways to write that key (see sysctl.d(5))."""
+    first = next((char for char in key if char in "./"), "/")
+    return key if first == "/" else key.translate(str.maketrans("./", "/."))
+
+
+def parameter(key: str) -> str:
+    """The file of a kernel parameter."""
+    return "/proc/sys/" + sysctl_path(key)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the hosts of a PoP found wrong with themselves, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.reading import taken
+
+
+@dataclass(frozen=True)
+class HostFinding:
+    """One finding of one host; ``what`` says it in words.
+
+    ``severity`` is ``helps``, ``conflict`` or ``note``, ``tuning`` what would help against it.
+    Hosts compare by ``measure``, which is one of the ``numbers``.
+    """
+
+    finding: str
+    severity: str
+    what: str
+    measure: str
+    numbers: dict[str, float]
+    tuning: str | None
+
+
+@dataclass(frozen=True)
+class DiagnosisAnswer:
+    """What a host's agent answers to ``diagnose``: its operating ``system``, what it found, what
+    was ``unread`` and why, and the state of each of its ``tunings``."""
+
+    system: str
+
+    findings: list[HostFinding]
+    unread: list[str]
+    tunings: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The host with the largest measure of a finding."""
+
+    host: str
+    what: str
+    numbers: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One finding on ``count`` hosts; ``tuning`` is empty where none would help. ``median`` is that
+    of the hosts' ``measure``."""
+
+    finding: str
+    severity: str
+    tuning: str
+    count: int
+    hosts: list[str]
+    measure: str
+    median: float
+    worst: Worst
+
+
+@dataclass(frozen=True)
+class Helpful:
+    """A tuning that would help: against which ``findings``, on which ``hosts``, on which of the
+    affected ones it ``stands`` already, and whether the catalogue has it.
+
+    It is planned with these words of ``only`` where hosts of the PoP have another operating system,
+    which it was not found to help; with none it is planned for all.
+    """
+
+    tuning: str
+    findings: list[str]
+    hosts: list[str]
+    stands: list[str]
+    known: bool
+    only: list[str]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What could not be read and why, and where."""
+
+    what: str
+    hosts: list[str]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """``time`` in epoch seconds; ``seconds`` between two looks at a host, which is ``live`` where
+    there are two. Of the hosts that were ``asked`` those ``missing`` did not answer, and why."""
+
+    pop: str
+    time: float
+    live: bool
+    seconds: int
+    asked: int
+    answered: int
+    missing: dict[str, str]
+    findings: list[Found]
+    tunings: list[Helpful]
+    unread: list[Unread]
+
+
+def diagnosis_answer(data: Mapping[str, object]) -> DiagnosisAnswer:
+    """An answer that ``hosts.answers`` let pass, without what nobody reads of it."""
+    return taken(DiagnosisAnswer, data)

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rollout as a whole: who, what, state, epoch, history.
+
+edgetune.rollout.ID
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, field
+from itertools import groupby
+
+from edgetune import PACK, RECORD_SCHEMA
+from edgetune.base import clock
+from edgetune.base.clock import Reading, shifted
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.look import Conclusion
+from edgetune.base.documents.reading import check_is, decoded
+from edgetune.base.documents.schema import read_versioned
+from edgetune.base.errors import DamagedError, RefusedError
+from edgetune.base.freezes import in_force, read_written
+from edgetune.base.names import NAME
+from edgetune.base.sanitize import shortened
+
+FORWARD = {
+    "claimed": ("baseline", "rolling_back"),
+    "baseline": ("baseline", "changing", "rolling_back"),
+    "changing": ("changing", "soaking", "rolling_back"),
+    "soaking": ("soaking", "promoting", "held", "rolling_back"),
+    "held": ("soaking", "promoting", "rolling_back"),
+    "promoting": ("promoting", "complete", "rolling_back"),
+    "complete": ("rolling_back", "handing_over"),
+    "rolling_back": ("rolling_back", "rolled_back"),
+    "rolled_back": (),
+    "handing_over": ("handing_over", "handed_over"),
+    "handed_over": (),
+}
+"""Which states may follow which; entering the present one again carries it on."""
+
+ENDED = ("complete", "rolled_back", "handed_over")
+PROMOTED = ("complete", "handing_over", "handed_over")
+"""Every host of its plan was changed, and the changes stand."""
+CHANGES_HOSTS = ("changing", "promoting", "rolling_back")
+CARRIED_ON_BY_A_WORKFLOW = ("claimed", "baseline", *CHANGES_HOSTS)
+
+ID = re.compile(rf"({NAME})-(\d{{8}}T\d{{6}})-[0-9a-f]{{4}}")
+"""Ids of rollouts: the PoP, when it was claimed (UTC), and four digits of chance."""
+LARGEST_EPOCH = 10**12
+# Characters of a reason in the history: it may name every host of a batch.
+_LONGEST_REASON = 2_000
+_MOST_DOCUMENTS = 100_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Who (``by``) moved a rollout into a ``state`` or said something in it, and why.
+
+    ``at`` is in epoch seconds.
+    """
+
+    at: float
+    state: str
+    by: str
+    reason: str
+
+
+@dataclass
+class Quarantine:
+    """Why a host is quarantined: ``since`` when (epoch seconds), in which ``batch`` at which
+    ``step``, its last known ``boot_id`` and state in the ``load_balancer`` before, and what its
+    ``bmc`` said.
+
+    ``out_of_service`` says whether the load balancer was seen to send it nothing, ``seen`` in
+    words, and ``noted`` what hinders that. What is None, version 0.6 did not write down.
+    """
+
+    reason: str
+    since: float | None = None
+    batch: int | None = None
+    step: str | None = None
+    boot_id: str | None = None
+    load_balancer: str | None = None
+    bmc: dict[str, object] = field(default_factory=dict)
+    out_of_service: bool | None = None
+    seen: str = ""
+    noted: str = ""
+
+
+@dataclass(frozen=True)
+class Approved:
+    """Who approved a rollout (``by``, empty: nobody had to), when (epoch seconds), and why.
+
+    ``at`` is 0, and ``reason`` empty, where they were not written down.
+    """
+
+    by: str = ""
+    at: float = 0.0
+    reason: str = ""
+
+
+@dataclass
+class Head:
+    """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
+    ``usual_load`` is the most packets per second that the PoP took during the baseline,
+    ``first_look`` the number of the present soak's first look, ``verdict`` what the newest one came
+    to (None before), ``channel`` where in chat it was asked for (see
+    ``rollout.chat_thread``).
+
+    ``approved`` tells of the approval of its plan, or of its ring of a campaign; None where an
+    earlier version did not write it down.
+
+    ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
+    last taken from a workflow that may have an action running still, ``recoveries`` how often
+    its owner died in the present state, ``only`` which hosts a rollback visits (empty: all).
+    During ``freezes`` no batch begins. ``clock`` was read when it was last written.
+    """
+
+    id: str
+    pop: str
+    tuning: str
+    plan: str
+    state: str
+    epoch: int
+    owner: str
+    by: str
+    created: float
+    channel: str = ""
+    baseline: list[float] = field(default_factory=list)
+    soak: list[float] = field(default_factory=list)
+    usual_load: float = 0.0
+    looks: int = 0
+    first_look: int = 0
+    verdict: Conclusion | None = None
+    first_restore: int = 0
+    restore_batches: int = 0
+    quarantined: dict[str, Quarantine] = field(default_factory=dict)
+    wait: bool = False
+    taken_over: float = 0.0
+    freezes: list[dict[str, object]] = field(default_factory=list)
+    recoveries: int = 0
+    only: list[str] = field(default_factory=list)
+    history: list[Entry] = field(default_factory=list)
+    clock: Reading | None = None
+    approved: Approved | None = None
+
+    def enter(self, state: str, by: str, reason: str) -> None:
+        """Change the state; RefusedError if it cannot follow the present one."""
+        if state not in self.may_become:
+            raise RefusedError(f"rollout {self.id} is {self.state}; it cannot become {state}")
+        self.state = state
+        self.note(by, reason)
+
+    @property
+    def may_become(self) -> tuple[str, ...]:
+        """The states that may follow; what is rolled back is so again for quarantined hosts."""
+        if self.state == "rolled_back" and self.quarantined:
+            return ("rolling_back",)
+        return FORWARD[self.state]
+
+    @property
+    def cause(self) -> str:
+        """Why it was taken back the last time, or is; empty if it never was."""
+        runs = groupby(self.history, key=lambda entry: entry.state)
+        causes = [next(own).reason for state, own in runs if state == "rolling_back"]
+        return causes[-1] if causes else ""
+
+    @property
+    def wants_a_workflow(self) -> bool:
+        """Whether somebody should be carrying it on."""
+        waits = self.state == "soaking" and self.wait
+        return waits or self.state in CARRIED_ON_BY_A_WORKFLOW
+
+    def note(self, by: str, reason: str) -> None:
+        """Write down who did or decided what."""
+        told = shortened(reason, _LONGEST_REASON)
+        self.history.append(Entry(clock.wall(), self.state, shortened(by), told))
+
+    @property
+    def last_by(self) -> str:
+        """The person, rule or workflow that took it last; steps of its workflow name none."""
+        return next((entry.by for entry in reversed(self.history) if entry.by), "unknown")
+
+    def document(self) -> str:
+        """As it is stored, with the time."""
+        self.clock = clock.reading()
+        return json.dumps({"schema": RECORD_SCHEMA, **asdict(self)})
+
+
+def head_key(rollout: str) -> str:
+    """The key of a head; without an id what the keys of all begin with."""
+    return f"{PACK}.rollout.{rollout}"
+
+
+def read_head(rollout: str, text: str) -> Head:
+    """A stored head; DamagedError if it is none, RefusedError if a later version wrote it."""
+    key = head_key(rollout)
+    head = decoded(key, Head, read_versioned(key, text))
+    head.taken_over = _taken_over(head)
+    named = ID.fullmatch(rollout)
+    check_is(key, "id", head.id == rollout, "is that of another rollout")
+    check_is(key, "pop", named is None or named[1] == head.pop, "is not that of the id")
+    check_is(key, "pop", bool(re.fullmatch(NAME, head.pop)), "is no name")
+    check_is(key, "state", head.state in FORWARD, f"is none of {', '.join(FORWARD)}")
+    check_is(key, "epoch", 0 < head.epoch <= LARGEST_EPOCH, "is no epoch")
+    for name in ("baseline", "soak"):
+        span = getattr(head, name)
+        check_is(key, name, not span or (len(span) == 2 and span[0] <= span[1]), "is no span")
+    for name in ("looks", "first_look", "first_restore", "restore_batches", "recoveries"):
+        check_is(key, name, 0 <= getattr(head, name) <= _MOST_DOCUMENTS, "is out of range")
+    _check_shown(key, head)
+    try:
+        # At a moment on each day of the week.
+        for day in range(7):
+            in_force(read_written(head.freezes), day * 86400.0)
+    except (TypeError, ValueError, KeyError, ArithmeticError, OSError):
+        raise DamagedError(key, "freezes", "holds what is no freeze") from None
+    return head
+
+
+def _taken_over(head: Head) -> float:
+    """When it was, by the present wall clock.
+
+    No step of a batch writes the head again. So in another boot the moment stays where it is:
+    a shift that is worked out anew at each read would move it along with the present.
+    """
+    here = head.clock is not None and clock.is_of_this_boot(head.clock)
+    return shifted(head.taken_over, clock.shift_since(head.clock) if here else 0.0)
+
+
+def _check_shown(key: str, head: Head) -> None:
+    """What people are shown of a rollout holds what its text takes from it."""
+    for host, why in head.quarantined.items():
+        named = f"quarantined.{host}"
+        both = (why.step is None) == (why.batch is None)
+        check_is(key, named, both, "tells no step of a batch")
+        events = _are_mappings(why.bmc.get("events", []))
+        check_is(key, f"{named}.bmc", events, "tells no events")
+
+
+def _are_mappings(values: object) -> bool:
+    return type(values) is list and all(type(value) is dict for value in values)

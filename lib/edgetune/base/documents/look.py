@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one look at a soak found, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.baseline import Prospect
+from edgetune.base.documents.block import Block
+from edgetune.base.documents.reading import Number, check_is, decoded, encoded, renamed
+from edgetune.base.documents.rows import in_columns
+from edgetune.base.documents.words import Decision, Verdict
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Which look it is ``of`` those planned, and the share of the soak that has ``passed``."""
+
+    number: int
+    of: int
+    passed: float
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason: its ``kind``, a part of a sentence, and whether it biases the comparison.
+
+    ``explains`` is the ratio by which a bias can make metrics of test and control hosts differ at
+    most (None: by any), apart from those of ``hosts``, which are not comparable at all. The metric
+    that it is ``shown_by`` is not explained by it: that is the same finding.
+
+    Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
+    ``no_peak``; of what was measured (``judge.coverage``), ``unmeasured``, ``one_sided`` and
+    ``unrecorded``; and, of a look, ``few_hosts`` and ``few_events``.
+    """
+
+    kind: str
+    text: str
+    biased: bool = False
+    explains: Number | None = None
+    hosts: tuple[str, ...] = ()
+    shown_by: str = ""
+
+
+@dataclass(frozen=True)
+class Unwatched:
+    """An optional metric, and the hosts on which the baseline has it not."""
+
+    metric: str
+    hosts: list[str]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One sequential test after a look (see ``judge.sequential``).
+
+    ``p`` is that of this look alone; ``spent`` of ``alpha`` is gone by now, which is the ``share``
+    of it, and of this the share ``forgone`` was spent on other groups. ``alive`` are the draws that
+    are not taken out, packed; the real one is ``out`` where the test has proven something.
+    ``score`` is that of the real draw, None where it is infinite.
+    """
+
+    p: float
+    alpha: float
+    spent: float
+    share: float
+    score: Number | None
+    out: bool
+    forgone: float
+    alive: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a look found of one metric; its ``role`` is ``intent``, ``guard``, or ``part`` of
+    one of these, which is shown and not judged.
+
+    ``ratio`` is that of the test group's change to the control group's, inside the bounds of
+    ``interval`` (None: unbounded); ``windows`` holds it by window of the soak, ``margin`` is the
+    share by which it may be worse. ``p_better`` and ``p_worse`` are those of a single look,
+    ``theta`` is the share of each host's baseline that was taken off. The last four are the mean
+    levels of each group's hosts, events per exposure (see ``Metric.unit_of``), None if unknown.
+    """
+
+    metric: str
+    role: str
+    exposure: str
+    ratio: Number
+    interval: list[Number | None]
+    margin: Number
+    p_better: float
+    p_worse: float
+    windows: dict[str, Number]
+    theta: float
+    ratio_at_theta_1: Number
+    test_before: Number | None
+    control_before: Number | None
+    test_after: Number | None
+    control_after: Number | None
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A host whose metric changed ``times`` as much as the median of its ``group``."""
+
+    host: str
+    group: str
+    metric: str
+    times: Number
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What a record's newest look came to, or its baseline if that ended it; ``ratio`` is that of
+    the intent's ``metric`` (see ``Effect``), None where nothing was compared. Earlier versions did
+    not name the metric."""
+
+    verdict: Verdict
+    decision: Decision
+    reason: str
+    ratio: Number | None = None
+    metric: str = ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look found.
+
+    ``tests`` are those of ``harm`` and ``help``, ``metrics`` begins with that of the intent; both
+    are empty where a look found nothing out. ``hosts`` holds by metric and host the levels before
+    and after, events per exposure, and the change as a ratio; None if unknown. ``drawn_from`` tells
+    groups of other hosts apart, which were drawn in ``draws`` ways.
+
+    ``number`` counts the looks of a record, ``until`` is the end of what was looked at and ``at``
+    when it was, both in epoch seconds, ``block`` what was counted since the look before. Looks of
+    versions before 0.6 have nothing but verdict, decision and reason.
+    """
+
+    verdict: Verdict
+    decision: Decision
+    reason: str
+    moment: Moment | None = None
+    doubts: list[Doubt] = field(default_factory=list)
+    unwatched: list[Unwatched] = field(default_factory=list)
+    draws: int = 0
+    drawn_from: str = ""
+    tests: dict[str, Spent] = field(default_factory=dict)
+    metrics: list[Effect] = field(default_factory=list)
+    hosts: dict[str, dict[str, list[Number | None]]] = field(default_factory=dict)
+    outliers: list[Outlier] = field(default_factory=list)
+    power: Prospect | None = None
+    block: Block | None = None
+    number: int = 0
+    until: float | None = None
+    at: float | None = None
+
+    def document(self) -> dict[str, object]:
+        """As it is stored."""
+        found: dict[str, object] = renamed(encoded(self), {"moment": "look"})
+        return found
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What the head of the record keeps of it."""
+        told = Conclusion(self.verdict, self.decision, self.reason)
+        own = self.metrics[:1]
+        return replace(told, ratio=own[0].ratio, metric=own[0].metric) if own else told
+
+
+_BEFORE_0_6 = ("verdict", "decision", "reason", "number")
+
+
+def read_look(key: str, document: Mapping[str, object]) -> Look:
+    """A stored one of any version; DamagedError names a field that cannot be read."""
+    if "until" not in document:
+        kept = {name: document[name] for name in _BEFORE_0_6 if name in document}
+        return decoded(key, Look, kept)
+    body = renamed({**document}, {"look": "moment"})
+    block = body.get("block")
+    if isinstance(block, dict):
+        body = {**body, "block": in_columns(block)}
+    look = decoded(key, Look, body)
+    for effect in look.metrics:
+        check_is(
+            key, f"metrics.{effect.metric}.interval", len(effect.interval) == 2, "is no interval"
+        )
+    rows = [row for own in look.hosts.values() for row in own.values()]
+    check_is(key, "hosts", {3}.issuperset(map(len, rows)), "holds what is no row")
+    return look

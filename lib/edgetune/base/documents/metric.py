@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a metric is: how it is counted, what it is compared per, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.reading import KEPT_IF_SET
+
+SECONDS = "seconds"
+READINGS = "readings"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a rate over an exposure is shown: multiplied by ``scale``, with ``text`` behind."""
+
+    text: str
+    scale: float = 1.0
+
+
+_UNITS: Mapping[str, Unit] = {
+    SECONDS: Unit("per s"),
+    READINGS: Unit("mean"),
+    # Of records of version 0.7 and before.
+    "cpu_total_ms": Unit("per ms"),
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric; ``better`` is the direction that is an improvement: lower or higher.
+
+    Its events are the growth of ``counters`` together, less that of ``less``. They are compared per
+    the counter ``per``; or per ``per_if_known`` where every host has that, else per second.
+    ``unit`` and ``scale`` are those of a rate per such a counter. ``unsteady`` says by how much
+    counters may fall without having been reset.
+
+    A metric with ``gauges`` has no counters: its readings are those of the one gauge, or the
+    geometric mean of several by their weights, which add up to 1. ``parts`` are the metrics that
+    are shown beside such a mean.
+
+    ``phrase`` is what a group of hosts did, past tense, for a sentence; ``{much}`` becomes
+    "12 % more", or "12 % fewer", which of a ``mass`` (time) is "12 % less".
+    """
+
+    title: str
+    phrase: str
+    better: str = "lower"
+    mass: bool = False
+    counters: list[str] = field(default_factory=list)
+    less: list[str] = field(default_factory=list)
+    per: str | None = field(default=None, metadata=KEPT_IF_SET)
+    per_if_known: str | None = field(default=None, metadata=KEPT_IF_SET)
+    unit: str = ""
+    scale: float = 1.0
+    unsteady: dict[str, float] = field(default_factory=dict)
+    gauges: dict[str, float] = field(default_factory=dict)
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def sign(self) -> float:
+        """Of the logarithm of a change to the worse."""
+        return 1.0 if self.better == "lower" else -1.0
+
+    @property
+    def sign_of_worse(self) -> str:
+        """The same, for people."""
+        return "+" if self.better == "lower" else "-"
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The counters and gauges without which it is not known."""
+        return tuple(dict.fromkeys([*self.counters, *self.less, *self._per, *self.gauges]))
+
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """All counters and gauges that it is made of, or compared per."""
+        maybe = [self.per_if_known] if self.per_if_known else []
+        return tuple(dict.fromkeys([*self.needed, *maybe]))
+
+    @property
+    def _per(self) -> list[str]:
+        return [self.per] if self.per else []
+
+    @property
+    def asks_service(self) -> bool:
+        """Whether hosts know it only where their PoP has a health check."""
+        return any(gauge.startswith("health_") for gauge in self.gauges)
+
+    def unit_of(self, exposure: str) -> Unit:
+        """That of a rate over an exposure, as in ``Window.exposures``."""
+        if exposure in (self.per, self.per_if_known):
+            return Unit(self.unit, self.scale)
+        return _UNITS.get(exposure, Unit(f"per {exposure}"))

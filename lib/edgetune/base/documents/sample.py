@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one host measured of itself at one moment, and what its agent answers to ``sample``.
+
+Samples are stored in documents of columns (see ``metrics.table``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+from edgetune.agent.vocabulary.values import Value
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.reading import taken
+
+Readings = Mapping[str, Optional[float]]
+"""By name of a counter or gauge; None for one that could not be read."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``time`` is the controller's clock in epoch seconds, ``uptime`` the host's in seconds.
+
+    Counters grow within one ``boot_id`` only. A reading that was damaged in the store may be any
+    number (see ``metrics.table.countable``).
+    """
+
+    host: str
+    time: float
+    boot_id: str
+    uptime: float
+    counters: Readings
+    gauges: Readings
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A setting of a standing ``tuning`` that is not as it left it, and why.
+
+    What it wants, what stands now and what the host has stored are values as the agent tells them.
+    """
+
+    tuning: str
+    id: str
+    wanted: Value | None
+    runtime: Value | None
+    persistent: Value | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class SampleAnswer:
+    """``uptime`` in seconds; ``health`` says what a service does that does not answer well."""
+
+    boot_id: str
+    uptime: float
+    counters: Readings
+    gauges: Readings
+    drift: list[Drift]
+    health: str
+
+
+def sample_answer(data: Mapping[str, object]) -> SampleAnswer:
+    """An answer that ``hosts.answers`` let pass, without what nobody reads of it."""
+    return taken(SampleAnswer, data)

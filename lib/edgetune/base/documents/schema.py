@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which versions of stored documents this version of the pack understands.
+
+1   quarantined hosts had their reason alone
+2   baselines and looks had their rows as lists of numbers (see ``judge.rows``); batches did not
+    say what they wait for
+3   the type of a batch was called ``what``; a head kept more of its newest look; plans had other
+    names, too (see ``documents.plan``)
+4   the present one
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from edgetune import RECORD_SCHEMA
+from edgetune.base.documents.reading import check_is, read_document, renamed
+from edgetune.base.errors import RefusedError
+
+_MOST_VERSIONS = 100_000
+_KEPT = ("verdict", "decision", "reason")
+
+
+def read_versioned(key: str, text: str) -> dict[str, Any]:
+    """The fields of a stored document, as the present version writes them, without ``schema``.
+
+    DamagedError if the text is no document, RefusedError if a later version wrote it.
+    """
+    document = read_document(key, text)
+    schema = document.pop("schema", None)
+    refuse_schema(key, schema)
+    return _UNDERSTOOD[schema](document)
+
+
+def is_other_schema(schema: Any) -> bool:
+    """Whether another version of the pack wrote it, and its fields may mean something else."""
+    return type(schema) is int and 0 < schema < _MOST_VERSIONS and schema not in _UNDERSTOOD
+
+
+def refuse_schema(key: str, schema: Any) -> None:
+    """RefusedError for the schema of another version, DamagedError for none at all."""
+    if is_other_schema(schema):
+        understood = f"this edgetune understands up to {RECORD_SCHEMA}"
+        raise RefusedError(
+            f"{key}: a record has schema {schema}, {understood}; "
+            "carry the rollout on with the version of the pack that wrote it, or a later one"
+        )
+    check_is(key, "schema", type(schema) is int and schema in _UNDERSTOOD, "is none of ours")
+
+
+def _from_first(document: dict[str, Any]) -> dict[str, Any]:
+    why = document.get("quarantined")
+    if not isinstance(why, dict):
+        return _from_third(document)
+    quarantined = {host: {"reason": reason} for host, reason in why.items()}
+    return _from_third({**document, "quarantined": quarantined})
+
+
+def _from_third(document: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = renamed(document, {"what": "batch_type"})
+    verdict = found.get("verdict")
+    return {**found, "verdict": _conclusion(verdict)} if isinstance(verdict, dict) else found
+
+
+def _conclusion(verdict: dict[str, Any]) -> dict[str, Any] | None:
+    """It was empty before the first look."""
+    if not verdict:
+        return None
+    kept = {name: verdict[name] for name in _KEPT if name in verdict}
+    rows = verdict.get("metrics") or [{}]
+    known = isinstance(rows, list) and isinstance(rows[0], dict)
+    return {**kept, "ratio": rows[0].get("ratio") if known else rows}
+
+
+_UNDERSTOOD: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _from_first,
+    2: _from_third,
+    3: _from_third,
+    RECORD_SCHEMA: dict,
+}

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What StackStorm's API (version 1) answers, as far as it is read."""
+
+from __future__ import annotations
+
+from edgetune.base.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class KeyValue:
+    """A key of the datastore."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of a ``pack``."""
+
+    name: str
+    pack: str
+    enabled: bool
+
+
+@dataclass(frozen=True)
+class ActionRef:
+    """An action by pack and name, such as ``edgetune.drain_hosts``."""
+
+    ref: str
+
+
+@dataclass(frozen=True)
+class Runner:
+    """What runs an action."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RunningExecution:
+    """An execution; without ``parent`` a person or a rule began it."""
+
+    id: str
+    action: ActionRef
+    runner: Runner
+    start_timestamp: str
+    parent: str | None = None
+    parameters: dict[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class PartOfWorkflow:
+    """An execution in a workflow; ``end_timestamp`` is None before its end."""
+
+    id: str
+    status: str
+    end_timestamp: str | None = None
+
+
+@dataclass(frozen=True)
+class Rbac:
+    """What a user may do where RBAC is ``enabled``."""
+
+    enabled: bool = False
+    is_admin: bool = False
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks."""
+
+    username: str | None = None
+    rbac: Rbac | None = None

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples as columns: what a large PoP stores, and what is read of it.
+
+A document of them is ``{"schema": 2, "time", "hosts": [name], "boots": [boot_id], "uptime": column,
+"counters": {name: column}, "gauges": {name: column}}``. It holds hosts of one sweep, all of them or
+those that had answered; a column has one number for each, as base64 of little-endian doubles, NaN
+where it was not read. Nothing here needs numpy, which actions that sample do not load.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from binascii import a2b_base64, b2a_base64
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate, chain, compress, islice
+from struct import pack
+from typing import Any
+
+from edgetune import SAMPLE_SCHEMA
+from edgetune.base.documents.sample import Sample
+
+Column = Any
+"""``array("d")``; mypy of Python 3.9 has no name for it."""
+
+LARGEST = sys.float_info.max
+"""JSON has larger ones; no array takes them."""
+
+_NUMBERS = frozenset((int, float))
+
+
+def countable(value: Any) -> bool:
+    """Whether a stored value is a number that a host can count: damaged samples hold others."""
+    return type(value) in _NUMBERS and 0 <= value <= LARGEST
+
+
+class SampleTable:
+    """Samples, a row each, in the order in which they were added.
+
+    ``host`` and ``boot`` number ``hosts`` and ``boots``; ``time`` and ``uptime`` are in seconds. A
+    number that was not read is NaN. One that was damaged in the store may be any (see
+    ``countable``). Readings are decoded whenever they are asked for: most never are.
+    """
+
+    def __init__(self, rows: Sequence[Sample] = ()) -> None:
+        self._hosts, self._boots = _no_numbers(), _no_numbers()
+        self.host, self.boot = array("i"), array("i")
+        self.time, self.uptime = array("d"), array("d")
+        self._parts: list[_Readings] = []
+        if rows:
+            self.add_rows(rows)
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    @property
+    def hosts(self) -> list[str]:
+        """Their names, by number."""
+        return [*self._hosts]
+
+    @property
+    def boots(self) -> list[str]:
+        """The ids of boots, by number."""
+        return [*self._boots]
+
+    def counter(self, name: str) -> Column:
+        """One number for each row."""
+        return self._column("counters", name)
+
+    def gauge(self, name: str) -> Column:
+        """One number for each row."""
+        return self._column("gauges", name)
+
+    def gauges_of(self, rows: Iterable[int]) -> list[dict[str, float]]:
+        """Those of some samples that were read, one after the other."""
+        ends = [*accumulate(part.size for part in self._parts)]
+        decoded: dict[int, dict[str, Column]] = {}
+        found = []
+        for row in rows:
+            number = bisect_right(ends, row)
+            part = self._parts[number]
+            if number not in decoded:
+                decoded[number] = part.columns("gauges")
+            found.append(_read_at(decoded[number], row - ends[number] + part.size))
+        return found
+
+    def latest_gauges(self) -> dict[str, dict[str, float]]:
+        """Those of the last sample of each host."""
+        last = dict(zip(self.host, range(len(self))))
+        hosts = self.hosts
+        return dict(zip((hosts[host] for host in last), self.gauges_of(last.values())))
+
+    def rows(self) -> Iterator[Sample]:
+        """Each sample alone."""
+        hosts, boots = self.hosts, self.boots
+        kinds = ("counters", "gauges")
+        readings = chain.from_iterable(zip(*map(part.rows, kinds)) for part in self._parts)
+        columns = zip(self.host, self.time, self.boot, self.uptime, readings)
+        for host, time, boot, uptime, own in columns:
+            yield Sample(hosts[host], time, boots[boot], uptime, *own)
+
+    def between(self, start: float, end: float) -> SampleTable:
+        """The samples with ``start`` <= time <= ``end``."""
+        return self.where([start <= time <= end for time in self.time])
+
+    def where(self, inside: Sequence[bool]) -> SampleTable:
+        """The samples whose row is ``inside``."""
+        found = SampleTable()
+        found._hosts, found._boots = self._hosts, self._boots
+        found.host, found.boot = (array("i", compress(c, inside)) for c in (self.host, self.boot))
+        found.time, found.uptime = (
+            array("d", compress(column, inside)) for column in (self.time, self.uptime)
+        )
+        of_part = iter(inside)
+        found._parts = [part.where([*islice(of_part, part.size)]) for part in self._parts]
+        return found
+
+    def add_rows(self, rows: Sequence[Sample]) -> None:
+        """Samples, in their order."""
+        readings = {
+            (kind, name): _amounts([each.get(name) for each in own])
+            for kind, own in (
+                ("counters", [row.counters for row in rows]),
+                ("gauges", [row.gauges for row in rows]),
+            )
+            for name in dict.fromkeys(name for each in own for name in each)
+        }
+        hosts, boots = [row.host for row in rows], [row.boot_id for row in rows]
+        time, uptime = _amounts([row.time for row in rows]), _amounts([row.uptime for row in rows])
+        self._add(hosts, boots, time, uptime, [_Readings(len(rows), readings)])
+
+    def add_document(self, value: Any) -> None:
+        """Those of a stored document; a damaged column is as one that was not read.
+
+        Nothing is added of what is no such document, or does not say of what hosts, boots and times
+        its columns are.
+        """
+        kept = _mapping(value)
+        hosts, boots, time = (kept.get(key, 0) for key in ("hosts", "boots", "time"))
+        if kept.get("schema") != SAMPLE_SCHEMA or not (_are_texts(hosts) and _are_texts(boots)):
+            return
+        uptime = _unpacked(kept.get("uptime"), len(hosts))
+        if uptime is None or len(hosts) != len(boots) or not countable(time):
+            return
+        readings = {
+            (kind, name): text
+            for kind in ("counters", "gauges")
+            for name, text in _mapping(kept.get(kind)).items()
+        }
+        times = array("d", [float(time)]) * len(hosts)
+        self._add(hosts, boots, times, uptime, [_Readings(len(hosts), readings)])
+
+    def add_columns(
+        self,
+        hosts: Sequence[str],
+        boots: Sequence[str],
+        time: Column,
+        uptime: Column,
+        counters: Mapping[str, Column],
+        gauges: Mapping[str, Column],
+    ) -> None:
+        """Samples as columns, one number in each for each row; NaN where it was not read."""
+        readings = {("counters", name): column for name, column in counters.items()}
+        readings.update((("gauges", name), column) for name, column in gauges.items())
+        self._add(hosts, boots, time, uptime, [_Readings(len(hosts), readings)])
+
+    def gauge_names(self) -> list[str]:
+        """Those that any sample may have."""
+        return [name for kind, name in self._keys() if kind == "gauges"]
+
+    def at(self, time: Column, gauges: Mapping[str, Column]) -> SampleTable:
+        """The same samples at these times, which are known, oldest first; with these gauges, in
+        place of those of the same names."""
+        readings = {key: self._column(*key) for key in self._keys()}
+        readings.update((("gauges", name), column) for name, column in gauges.items())
+        order = sorted(range(len(self)), key=time.__getitem__)
+        found = SampleTable()
+        found._hosts, found._boots = self._hosts, self._boots
+        found.host, found.boot = (_ordered(c, order) for c in (self.host, self.boot))
+        found.time, found.uptime = (_ordered(c, order) for c in (time, self.uptime))
+        own = {key: _ordered(column, order) for key, column in readings.items()}
+        found._parts = [_Readings(len(self), own)]
+        return found
+
+    def add_table(self, other: SampleTable) -> None:
+        """All rows of another one."""
+        hosts, boots = other.hosts, other.boots
+        self._add(
+            [hosts[number] for number in other.host],
+            [boots[number] for number in other.boot],
+            other.time,
+            other.uptime,
+            other._parts,
+        )
+
+    def document(self) -> dict[str, object]:
+        """As it is stored; of samples of one time."""
+        hosts, boots = self.hosts, self.boots
+        kinds: dict[str, dict[str, str]] = {"counters": {}, "gauges": {}}
+        for kind, name in self._keys():
+            kinds[kind][name] = _packed(self._column(kind, name))
+        return {
+            "schema": SAMPLE_SCHEMA,
+            "time": self.time[0],
+            "hosts": [hosts[number] for number in self.host],
+            "boots": [boots[number] for number in self.boot],
+            "uptime": _packed(self.uptime),
+            **kinds,
+        }
+
+    def _add(
+        self,
+        hosts: Sequence[str],
+        boots: Sequence[str],
+        time: Column,
+        uptime: Column,
+        parts: Sequence[_Readings],
+    ) -> None:
+        _extend(self.host, hosts, self._hosts)
+        _extend(self.boot, boots, self._boots)
+        self.time.extend(time)
+        self.uptime.extend(uptime)
+        self._parts.extend(parts)
+
+    def _keys(self) -> list[tuple[str, str]]:
+        return [*dict.fromkeys(key for part in self._parts for key in part.columns_of)]
+
+    def _column(self, kind: str, name: str) -> Column:
+        found = array("d")
+        for part in self._parts:
+            found.extend(part.column((kind, name)))
+        return found
+
+
+class _Readings:
+    """The counters and gauges of some samples, by kind and name; a text is a stored column."""
+
+    def __init__(self, size: int, columns_of: Mapping[tuple[str, str], Any]) -> None:
+        self.size = size
+        self.columns_of = columns_of
+
+    def column(self, key: tuple[str, str]) -> Column:
+        """One number for each sample."""
+        kept = self.columns_of.get(key)
+        found = kept if isinstance(kept, array) else _unpacked(kept, self.size)
+        return array("d", [math.nan]) * self.size if found is None else found
+
+    def columns(self, kind: str) -> dict[str, Column]:
+        """All of a kind, by name."""
+        return {key[1]: self.column(key) for key in self.columns_of if key[0] == kind}
+
+    def rows(self, kind: str) -> list[dict[str, float]]:
+        """Those of each sample that were read."""
+        columns = self.columns(kind)
+        return [_read_at(columns, row) for row in range(self.size)]
+
+    def where(self, inside: Sequence[bool]) -> _Readings:
+        """Those of the samples that are ``inside``."""
+        if all(inside):
+            return self
+        found = {key: array("d", compress(self.column(key), inside)) for key in self.columns_of}
+        return _Readings(sum(inside), found if any(inside) else {})
+
+
+def _ordered(column: Column, order: Sequence[int]) -> Column:
+    return array(column.typecode, map(column.__getitem__, order))
+
+
+def _read_at(columns: Mapping[str, Column], row: int) -> dict[str, float]:
+    return {name: own[row] for name, own in columns.items() if not math.isnan(own[row])}
+
+
+def _no_numbers() -> dict[str, int]:
+    """The numbers of names; a new name gets the next one."""
+    found: defaultdict[str, int] = defaultdict()
+    found.default_factory = found.__len__
+    return found
+
+
+def _extend(column: Column, names: Sequence[str], numbers: dict[str, int]) -> None:
+    # An array takes integers one by one much more slowly.
+    column.frombytes(pack(f"{len(names)}i", *map(numbers.__getitem__, names)))
+
+
+def _amounts(values: Sequence[Any]) -> Column:
+    """A column of them; NaN for what is no number."""
+    # An integer may be larger than any float.
+    with suppress(OverflowError):
+        if _NUMBERS.issuperset(map(type, values)):
+            return array("d", values)
+    return array("d", [value if countable(value) else math.nan for value in values])
+
+
+def _packed(column: Column) -> str:
+    return b2a_base64(_little_endian(column).tobytes(), newline=False).decode("ascii")
+
+
+def _unpacked(text: Any, size: int) -> Column | None:
+    """None for what is no column of so many numbers."""
+    column = array("d")
+    try:
+        column.frombytes(a2b_base64(text))
+    except (TypeError, ValueError):
+        return None
+    return _little_endian(column) if len(column) == size else None
+
+
+def _little_endian(column: Column) -> Column:
+    if sys.byteorder == "little":
+        return column
+    swapped = array("d", column)
+    swapped.byteswap()
+    return swapped
+
+
+def _are_texts(value: Any) -> bool:
+    return type(value) is list and {str}.issuperset(map(type, value))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if type(value) is dict else {}

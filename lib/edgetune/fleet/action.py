@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between StackStorm's actions and the library: errors become results, texts become safe."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Callable
+
+from edgetune.base import clock
+from edgetune.base.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
+from edgetune.base.fields import Fields
+from edgetune.base.files import load_yaml
+from edgetune.base.sanitize import one_line, printable, shortened
+from edgetune.rollout.context import Context
+from edgetune.rollout.order import AT_ONCE
+from edgetune.rollout.record.step_times import StepTimes, counted
+from edgetune.rollout.store.heartbeat import heartbeat_of
+
+Result = tuple[bool, dict[str, object]]
+Step = Callable[..., Mapping[str, object]]
+
+ACTIONS = Path(__file__).resolve().parents[3] / "actions"
+SECONDS = "EDGETUNE_SECONDS"
+# Seconds for the engine to end the action first, which then knows that it was the timeout.
+GRACE = 30.0
+MOST_ERROR = 2_000
+"""Characters of an error, which may name every host of a batch: workflows hand it on."""
+_LONGEST = 600.0
+_EMPTY: dict[str, Callable[[], object]] = {
+    **{"array": list, "object": dict, "string": str},
+    **{"integer": int, "number": int, "boolean": bool},
+}
+
+
+def run_step(
+    step: Step,
+    config: Mapping[str, object],
+    periodic: bool | None = False,
+    then: Sequence[Step] = (),
+    **parameters: object,
+) -> Result:
+    """Run a step of the library for an action.
+
+    ``(True, result)``, or ``(False, {"error": one line, "reason": word, ...})``: a step that did
+    part of its work answers with ``"failed": [hosts]`` and is a failure, too. Parameters that are
+    None (StackStorm's word for "not given") take the step's default; texts are one line.
+    ``periodic`` says that a timer calls: before the pack is configured that is no failure.
+    ``then`` are steps that may follow in the same task, see ``rollout.order.AT_ONCE``.
+    """
+    try:
+        given = {name: _given(value) for name, value in parameters.items() if value is not None}
+        context = Context(config or {})
+        with own_clock(step.__name__), _signs_of_life(context), counted(context, given) as times:
+            result = _steps(context, (step, *then), given, times)
+    except UnconfiguredError as error:
+        told = safe_text(str(error))
+        idle = {**_nothing_done(step.__name__), "message": told}
+        return (True, idle) if periodic else (False, {"error": told, "reason": error.reason})
+    except StoreError as error:
+        return False, {"error": safe_text(_error(f"{AWAY}: {error}")), "reason": error.reason}
+    except EdgetuneError as error:
+        return False, {"error": safe_text(_error(str(error))), "reason": error.reason}
+    answer = {name: _told(name, own) for name, own in result.items()}
+    _show(str(answer.get("error") or answer.get("message", "")))
+    return not result.get("failed"), answer
+
+
+def _show(line: str) -> None:
+    """Print it: ``st2 execution tail`` shows what the tasks of a workflow print, as they end."""
+    # An action runner may have given its actions a stream for ASCII alone.
+    print(line.encode("ascii", "backslashreplace").decode(), flush=True)
+
+
+def _steps(
+    context: Context, steps: Sequence[Step], given: Mapping[str, object], times: StepTimes
+) -> Mapping[str, object]:
+    """Take a step, and each that the result before it names as ``next`` while nothing failed.
+
+    The fields are those of the first step, with what the last one told of them. ``error`` is what
+    each told, also of a host that is quarantined while the others go on.
+    """
+    began = clock.monotonic()
+    result = times.take(steps[0], context, given)
+    messages = [str(result.get("message", ""))]
+    following = {step.__name__: step for step in steps[1:]}
+    while following and not result["failed"] and clock.monotonic() - began <= AT_ONCE:
+        step = following.pop(str(result["next"]), None)
+        if step is None:
+            break
+        told = times.take(step, context, given)
+        messages.append(str(told["message"]))
+        kept = {name: told[name] for name in result if name in told}
+        failed = told.get("error")
+        errors = [result.get("error"), failed and f"{step.__name__}: {failed}"]
+        told_all = {"error": "; ".join(str(error) for error in errors if error)}
+        result = {**result, **kept, **told_all, "message": "; ".join(messages)}
+    return result
+
+
+@contextmanager
+def own_clock(action: str) -> Iterator[None]:
+    """End this process ``GRACE`` s after the timeout of the action, wherever it hangs.
+
+    The engine ends an action that takes too long, but not once the engine itself has died. The
+    local runner tells the timeout in the environment; StackStorm tells none, and the one of the
+    action's metadata holds. What each thread did is written to standard error.
+    """
+    # A thread of C, which needs no turn of the interpreter.
+    faulthandler.dump_traceback_later(_timeout_of(action) + GRACE, exit=True, file=2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _signs_of_life(context: Context) -> AbstractContextManager[None]:
+    """For StackStorm, which does not notice when an action dies with its action runner."""
+    execution = os.environ.get("ST2_ACTION_EXECUTION_ID", "")
+    if not execution or not os.environ.get("ST2_ACTION_API_URL"):
+        return nullcontext()
+    return heartbeat_of(execution, lambda: context.heartbeats)
+
+
+def _timeout_of(action: str) -> float:
+    """Seconds."""
+    given = os.environ.get(SECONDS, "")
+    if re.fullmatch(r"[0-9]{1,7}", given):
+        return float(given)
+    metadata = ACTIONS / f"{action}.yaml"
+    if not metadata.is_file():
+        return _LONGEST
+    timeout = Fields(load_yaml(metadata), str(metadata)).inside("parameters").inside("timeout")
+    return timeout.number("default")
+
+
+def _nothing_done(action: str) -> dict[str, object]:
+    """What the action's output schema names, and nothing in it."""
+    metadata = ACTIONS / f"{action}.yaml"
+    output = Fields(load_yaml(metadata), str(metadata)).inside("output_schema")
+    properties = output.inside("properties").named()
+    return {name: _EMPTY[own.text("type")]() for name, own in properties}
+
+
+def _told(name: str, value: object) -> object:
+    """A field of a result: a message is one line, and an error is no longer than ``MOST_ERROR``."""
+    if name == "message":
+        value = one_line(str(value))
+    return safe(_error(str(value)) if name == "error" else value)
+
+
+def _error(text: str) -> str:
+    return shortened(text, MOST_ERROR)
+
+
+def _given(value: object) -> object:
+    return one_line(value) if isinstance(value, str) else value
+
+
+def safe(value: object) -> object:
+    """The same value with every text made harmless for a workflow."""
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, Mapping):
+        return {safe_text(str(key)): safe(below) for key, below in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [safe(below) for below in value]
+    return value
+
+
+def safe_text(text: str) -> str:
+    """Fit for a workflow and a terminal.
+
+    StackStorm renders every input of a task as Jinja, also what a device once said, and Orquesta
+    evaluates what an expression led to once more. hubot cuts an answer in two at ``{~}``.
+    """
+    return re.sub(r"\{(?=[{%#~])|<(?=%)", r"\g<0> ", printable(text))

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of a campaign: begin rollouts of its present ring, close the ring, or hold.
+
+A rollout begins with its record: the plan is written into the campaign, the PoP is claimed for
+it, and only then does a workflow carry it on. Whoever dies in between leaves either nothing, or a
+rollout that is found by its plan and has an owner again soon, like any orphan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TypedDict
+
+from edgetune.base import clock
+from edgetune.base.documents.head import ENDED, PROMOTED, Head
+from edgetune.base.documents.reading import encoded
+from edgetune.base.documents.words import Decision
+from edgetune.base.durations import DAY
+from edgetune.base.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
+from edgetune.base.freezes import written
+from edgetune.base.sanitize import command
+from edgetune.fleet.campaign.definition import Ring
+from edgetune.fleet.campaign.gates import (
+    approval_of,
+    closed_gates,
+    find_rollouts,
+    unchanged,
+    unwell,
+    verdict_of,
+)
+from edgetune.fleet.campaign.record import (
+    PopStep,
+    Record,
+    RingStep,
+    Writer,
+    readable_records,
+    taken_if_free,
+)
+from edgetune.rollout.context import Context
+from edgetune.rollout.gates.pause import refuse_if_paused
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.steps.claim_pop import begin_rollout
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+
+# Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
+# left to the next step, as is what is more than one workflow carries on well.
+_LONGEST = 300.0
+_MOST = 25
+
+
+class BegunRow(TypedDict):
+    """A rollout that wants a workflow, and the epoch of its claim."""
+
+    rollout: str
+    epoch: int
+
+
+class NewsRow(TypedDict):
+    """What a chat channel is to be told."""
+
+    channel: str
+    text: str
+
+
+class StepResult(TypedDict):
+    """What a step began, what failed by campaign, and what is to be told."""
+
+    start: list[BegunRow]
+    errors: list[str]
+    news: list[NewsRow]
+    message: str
+
+
+def step_campaign(
+    context: Context, campaign: str = "", owner: str = "", requested_by: str = ""
+) -> StepResult:
+    """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
+
+    ``start`` lists the rollouts that were begun and want a workflow, each with its epoch.
+    ``errors`` names campaigns whose step failed, or whose record cannot be read; the others go on.
+    ``news`` is what their chat channels are to be told. ``owner`` is the execution that asks.
+    """
+    refuse_if_stopped(context)
+    records, unreadable = readable_records(context)
+    running = [record.id for record in records if record.state == "running" or reminds(record)]
+    begun: list[BegunRow] = []
+    news: list[NewsRow] = []
+    messages: dict[str, str] = {}
+    errors = [] if campaign else unreadable
+    names = [campaign] if campaign else running
+    until = clock.monotonic() + _LONGEST
+    for ahead, name in zip(range(len(names), 0, -1), names):
+        now = clock.monotonic()
+        share = now + (until - now) / ahead
+        try:
+            messages[name] = _Step(context, owner, requested_by, begun, news, share).of(name)
+        except FencedError as error:
+            messages[name] = str(error)
+        except Exception as error:  # noqa: BLE001 - one campaign keeps no other from its step
+            # What was begun already still wants its workflow.
+            if campaign and not begun:
+                raise
+            errors.append(f"{name}: {_what(error)}")
+    said = [*(f"{name}: {text}" for name, text in messages.items()), *errors]
+    return {
+        "start": begun,
+        "errors": errors,
+        "news": news,
+        "message": "; ".join(said) or "no campaign is running",
+    }
+
+
+class _Step:
+    """One step, in the name of one execution."""
+
+    def __init__(
+        self,
+        context: Context,
+        owner: str,
+        requested_by: str,
+        begun: list[BegunRow],
+        news: list[NewsRow],
+        until: float,
+    ) -> None:
+        self._context, self._owner, self._requested_by = context, owner, requested_by
+        self._begun, self._news, self._until = begun, news, until
+
+    def of(self, campaign: str) -> str:
+        """Take it; what happened, in one line."""
+        with taken_if_free(self._context, campaign) as work:
+            record = work.record
+            if record.state not in ("running", "held"):
+                return f"it is {record.state}"
+            noted = len(record.history)
+            said = self._held(record) if record.state == "held" else self._running(work)
+            work.save()
+            whats = [entry.what for entry in record.history[noted:]]
+            if record.channel and whats:
+                text = f"{record.id}: {'; '.join(whats)}"
+                self._news.append({"channel": record.channel, "text": text})
+            return said
+
+    def _held(self, record: Record) -> str:
+        """A person has to decide, and is reminded each day."""
+        if reminds(record):
+            how = command("campaign_status", campaign=record.id)
+            record.note(self._requested_by, f"is held still: {how} shows why", self._owner)
+        return f"it is {record.state}"
+
+    def _running(self, work: Writer) -> str:
+        heads = {head.id: head for head in all_heads(self._context)}
+        find_rollouts(work.record, heads)
+        return self._decide(work, heads)
+
+    def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:
+        record, ring = work.record, work.record.present
+        try:
+            definition = unchanged(self._context, record)
+        except RefusedError as error:
+            return self._hold(record, str(error))
+        if ring is None:
+            return self._complete(record)
+        stuck = unwell(record, heads)
+        if stuck:
+            return self._hold(record, "; ".join(stuck))
+        if all(_ended(pop, heads) for pop in ring.pops.values()):
+            return self._close(record, ring, definition.ring(ring.name))
+        return self._go_on(work, ring, definition.ring(ring.name), heads)
+
+    def _go_on(
+        self, work: Writer, ring: RingStep, definition: Ring, heads: Mapping[str, Head]
+    ) -> str:
+        """Begin as many PoPs of the ring as its gates permit."""
+        record, gates = work.record, definition.gates
+        under_way = [
+            name
+            for name, pop in record.pops.items()
+            if pop.rollout and not pop.left_out and heads[pop.rollout].state not in ENDED
+        ]
+        ahead = [name for name, pop in ring.pops.items() if not (pop.rollout or pop.left_out)]
+        waits = closed_gates(self._context, record, ring, gates) if ahead else []
+        if waits:
+            return self._wait(record, f"ring {ring.name} waits: {'; '.join(waits)}")
+        room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
+        # Those that were refused last time come last, so that they keep no other from its turn.
+        for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
+            if room > 0 and clock.monotonic() < self._until:
+                room -= self._begin(work, ring, name, definition)
+        refused = [
+            f"{name}: {ring.pops[name].refused}" for name in ahead if ring.pops[name].refused
+        ]
+        if refused and not under_way and len(refused) == len(ahead):
+            self._wait(record, f"ring {ring.name} waits for its PoPs: ", "; ".join(refused))
+        return _progress(ring, heads)
+
+    def _wait(self, record: Record, what: str, more: str = "") -> str:
+        """Tell people that nothing goes on, and again each day for which that lasts."""
+        told = [entry.at for entry in record.history if entry.what.startswith(what)]
+        if clock.wall() - max(told, default=0.0) >= DAY:
+            record.note(self._requested_by, what + more, self._owner)
+        return what + more
+
+    def _begin(self, work: Writer, ring: RingStep, name: str, definition: Ring) -> bool:
+        """Begin the rollout of a PoP; False, and the record says why, if it is refused."""
+        record, pop = work.record, ring.pops[name]
+        try:
+            plan = self._plan(name, record.tuning, definition)
+            self._open(record, ring, definition)
+        except NothingToDo as error:
+            pop.refused, pop.left_out = "", str(error)
+            record.note(self._requested_by, f"{name} is left out: {error}", self._owner)
+            return False
+        except StoreError:
+            raise
+        except EdgetuneError as error:
+            pop.refused = str(error)
+            return False
+        pop.plans.append(plan)
+        work.save()
+        asked = f"campaign {record.id} of {record.by}"
+        try:
+            head = begin_rollout(
+                self._context,
+                plan=plan,
+                owner=self._owner,
+                requested_by=asked,
+                approved=ring.approved,
+                channel=record.channel,
+                freezes=written(definition.gates.closed),
+            )
+        except RefusedError as error:
+            pop.refused = str(error)
+            return False
+        pop.rollout, pop.refused = head.id, ""
+        self._begun.append({"rollout": head.id, "epoch": head.epoch})
+        record.note(self._requested_by, f"{name} begins: rollout {pop.rollout}", self._owner)
+        work.save()
+        return True
+
+    def _open(self, record: Record, ring: RingStep, definition: Ring) -> None:
+        """Write down that a ring begins. Until its first rollout does, an approval can expire."""
+        if not ring.begun:
+            ring.approve(approval_of(self._context, record, ring, definition.gates))
+            ring.begun = clock.wall()
+            approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
+            record.note(self._requested_by, f"ring {ring.name} begins{approved}", self._owner)
+
+    def _plan(self, name: str, tuning: str, definition: Ring) -> str:
+        """The digest of a new plan for a PoP that is free."""
+        refuse_if_paused(self._context, name)
+        refuse_unfinished(self._context, name)
+        holder = self._context.claims.holder(name)
+        if holder is not None:
+            raise RefusedError(f"{name} is claimed by rollout {holder.rollout}")
+        options = asdict(definition.options)
+        made = plan_rollout(self._context, name, tuning, **options)
+        return str(made["plan"])
+
+    def _close(self, record: Record, ring: RingStep, definition: Ring) -> str:
+        """Leave a ring whose PoPs have all ended, if its verdict lets us."""
+        verdict = verdict_of(self._context, ring, definition.gates)
+        ring.verdict, why = encoded(verdict), verdict.reason
+        if verdict.decision is not Decision.PROMOTE and not ring.accepted:
+            return self._hold(record, f"ring {ring.name}: {why}")
+        ring.closed = clock.wall()
+        accepted = f" (accepted by {ring.accepted})" if ring.accepted else ""
+        record.note(self._requested_by, f"ring {ring.name} is closed{accepted}: {why}", self._owner)
+        return self._complete(record) if record.present is None else record.history[-1].what
+
+    def _complete(self, record: Record) -> str:
+        record.become("complete", self._requested_by, "every ring is closed", self._owner)
+        return record.history[-1].what
+
+    def _hold(self, record: Record, why: str) -> str:
+        record.become("held", self._requested_by, why, self._owner)
+        return f"held: {why}"
+
+
+def reminds(record: Record) -> bool:
+    """Whether people are to hear again of a campaign that is held."""
+    return record.state == "held" and clock.wall() - record.history[-1].at >= DAY
+
+
+def _what(error: Exception) -> str:
+    return str(error) if isinstance(error, EdgetuneError) else f"{type(error).__name__}: {error}"
+
+
+def _ended(pop: PopStep, heads: Mapping[str, Head]) -> bool:
+    return bool(pop.left_out) or (pop.rollout in heads and heads[pop.rollout].state in PROMOTED)
+
+
+def _progress(ring: RingStep, heads: Mapping[str, Head]) -> str:
+    """How the PoPs of a ring stand, in one line."""
+    parts = []
+    for name, pop in ring.pops.items():
+        state = heads[pop.rollout].state if pop.rollout in heads else ""
+        said = "left out" if pop.left_out else state or ("begun" if pop.rollout else "")
+        parts.append(f"{name} {said or pop.refused or 'waits for its turn'}")
+    return f"ring {ring.name}: {'; '.join(parts)}"

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a campaign, and who may write it.
+
+edgetune.campaign.ID.EPOCH    what was begun: rings, PoPs, the rollout of each; state and history
+
+Whoever writes holds the campaign's claim, and writes a document of its own epoch: the newest one
+counts. The store knows no compare-and-swap; so who lost the claim just before a write has written
+nothing that counts, and is told so right after it. To hold, resume or abort takes the claim from
+whoever has it; an advance leaves the campaign to others.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, field
+
+from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.base import clock
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.head import Approved
+from edgetune.base.documents.look import Effect
+from edgetune.base.documents.reading import KEPT_IF_SET, check_is, decoded, digest_of, read_document
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.errors import DamagedError, FencedError, InputError, RefusedError
+from edgetune.rollout.context import Context
+from edgetune.rollout.store.claims import Claim
+
+ENDED = ("complete", "aborted")
+
+_PREFIX = f"{PACK}.campaign."
+_DROPPED = "{}"
+
+
+@dataclass
+class PopStep:
+    """Where a PoP stands: a plan is written down before its rollout begins, the ``rollout`` after.
+
+    ``refused`` says why none could begin at the last attempt, ``left_out`` why none is needed.
+    """
+
+    plans: list[str] = field(default_factory=list)
+    rollout: str = ""
+    refused: str = ""
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class RingVerdict:
+    """What follows for a ring, and why; the rest is there where its PoPs were judged as one (see
+    ``documents.look.Look``)."""
+
+    decision: Decision
+    reason: str
+    verdict: Verdict | None = field(default=None, metadata=KEPT_IF_SET)
+    draws: int | None = field(default=None, metadata=KEPT_IF_SET)
+    metrics: list[Effect] | None = field(default=None, metadata=KEPT_IF_SET)
+
+
+@dataclass
+class RingStep:
+    """A ring: ``begun`` and ``closed`` are epoch seconds, 0 before.
+
+    ``approved_by``, ``approved_at`` and ``approved_because`` are those of an ``Approved``.
+    ``verdict`` is a ``RingVerdict``, empty before. ``accepted`` says who goes on without it.
+    """
+
+    name: str
+    digest: str
+    pops: dict[str, PopStep]
+    begun: float = 0.0
+    approved_by: str = ""
+    approved_at: float = 0.0
+    approved_because: str = ""
+    accepted: str = ""
+    closed: float = 0.0
+    verdict: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def approved(self) -> Approved:
+        """Its approval."""
+        return Approved(self.approved_by, self.approved_at, self.approved_because)
+
+    def approve(self, approved: Approved) -> None:
+        """Write down who approved it."""
+        self.approved_by, self.approved_at = approved.by, approved.at
+        self.approved_because = approved.reason
+
+
+@dataclass
+class Entry:
+    """An entry of a campaign's ``history``; ``at`` is in epoch seconds."""
+
+    at: float
+    what: str
+    by: str = ""
+    execution: str = ""
+
+
+@dataclass
+class Record:
+    """One campaign; ``digest`` is that of its file, ``tuning_digest`` that of its tuning.
+
+    ``channel`` is where in chat it and its rollouts tell how they get on.
+    """
+
+    id: str
+    name: str
+    tuning: str
+    digest: str
+    tuning_digest: str
+    by: str
+    created: float
+    channel: str = ""
+    state: str = "running"
+    rings: list[RingStep] = field(default_factory=list)
+    history: list[Entry] = field(default_factory=list)
+
+    @property
+    def present(self) -> RingStep | None:
+        """The first ring that is not closed; None when all are."""
+        return next((ring for ring in self.rings if not ring.closed), None)
+
+    @property
+    def pops(self) -> dict[str, PopStep]:
+        """All PoPs of all rings."""
+        return {name: pop for ring in self.rings for name, pop in ring.pops.items()}
+
+    def note(self, by: str, what: str, execution: str = "") -> None:
+        """Write down who did what, in which execution."""
+        self.history.append(Entry(clock.wall(), what, by, execution))
+
+    def become(self, state: str, by: str, why: str, execution: str = "") -> None:
+        """Change the state, and write down why."""
+        self.state = state
+        self.note(by, f"{state}: {why}", execution)
+
+
+class Writer:
+    """A campaign that its holder may write; FencedError once somebody else took it."""
+
+    def __init__(self, context: Context, claim: Claim) -> None:
+        self._context, self._claim = context, claim
+        self._read_at, self.record = _newest(context, claim.rollout)
+        self._written = asdict(self.record)
+
+    def save(self) -> None:
+        """Write the record down, if anything in it is new; to be called before side effects.
+
+        When it returns, whoever takes the campaign from now on finds what was written.
+        """
+        if asdict(self.record) != self._written:
+            put_record(self._context, self.record, self._claim.epoch)
+            self._written = asdict(self.record)
+            self._drop_older()
+        ttl = self._context.config.owner_timeout
+        self._context.claims.renew(_claim_of(self.record.id), self._claim, ttl)
+
+    def _drop_older(self) -> None:
+        if self._read_at != self._claim.epoch:
+            self._context.store.put(_key(self.record.id, self._read_at), _DROPPED)
+            self._read_at = self._claim.epoch
+
+
+@contextmanager
+def seized(context: Context, campaign: str) -> Iterator[Writer]:
+    """A campaign, taken from whoever is at work on it; InputError if there is none."""
+    epoch, _ = _newest(context, campaign)
+    ttl = context.config.owner_timeout
+    claim = context.claims.take(_claim_of(campaign), campaign, ttl, above=epoch)
+    writer = Writer(context, claim)
+    try:
+        yield writer
+    except Exception:
+        context.claims.release(_claim_of(campaign), claim)
+        raise
+    context.claims.release(_claim_of(campaign), claim)
+
+
+@contextmanager
+def taken_if_free(context: Context, campaign: str) -> Iterator[Writer]:
+    """The same, but FencedError while somebody is at work on it.
+
+    Of two who take it at the same moment the second one goes on: the first has it taken away
+    before it does anything.
+    """
+    if context.claims.holder(_claim_of(campaign)) is not None:
+        raise FencedError(f"somebody else is at work on campaign {campaign}")
+    with seized(context, campaign) as writer:
+        yield writer
+
+
+def new_id(name: str) -> str:
+    """An id that nobody had before."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(clock.wall()))
+    return f"{name}-{stamp}-{secrets.token_hex(2)}"
+
+
+def ring_digest(record: Record, name: str, pops: list[str]) -> str:
+    """What an approval of a ring is of: this campaign, its file and tuning, the ring's PoPs."""
+    parts = [record.id, record.digest, record.tuning_digest, name, pops]
+    return digest_of(parts)
+
+
+def read_record(context: Context, campaign: str) -> Record:
+    """The record of that id; InputError if there is none."""
+    return _newest(context, campaign)[1]
+
+
+def put_record(context: Context, record: Record, epoch: int = 0) -> None:
+    """Write a record as the holder of an epoch, or 0 for who begins it."""
+    document = {"schema": CAMPAIGN_SCHEMA, **asdict(record)}
+    context.store.put(_key(record.id, epoch), json.dumps(document))
+
+
+def all_records(context: Context) -> list[Record]:
+    """Every campaign, oldest first; RefusedError if one cannot be read."""
+    records, unreadable = readable_records(context)
+    if unreadable:
+        raise RefusedError("; ".join(unreadable))
+    return records
+
+
+def readable_records(context: Context) -> tuple[list[Record], list[str]]:
+    """Every campaign that can be read, oldest first, and why others cannot."""
+    records, unreadable = [], []
+    for campaign, (epoch, text) in _texts(context, _PREFIX).items():
+        try:
+            records.append(_load(campaign, epoch, text))
+        except RefusedError as error:
+            unreadable.append(str(error))
+    return sorted(records, key=lambda record: record.created), unreadable
+
+
+def _newest(context: Context, campaign: str) -> tuple[int, Record]:
+    """A record and the epoch that it was written under; InputError if there is none."""
+    found = _texts(context, f"{_PREFIX}{campaign}.").get(campaign)
+    if found is None:
+        raise InputError("parameter", "campaign", f"there is no campaign {campaign!r}")
+    epoch, text = found
+    return epoch, _load(campaign, epoch, text)
+
+
+def _texts(context: Context, prefix: str) -> dict[str, tuple[int, str]]:
+    """For each campaign its newest epoch and what was written under it."""
+    found: dict[str, tuple[int, str]] = {}
+    for key, text in context.store.list(prefix).items():
+        campaign, _, epoch = key[len(_PREFIX) :].rpartition(".")
+        if text != _DROPPED and epoch.isdecimal() and int(epoch) >= found.get(campaign, (0, ""))[0]:
+            found[campaign] = (int(epoch), text)
+    return found
+
+
+def _load(campaign: str, epoch: int, text: str) -> Record:
+    key = _key(campaign, epoch)
+    try:
+        document = read_document(key, text)
+        schema = document.pop("schema", None)
+        check_is(key, "schema", type(schema) is int, "is missing or no number")
+        if schema == CAMPAIGN_SCHEMA:
+            record = decoded(key, Record, document)
+            check_is(key, "id", record.id == campaign, "is that of another campaign")
+            return record
+    except DamagedError as error:
+        raise RefusedError(f"campaign {campaign}: its record {error}") from None
+    raise RefusedError(f"campaign {campaign} was written by another version of the pack")
+
+
+def _key(campaign: str, epoch: int) -> str:
+    return f"{_PREFIX}{campaign}.{epoch}"
+
+
+def _claim_of(campaign: str) -> str:
+    return f"campaign/{campaign}"

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the report of a campaign to where people can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypedDict
+
+from edgetune.base import clock
+from edgetune.base.documents.head import Head
+from edgetune.base.documents.look import Effect
+from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.reading import decoded
+from edgetune.base.errors import RefusedError
+from edgetune.fleet.campaign.gates import find_rollouts
+from edgetune.fleet.campaign.record import Record, read_record
+from edgetune.fleet.campaign.status import waits_of
+from edgetune.intent.metrics.catalogue import metrics_of
+from edgetune.report.files import page_of_campaign
+from edgetune.rollout.context import Context
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.rollout import Record as RolloutRecord
+from edgetune.rollout.status.reports import address_of, report_folder, write_page
+
+
+class CampaignReportResult(TypedDict):
+    """Where the page is; ``url`` may be empty."""
+
+    campaign: str
+    path: str
+    url: str
+    message: str
+
+
+def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
+    """Write one page of HTML about a campaign, over an earlier one, and the index of rollouts.
+
+    InputError: there is no such campaign, or ``report_dir`` of the configuration does not permit
+    it. What the records do not hold is named on the page.
+    """
+    from edgetune.report.campaign_page import CampaignMaterial, campaign_page
+
+    record = read_record(context, campaign)
+    folder = report_folder(context.config)
+    heads = {head.id: head for head in all_heads(context)}
+    find_rollouts(record, heads)
+    missing: list[str] = []
+    metrics: dict[str, Metric] = {}
+    material = CampaignMaterial(
+        record=record,
+        heads=heads,
+        effects=_effects(context, record, heads, metrics, missing),
+        pooled=_pooled(record, metrics, missing),
+        metrics=metrics,
+        waits=waits_of(context, record, heads),
+        missing=missing,
+        files=_files(folder),
+        made=clock.wall(),
+    )
+    path = folder / page_of_campaign(record.id)
+    write_page(context, path, campaign_page(material))
+    url = address_of(context.config, path)
+    return {
+        "campaign": record.id,
+        "path": str(path),
+        "url": url,
+        "message": f"the report is {url or path}",
+    }
+
+
+def _files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def _effects(
+    context: Context,
+    record: Record,
+    heads: Mapping[str, Head],
+    metrics: dict[str, Metric],
+    missing: list[str],
+) -> dict[str, Effect]:
+    """What the newest look of each PoP's rollout found, where it compared something.
+
+    ``metrics`` gets the definitions of what is compared.
+    """
+    found = {}
+    for name, pop in record.pops.items():
+        if pop.rollout not in heads:
+            continue
+        try:
+            opened = RolloutRecord(context, heads[pop.rollout])
+            effect = _newest(opened)
+            if effect and effect.metric not in metrics:
+                metrics.update(metrics_of(opened.plan))
+        except RefusedError as error:
+            missing.append(f"{name}: {error}.")
+            continue
+        if effect:
+            found[name] = effect
+    return found
+
+
+def _newest(opened: RolloutRecord) -> Effect | None:
+    for number in reversed(range(opened.head.looks)):
+        metrics = opened.look(number).metrics
+        if metrics:
+            return metrics[0]
+    return None
+
+
+def _pooled(record: Record, known: Mapping[str, Metric], missing: list[str]) -> dict[str, Effect]:
+    """What the verdict over all PoPs of a ring found, of the metrics that are ``known``."""
+    found = {}
+    for ring in record.rings:
+        metrics = ring.verdict.get("metrics")
+        try:
+            for row in metrics[:1] if isinstance(metrics, list) else []:
+                effect = decoded(f"ring {ring.name}", Effect, row)
+                if effect.metric in known:
+                    found[ring.name] = effect
+                else:
+                    missing.append(f"ring {ring.name}: no plan says what {effect.metric} is.")
+        except RefusedError as error:
+            missing.append(f"{error}.")
+    return found

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How campaigns stand, and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from edgetune.base.documents.head import Head
+from edgetune.base.errors import RefusedError
+from edgetune.base.sanitize import one_line
+from edgetune.fleet.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
+from edgetune.fleet.campaign.record import ENDED, Record, read_record, readable_records
+from edgetune.report.campaign import campaign_text
+from edgetune.rollout.context import Context
+from edgetune.rollout.record.heads import all_heads
+
+
+class RingRow(TypedDict):
+    """A ring; ``rollouts`` and their ``states`` are by PoP, empty where none has begun."""
+
+    name: str
+    closed: bool
+    verdict: str
+    rollouts: dict[str, str]
+    states: dict[str, str]
+
+
+class CampaignRow(TypedDict):
+    """A campaign in short, its present ``ring`` (or nothing), and what it waits for."""
+
+    campaign: str
+    tuning: str
+    state: str
+    requested_by: str
+    ring: str
+    waits: list[str]
+    rings: list[RingRow]
+
+
+class CampaignsResult(TypedDict):
+    """Campaigns, and all of it to be read."""
+
+    campaigns: list[CampaignRow]
+    message: str
+    text: str
+
+
+def campaign_status(context: Context, campaign: str = "") -> CampaignsResult:
+    """How one campaign stands, or all that have not ended; touches nothing."""
+    unreadable: list[str] = []
+    if campaign:
+        records = [read_record(context, campaign)]
+    else:
+        found, unreadable = readable_records(context)
+        records = [record for record in found if record.state not in ENDED]
+    heads = {head.id: head for head in all_heads(context)}
+    for record in records:
+        find_rollouts(record, heads)
+    waits = {record.id: waits_of(context, record, heads) for record in records}
+    states = {name: head.state for name, head in heads.items()}
+    texts = [campaign_text(record, states, waits[record.id]) for record in records]
+    return {
+        "campaigns": [_short(record, states, waits[record.id]) for record in records],
+        "message": "; ".join([_counted(len(records)), *unreadable]),
+        "text": "\n\n".join([*map(one_line, unreadable), *texts]) or "No campaigns.",
+    }
+
+
+def _counted(campaigns: int) -> str:
+    return "1 campaign" if campaigns == 1 else f"{campaigns} campaigns"
+
+
+def waits_of(context: Context, record: Record, heads: Mapping[str, Head]) -> list[str]:
+    """What keeps a campaign from going on; each is a sentence without its full stop."""
+    ring = record.present
+    if record.state in ENDED or ring is None:
+        return []
+    try:
+        gates = unchanged(context, record).ring(ring.name).gates
+    except RefusedError as error:
+        return [str(error)]
+    refused = [f"{name}: {pop.refused}" for name, pop in ring.pops.items() if pop.refused]
+    return [*unwell(record, heads), *closed_gates(context, record, ring, gates), *refused]
+
+
+def _short(record: Record, states: dict[str, str], waits: list[str]) -> CampaignRow:
+    return {
+        "campaign": record.id,
+        "tuning": record.tuning,
+        "state": record.state,
+        "requested_by": record.by,
+        "ring": record.present.name if record.present else "",
+        "waits": waits,
+        "rings": [
+            {
+                "name": ring.name,
+                "closed": bool(ring.closed),
+                "verdict": str(ring.verdict.get("verdict", "")),
+                "rollouts": {name: pop.rollout for name, pop in ring.pops.items()},
+                "states": {name: states.get(pop.rollout, "") for name, pop in ring.pops.items()},
+            }
+            for ring in record.rings
+        ],
+    }

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tunings: named, versioned sets of settings, with the reason and the source of each value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Union
+
+from edgetune.agent.vocabulary.grammar import Parts, Wrong
+from edgetune.agent.vocabulary.kind import DISRUPTIONS, Kind
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.targets import SERVICE_NAME
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.plan import Guard, Intent
+from edgetune.base.documents.reading import digest_of
+from edgetune.base.fields import Fields, find_file
+from edgetune.base.files import load_yaml
+from edgetune.base.sanitize import Pattern
+from edgetune.intent.applicability import Applicability, read_applicability
+from edgetune.intent.metrics.catalogue import METRICS, WORK
+
+_WORD = Pattern(r"[a-z][a-z0-9_]*", "small letters, digits and _, a letter first")
+_VERSION = Pattern(r"\d+\.\d+\.\d+", "write it like 1.0.0")
+_NUMBERS = r"(-?[0-9]+|infinity)([\s:]+(-?[0-9]+|infinity))*"
+
+
+Value = Union[str, Mapping[str, Union[str, int]]]
+
+
+EACH = "*"
+"""Stands for every interface of a host that is up."""
+
+
+@dataclass(frozen=True)
+class SettingTemplate:
+    """What a tuning sets; ``value`` may hold Jinja over the facts of a host.
+
+    On a host it is one `Setting`, or one for each interface.
+    One that is ``optional`` is left out where a host does not support it.
+    """
+
+    kind: str
+    target: Mapping[str, str]
+    value: Value
+    only: str | None
+    disruption: str
+    restart: str | None
+    why: str
+    source: str
+    where: str
+    optional: bool = False
+
+    @property
+    def id(self) -> str:
+        """Names the setting on a host, such as ``sysctl:net.core.somaxconn``."""
+        return KINDS[self.kind].id_of(self.target)
+
+    def is_on_host_as(self, id: str) -> bool:
+        """Whether a host has it under this id: one for each of its interfaces has several."""
+        each = self.target.get("interface") == EACH and id.startswith(f"{self.kind}:")
+        return each or id == self.id
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A tuning as it stands in the catalogue; ``digest`` covers everything in its file.
+
+    ``metrics`` are those that it is judged by, with their parts, by name.
+    """
+
+    name: str
+    version: str
+    summary: str
+    intent: Intent
+    guards: tuple[Guard, ...]
+    settings: tuple[SettingTemplate, ...]
+    digest: str
+    applies_to: Applicability = Applicability()
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+
+    @property
+    def disruption(self) -> str:
+        """The strongest disruption of its settings."""
+        return max((setting.disruption for setting in self.settings), key=DISRUPTIONS.index)
+
+    def setting_of(self, id: str) -> SettingTemplate:
+        """The setting that a host has under this id; KeyError when there is none."""
+        for setting in self.settings:
+            if setting.is_on_host_as(id):
+                return setting
+        raise KeyError(id)
+
+
+def is_expression(text: str) -> bool:
+    """Whether a text is worked out on each host: it holds Jinja."""
+    return "{{" in text or "{%" in text
+
+
+def find_tuning(
+    name: str, directories: Sequence[Path], metrics: Mapping[str, Metric] = METRICS
+) -> Tuning:
+    """The tuning of that name from the first directory that holds it; InputError names all.
+
+    ``metrics`` are those that it may name.
+    """
+    return load_tuning(find_file("tuning", name, directories), metrics)
+
+
+def load_tuning(path: Path, metrics: Mapping[str, Metric] = METRICS) -> Tuning:
+    """Read and check one file of the catalogue; InputError names file and field."""
+    data = load_yaml(path)
+    fields = Fields(data, str(path))
+    name = fields.text("name", pattern=_WORD)
+    intent = _read_intent(fields.inside("intent"), metrics)
+    guards = tuple(_read_guard(guard, metrics) for guard in fields.each("guards"))
+    tuning = Tuning(
+        name=name,
+        version=fields.text("version", pattern=_VERSION),
+        summary=_read_words(fields, "summary"),
+        intent=intent,
+        guards=guards,
+        settings=tuple(
+            _read_setting(setting, f"{path}: settings[{index}]")
+            for index, setting in enumerate(fields.each("settings"))
+        ),
+        digest=digest_of(data),
+        applies_to=read_applicability(fields),
+        metrics=_judged_by(metrics, intent, guards),
+    )
+    if not tuning.settings:
+        raise fields.wrong("settings", "is empty")
+    if tuning.name != path.stem:
+        raise fields.wrong("name", f"{tuning.name!r} is not the name of its file")
+    _refuse_twice(fields, tuning.settings)
+    fields.done()
+    return tuning
+
+
+def _judged_by(
+    metrics: Mapping[str, Metric], intent: Intent, guards: Sequence[Guard]
+) -> dict[str, Metric]:
+    judged = [intent.metric, *(guard.metric for guard in guards), WORK]
+    parts = [part for name in judged for part in metrics[name].parts]
+    return {name: metrics[name] for name in (*judged, *parts)}
+
+
+def _read_intent(fields: Fields, metrics: Mapping[str, Metric]) -> Intent:
+    goals = [goal for goal in ("improve", "no_harm") if fields.raw(goal, None) is not None]
+    if len(goals) != 1:
+        raise fields.wrong("improve", "exactly one of improve and no_harm must be given")
+    goal = goals[0]
+    metric = fields.text(goal, choices=list(metrics))
+    margin = fields.number("margin", 0.0 if goal == "improve" else None, minimum=0, maximum=10)
+    if margin is None:
+        raise fields.wrong("margin", "is missing: no_harm needs the share that counts as harm")
+    fields.done()
+    return Intent(goal, metric, float(margin))
+
+
+def _read_guard(fields: Fields, metrics: Mapping[str, Metric]) -> Guard:
+    metric = fields.text("metric", choices=list(metrics))
+    margin = float(fields.number("margin", 0.0, minimum=0, maximum=10))
+    guard = Guard(metric, margin, fields.flag("optional", False))
+    fields.done()
+    return guard
+
+
+def _read_setting(fields: Fields, where: str) -> SettingTemplate:
+    # All of them are loaded only to name them.
+    name = fields.text("kind", choices=None if fields.raw("kind", None) in KINDS else list(KINDS))
+    kind = KINDS[name]
+    target = _read_target(fields, kind)
+    value = _read_value(fields, kind, target)
+    setting = SettingTemplate(
+        kind=name,
+        target=target,
+        value=value,
+        only=_read_only(fields, name, value),
+        disruption=_read_disruption(fields, kind),
+        restart=fields.text("restart", target.get("service"), pattern=SERVICE_NAME),
+        why=_read_words(fields, "why"),
+        source=_read_words(fields, "source"),
+        where=where,
+        optional=fields.flag("optional", False),
+    )
+    fields.done()
+    return setting
+
+
+def _in_words(markdown: str) -> str:
+    """A sentence of the reference, within one of an error."""
+    return markdown.replace("`", "").rstrip(".")
+
+
+def _read_words(fields: Fields, field: str) -> str:
+    text = str(fields.text(field))
+    if not text.strip():
+        raise fields.wrong(field, "is empty")
+    return text
+
+
+def _read_target(fields: Fields, kind: Kind) -> Mapping[str, str]:
+    target = {}
+    for name, own in kind.target.items():
+        pattern = rf"{own.pattern}|\{EACH}" if name == "interface" else own.pattern
+        target[name] = fields.text(name, pattern=Pattern(pattern, _in_words(own.meaning)))
+        why = own.refusal(target[name])
+        if why:
+            raise fields.wrong(name, why)
+    return target
+
+
+def _read_value(fields: Fields, kind: Kind, target: Mapping[str, str]) -> Value:
+    """The value as it is written, seen to be one as far as that can be told without a host."""
+    raw = fields.raw("value")
+    written: Value
+    if isinstance(kind.value, Parts):
+        below = fields.inside("value")
+        written = {name: _read_part(below, name) for name in below.names()}
+    elif isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
+        raise fields.wrong("value", "must be text or a number")
+    else:
+        written = str(raw)
+    try:
+        _check_value(fields, kind, target, written)
+    except Wrong as wrong:
+        takes = f"; {kind.name} takes: {_in_words(kind.takes)}"
+        field = f"value.{wrong.part}" if wrong.part else "value"
+        raise fields.wrong(field, f"{wrong}{takes}") from None
+    return written
+
+
+def _read_part(below: Fields, name: str) -> str | int:
+    part = below.raw(name)
+    # YAML reads on and off as true and false.
+    if isinstance(part, bool):
+        return "on" if part else "off"
+    return part if isinstance(part, int) else str(part)
+
+
+def _check_value(fields: Fields, kind: Kind, target: Mapping[str, str], written: Value) -> None:
+    parts = {"": written} if isinstance(written, str) else written
+    made = [name for name, part in parts.items() if is_expression(str(part))]
+    for name in made:
+        kind.value.part(name)
+        _check_expression(fields, f"value.{name}" if name else "value", str(parts[name]))
+    if not made:
+        kind.of_text(target, written)
+    elif isinstance(kind.value, Parts) and len(made) < len(parts):
+        kind.value.of_text({name: part for name, part in parts.items() if name not in made})
+
+
+def _check_expression(fields: Fields, field: str, text: str) -> None:
+    # Jinja is imported where a tuning needs it.
+    from edgetune.intent.expressions import check_expression
+
+    try:
+        check_expression(text)
+    except ValueError as error:
+        raise fields.wrong(field, str(error)) from None
+
+
+def _read_only(fields: Fields, name: str, value: Value) -> str | None:
+    only: str | None = fields.text("only", None, choices=("raise", "lower"))
+    if only and not KINDS[name].ordered:
+        raise fields.wrong("only", f"has no meaning for {name}")
+    said = [value] if isinstance(value, str) else map(str, value.values())
+    known = [text for text in said if not is_expression(text)]
+    if only and not all(re.fullmatch(_NUMBERS, text.strip()) for text in known):
+        raise fields.wrong("only", "needs a value made of numbers")
+    return only
+
+
+def _read_disruption(fields: Fields, kind: Kind) -> str:
+    least = kind.disruption
+    given = fields.text("disruption", least, choices=DISRUPTIONS)
+    if DISRUPTIONS.index(given) < DISRUPTIONS.index(least):
+        raise fields.wrong("disruption", f"{given} is less than this kind needs ({least})")
+    if given == "live" and fields.raw("restart", None):
+        return "restart"
+    return str(given)
+
+
+def _refuse_twice(fields: Fields, settings: Sequence[SettingTemplate]) -> None:
+    seen: set[str] = set()
+    for index, setting in enumerate(settings):
+        if setting.id in seen:
+            raise fields.wrong(f"settings[{index}]", f"{setting.id} is set twice")
+        seen.add(setting.id)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a BMC tells of a machine that does not come back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from edgetune.net.bmc.answers import Answer
+from edgetune.net.bmc.client import Client
+from edgetune.net.bmc.payload import BmcError, at, last_part, link_at, text_at, told_by
+from edgetune.net.bmc.request import Request
+from edgetune.net.bmc.system import boot_progress, is_link, managers, members, whole
+
+_EVENTS = 5
+# Of several logs, those about the machine: Dell's and others' SEL, HPE's IML.
+_PREFERRED = ("sel", "iml", "event", "log1")
+
+
+def evidence(client: Client, system: Answer, request: Request) -> dict[str, object]:
+    """``{power, boot_progress, health, events, unread}``; the newest five events, newest first.
+
+    Events are ``{created, severity, message}``. Of a log that cannot be read ``unread`` says why.
+    """
+    events: list[dict[str, str]] = []
+    unread = ""
+    try:
+        events = _newest(client, system)
+    except BmcError as error:
+        unread = client.without_secrets(str(error))
+    return {
+        "power": text_at(system.data, "PowerState"),
+        "boot_progress": _boot_progress(system),
+        "health": text_at(system.data, "Status", "Health"),
+        "events": events,
+        "unread": unread,
+    }
+
+
+def _boot_progress(system: Answer) -> str:
+    """As its BMC tells it; what only its maker can read is called raw."""
+    oem, told = at(system.data, "Oem"), boot_progress(system)
+    own = text_at(system.data, "BootProgress", "OemLastState")
+    if told == "OEM" and own:
+        return f"raw: {own}"
+    # An iLO 7 says "None" of a machine in POST.
+    known = told if told != "None" else ""
+    return known or text_at(oem, "Hpe", "PostState") or text_at(oem, "Hp", "PostState") or told
+
+
+def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
+    entries = _entries(client, system)
+    if all(at(entry, "Created") is None for entry in entries):
+        ends = (*entries[:_EVENTS], *entries[-_EVENTS:])
+        client.read_ahead(link_at(entry) for entry in ends if is_link(entry))
+        entries = [whole(client, entry) for entry in ends]
+    newest = sorted(entries, key=lambda entry: text_at(entry, "Created"), reverse=True)
+    return [
+        {
+            "created": text_at(entry, "Created"),
+            "severity": text_at(entry, "Severity"),
+            "message": told_by(entry) or f"raw: {_without_text(entry)}",
+        }
+        for entry in newest[:_EVENTS]
+    ]
+
+
+def _without_text(entry: object) -> str:
+    """What an event tells that has no text: its sensor, or the number of its message."""
+    parts = ("SensorType", "EntryCode", "MessageId", "Id")
+    return " ".join(filter(None, (text_at(entry, part) for part in parts)))
+
+
+def _entries(client: Client, system: Answer) -> list[object]:
+    """Those of the log of the machine: the system has one, or its manager keeps it.
+
+    An XCC lists a SEL that has no entries, and a Cray EX one that stays empty. A link that leads
+    nowhere hides no other log; it is told where no log has an entry.
+    """
+    dead: list[BmcError] = []
+    links: list[str] = []
+    owners = [system]
+    with _noted(dead):
+        owners += managers(client, system)
+    for owner in owners:
+        links += map(link_at, _read(client, link_at(owner.data, "LogServices"), dead))
+    preferred = [
+        link for word in _PREFERRED for link in links if last_part(link).lower().startswith(word)
+    ]
+    others = [link for link in links if link not in preferred]
+    is_there = False
+    for link in preferred:
+        place = _place(client, link, dead)
+        found = _read(client, place, dead)
+        if found:
+            return found
+        is_there = is_there or bool(place)
+    place = _place(client, others[0], dead) if others and not is_there else ""
+    found = _read(client, place, dead)
+    if not found and dead:
+        raise dead[0]
+    if not place and not is_there:
+        raise BmcError("refused", "the BMC shows none")
+    return found
+
+
+def _place(client: Client, log: str, dead: list[BmcError]) -> str:
+    """Where the entries of a log are, or ""."""
+    with _noted(dead):
+        return link_at(client.get(log).data, "Entries")
+    return ""
+
+
+def _read(client: Client, collection: str, dead: list[BmcError]) -> list[object]:
+    """The members of a collection, as far as it can be read."""
+    with _noted(dead):
+        return list(members(client, collection))
+    return []
+
+
+@contextlib.contextmanager
+def _noted(dead: list[BmcError]) -> Iterator[None]:
+    """Put an answer that is of no use with the others, and go on."""
+    try:
+        yield
+    except BmcError as error:
+        if error.reason != "garbage":
+            raise
+        dead.append(error)

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the entry of a PoP and of its hosts, whatever the inventory is kept in."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Callable
+from urllib.parse import urlsplit
+
+from edgetune.base.addresses import KEY_TYPES, canonical, canonical_url, jump_parts
+from edgetune.base.errors import InputError
+from edgetune.base.fields import Field, Fields
+from edgetune.base.names import NAME
+from edgetune.base.sanitize import Pattern
+from edgetune.net.metrics.sources import SOURCES
+from edgetune.net.traffic import DRIVERS, is_on_hosts, places
+from edgetune.site.inventory import (
+    CHECKS,
+    HEALTH_TLS,
+    Bmc,
+    Host,
+    Inventory,
+    LoadBalancer,
+    Metrics,
+    Pop,
+)
+
+_HEALTH = Pattern(
+    r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?", "write it like http://127.0.0.1:80/health"
+)
+_DNS_NAME = Pattern(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", "a name as DNS has it")
+_HTTPS = Pattern(r"https://[A-Za-z0-9.:\[\]-]+", "write it like https://10.0.0.7")
+_VISIBLE = Pattern(r"[!-~]+", "characters of ASCII, without spaces")
+_ADDRESS = Pattern(r"[A-Za-z0-9:][A-Za-z0-9.:-]*", "an IP address or a name of a host")
+
+Place = Callable[[str, str], "tuple[str, str]"]
+"""Gives the source and the field where those of an entry were written."""
+
+
+class WholeInventory(Inventory):
+    """An inventory of which all PoPs have been read; ``where`` names its source in errors."""
+
+    def __init__(self, where: str, pops: object, place: Place | None = None) -> None:
+        """``pops`` is a mapping of entries by the name of the PoP, as in the YAML file.
+
+        ``place`` says where a field of one was written, if it was not there.
+        """
+        self._where, self._entries = where, pops
+        try:
+            top = Fields(pops, where, "pops")
+            self._pops = {name: _read_pop(name, fields) for name, fields in top.named(NAME)}
+            _refuse_shared(where, list(self._pops.values()))
+        except InputError as error:
+            if place is None or error.field is None:
+                raise
+            raise InputError(*place(error.where, error.field), error.problem) from None
+
+    def pop_names(self) -> list[str]:
+        return list(self._pops)
+
+    def pop(self, name: str) -> Pop:
+        if name not in self._pops:
+            known = ", ".join(sorted(self._pops)) or "none"
+            raise InputError(self._where, "pop", f"there is no PoP {name!r}; known: {known}")
+        return self._pops[name]
+
+    def entry(self, name: str) -> Mapping[str, object]:
+        self.pop(name)
+        entries: Any = self._entries
+        return dict(entries[name])
+
+
+def read_pop(where: str, name: str, entry: object) -> Pop:
+    """A PoP of its entry; InputError names ``where`` that was, and the field."""
+    return _read_pop(name, Fields(entry, where))
+
+
+def _read_pop(name: str, fields: Fields) -> Pop:
+    hosts = fields.inside("hosts")
+    health = fields.text("health", "", pattern=_HEALTH)
+    credentials = _read_credentials(fields)
+    metrics, *more_metrics = _read_all_metrics(fields)
+    pop = Pop(
+        name=name,
+        min_in_service=_read_min_in_service(fields),
+        health=health,
+        ports=_read_ports(fields, health),
+        reboot_time=fields.duration("reboot_time", 300.0, minimum=0),
+        load_balancer=_read_load_balancer(fields.inside("load_balancer")),
+        hosts=tuple(_read_host(host, below, credentials) for host, below in hosts.named(NAME)),
+        region=fields.text("region", "", pattern=NAME),
+        labels=fields.texts("labels", []),
+        health_name=fields.text("health_name", "", pattern=_DNS_NAME),
+        health_tls=fields.text("health_tls", HEALTH_TLS[0], choices=HEALTH_TLS),
+        metrics=metrics,
+        more_metrics=tuple(more_metrics),
+        congestion=_read_wing(fields, "congestion"),
+    )
+    _refuse_without_use(fields, pop)
+    if not pop.hosts:
+        raise fields.wrong("hosts", "is empty")
+    fields.done()
+    return pop
+
+
+def _read_min_in_service(fields: Fields) -> float:
+    """Called ``floor`` up to 0.10: an inventory that an upgrade refuses stops rollbacks, too."""
+    if fields.raw("floor", None) is None:
+        return fields.number("min_in_service", 0.7, minimum=0, maximum=1)
+    if fields.raw("min_in_service", None) is not None:
+        raise fields.wrong("floor", "is the former name of min_in_service, which is there, too")
+    share: float = fields.number("floor", minimum=0, maximum=1)
+    return share
+
+
+def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
+    """Those of the health check unless they are given."""
+    usual = (_health_port(fields, health),) if health else ()
+    given: list[int] = []
+    for index, port in enumerate(fields.items("ports", [])):
+        if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+            raise fields.wrong(f"ports[{index}]", f"{port!r} is no port")
+        given.append(port)
+    return tuple(given) or usual
+
+
+def _health_port(fields: Fields, health: str) -> int:
+    try:
+        parts = urlsplit(health)
+        if parts.hostname and parts.port != 0:
+            return parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise fields.wrong("health", f"{health!r}: {error}") from None
+    raise fields.wrong("health", f"{health!r} names no host, or port 0")
+
+
+def _refuse_without_use(fields: Fields, pop: Pop) -> None:
+    """A field that changes nothing was meant for something else."""
+    if pop.health_name and not pop.health:
+        raise fields.wrong("health_name", "is given, but health is not")
+    if pop.health_tls != HEALTH_TLS[0] and not pop.health.startswith("https:"):
+        raise fields.wrong("health_tls", "is given, but health is not an https URL")
+    if pop.congestion and not pop.ports:
+        raise fields.wrong("ports", "is empty, but congestion needs the ports of clients")
+    if pop.congestion and pop.congestion.terms.canary:
+        _refuse_canary(fields.inside("congestion"), pop)
+
+
+def _refuse_canary(fields: Fields, pop: Pop) -> None:
+    canary = pop.congestion.terms.canary if pop.congestion else ""
+    if canary not in {host.name for host in pop.hosts}:
+        raise fields.wrong("canary", f"the PoP has no host {canary!r}")
+
+
+def _read_load_balancer(fields: Fields) -> LoadBalancer:
+    driver = fields.text("driver", choices=DRIVERS)
+    balancer = LoadBalancer(
+        driver=driver,
+        fields=read_own(fields, DRIVERS[driver].fields),
+        checks=fields.text("checks", CHECKS[0], choices=CHECKS),
+    )
+    fields.done()
+    for field, problem in DRIVERS[driver].misfits(balancer.fields).items():
+        raise fields.wrong(field, problem)
+    return balancer
+
+
+def _read_all_metrics(fields: Fields) -> list[Metrics]:
+    """One source, or a list of them."""
+    if not isinstance(fields.raw("metrics", {}), list):
+        return [_read_metrics(fields.inside("metrics", {}))]
+    found = [*map(_read_metrics, fields.each("metrics"))]
+    if not found:
+        raise fields.wrong("metrics", "is an empty list; leave it out to have hosts sampled by SSH")
+    return found
+
+
+def _read_metrics(fields: Fields) -> Metrics:
+    source = fields.text("source", Metrics.source, choices=SOURCES)
+    metrics = Metrics(source, read_own(fields, SOURCES[source].fields))
+    fields.done()
+    return metrics
+
+
+def _read_wing(fields: Fields, wing: str) -> Any:
+    """What a wing makes of its own entry; None without one: the PoP is left alone."""
+    if fields.raw(wing, None) is None:
+        return None
+    try:
+        entry = import_module(f"edgetune.wings.{wing}.entry")
+    except ModuleNotFoundError:
+        raise fields.wrong(wing, "the wing of that name is not installed here") from None
+    return entry.read_entry(fields.inside(wing))
+
+
+def read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
+    """Those that a driver or a metric source has."""
+    return {name: _read_field(fields, name, its) for name, its in own.items()}
+
+
+def _read_field(fields: Fields, name: str, its: Field) -> str:
+    if not its.several or not isinstance(fields.raw(name, None), (list, tuple)):
+        return _read_spelled(fields, name, _like(its), its.same, its.default)
+    given = fields.texts(name, (), pattern=_like(its))
+    first: dict[str, int] = {}
+    for index, text in enumerate(given):
+        try:
+            same = first.setdefault(its.same(text), index)
+        except ValueError as error:
+            raise fields.wrong(f"{name}[{index}]", f"{text!r}: {error}") from None
+        if same != index:
+            raise fields.wrong(f"{name}[{index}]", f"{text!r} is {name}[{same}] once more")
+    return " ".join(given)
+
+
+def _read_credentials(fields: Fields) -> str | None:
+    """The name of the credentials that the BMCs of a PoP share."""
+    if fields.raw("bmc", None) is None:
+        return None
+    below = fields.inside("bmc")
+    credentials: str = below.text("credentials", pattern=NAME)
+    below.done()
+    return credentials
+
+
+def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
+    if fields.raw("bmc", None) is None:
+        return None
+    below = fields.inside("bmc")
+    default = {} if shared is None else {"default": shared}
+    bmc = Bmc(
+        address=_read_spelled(below, "address", _HTTPS, canonical_url),
+        credentials=below.text("credentials", **default, pattern=NAME),
+        system=below.text("system", "", pattern=_VISIBLE),
+        machine=below.text("machine", "", pattern=_VISIBLE),
+    )
+    below.done()
+    return bmc
+
+
+def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
+    host = Host(
+        name=name,
+        address=_read_address(fields, "address"),
+        port=fields.whole("port", 22, minimum=1, maximum=65535),
+        rack=fields.text("rack", ""),
+        hardware=fields.text("hardware", ""),
+        server=fields.text("server", name, pattern=NAME),
+        bmc=_read_bmc(fields, credentials),
+        server_address=_read_server_address(fields),
+        jump=_read_jump(fields),
+        host_keys=_read_host_keys(fields),
+        host_key_alias=fields.text("host_key_alias", "", pattern=_DNS_NAME),
+    )
+    fields.done()
+    return host
+
+
+def _read_address(fields: Fields, name: str) -> str:
+    address: str = fields.text(name, pattern=_ADDRESS)
+    try:
+        canonical(address)
+    except ValueError:
+        text = f"{address!r} is neither an IP address nor a name"
+        raise fields.wrong(name, text) from None
+    return address
+
+
+def _read_jump(fields: Fields) -> str:
+    jump: str = fields.text("jump", "")
+    try:
+        if jump:
+            jump_parts(jump)
+    except ValueError as error:
+        raise fields.wrong("jump", f"{jump!r}: {error}") from None
+    return jump
+
+
+def _read_host_keys(fields: Fields) -> tuple[str, ...]:
+    keys: tuple[str, ...] = fields.texts("host_keys", ())
+    if fields.raw("host_keys", None) is not None and not keys:
+        raise fields.wrong("host_keys", "is an empty list, which no key is on")
+    for index, text in enumerate(keys):
+        type, _, key = text.partition(" ")
+        try:
+            blob = base64.b64decode(key, validate=True)
+        except ValueError:
+            blob = b""
+        if type not in KEY_TYPES or not blob.startswith(
+            len(type).to_bytes(4, "big") + type.encode()
+        ):
+            known = ", ".join(KEY_TYPES)
+            problem = f"must be TYPE BASE64 as ssh-keyscan prints it, of type {known}"
+            raise fields.wrong(f"host_keys[{index}]", problem)
+    if keys and fields.raw("host_key_alias", None):
+        raise fields.wrong("host_key_alias", "is given, but host_keys says which keys there are")
+    return keys
+
+
+def _like(field: Field) -> Pattern:
+    return Pattern(field.pattern, f"write it like {field.example}")
+
+
+def _read_spelled(
+    fields: Fields,
+    name: str,
+    pattern: str,
+    same: Callable[[str], str],
+    usual: str | None = None,
+) -> str:
+    default = {} if usual is None else {"default": usual}
+    text: str = fields.text(name, **default, pattern=pattern)
+    try:
+        same(text)
+    except ValueError as error:
+        raise fields.wrong(name, f"{text!r}: {error}") from None
+    return text
+
+
+def _read_server_address(fields: Fields) -> str:
+    given = fields.raw("server_address", None)
+    return "" if given is None else _read_address(fields, "server_address")
+
+
+def _refuse_shared(where: str, pops: list[Pop]) -> None:
+    """InputError when two hosts, or two PoPs, are one in another spelling."""
+    owner: dict[tuple[object, ...], str] = {}
+    for pop in pops:
+        _own(
+            owner, where, f"pops.{pop.name}", pop.name, [("name", pop.name, (pop.name.casefold(),))]
+        )
+        for host in pop.hosts:
+            path = f"pops.{pop.name}.hosts.{host.name}"
+            _own(owner, where, path, f"{pop.name}/{host.name}", _identities(pop, host))
+
+
+def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]]]:
+    """What no other host may have: field, value, and the key under which two are the same."""
+    found: list[tuple[str, str, tuple[object, ...]]] = [
+        ("name", host.name, (pop.name, host.name.casefold())),
+        ("address", host.address, (canonical(host.address), host.port)),
+    ]
+    # Hosts that steer themselves share no load balancer with those of another PoP.
+    own_pop = (pop.name,) if is_on_hosts(pop.load_balancer.driver) else ()
+    for place in places(pop.load_balancer):
+        found.append(("server", host.server, (place, *own_pop, host.server.casefold())))
+    if host.bmc:
+        own = (canonical_url(host.bmc.address), host.bmc.system)
+        found.append(("bmc.address", host.bmc.address, own))
+    return found
+
+
+def _own(
+    owner: dict[tuple[object, ...], str],
+    where: str,
+    path: str,
+    name: str,
+    identities: list[tuple[str, str, tuple[object, ...]]],
+) -> None:
+    for field, value, parts in identities:
+        first = owner.setdefault((field, *parts), name)
+        if first != name:
+            below = path if field == "name" else f"{path}.{field}"
+            raise InputError(where, below, f"{value} is also the {field} of {first}")

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw samples of hosts in a window of time, asked of Prometheus in parts that stay small."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Union
+
+from edgetune.base import clock
+from edgetune.base.documents.sample import Readings
+from edgetune.base.documents.table import SampleTable
+from edgetune.base.errors import SourceError
+from edgetune.net.metrics.prometheus_group import MOST_STEPS, HostGroup, asked_as, last_scrapes
+from edgetune.net.metrics.scraped import (
+    BOOT_TIME,
+    Boot,
+    Contradiction,
+    Own,
+    Scrapes,
+    add_scrapes,
+    scrapes_of,
+)
+from edgetune.net.metrics.source import SOON, MetricNames
+from edgetune.net.prometheus.access import Access
+from edgetune.net.prometheus.client import MOST_SKEW, Client, TooLarge
+from edgetune.net.prometheus.promql import read_host_matcher
+from edgetune.net.prometheus.wanted import read_wanted
+from edgetune.site.inventory import Host
+
+FIRST, LEAST = 300.0, 30.0
+"""Seconds of the first part of a window, and of the shortest one."""
+MOST_HOSTS = 1_000
+"""Of one question. A larger PoP is asked for in groups of so many, each over the whole window."""
+AT_ONCE = 600_000
+"""Raw samples that a part should have: their text is some 18 MB. Each part also reads LATE seconds
+before it, which shorter parts of a large group would do nearly as often as they read anything."""
+
+AHEAD = 60.0
+"""Seconds of the time to come in which scrapes are looked for."""
+_SERIES = 20
+"""Of a host, about, whose values at some moments are asked for."""
+
+Newest = Union[tuple[str, float, Readings, Readings], str]
+"""Boot, uptime, counters and gauges of a host's newest scrape; or why there is none."""
+
+
+class PrometheusWindow:
+    """The hosts of a PoP, as one Prometheus has scraped them."""
+
+    def __init__(
+        self,
+        pop: str,
+        hosts: Sequence[Host],
+        access: Access,
+        matcher: str,
+        devices: str,
+        catalogue: MetricNames,
+    ) -> None:
+        self.where = f"prometheus of {pop} at {access.url}"
+        self._access = access
+        self._wanted = [
+            replace(each, asked=asked_as(each, devices))
+            for each in read_wanted(catalogue.told_by("prometheus"))
+        ]
+        self._gauges = frozenset(catalogue.gauges)
+        template = read_host_matcher(matcher)
+        try:
+            # Also hosts of two groups may be one to it.
+            template.by_labels(hosts)
+        except ValueError as error:
+            raise SourceError(f"{self.where}: {error}; see its matcher in the inventory") from None
+        self._groups = [
+            HostGroup(self.where, hosts[n : n + MOST_HOSTS], template, self._wanted, devices)
+            for n in range(0, len(hosts), MOST_HOSTS)
+        ]
+        self._last_scrapes = last_scrapes(template.matchers(hosts))
+
+    def table(self, start: float, end: float) -> SampleTable:
+        """All scrapes with ``start`` <= time <= ``end``; SourceError where they contradict, or were
+        scraped by another clock."""
+        table, now = SampleTable(), clock.wall()
+        with Client(self._access, self.where) as client:
+            self._newest_at(client, now)
+            for group in self._groups:
+                self._add(table, client, group, start, end)
+        return table if len(self._groups) == 1 else table.at(table.time, {})
+
+    def thinned(self, start: float, end: float, step: float) -> SampleTable:
+        """The last scrape of each host before ``start``, and before each ``step`` seconds after it
+        until ``end``; SourceError as for ``table``."""
+        table = SampleTable()
+        with Client(self._access, self.where) as client:
+            for group in self._groups:
+                self._add_last(table, client, group, start, end, step)
+        return table.at(table.time, {})
+
+    def last_scrape(self, now: float) -> float | None:
+        """When any host was scraped last; Prometheus knows that for five minutes."""
+        with Client(self._access, self.where, SOON) as client:
+            return self._newest_at(client, now)
+
+    def newest(self, start: float, end: float) -> Mapping[str, Newest]:
+        """The last scrape of each host in a short time."""
+        found: dict[str, Newest] = {}
+        with Client(self._access, self.where) as client:
+            for group in self._groups:
+                own = group.read(client, start, end)
+                found.update({host: self._last(host, own, start) for host in group.names})
+        return found
+
+    def _newest_at(self, client: Client, now: float) -> float | None:
+        """When any host was scraped last; SourceError for a scrape of the future.
+
+        What answers tells its own clock in each answer. Samples have that of what scraped them,
+        which may be another machine (Thanos, Mimir). One that is ahead shows in no answer about the
+        past, so the time to come is asked for as well.
+        """
+        found = client.steps(f"max({self._last_scrapes})", now, now + AHEAD, AHEAD)
+        newest = max((last for each in found for last in each.values), default=None)
+        if newest is not None and newest > now + MOST_SKEW:
+            told = f"clocks differ by {newest - now:.0f} s or more"
+            raise SourceError(f"{self.where}: {told}: a host was scraped in the future")
+        return newest
+
+    def _last(self, host: str, own: Mapping[str, Own], start: float) -> Newest:
+        try:
+            found = scrapes_of(host, own.get(host, {}), self._wanted, start)
+        except Contradiction as error:
+            return f"{host}: {error}"
+        if not found.times:
+            return f"has no scrape of {host} in the last minute, with its {BOOT_TIME}"
+        if found.odd:
+            return f"{host}: {found.odd}, which no host can count"
+        last = {name: column[-1] for name, column in found.readings.items()}
+        known = {name: value for name, value in last.items() if not math.isnan(value)}
+        counters = {name: value for name, value in known.items() if name not in self._gauges}
+        gauges = {name: value for name, value in known.items() if name in self._gauges}
+        return found.boots[-1], found.uptime[-1], counters, gauges
+
+    def _add(
+        self, table: SampleTable, client: Client, group: HostGroup, start: float, end: float
+    ) -> None:
+        """The scrapes of a group, oldest first, in parts of the time."""
+        step, boots = FIRST, dict[str, Boot]()
+        while start < end:
+            until = min(start + step, end)
+            try:
+                found = group.read(client, start, until)
+            except TooLarge as error:
+                step = (until - start) / 4
+                if step < LEAST:
+                    told = f"{error} for {until - start:.0f} s of {len(group.names)} hosts"
+                    raise SourceError(f"{told}; see its matcher in the inventory") from None
+                continue
+            scrapes = self._scrapes(group, found, start, boots)
+            add_scrapes(table, scrapes, until if until < end else math.inf, self._gauges)
+            step = max(
+                LEAST, min(4 * step, step * AT_ONCE / max(1, _samples_in(found)), group.longest)
+            )
+            start = until
+            # The next part takes their room.
+            del found, scrapes
+
+    def _add_last(
+        self,
+        table: SampleTable,
+        client: Client,
+        group: HostGroup,
+        start: float,
+        end: float,
+        step: float,
+    ) -> None:
+        """The last scrapes of a group, in parts of some steps each."""
+        number, boots = 0, dict[str, Boot]()
+        last = math.floor((end - start) / step)
+        many = min(MOST_STEPS, max(1, AT_ONCE // (_SERIES * len(group.names))))
+        while number <= last:
+            until = min(number + many - 1, last)
+            begin, finish = start + step * number, start + step * until
+            try:
+                found = group.read_last(client, begin, finish, step)
+            except TooLarge as error:
+                many = (until - number + 1) // 4
+                if not many:
+                    told = f"{error} for one moment of {len(group.names)} hosts"
+                    raise SourceError(f"{told}; see its matcher in the inventory") from None
+                continue
+            # A scrape before the step before was told by that one, too.
+            scrapes = self._scrapes(group, found, begin - step, boots)
+            add_scrapes(table, scrapes, math.inf, self._gauges)
+            number = until + 1
+            del found, scrapes
+
+    def _scrapes(
+        self, group: HostGroup, found: Mapping[str, Own], start: float, boots: dict[str, Boot]
+    ) -> list[Scrapes]:
+        """Those of each host from ``start`` on; ``boots`` are the last ones known until then, and
+        until their end after the call."""
+        scrapes = []
+        for host in group.names:
+            own, before = found.get(host, {}), boots.get(host)
+            try:
+                scrapes.append(scrapes_of(host, own, self._wanted, start, before))
+            except Contradiction as error:
+                raise SourceError(f"{self.where}: {host}: {error}") from None
+        boots.update({each.host: each.boot for each in scrapes if each.boot})
+        return scrapes
+
+
+def _samples_in(found: Mapping[str, Own]) -> int:
+    every = (each for own in found.values() for named in own.values() for each in named)
+    return sum(len(each.times) for each in every)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of hosts, kept for a while in Redis, or SQLite in the local runner.
+
+What a sweep brings is stored in documents of columns (see ``table``). Versions before 0.8 stored
+each sample alone (schema 1); those are read until they expire.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from itertools import groupby, islice
+from typing import Any, Protocol
+
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.sample import Readings, Sample, SampleAnswer
+from edgetune.base.documents.table import SampleTable
+from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
+from edgetune.net.metrics.source import MetricNames
+from edgetune.site.config import Config
+
+# A reading that could not be taken is None.
+_READINGS = frozenset((int, float, type(None)))
+# A document of many hosts has a megabyte.
+_READ_AT_ONCE = 64
+_ALONE_AT_ONCE = 1000
+
+
+def make_sample(host: str, time: float, told: SampleAnswer, catalogue: MetricNames) -> Sample:
+    """A sample from what a host answered; no reading is kept that no metric is made of."""
+    counters = _kept(told.counters, catalogue.counters)
+    gauges = _kept(told.gauges, catalogue.gauges)
+    return Sample(host, time, told.boot_id, told.uptime, counters, gauges)
+
+
+def _kept(readings: Readings, names: Iterable[str]) -> Readings:
+    return {name: readings[name] for name in names if name in readings}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many bytes a store may hold, and what it does when it is full (Redis' policy)."""
+
+    most: int
+    policy: str
+
+
+class Samples(Protocol):
+    """Stored samples of PoPs; every call raises StoreError when the backend fails."""
+
+    def add(self, pop: str, samples: Sequence[Sample]) -> None:
+        """Keep them, and forget those past their retention."""
+
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
+        """All with start <= time <= end, oldest first, without those that are damaged."""
+
+    def newest(self, pops: Sequence[str]) -> dict[str, float]:
+        """When each PoP was sampled last, in epoch seconds; none of a PoP without a sample."""
+
+    def limit(self) -> Limit | None:
+        """What the backend may hold in all; None where nothing but the machine bounds it."""
+
+
+def open_samples(config: Config) -> Samples:
+    """The samples of a configuration's ``coordination``."""
+    if config.coordination.startswith(SCHEME):
+        return SqliteSamples(Database(config.coordination), config.sample_retention)
+    return RedisSamples(open_redis(config), config.sample_retention)
+
+
+class SqliteSamples:
+    """Samples in a SQLite file."""
+
+    def __init__(self, database: Database, retention: float) -> None:
+        self._database = database
+        self._retention = retention
+
+    def add(self, pop: str, samples: Sequence[Sample]) -> None:
+        """Keep them, and forget those past their retention."""
+        rows = [(pop, time, text) for time, text in _documents(samples)]
+        if not rows:
+            return
+        newest = max(row[1] for row in rows)
+        with self._database.transaction() as db:
+            db.executemany("INSERT INTO samples VALUES (?, ?, ?)", rows)
+            db.execute("DELETE FROM samples WHERE time < ?", (newest - self._retention,))
+
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
+        """All with start <= time <= end, oldest first."""
+        query = "SELECT value FROM samples WHERE pop = ? AND time BETWEEN ? AND ? ORDER BY time"
+        with self._database.transaction() as db:
+            return _read(row[0] for row in db.execute(query, (pop, start, end)))
+
+    def newest(self, pops: Sequence[str]) -> dict[str, float]:
+        """When each PoP was sampled last."""
+        query = "SELECT MAX(time) FROM samples WHERE pop = ?"
+        with self._database.transaction() as db:
+            found = {pop: db.execute(query, (pop,)).fetchone()[0] for pop in pops}
+        return {pop: float(time) for pop, time in found.items() if time is not None}
+
+    def limit(self) -> Limit | None:
+        """A file grows as far as its disk does."""
+        return None
+
+
+class RedisSamples:
+    """Samples in Redis, one sorted set a PoP with the time as score."""
+
+    def __init__(self, client: Any, retention: float) -> None:
+        self._client = client
+        self._retention = retention
+
+    def add(self, pop: str, samples: Sequence[Sample]) -> None:
+        """Keep them, and forget those past their retention."""
+        if not samples:
+            return
+        documents = {text: time for time, text in _documents(samples)}
+        newest = max(documents.values())
+        pipe = self._client.pipeline()
+        pipe.zadd(_key(pop), documents)
+        pipe.zremrangebyscore(_key(pop), "-inf", newest - self._retention)
+        pipe.expire(_key(pop), int(self._retention))
+        with redis_errors(_key(pop)):
+            pipe.execute()
+
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
+        """All with start <= time <= end, oldest first."""
+        with redis_errors(_key(pop)):
+            return _read(self._texts(_key(pop), start, end))
+
+    def newest(self, pops: Sequence[str]) -> dict[str, float]:
+        """When each PoP was sampled last."""
+        pipe = self._client.pipeline(transaction=False)
+        for pop in pops:
+            pipe.zrevrange(_key(pop), 0, 0, withscores=True)
+        with redis_errors():
+            found = pipe.execute()
+        return {pop: rows[0][1] for pop, rows in zip(pops, found) if rows}
+
+    def limit(self) -> Limit | None:
+        """Redis' own bound (``maxmemory``)."""
+        with redis_errors():
+            told = self._client.info("memory")
+        most = int(told.get("maxmemory", 0))
+        return Limit(most, str(told.get("maxmemory_policy", ""))) if most else None
+
+    def _texts(self, key: str, start: float, end: float) -> Iterator[str]:
+        """Some at a time: all of a large PoP would not fit into memory.
+
+        Each turn begins at the score at which the one before ended. Members may be added and
+        forgotten meanwhile, so none is told by its rank.
+        """
+        read: list[str] = []
+        while True:
+            many = len(read) + _READ_AT_ONCE
+            page = self._client.zrangebyscore(key, start, end, 0, many, withscores=True)
+            yield from (text for text, _ in page if text not in read)
+            if len(page) < many:
+                return
+            start = page[-1][1]
+            read = [text for text, score in page if score == start]
+
+
+def _documents(samples: Sequence[Sample]) -> Iterator[tuple[float, str]]:
+    """The samples of each time as one text."""
+    by_time: dict[float, list[Sample]] = {}
+    for sample in samples:
+        by_time.setdefault(sample.time, []).append(sample)
+    for time, own in by_time.items():
+        yield time, json.dumps(SampleTable(own).document())
+
+
+def _read(texts: Iterable[str]) -> SampleTable:
+    """What is no sample is left out: damage, or of somebody else who writes there."""
+    table = SampleTable()
+    for alone, values in groupby(map(_parsed, texts), _is_sample):
+        if alone:
+            while rows := [*map(_alone, islice(values, _ALONE_AT_ONCE))]:
+                table.add_rows(rows)
+        else:
+            for value in values:
+                table.add_document(value)
+    return table
+
+
+def _alone(value: Any) -> Sample:
+    return Sample(**{each.name: value[each.name] for each in fields(Sample)})
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _is_sample(value: Any) -> bool:
+    """Whether it is a sample alone, every field of its type. What a number may be is for its
+    reader to say."""
+    return (
+        type(value) is dict
+        and type(value.get("host")) is str
+        and type(value.get("boot_id")) is str
+        and type(value.get("time")) in (int, float)
+        and type(value.get("uptime")) in (int, float)
+        and _has_readings(value.get("counters"))
+        and _has_readings(value.get("gauges"))
+    )
+
+
+def _has_readings(value: Any) -> bool:
+    return type(value) is dict and _READINGS.issuperset(map(type, value.values()))
+
+
+def _key(pop: str) -> str:
+    return f"edgetune:samples:{pop}"

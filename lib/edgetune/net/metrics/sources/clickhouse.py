@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table of ClickHouse, asked over HTTP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from edgetune.base import clock
+from edgetune.base.addresses import canonical_url
+from edgetune.base.errors import SilentError, SourceError
+from edgetune.base.fields import Field, Fields
+from edgetune.net.metrics.source import RECENT, SOON, Connections, RememberingSource, Sampled
+from edgetune.site.inventory import Host, Pop
+
+if TYPE_CHECKING:
+    from edgetune.base.documents.sample import Sample
+    from edgetune.base.documents.table import SampleTable
+    from edgetune.net.clickhouse.rows import Reader
+    from edgetune.net.clickhouse.table import Rows, SiteTable
+
+OLDEST = 60.0
+"""Seconds: an older row tells nothing of a host as it is now."""
+
+_COLUMN = "[A-Za-z_][A-Za-z0-9_]{0,99}"
+_FILE = "/[!-~]+"
+_POPS_AT_ONCE = 8
+"""Of one server."""
+
+# Seconds: rows of a clock that is ahead are looked for so far in the future.
+_FUTURE = 600.0
+
+
+class ClickHouse(RememberingSource):
+    """A table of ClickHouse with a row for each host and time, and a column for each reading. Its
+    columns of readings have their names unless the metric says otherwise; those that are missing
+    are not measured. [ClickHouse](../how-to/clickhouse.md) shows such a table, and a user."""
+
+    fields: ClassVar[Mapping[str, Field]] = {
+        "url": Field(
+            "where its HTTP interface is: `http://HOST:PORT` or `https://HOST:PORT`",
+            example="https://clickhouse.example.net:8443",
+            pattern=r"https?://[A-Za-z0-9.:\[\]-]+",
+            same=canonical_url,
+        ),
+        "table": Field(
+            "the table or view, with its database",
+            example="edge.hosts",
+            pattern=rf"{_COLUMN}\.{_COLUMN}",
+        ),
+        "host": Field("the column of the host", "hostname", _COLUMN, default="host"),
+        "host_value": Field(
+            "what that column has for a host: text with `{name}` or `{address}`",
+            example="{name}.example.net",
+            pattern=r"[!-~]*\{(name|address)\}[!-~]*",
+            default="{name}",
+        ),
+        "time": Field(
+            "the column of the time, a DateTime or DateTime64", "at", _COLUMN, default="time"
+        ),
+        "boot": Field(
+            "the column that has one value in each boot: the boot id, or the time of boot",
+            example="boot_time",
+            pattern=_COLUMN,
+            default="boot_id",
+        ),
+        "uptime": Field(
+            "the column of the uptime in seconds; without it, `boot` has to be a time of boot",
+            example="uptime",
+            pattern=_COLUMN,
+            default="",
+        ),
+        "user": Field("the user, empty for ClickHouse's own", "edgetune", "[!-~]+", default=""),
+        "password_file": Field(
+            "a file with the user's password on every action runner",
+            example="/opt/stackstorm/edgetune/clickhouse",
+            pattern=_FILE,
+            default="",
+        ),
+        "ca_file": Field(
+            "a file with the certificates that ClickHouse is verified with, empty for the system's",
+            example="/etc/ssl/clickhouse.pem",
+            pattern=_FILE,
+            default="",
+        ),
+    }
+
+    @staticmethod
+    def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
+        """The column of the site's table."""
+        return {"column": fields.text("column", pattern=_COLUMN)}
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def sample(
+        self, hosts: Mapping[Host, Pop], health_requests: int
+    ) -> Iterator[Mapping[Host, Sampled]]:
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
+        pops = {pop.name: pop for pop in hosts.values()}
+        of_pop: dict[str, list[Host]] = {name: [] for name in pops}
+        for host, pop in hosts.items():
+            of_pop[pop.name].append(host)
+        threads: dict[str, ThreadPoolExecutor] = {}
+        silent: set[str] = set()
+        with ExitStack() as stack:
+            asked = []
+            for name, own in of_pop.items():
+                url = str(pops[name].metrics.fields["url"])
+                if url not in threads:
+                    # One that hangs takes the threads of no other.
+                    threads[url] = stack.enter_context(ThreadPoolExecutor(_POPS_AT_ONCE))
+                asked.append(threads[url].submit(self._told, pops[name], own, silent))
+            for each in as_completed(asked):
+                yield each.result()
+
+    def window(self, pop: Pop, start: float, end: float) -> SampleTable:
+        now = clock.wall()
+        table, reader = self._opened(pop, now)
+        return _until(end, table, reader, table.read(pop.hosts, start, _ahead(end, now)))
+
+    def thinned(
+        self, pop: Pop, start: float, end: float, step: float, before: float
+    ) -> SampleTable:
+        now = clock.wall()
+        table, reader = self._opened(pop, now)
+        moments = [start + step * n for n in range(math.floor((end - start) / step) + 1)]
+        ahead = _ahead(moments[-1], now)
+        rows = table.read_last(pop.hosts, moments, before, ahead)
+        return _until(moments[-1], table, reader, rows)
+
+    def newest(self, pop: Pop) -> float | None:
+        from edgetune.net.clickhouse.table import SiteTable
+
+        now = clock.wall()
+        ends = clock.monotonic() + SOON
+        return SiteTable(pop, {}, ends).newest(pop.hosts, now - RECENT, now)
+
+    def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
+        """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
+        from edgetune.net.clickhouse.table import TableFields
+
+        url = TableFields(**pop.metrics.fields).url
+        if url in silent:
+            error = f"{pop.name}: ClickHouse at {url}: does not answer other PoPs either"
+            return dict.fromkeys(hosts, Sampled(error=error))
+        try:
+            return self._newest(pop, hosts)
+        except SourceError as error:
+            if isinstance(error, SilentError):
+                silent.add(url)
+            return dict.fromkeys(hosts, Sampled(error=str(error)))
+
+    def _newest(self, pop: Pop, hosts: Sequence[Host]) -> dict[Host, Sampled]:
+        from edgetune.net.clickhouse.table import DEADLINE
+
+        now, newest = clock.wall(), dict[str, "Sample"]()
+        table, reader = self._opened(pop, now, clock.monotonic() + DEADLINE)
+        for part in table.read(hosts, now - OLDEST, now + _FUTURE):
+            newest.update({own.host: own for own in reader.samples(part)})
+        old = f"no row of the last {OLDEST:.0f} s in {table.name}"
+        return {
+            host: Sampled(replace(newest[host.name], time=now))
+            if host.name in newest and host.name not in reader.odd
+            else Sampled(error=reader.odd.get(host.name, old))
+            for host in hosts
+        }
+
+    def _opened(self, pop: Pop, now: float, ends: float = math.inf) -> tuple[SiteTable, Reader]:
+        """The table of a PoP, and what reads its rows."""
+        from edgetune.net.clickhouse.rows import Reader
+        from edgetune.net.clickhouse.table import SiteTable
+
+        metrics = self._connections.catalogue
+        told = metrics.told_by("clickhouse")
+        columns = {
+            name: Fields(own, "metrics", f"{name}.clickhouse").text("column")
+            for name, own in told.items()
+        }
+        return SiteTable(pop, columns, ends), Reader(now, metrics.counters)
+
+
+def _ahead(end: float, now: float) -> float:
+    """Until when rows are looked for: near the present also those of a clock that is ahead."""
+    return now + _FUTURE if end > now - OLDEST else end
+
+
+def _until(end: float, table: SiteTable, reader: Reader, parts: Iterator[Rows]) -> SampleTable:
+    """The samples of rows until then; SourceError for a row that is none."""
+    from edgetune.base.documents.table import SampleTable
+
+    found = SampleTable()
+    for part in parts:
+        found.add_rows([own for own in reader.samples(part) if own.time <= end])
+        for host, problem in reader.odd.items():
+            raise table.server.wrong(f"{host}: {problem}")
+    return found
+
+
+SOURCE = ClickHouse

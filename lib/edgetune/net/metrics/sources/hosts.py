@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that sample themselves, asked over SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from edgetune.base import clock
+from edgetune.base.fields import Field, Fields
+from edgetune.base.sanitize import Pattern
+from edgetune.net.metrics.source import Connections, MetricNames, MetricSource, Sampled
+from edgetune.site.inventory import Host, Pop
+
+if TYPE_CHECKING:
+    from edgetune.net.result import HostResult
+
+_WORDS = Pattern(r".*\S.*", "say where the agent reads it")
+
+
+class Hosts(MetricSource):
+    """The agent on each host reads the counters of its kernel, asks its service for its health, and
+    tells drift."""
+
+    fields: ClassVar[Mapping[str, Field]] = {}
+
+    @staticmethod
+    def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
+        """The words that say where the agent reads it, ``freebsd`` on hosts with FreeBSD.
+
+        ``from`` can be left out beside that: hosts with Linux do not have the reading then.
+        """
+        freebsd = fields.text("freebsd", "", pattern=_WORDS)
+        alone = fields.text("from", "", pattern=_WORDS) if freebsd else None
+        linux = fields.text("from", pattern=_WORDS) if alone is None else alone
+        return {name: told for name, told in (("from", linux), ("freebsd", freebsd)) if told}
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def sample(
+        self, hosts: Mapping[Host, Pop], health_requests: int
+    ) -> Iterator[Mapping[Host, Sampled]]:
+        began: dict[str, float] = {}
+
+        def request(host: Host) -> dict[str, object]:
+            began.setdefault(hosts[host].name, clock.wall())
+            return sample_request(hosts[host], health_requests)
+
+        for part in self._connections.fleet.ask_in_parts([*hosts], "sample", request):
+            kept = self._connections.catalogue
+            yield {host: _sampled(own, began[hosts[host].name], kept) for host, own in part}
+
+
+SOURCE = Hosts
+
+
+def sample_request(pop: Pop, health_requests: int) -> dict[str, object]:
+    """What an agent is asked, so that it asks its service so many times."""
+    asked = {
+        "health_url": pop.health,
+        "health_name": pop.health_name,
+        "health_tls": pop.health_tls if pop.health_tls != "verified" else "",
+    }
+    given = {name: value for name, value in asked.items() if value}
+    return {**given, "health_requests": health_requests}
+
+
+def _sampled(answer: HostResult, began: float, catalogue: MetricNames) -> Sampled:
+    if answer.error is not None:
+        return Sampled(error=answer.error)
+    # Every action reads the inventory, and with it this file; few of them sample.
+    from edgetune.base.documents.sample import sample_answer
+    from edgetune.net.metrics.samples import make_sample
+
+    told = sample_answer(answer.data)
+    sample = make_sample(answer.host, began, told, catalogue)
+    return Sampled(sample, drift=told.drift, health=told.health)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks one Prometheus for raw samples."""
+
+from __future__ import annotations
+
+import math
+from email.utils import parsedate_to_datetime
+
+from edgetune.base import clock
+from edgetune.base.errors import SilentError, SourceError
+from edgetune.net.http import Answer, LongAnswerError, NetError, Service, query_of
+from edgetune.net.prometheus.access import Access
+from edgetune.net.prometheus.answers import Series, error_text, read_matrix
+
+DEADLINE = 30.0
+"""Seconds for one whole answer."""
+MOST_BYTES = 48 << 20
+"""Of one answer: some 1,500,000 samples."""
+MOST_SKEW = 5.0
+"""Seconds by which its clock may differ from ours: samples carry its time, rollouts ours."""
+
+# Thanos gives what one replica has, of all stores, as it was scraped. Others ignore these words.
+_WHOLE = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+class TooLarge(SourceError):
+    """An answer has more than MOST_BYTES, or would take more samples than Prometheus reads at once;
+    a shorter time has fewer."""
+
+
+class Client:
+    """One Prometheus; ``where`` names it, and the PoP that it is asked for, in errors.
+
+    Each answer has ended ``deadline`` seconds after its question, DEADLINE unless given.
+    """
+
+    def __init__(self, access: Access, where: str, deadline: float | None = None) -> None:
+        self._where = where
+        self._deadline = DEADLINE if deadline is None else deadline
+        url, login = f"{access.url.rstrip('/')}/api/v1", access.login()
+        self._service = Service(url, login.headers, login.secrets, access.tls.context, MOST_BYTES)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._service.close()
+
+    def raw(self, selector: str, end: float, seconds: int) -> list[Series]:
+        """What was scraped of the series in so many seconds before ``end``.
+
+        Prometheus 2 counts the first moment in, Prometheus 3 does not. SourceError where it does
+        not answer, or not as a whole.
+        """
+        return self._asked("query", query=f"{selector}[{seconds}s]", time=f"{end:.3f}")
+
+    def steps(self, expression: str, start: float, end: float, step: float) -> list[Series]:
+        """What an expression was at ``end`` and each ``step`` seconds before, until ``start``.
+
+        SourceError as for ``raw``.
+        """
+        begin = end - step * math.ceil((end - start) / step)
+        times = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        # VictoriaMetrics moves the times to multiples of the step for its cache.
+        return self._asked("query_range", query=expression, nocache="1", **times)
+
+    def _asked(self, what: str, **parameters: str) -> list[Series]:
+        timeout = f"{self._deadline - 2:.0f}s"
+        sent = clock.wall()
+        answer = self._posted(what, query_of({**_WHOLE, **parameters, "timeout": timeout})[1:])
+        if answer.status != 200:
+            raise self._refused(answer)
+        self._check_clock(answer.headers.get("date", ""), sent)
+        try:
+            return read_matrix(answer.body)
+        except ValueError as error:
+            raise self._wrong(str(error)) from None
+
+    def _posted(self, what: str, form: str) -> Answer:
+        ends = clock.monotonic() + self._deadline
+        try:
+            return self._service.ask("POST", f"/{what}", ends, form.encode(), _FORM)
+        except LongAnswerError as error:
+            raise TooLarge(f"{self._where}: {error}") from None
+        except NetError as error:
+            raise SilentError(f"{self._where}: {error}") from None
+
+    def _refused(self, answer: Answer) -> SourceError:
+        told = f"answers {answer.status}: {error_text(answer.body) or answer.reason}"
+        if "too many samples" in told:
+            return TooLarge(f"{self._where}: {told}")
+        return self._wrong(told)
+
+    def _check_clock(self, date: str, sent: float) -> None:
+        """SourceError where its clock is far from ours; a header has whole seconds."""
+        try:
+            told = parsedate_to_datetime(date).timestamp()
+        except (TypeError, ValueError):
+            return
+        ahead = max(0.0, told - clock.wall()) or min(0.0, told + 1 - sent)
+        if abs(ahead) > MOST_SKEW:
+            how = "ahead of" if ahead > 0 else "behind"
+            raise self._wrong(f"its clock is {abs(ahead):.0f} s {how} the action runner's")
+
+    def _wrong(self, text: str) -> SourceError:
+        return SourceError(f"{self._where}: {self._service.shown(text)}")

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which silences are wanted, and what of that Alertmanager has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+from edgetune import PACK
+from edgetune.base import clock
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.alertmanager import Matcher, Silence
+from edgetune.base.documents.reading import encoded, taken
+from edgetune.base.errors import EdgetuneError
+from edgetune.base.sanitize import shortened
+from edgetune.base.secret_files import authorization
+from edgetune.net.connection import Tls
+from edgetune.net.http import NetError, Service
+from edgetune.site.alertmanager import Alertmanager
+
+Matchers = Mapping[str, str]
+_API = "/api/v2"
+_SHOWN = 200
+PATIENCE = 3.0
+"""Seconds for all hosts, all requests and all members of the cluster."""
+_SILENCES = "/silences"
+# Every alert lacks this label, so a matcher that excludes a value of it excludes none. A list of
+# silences can be asked for by one whole matcher alone, and so it is that of a rollout.
+_MARK = "edgetune_rollout"
+
+
+class AlertmanagerError(EdgetuneError):
+    """Alertmanager did not answer, not in time, or not as it does."""
+
+
+class DeclinedError(AlertmanagerError):
+    """Alertmanager answered that it does not do what was asked."""
+
+
+class Conversation:
+    """Requests over one connection, until ``deadline`` (of ``clock.monotonic``).
+
+    InputError if the file of a secret cannot be used.
+    """
+
+    def __init__(self, settings: Alertmanager, url: str, deadline: float) -> None:
+        self._url, self._deadline = url, deadline
+        login = authorization(
+            settings.bearer_token_file,
+            settings.username,
+            settings.password_file,
+            "configuration",
+            inside="alertmanager.",
+        )
+        tls = Tls(settings.ca_file, settings.certificate_file, key_file=settings.key_file)
+        self._service = Service(url, login.headers, login.secrets, tls.context)
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._service.close()
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[Any, float]:
+        """The answer's JSON (None without a body), and Alertmanager's clock in epoch seconds.
+
+        AlertmanagerError if it did not answer, or answered no JSON; DeclinedError if it refused.
+        """
+        try:
+            answer = self._service.tell(method, _API + path, self._deadline, body)
+        except NetError as error:
+            raise self.failed(str(error)) from None
+        if not 200 <= answer.status < 300:
+            told = self._service.shown(answer.body.decode("utf-8", "replace"), _SHOWN)
+            why = f"{answer.status} {answer.reason} to {method}: {told}"
+            raise DeclinedError(shortened(f"{self._url}: {why}"))
+        try:
+            document = answer.document() if answer.body else None
+        except ValueError:
+            raise self.failed("its answer is no JSON") from None
+        return document, _clock(answer.headers.get("date"))
+
+    def failed(self, why: str) -> AlertmanagerError:
+        """The error that says of this member why it is of no use, to be raised."""
+        return AlertmanagerError(shortened(f"{self._url}: {why}"))
+
+
+def _clock(date: str | None) -> float:
+    """What a header says, else our own clock."""
+    try:
+        return parsedate_to_datetime(date or "").timestamp()
+    except (TypeError, ValueError):
+        return clock.wall()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A host by the ``matchers`` of its alerts; ``comment`` is why it is silent, "" if it is not
+    to be."""
+
+    matchers: Matchers
+    comment: str
+
+
+def keep_silences(settings: Alertmanager, rollout: str, wanted: Sequence[Wanted]) -> str:
+    """Put, renew and end silences of a rollout as they are wanted; "", or why that is not done.
+
+    A silence ends by itself after the ``bound`` of the settings, by the clock of Alertmanager. This
+    takes ``PATIENCE`` seconds at most and raises nothing: no rollout depends on it. The members
+    of the cluster are asked in turn, each for its share of the time that is left.
+    """
+    problems = []
+    end = clock.monotonic() + PATIENCE
+    for left in range(len(settings.url), 0, -1):
+        share = (end - clock.monotonic()) / left
+        try:
+            url = settings.url[-left]
+            with Conversation(settings, url, clock.monotonic() + share) as member:
+                _keep(member, settings.bound, rollout, wanted)
+            return ""
+        except EdgetuneError as error:
+            problems.append(str(error))
+    return shortened("; ".join(problems))
+
+
+def _keep(member: Conversation, bound: float, rollout: str, wanted: Sequence[Wanted]) -> None:
+    silences, now = _list(member, rollout)
+    over: list[Silence] = []
+    lasting: list[tuple[Wanted, Silence | None]] = []
+    for each in wanted:
+        own = [silence for silence in silences if _labels(silence) == each.matchers]
+        if each.comment:
+            lasting.append((each, max(own, key=lambda silence: silence.endsAt, default=None)))
+        else:
+            over += own
+    declined = _end(member, over)
+    # Where the time is not enough for all, the next attempt begins with the others.
+    for each, before in sorted(lasting, key=lambda own: own[1].endsAt if own[1] else ""):
+        _put(member, each, rollout, before, now, bound)
+    if declined:
+        _refuse_lasting(member, rollout, declined)
+
+
+def _end(member: Conversation, over: Sequence[Silence]) -> dict[str, DeclinedError]:
+    """End silences; those that Alertmanager declined to end, by their ids."""
+    declined = {}
+    for silence in over:
+        try:
+            member.ask("DELETE", f"/silence/{quote(silence.id, safe='')}")
+        except DeclinedError as error:
+            declined[silence.id] = error
+    return declined
+
+
+def _refuse_lasting(
+    member: Conversation, rollout: str, declined: Mapping[str, DeclinedError]
+) -> None:
+    """DeclinedError unless silences that could not be ended are over all the same.
+
+    Alertmanager answers 500 for one that it has forgotten, or never had.
+    """
+    for silence in _list(member, rollout)[0]:
+        if silence.id in declined:
+            raise declined[silence.id]
+
+
+def _put(
+    member: Conversation,
+    wanted: Wanted,
+    rollout: str,
+    before: Silence | None,
+    now: float,
+    bound: float,
+) -> None:
+    """Renew the silence before it, else put a new one."""
+    try:
+        _post(member, _document(wanted, rollout, before, now, bound))
+    except DeclinedError:
+        if not before:
+            raise
+        # It may have been forgotten since, or behind one address there are several members.
+        _post(member, _document(wanted, rollout, None, now, bound))
+
+
+def _list(member: Conversation, rollout: str) -> tuple[list[Silence], float]:
+    """Those of a rollout that are not over, and Alertmanager's clock."""
+    matcher = quote(f'{_MARK}!="{rollout}"')
+    answer, now = member.ask("GET", f"{_SILENCES}?filter={matcher}")
+    try:
+        if not isinstance(answer, list):
+            raise TypeError
+        found = [taken(Silence, own) for own in answer]
+        if not all(_is_whole(own) for own in found):
+            raise TypeError
+    except (TypeError, LookupError, AttributeError):
+        raise member.failed("its list of silences is none") from None
+    mark = Matcher(_MARK, rollout, isEqual=False)
+    ours = [own for own in found if own.createdBy == PACK and mark in own.matchers]
+    return [own for own in ours if own.status.state != "expired"], now
+
+
+def _is_whole(silence: Silence) -> bool:
+    texts = (silence.id, silence.startsAt, silence.endsAt)
+    return all(type(text) is str and text for text in texts)
+
+
+def _labels(silence: Silence) -> Matchers:
+    """What alerts have that it silences."""
+    return {own.name: own.value for own in silence.matchers if own.isEqual and not own.isRegex}
+
+
+def _post(member: Conversation, document: Mapping[str, object]) -> None:
+    answer, _ = member.ask("POST", _SILENCES, document)
+    if not isinstance(answer, dict) or not answer.get("silenceID"):
+        raise member.failed("its answer to a silence names none")
+
+
+def _document(
+    wanted: Wanted, rollout: str, before: Silence | None, now: float, bound: float
+) -> dict[str, object]:
+    """What is posted: with the id and the start of the one before it is renewed."""
+    matchers = [Matcher(label, value) for label, value in wanted.matchers.items()]
+    return {
+        **({"id": before.id} if before else {}),
+        "matchers": encoded([*matchers, Matcher(_MARK, rollout, isEqual=False)]),
+        "startsAt": before.startsAt if before else _written(now),
+        "endsAt": _written(now + bound),
+        "createdBy": PACK,
+        "comment": wanted.comment,
+    }
+
+
+def _written(moment: float) -> str:
+    at = datetime.fromtimestamp(moment, timezone.utc)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

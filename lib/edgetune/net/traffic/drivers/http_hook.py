@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service of the operator that steers traffic."""
+
+from __future__ import annotations
+
+from edgetune.base.addresses import canonical_url
+from edgetune.base.errors import DrainError
+from edgetune.base.fields import Field
+from edgetune.base.secret_files import authorization
+from edgetune.net.json_service import JsonService
+from edgetune.net.traffic.hook import HookDriver
+
+_FILE = r"/[!-~]*"
+
+
+def _same(url: str) -> str:
+    """Scheme, host and port in one spelling, and the path as it is."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{canonical_url(f'{scheme}://{host}')}{slash}{path}"
+
+
+class HttpHook(HookDriver):
+    """A service of yours. ``GET`` of its URL tells the document of a hook. ``POST`` of
+    ``{"do": "withdraw", "server": "e01", "withdrawn": ""}`` changes a server, and answers 200 and
+    a document of any kind.
+
+    ``do`` may be ``isolate`` and ``restore``, too. A server that is restored with a word in
+    ``withdrawn`` is withdrawn in that way.
+    """
+
+    fields = {
+        "url": Field(
+            "where the service is; two PoPs with the same URL share their servers",
+            example="https://traffic.example.org/edgetune/ams1",
+            pattern=r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?",
+            same=_same,
+        ),
+        "bearer_token_file": Field(
+            "file with a token to log in with", "/etc/edgetune/token", _FILE, "", identifies=False
+        ),
+        "ca_file": Field(
+            "file with the certificates that its own is verified with, those of the system unless "
+            "given",
+            "/etc/edgetune/ca.pem",
+            _FILE,
+            "",
+            identifies=False,
+        ),
+    }
+    advice = "let edgetune change servers there"
+
+    def __init__(self, url: str, bearer_token_file: str, ca_file: str) -> None:
+        self._where = self._url = url
+        self._token_file, self._ca_file = bearer_token_file, ca_file
+
+    def _asked(self, deadline: float) -> object:
+        with self._service(deadline) as service:
+            return service.get()
+
+    def _tell(self, do: str, server: str, withdrawn: str, deadline: float) -> None:
+        with self._service(deadline) as service:
+            service.post({"do": do, "server": server, "withdrawn": withdrawn})
+
+    def _service(self, deadline: float) -> JsonService:
+        login = authorization(self._token_file, "", "", "load_balancer")
+        return JsonService(
+            self._url,
+            login,
+            self._ca_file,
+            deadline,
+            lambda told: DrainError(f"{self._where}: {told}"),
+        )
+
+
+DRIVER = HttpHook

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drivers that have an operator's own hook do it, be that a program or a service.
+
+A hook tells its servers as one JSON document::
+
+    {"servers": [{"name": "e01", "withdrawn": "", "up": true, "sessions": 3}], "refuses": ""}
+
+A server has the fields of ``Server`` up to ``leaving``, and ``idle``. ``name``, ``withdrawn``,
+``up`` and ``sessions`` have to be there, for what is absent would read as "serves" or "carries
+nothing". ``refuses`` is why a change would be refused. A hook is told to ``withdraw``,
+``isolate`` or ``restore`` a server, and may be told so again. What its document shows then decides
+whether it was done.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from edgetune.base import clock
+from edgetune.base.errors import DrainError, InputError
+from edgetune.base.fields import Fields
+from edgetune.net.traffic.driver import DrainDriver, Server
+
+TIMEOUT = 30.0
+"""Seconds until a call is over, whatever the hook does meanwhile."""
+POLL = 0.2
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
+_WORD = r"([A-Za-z0-9][A-Za-z0-9_.:-]{0,63})?"
+_REASON = r"[ -~]{0,100}"
+_READY = "ready"
+
+
+class HookDriver(DrainDriver):
+    """What all hooks have in common; ``_where`` names the hook in errors."""
+
+    _where: str
+
+    def servers(self) -> Mapping[str, Server]:
+        return self._told(_deadline())[0]
+
+    def withdraw(self, server: str) -> None:
+        deadline = _deadline()
+        known = self._told(deadline)[0]
+        # An isolated server stays as it is.
+        if server not in known or not known[server].withdrawn:
+            self._do("withdraw", server, None, deadline)
+
+    def isolate(self, server: str) -> None:
+        self._do("isolate", server, None, _deadline())
+
+    def restore(self, server: str, withdrawn: str = "") -> None:
+        self._do("restore", server, withdrawn, _deadline())
+
+    def refuses_changes(self) -> str:
+        refusal = self._told(_deadline())[1]
+        return f"{self._where}: {refusal}" if refusal else ""
+
+    @abstractmethod
+    def _asked(self, deadline: float) -> object:
+        """The document of the hook; DrainError where there is none, ValueError for no JSON."""
+
+    @abstractmethod
+    def _tell(self, do: str, server: str, withdrawn: str, deadline: float) -> None:
+        """Tell the hook what to do; DrainError where it fails, done or not."""
+
+    def _do(self, do: str, server: str, wanted: str | None, deadline: float) -> None:
+        """``wanted`` is how the server is to be withdrawn then, None for in any way."""
+        if server not in self._told(deadline)[0]:
+            raise DrainError(f"{self._where}: there is no server {server!r}")
+        problem = ""
+        try:
+            self._tell(do, server, wanted or "", deadline)
+        except DrainError as error:
+            # It may have been done all the same: what can be seen decides.
+            problem = f" ({error})"
+        while True:
+            now = self._told(deadline)[0].get(server)
+            how = now.withdrawn if now else "not there"
+            if now and (bool(how) if wanted is None else how == wanted):
+                return
+            if problem or clock.monotonic() + POLL > deadline:
+                asked = wanted or (_READY if wanted == "" else "withdrawn")
+                raise DrainError(
+                    f"{self._where}: {server} is {how or _READY}, not {asked}{problem}"
+                )
+            clock.sleep(POLL)
+
+    def _told(self, deadline: float) -> tuple[dict[str, Server], str]:
+        """Servers by name, and why changes would be refused."""
+        try:
+            return read_hook(self._asked(deadline))
+        except InputError as error:
+            problem = ": ".join(filter(None, (error.field, error.problem)))
+        except ValueError as error:
+            problem = f"no JSON: {error}"
+        raise DrainError(f"{self._where}: what it tells of its servers is wrong: {problem}")
+
+
+def read_hook(document: Any) -> tuple[dict[str, Server], str]:
+    """The servers of a hook's document by name, and why changes would be refused, or "".
+
+    InputError names the field that is wrong.
+    """
+    top = Fields(document, "hook")
+    found: dict[str, Server] = {}
+    for fields in top.each("servers"):
+        server = _server(fields)
+        if server.name in found:
+            raise fields.wrong("name", f"there are two servers {server.name}")
+        found[server.name] = server
+    refuses: str = top.text("refuses", "")
+    top.done()
+    return found, refuses
+
+
+def _server(fields: Fields) -> Server:
+    if "sessions" not in fields.names():
+        raise fields.wrong("sessions", "is missing; null says that nobody can tell")
+    if "up" not in fields.names():
+        raise fields.wrong("up", "is missing")
+    checked = fields.flag("checked", True)
+    server = Server(
+        name=fields.text("name", pattern=_NAME),
+        withdrawn=_word(fields),
+        up=fields.flag("up", False),
+        sessions=fields.whole("sessions", None, minimum=0),
+        address=fields.text("address", ""),
+        port=fields.whole("port", 0, minimum=0, maximum=65535),
+        checked=checked,
+        passing=fields.flag("passing", not checked),
+        leaving=fields.flag("leaving", False),
+        idle=fields.text("idle", "", pattern=_REASON),
+    )
+    fields.done()
+    return server
+
+
+def _word(fields: Fields) -> str:
+    word: str = fields.text("withdrawn", pattern=_WORD)
+    if word.partition(":")[0] == _READY:
+        raise fields.wrong("withdrawn", f"{_READY} is the word for a server that is not; leave ''")
+    return word
+
+
+def _deadline() -> float:
+    return clock.monotonic() + TIMEOUT

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether samples are kept for as long as a rollout needs them, and how much memory they take.
+
+What a metric source remembers itself is not stored, and takes none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+
+from edgetune.base.documents.head import ENDED
+from edgetune.base.documents.options import Options
+from edgetune.base.durations import duration
+from edgetune.base.errors import RefusedError, StoreError
+from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.memory import retained_bytes
+from edgetune.rollout.ownership.automation import SAMPLED_EVERY
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.rollout import load_plan
+from edgetune.site.inventory import Pop
+
+
+def refuse_short_retention(context: Context, pop: Pop, options: Options) -> None:
+    """RefusedError where samples would be forgotten before they are compared."""
+    kept = context.config.sample_retention
+    apart = options.warmup + options.soak / options.planned_looks
+    # Around a window there are samples of both sides.
+    needed = max(options.baseline, apart) + 2 * options.interval
+    if needed > kept and context.samples.stored_series(pop.name):
+        raise RefusedError(
+            f"samples of {pop.name} are kept for {duration(kept)}, and the baseline and the time "
+            f"from one look to the next need them for {duration(math.ceil(needed))}; lengthen "
+            "sample_retention of the configuration, or shorten these"
+        )
+
+
+def most_bytes(context: Context, pops: Iterable[Pop]) -> int:
+    """Bytes of the samples of PoPs that have rollouts under way all the time.
+
+    A workflow whose rollout has a shorter interval samples besides the rule ``sample_running``.
+    """
+    kept, faster = context.config.sample_retention, _faster(context)
+    readings = [*context.catalogue.counters, *context.catalogue.gauges]
+    return sum(
+        context.samples.stored_series(pop.name)
+        * sum(
+            retained_bytes([host.name for host in pop.hosts], readings, kept, interval)
+            for interval in (SAMPLED_EVERY, *faster.get(pop.name, []))
+        )
+        for pop in pops
+    )
+
+
+def memory_text(context: Context, pop: Pop) -> str:
+    """How much memory samples may take."""
+    fleet = [context.inventory.pop(name) for name in context.inventory.pop_names()]
+    kept = duration(context.config.sample_retention)
+    try:
+        own, all_pops = (megabytes(most_bytes(context, pops)) for pops in ([pop], fleet))
+    except StoreError as error:
+        return f"how much memory they take is not known: {error}"
+    return f"{kept} of them take at most {own}, and of all PoPs {all_pops}"
+
+
+def megabytes(number: int) -> str:
+    """So many bytes, rounded up."""
+    return f"{math.ceil(number / 1e6):,} MB"
+
+
+def _faster(context: Context) -> dict[str, list[float]]:
+    """By PoP, the intervals of rollouts under way that are shorter than the rule's."""
+    found: dict[str, list[float]] = {}
+    for head in (head for head in all_heads(context) if head.state not in ENDED):
+        # A damaged plan stops its own rollout, and nobody samples for that.
+        with suppress(RefusedError):
+            interval = load_plan(context, head.plan).options.interval
+            if interval < SAMPLED_EVERY:
+                found.setdefault(head.pop, []).append(interval)
+    return found

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have the hosts of PoPs sampled, and keep the samples."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import TypedDict
+
+from edgetune.base import clock
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.head import ENDED
+from edgetune.base.documents.options import LEAST_SAMPLES
+from edgetune.base.documents.sample import Drift, Sample
+from edgetune.base.documents.table import SampleTable
+from edgetune.base.errors import SourceError
+from edgetune.base.sanitize import shortened
+from edgetune.net.metrics.source import Sampled
+from edgetune.report.text import drift_text
+from edgetune.rollout.context import Context
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.rollout import Record
+from edgetune.site.inventory import Host, Pop
+
+HEALTH_REQUESTS = 5
+RECENT = 20
+"""How far back it is looked how far apart samples come, in intervals."""
+_APART = 2.0
+# How old the newest sample of a PoP with a rollout may be, and likewise in intervals.
+_STALE, _STALE_INTERVALS = 300.0, 3
+# Settings of one host that are told one by one.
+_MOST_DRIFT = 50
+
+
+def sampled_by_rule(pop: str) -> str:
+    """Whose heartbeat says when the rule ``sample_running`` sampled a PoP."""
+    return f"sample_running:{pop}"
+
+
+class SampleResult(TypedDict):
+    """Hosts that answered, and by host why one did not and what has drifted there."""
+
+    samples: int
+    missing: list[str]
+    errors: dict[str, str]
+    drift: dict[str, list[str]]
+    message: str
+
+
+def stale_after(interval: float) -> float:
+    """How many seconds without a sample are too many, where one is planned each ``interval``."""
+    return max(_STALE, _STALE_INTERVALS * interval)
+
+
+@dataclass
+class Found:
+    """What one or more sweeps found: who answered, and of each host the last problem and drift."""
+
+    answered: set[str] = field(default_factory=set)
+    errors: dict[str, str] = field(default_factory=dict)
+    drift: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, later: Found) -> None:
+        self.answered |= later.answered
+        self.errors.update(later.errors)
+        self.drift.update(later.drift)
+
+    def told(self) -> SampleResult:
+        """The result of an action."""
+        lost = f"; no answer from {', '.join(self.errors)}" if self.errors else ""
+        adrift = f"; {len(self.drift)} with drift: {', '.join(self.drift)}" if self.drift else ""
+        return {
+            "samples": len(self.answered),
+            "missing": list(self.errors),
+            "errors": self.errors,
+            "drift": self.drift,
+            "message": f"{len(self.answered)} hosts sampled{lost}{adrift}",
+        }
+
+
+def sample_pops(context: Context, pops: Sequence[str]) -> Found:
+    """Take one sample of every host of PoPs."""
+    found = Found()
+    for told in _sweep(context, [context.inventory.pop(name) for name in pops]).values():
+        errors = {host: own.error for host, own in told.items() if own.error}
+        drift = {host: _drift_of(own.drift) for host, own in told.items() if own.drift}
+        found.add(Found(told.keys() - errors.keys(), errors, drift))
+    return found
+
+
+def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTable:
+    """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
+    as ``interval``. None where a source that keeps them is away: that stops no rollback."""
+    samples, pop, now = opened.context.samples, opened.pop, clock.wall()
+    try:
+        if not samples.window(pop.name, now - interval, now):
+            sample_pop(opened.context, pop)
+        if not samples.window(pop.name, now - seconds, now):
+            # A rate needs two.
+            clock.sleep(_APART)
+            sample_pop(opened.context, pop)
+        return samples.window(pop.name, now - seconds, clock.wall())
+    except SourceError:
+        return SampleTable()
+
+
+def spacing(opened: Record, begin: float, end: float) -> float:
+    """Seconds from one sample of a host in a window to the next, usually; 0 where too few tell."""
+    try:
+        samples = opened.context.samples.window(opened.head.pop, begin, end)
+    except SourceError:
+        return 0.0
+    times: dict[int, set[float]] = {}
+    for host, time_of_it in zip(samples.host, samples.time):
+        times.setdefault(host, set()).add(time_of_it)
+    apart = [_usual_gap(sorted(own)) for own in times.values() if len(own) >= LEAST_SAMPLES]
+    return statistics.median(apart) if apart else 0.0
+
+
+def _usual_gap(times: Sequence[float]) -> float:
+    return statistics.median(later - time for time, later in zip(times, times[1:]))
+
+
+def sample_pop(context: Context, pop: Pop) -> list[Sample]:
+    """Take one sample of every host of a PoP, and keep those that there are."""
+    told = _sweep(context, [pop])[pop.name].values()
+    return [own.sample for own in told if own.sample is not None]
+
+
+def _sweep(context: Context, pops: Sequence[Pop]) -> dict[str, dict[str, Sampled]]:
+    """Sample PoPs by all of their sources, and keep what has come while slow hosts are awaited.
+
+    By PoP and host, in the order of the inventory.
+    """
+    told: dict[Host, list[Sampled]] = {}
+    for number in range(max((len(pop.views) for pop in pops), default=0)):
+        for host, own in _sweep_by(context, pops, number).items():
+            told.setdefault(host, []).append(own)
+    return {pop.name: {host.name: joined(told[host]) for host in pop.hosts} for pop in pops}
+
+
+def _sweep_by(context: Context, pops: Sequence[Pop], number: int) -> dict[Host, Sampled]:
+    """By the source of that number of each PoP. PoPs with the same source are sampled at once."""
+    views = {pop.name: pop.views[number] for pop in pops if number < len(pop.views)}
+    told: dict[Host, Sampled] = {}
+    for name in dict.fromkeys(view.metrics.source for view in views.values()):
+        own = [view for view in views.values() if view.metrics.source == name]
+        view_of = {host: view for view in own for host in view.hosts}
+        for part in context.metric_source(name).sample(view_of, HEALTH_REQUESTS):
+            told.update(part)
+            _keep(context, part, view_of, number)
+    return told
+
+
+def _keep(
+    context: Context, part: Mapping[Host, Sampled], pop_of: Mapping[Host, Pop], number: int
+) -> None:
+    samples: dict[str, list[Sample]] = {}
+    for host, own in part.items():
+        if own.sample is not None:
+            samples.setdefault(pop_of[host].name, []).append(own.sample)
+    for pop, fresh in samples.items():
+        context.samples.add(pop, fresh, number)
+
+
+def joined(told: Sequence[Sampled]) -> Sampled:
+    """What the sources of a host told, as one: the sample of the first that has one, and gauges of
+    the others that it lacks. It may have errors of the others all the same."""
+    samples = [own.sample for own in told if own.sample is not None]
+    if not samples:
+        return Sampled(error=_errors(told))
+    gauges = {name: value for each in samples[::-1] for name, value in each.gauges.items()}
+    return Sampled(
+        replace(samples[0], gauges=gauges),
+        error=_errors(told),
+        drift=[row for own in told for row in own.drift],
+        health="; ".join(own.health for own in told if own.health),
+    )
+
+
+def _errors(told: Sequence[Sampled]) -> str:
+    return "; ".join(own.error for own in told if own.error)
+
+
+def pops_under_way(context: Context) -> list[str]:
+    """Those with a rollout that has not ended; one that the inventory lost stops no other.
+
+    In an order of chance: where dead hosts use the time of the action up, not always the same
+    PoPs are left without samples.
+    """
+    under_way = {head.pop for head in all_heads(context) if head.state not in ENDED}
+    known = under_way & set(context.inventory.pop_names())
+    return random.sample(sorted(known), len(known))
+
+
+def _drift_of(rows: Sequence[Drift]) -> list[str]:
+    """What is not any more as a standing tuning left it, a text for each setting."""
+    more = len(rows) - _MOST_DRIFT
+    told = [shortened(drift_text(row)) for row in rows[:_MOST_DRIFT]]
+    return [*told, f"and {more} more settings"] if more > 0 else told

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The present soak of a rollout: which looks are due, and what each finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from edgetune.base import clock
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.block import Block
+from edgetune.base.documents.look import Look, Moment
+from edgetune.base.documents.plan import Groups, Plan
+from edgetune.base.documents.words import Decision
+from edgetune.base.durations import duration
+from edgetune.base.errors import InputError, RefusedError, SourceError
+from edgetune.judge.limits import Newest
+from edgetune.rollout.evidence.baseline import kept_baseline
+from edgetune.rollout.evidence.sampling import RECENT, spacing
+from edgetune.rollout.ownership.automation import SAMPLED_EVERY
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.rollout import Record
+
+if TYPE_CHECKING:
+    from edgetune.judge.ring import PopRecord
+
+_SAME_TIME = 1e-6
+
+
+class Soak:
+    """The looks at a rollout that is soaking; the document of each is the record's."""
+
+    def __init__(self, opened: Rollout) -> None:
+        self._opened = opened
+        self._plan = opened.plan
+        self._start, self._over = opened.head.soak
+
+    @cached_property
+    def looks(self) -> list[Look]:
+        """Those that were taken."""
+        head = self._opened.head
+        return self._understood(range(head.first_look, head.looks))
+
+    @property
+    def has_decided(self) -> bool:
+        """Whether the last look ended the soak; who took it may have died before acting on it."""
+        return any(look.decision is not Decision.WAIT for look in self._last)
+
+    def due(self, now: bool) -> list[float]:
+        """The ends of the looks that are due, with ``now`` of one that is not."""
+        at, until = clock.wall(), self._until
+        ends = [end for end in self._schedule if until + _SAME_TIME < end <= at]
+        if not now or at >= self._over:
+            return ends
+        fresh = at - max([until, *ends]) >= 2 * self._interval(at)
+        return [*ends, at] if fresh else ends
+
+    @property
+    def last_taken(self) -> float | None:
+        """When the newest look was taken, in epoch seconds; None before the first."""
+        return next((look.at for look in self._last), None)
+
+    @property
+    def next_end(self) -> float:
+        """When the next look is due, or was; the end of the soak where none is left."""
+        return next((end for end in self._schedule if end > self._until + _SAME_TIME), self._over)
+
+    def until_next(self) -> str:
+        """When the next look is due, in words."""
+        ahead = [end for end in self._schedule if end > self._until + _SAME_TIME]
+        taken = self._opened.head.looks - self._opened.head.first_look
+        left = ahead[0] - clock.wall()
+        number = f"{taken + 1} of {taken + len(ahead)}"
+        return f"the next look, {number}, is in {duration(round(max(left, 0.0)))}"
+
+    def look(self, end: float) -> None:
+        """Take one look, and write it down: from the record, and the samples since the last one.
+
+        An error is no verdict: the next look has the samples of this one, too.
+        """
+        head = self._opened.head
+        look = self.looks[-1] = replace(self._take(end), number=head.looks)
+        head.verdict = look.conclusion
+        self._opened.save_look(look)
+        head.looks += 1
+        self._opened.save()
+
+    def foreseen(self) -> Look | None:
+        """The look that decides the soak by now, written down or not; None while it goes on.
+
+        What is due is judged as ``look`` would, and nothing is written. It waits until a look has
+        all its samples: from then on it says the same whoever takes it, and however often, so it
+        spends no alpha of its own.
+        """
+        for end in self.due(now=False):
+            if end > clock.wall() - self._interval(end) or self.has_decided:
+                break
+            self._take(end)
+        return self.looks[-1] if self.has_decided else None
+
+    @property
+    def waits_since(self) -> float | None:
+        """Since when a look is due, or a decision is not acted on; None if nobody is awaited."""
+        if self.has_decided:
+            return self._last[-1].at
+        return next(iter(self.due(now=False)), None)
+
+    def for_ring(self) -> PopRecord:
+        """What it has to say in the comparison of a ring; RefusedError if it was never judged."""
+        from edgetune.judge.ring import PopRecord
+
+        blocks = [look.block for look in self.looks if look.block]
+        if not blocks:
+            raise RefusedError(f"rollout {self._opened.head.id} was never compared")
+        baseline = kept_baseline(self._opened)
+        return PopRecord(self._plan, _compared(self._opened), baseline, blocks)
+
+    def _take(self, end: float) -> Look:
+        """The look at a time, judged and not written down."""
+        from edgetune.judge.look import no_look
+
+        moment = self._moment(end)
+        try:
+            found = self._judge(moment, end)
+        except (InputError, SourceError) as error:
+            found = no_look(moment, str(error))
+        look = replace(found, until=end, at=clock.wall())
+        self.looks.append(look)
+        return look
+
+    @property
+    def _last(self) -> list[Look]:
+        if "looks" in self.__dict__:
+            return self.looks[-1:]
+        head = self._opened.head
+        return self._understood(range(max(head.first_look, head.looks - 1), head.looks))
+
+    def _understood(self, numbers: Sequence[int]) -> list[Look]:
+        """Without those of versions before 0.6, which spent nothing."""
+        return [look for look in map(self._opened.look, numbers) if look.until is not None]
+
+    @property
+    def _until(self) -> float:
+        return max([self._start, *(look.until for look in self._last if look.until is not None)])
+
+    @cached_property
+    def _schedule(self) -> list[float]:
+        looks = self._plan.options.planned_looks
+        each = (self._over - self._start) / looks
+        return [self._start + each * (number + 1) for number in range(looks)]
+
+    def _moment(self, end: float) -> Moment:
+        number = len(self.looks) + 1
+        ahead = sum(each > end + _SAME_TIME for each in self._schedule)
+        passed = (end - self._start) / (self._over - self._start)
+        return Moment(number, number + ahead, min(1.0, round(passed, 9)))
+
+    def _judge(self, moment: Moment, end: float) -> Look:
+        from edgetune.judge.look import take_look
+
+        baseline = kept_baseline(self._opened)
+        judged = [look for look in self.looks if look.block]
+        blocks = [look.block for look in judged if look.block]
+        begin = max([self._start, *(block.end for block in blocks)])
+        options = replace(self._plan.options, interval=self._interval(end))
+        plan = replace(self._plan, options=options)
+        block, newest = self._block(plan, baseline, begin, end)
+        earlier = judged[-1] if judged else None
+        strata = _compared(self._opened)
+        blocks.append(block)
+        look = take_look(plan, strata, baseline, blocks, moment, earlier, newest)
+        return replace(look, block=block)
+
+    def _interval(self, end: float) -> int:
+        """Seconds from one sample of the soak to the next before ``end``, as far as is in order.
+
+        That of the plan, where the workflow samples. Where the rule ``sample_running`` does, no
+        sample comes sooner than it ticks; one that comes later than that is late.
+        """
+        planned = self._plan.options.interval
+        if self._opened.head.wait or planned >= SAMPLED_EVERY:
+            return planned
+        seen = spacing(self._opened, max(self._start, end - RECENT * SAMPLED_EVERY), end)
+        return max(planned, min(round(seen), SAMPLED_EVERY))
+
+    def _block(
+        self, plan: Plan, baseline: Baseline, start: float, end: float
+    ) -> tuple[Block, Newest]:
+        """What was counted since the last look, and what hosts measure of themselves at its end."""
+        from edgetune.intent.metrics.catalogue import metrics_of
+        from edgetune.judge.measured import measure_block
+        from edgetune.judge.series import read_window
+
+        options, samples = plan.options, self._opened.context.samples
+        interval, hosts = options.interval, plan.groups.hosts
+        # The warm-up is left out of the comparison, but a host that reboots in it is told.
+        since = start - options.warmup if start <= self._start else start
+        begun = min(since, start - 2 * interval)
+        around = samples.window(self._opened.head.pop, begun, end + interval)
+        window = read_window(
+            around, hosts, start, end, interval, metrics_of(plan), baseline.exposures, since
+        )
+        block = measure_block(window, plan.strata, baseline, self._opened.head.first_look > 0)
+        # The samples of many hosts are let go before the look needs its memory.
+        return block, Newest(around.latest_gauges(), baseline.health)
+
+
+def _compared(opened: Record) -> dict[str, Groups]:
+    """The strata without hosts that were skipped: they were not changed, or not rebooted."""
+    # Who is skipped when all is promoted was compared all the same.
+    planned = range(len(opened.plan.batches))
+    skipped = {name for number in planned for name in opened.batch(number).at("skipped")}
+    return {name: groups.without(skipped) for name, groups in opened.plan.strata.items()}

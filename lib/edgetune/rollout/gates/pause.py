@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A paused PoP: no further batch begins there, and no rollout, until its cause is over.
+
+Each cause has a key of its own (``edgetune.pause.CAUSE.POP``) and is lifted alone: a surge ends by
+itself; a lost host, what somebody asked for and what a plan asked for wait for a person. Hosts that
+are out are finished and given back, looks go on, and no rollback is ever held up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import TypedDict
+
+from edgetune import PACK
+from edgetune.base import clock
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.head import ENDED
+from edgetune.base.documents.reading import decoded, read_document
+from edgetune.base.errors import DamagedError, RefusedError
+from edgetune.base.sanitize import command
+from edgetune.rollout.context import Context
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.store.records import value_of
+
+PLANNED = "pause_after"
+"""The cause of a pause that a plan asks for by its option of that name."""
+ASKABLE = ("asked", "surge", "lost_host")
+CAUSES = (*ASKABLE, PLANNED)
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Who paused a PoP and why; when it is no longer ``paused``, who resumed it. ``at`` is when.
+
+    ``rollout`` is the one whose plan asks for it, empty for other causes.
+    """
+
+    paused: bool
+    at: float
+    by: str
+    reason: str = ""
+    rollout: str = ""
+
+    def lifted(self, by: str) -> Pause:
+        """What stands in its place from now on."""
+        return replace(self, paused=False, at=clock.wall(), by=by, reason="")
+
+    @property
+    def text(self) -> str:
+        """Who and why, in a few words."""
+        return f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else "")
+
+
+def refuse_if_paused(context: Context, pop: str) -> None:
+    """RefusedError while a PoP is paused."""
+    why = why_paused(context, pop)
+    if why:
+        raise RefusedError(f"{why}; {command('resume_pop', pop=pop)} lets it go on")
+
+
+def why_paused(context: Context, pop: str) -> str:
+    """That a PoP is paused, by whom and why; nothing if it is not."""
+    return pause_text(pop, pauses_of(context, pop))
+
+
+def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:
+    """The same of pauses that are known."""
+    standing = standing_pauses(pauses)
+    return f"{pop} is paused ({causes_text(standing)})" if standing else ""
+
+
+def pauses_of(context: Context, pop: str) -> dict[str, Pause]:
+    """The pauses of a PoP by cause, also those that were lifted."""
+    found = {cause: pause_for(context, pop, cause) for cause in CAUSES}
+    return {cause: pause for cause, pause in found.items() if pause is not None}
+
+
+def pause_for(context: Context, pop: str, cause: str) -> Pause | None:
+    """That of one cause, also if it was lifted; None if there never was one."""
+    key = _key(cause, pop)
+    text = value_of(context.store, key)
+    return None if text is None else _load(key, text)
+
+
+def all_pauses(context: Context) -> dict[str, dict[str, Pause]]:
+    """The same by PoP."""
+    found: dict[str, dict[str, Pause]] = {}
+    for cause in CAUSES:
+        prefix = _key(cause, "")
+        for key, text in context.store.list(prefix).items():
+            found.setdefault(key[len(prefix) :], {})[cause] = _load(key, text)
+    return found
+
+
+def standing_pauses(pauses: Mapping[str, Pause]) -> dict[str, Pause]:
+    """Those that were not lifted."""
+    return {cause: pause for cause, pause in pauses.items() if pause.paused}
+
+
+def causes_text(pauses: Mapping[str, Pause]) -> str:
+    """Each cause, who paused for it and why, in one line."""
+    return "; ".join(f"{cause}, {pause.text}" for cause, pause in pauses.items())
+
+
+def save_pause(context: Context, pop: str, cause: str, pause: Pause) -> None:
+    """Keep a pause in place of the last one of its cause."""
+    context.store.put(_key(cause, pop), json.dumps({"schema": _SCHEMA, **asdict(pause)}))
+
+
+def _load(key: str, text: str) -> Pause:
+    try:
+        kept = read_document(key, text)
+        kept.pop("schema", None)
+        return decoded(key, Pause, kept)
+    except DamagedError:
+        # A key that somebody set by hand is meant to pause; so is one that cannot be read.
+        return Pause(True, 0.0, "", text)
+
+
+def _key(cause: str, pop: str) -> str:
+    return f"{PACK}.pause.{cause}.{pop}"
+
+
+class PauseResult(TypedDict):
+    """Whether something changed, and the chat channel of the rollout that this is about."""
+
+    pop: str
+    changed: bool
+    channel: str
+    message: str
+
+
+def pause_answer(context: Context, pop: str, changed: bool, message: str) -> PauseResult:
+    """The result of an action that pauses or resumes.
+
+    ``channel`` is that of the rollout which waits, or goes on, by what changed.
+    """
+    heads = all_heads(context) if changed else []
+    channels = [head.channel for head in heads if head.pop == pop and head.state not in ENDED]
+    channel = channels[-1] if channels else ""
+    return {"pop": pop, "changed": changed, "channel": channel, "message": message}

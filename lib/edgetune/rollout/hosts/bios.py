@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the BIOS of a host should hold for a rollout, and what its BMC says that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.bmc import BiosPlan, BiosState
+from edgetune.base.errors import RefusedError
+from edgetune.net.bmc.payload import MAX_ERROR, BmcError, said, same
+from edgetune.net.result import HostResult
+from edgetune.rollout.hosts.side_effects import ask_bmcs
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.bios_journal import (
+    BiosJournal,
+    Values,
+    load_journal,
+    load_journals,
+    save_journal,
+)
+from edgetune.rollout.record.rollout import Record
+
+# The states of a BIOS that does not hold what it should.
+_NOT_THERE = ("failed", "absent")
+# Nothing is wrong yet, and nothing is lost by asking again.
+LATER = ("busy", "unknown", "unreachable")
+
+
+@dataclass
+class Target:
+    """What the BIOS of a machine shall hold after its next boot, and what is ours there by now."""
+
+    attributes: Values = field(default_factory=dict)
+    ours: Values = field(default_factory=dict)
+    job: str = ""
+    system: str = ""
+
+
+def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """What the BIOS of hosts holds, against what it should hold by now; all answer or fail.
+
+    ``reason`` of a failure is ``busy`` while it may yet come about, and ``absent`` where only
+    time tells.
+    """
+    targets, unread = _to_prove(opened, work, names)
+    asked = [name for name, target in targets.items() if target.attributes]
+    answers = ask_bmcs(opened, asked, "check", lambda host: vars(targets[host.name]))
+    unasked = {name: HostResult(name) for name in targets if name not in asked}
+    if work.batch_type == "restore":
+        answers = {name: _old_again(targets[name], answer) for name, answer in answers.items()}
+    return {**unread, **unasked, **{name: _proof(answer) for name, answer in answers.items()}}
+
+
+def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, str]:
+    """In whose BIOS a change of somebody else waits by now, that a reboot would bring in.
+
+    A BMC that does not tell was asked when its BIOS was set.
+    """
+    if not opened.sets_bios:
+        return {}
+    targets, unread = _to_prove(opened, work, names)
+    answers = ask_bmcs(opened, list(targets), "check", lambda host: vars(targets[host.name]))
+    told = {name: answer for name, answer in answers.items() if not answer.failed}
+    found = {name: ", ".join(answer.read(BiosState).foreign) for name, answer in told.items()}
+    text = "BIOS: changes of somebody else wait for the next boot"
+    foreign = {name: said(f"{text}: {what}", MAX_ERROR) for name, what in found.items() if what}
+    return {**{name: f"BIOS: {answer.error}" for name, answer in unread.items()}, **foreign}
+
+
+def machine_of(opened: Record, host: str) -> str:
+    """The UUID of the machine whose BIOS is set under this name, or "" where none is.
+
+    BmcError where the record of that cannot be read.
+    """
+    try:
+        journal = load_journal(opened.context, opened.head.pop, host)
+    except RefusedError as error:
+        raise BmcError("refused", str(error)) from None
+    return journal.system if journal.entries else ""
+
+
+def forget(opened: Rollout, names: Sequence[str]) -> None:
+    """Drop what the rollout wrote down of hosts that are as they were, or are others by now."""
+    for name in names:
+        journal = load_journal(opened.context, opened.head.pop, name)
+        entry = journal.of(opened.head.id)
+        if entry:
+            journal.entries.remove(entry)
+            save_owned(opened, journal)
+
+
+def still_set(opened: Record, host: str) -> bool:
+    """Whether any of what the rollout changed stands in the BIOS of this very machine, or waits.
+
+    RefusedError when its BMC does not tell.
+    """
+    journal = load_journal(opened.context, opened.head.pop, host)
+    entry = journal.of(opened.head.id)
+    if entry is None:
+        return False
+    looked = _told(opened, host, "plan", {"settings": [], "ours": entry.to}).read(BiosPlan)
+    if looked.system != journal.system:
+        return False
+    changed = [name for name, change in entry.changes.items() if change.was != change.to]
+    if set(changed) - set(journal.goes_back_to(entry)):
+        # A later tuning stands upon it, and would lead back to it.
+        return True
+    found = _told(opened, host, "check", vars(Target(entry.to))).read(BiosState)
+    return any(
+        same(values.get(name), entry.to[name])
+        for name in changed
+        for values in (found.current, found.pending)
+    )
+
+
+def _told(opened: Record, host: str, verb: str, request: Mapping[str, object]) -> HostResult:
+    answer = opened.context.bmcs.ask(opened.hosts([host]), verb, lambda each: request)[host]
+    if answer.failed:
+        raise RefusedError(f"{host}: its BMC does not tell: {answer.error}")
+    return answer
+
+
+def target_of(opened: Record, journal: BiosJournal, back: bool) -> Target:
+    """What a rollout wants of a BIOS, or with ``back`` what the journal leads back to."""
+    entry = journal.of(opened.head.id)
+    if entry is None:
+        return Target()
+    attributes = journal.goes_back_to(entry) if back else entry.to
+    return Target(attributes, entry.to, entry.job, journal.system)
+
+
+def _to_prove(
+    opened: Record, work: Batch, names: Sequence[str]
+) -> tuple[dict[str, Target], dict[str, HostResult]]:
+    """The target of each host, and a failure of each whose journal cannot be read."""
+    journals, unread = load_journals(opened.context, opened.head.pop, names)
+    back = work.batch_type == "restore"
+    return {name: target_of(opened, own, back) for name, own in journals.items()}, unread
+
+
+def _old_again(target: Target, answer: HostResult) -> HostResult:
+    """What a BIOS has against the change that it did not take is nothing against its way back."""
+    if answer.failed:
+        return answer
+    told = answer.read(BiosState)
+    if told.state not in _NOT_THERE or told.pending:
+        return answer
+    is_back = all(told.current.get(name) == was for name, was in target.attributes.items())
+    return HostResult(answer.host, {**answer.data, "state": "done"}) if is_back else answer
+
+
+def _proof(answer: HostResult) -> HostResult:
+    if answer.failed:
+        later = answer.reason in LATER
+        return HostResult(answer.host, error=answer.error, reason="busy" if later else "failed")
+    told = answer.read(BiosState)
+    if told.state == "done":
+        return answer
+    # Some BMCs read what a boot made of it only some time after that boot.
+    reason = told.state if told.state in _NOT_THERE else "busy"
+    return HostResult(answer.host, error=f"BIOS: {told.reason}", reason=reason)
+
+
+def save_owned(opened: Rollout, journal: BiosJournal) -> None:
+    """Keep a journal; FencedError where the rollout has lost its claim."""
+    opened.lease.renew()
+    save_journal(opened.context, journal)

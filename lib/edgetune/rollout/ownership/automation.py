@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What StackStorm has to do by itself for rollouts under way, and what of that is off.
+
+Registering the pack again, as an upgrade does, switches every rule to what its file says; a sensor
+may be off, unconfigured or dead. Then nothing fails, and nothing happens. The local runner has no
+StackStorm to ask; it says itself what it serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from edgetune import PACK
+from edgetune.base import clock
+from edgetune.base.documents.head import ENDED, Head
+from edgetune.base.documents.stackstorm import Rule
+from edgetune.base.durations import roughly
+from edgetune.base.errors import EdgetuneError
+from edgetune.rollout.context import Context
+from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
+from edgetune.rollout.store.stackstorm import entries
+
+OVERRIDES = f"/opt/stackstorm/overrides/{PACK}.yaml"
+QUIET = 180.0
+"""Seconds without a look of the guard, which looks every 30 s, before that is told."""
+SAMPLED_EVERY = 60
+"""Seconds between two samples of PoPs with a rollout by the rule sample_running."""
+
+ALWAYS = {
+    "recover_left": "what a workflow leaves that fails or is canceled stays as it is",
+    "recover_orphans": "what a workflow leaves that dies stays as it is",
+    "sample_running": "hosts are sampled only while a workflow of their rollout does it",
+    "roll_back_degraded": "hosts that the tuning makes ill are not rolled back",
+}
+SOAKING = {"advance_soaking": "soaks are not looked at, promoted or rolled back"}
+
+
+def needed_rules(heads: Iterable[Head]) -> dict[str, str]:
+    """The rules that rollouts under way need, with what happens while one is off."""
+    under_way = [head for head in heads if head.state not in ENDED]
+    if all(head.wait for head in under_way):
+        return dict(ALWAYS) if under_way else {}
+    return {**ALWAYS, **SOAKING}
+
+
+def what_is_off(context: Context, needed: Mapping[str, str]) -> list[str]:
+    """In a sentence each: rules that are needed and off, and a guard that does not look."""
+    if context.stackstorm is None or not needed:
+        return []
+    return [*_rules_off(context, needed), *_guard_off(context)]
+
+
+def _rules_off(context: Context, needed: Mapping[str, str]) -> list[str]:
+    query = {"pack": PACK, "limit": "100"}
+    try:
+        known = context.stackstorm.call("GET", "/rules", params=query) if context.stackstorm else []
+        rules = entries(Rule, known)
+    except EdgetuneError as error:
+        return [f"Which rules are on is not known: {error}."]
+    on = {rule.name for rule in rules if rule.pack == PACK and rule.enabled}
+    return [
+        f"The rule {name} is off, so {why} (st2 rule enable {PACK}.{name};"
+        f" {OVERRIDES} keeps it on)."
+        for name, why in needed.items()
+        if name not in on
+    ]
+
+
+def _guard_off(context: Context) -> list[str]:
+    try:
+        last = context.heartbeats.last(GUARD)
+    except EdgetuneError as error:
+        return [f"Whether the sensor RolloutGuard looks is not known: {error}."]
+    why = _quiet(last, clock.wall())
+    return [f"The sensor RolloutGuard {why}, so illness is not noticed."] if why else []
+
+
+def _quiet(last: Heartbeat | None, now: float) -> str:
+    if last is None:
+        return "has never looked"
+    if now - last.time > QUIET:
+        return f"has not looked for {roughly(round(now - last.time))}"
+    return f"cannot look: {last.problem}" if last.problem else ""

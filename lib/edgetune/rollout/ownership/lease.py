@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""May this process still act on a rollout: its claim, and the kill switch.
+
+One owner at a time holds the claim of a PoP, under an epoch. Each owner that follows has a larger
+epoch, and hosts refuse what comes with a smaller one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from edgetune import RECORD_SCHEMA
+from edgetune.base import clock
+from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.batch import Batch, batch_key
+from edgetune.base.documents.head import Head, head_key, read_head
+from edgetune.base.documents.look import Look
+from edgetune.base.documents.reading import digest_of
+from edgetune.base.errors import FencedError, RefusedError
+from edgetune.net.traffic import DrainDriver
+from edgetune.rollout.context import Context
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.record.rollout import Record, baseline_key, look_key, read_rollout
+from edgetune.rollout.store.claims import Claim
+
+# How long a look at the kill switch and the claim holds for further side effects, in seconds.
+_PERMIT_HOLDS = 1.0
+
+
+class Lease:
+    """The right to act on a rollout, as long as nobody took the claim of its PoP over."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self._permitted_at = float("-inf")
+
+    @property
+    def claim(self) -> Claim:
+        """The claim this record's present epoch stands for."""
+        return Claim(self.record.head.id, self.record.head.epoch)
+
+    def renew(self) -> None:
+        """Keep the claim; FencedError if somebody else owns the rollout by now, and who."""
+        context, head = self.record.context, self.record.head
+        try:
+            context.claims.renew(head.pop, self.claim, context.config.claim_ttl)
+        except FencedError as error:
+            raise FencedError(f"{error}{_who_goes_on(context, head.id)}") from None
+
+    def release(self) -> None:
+        """Give the PoP of an ended rollout back.
+
+        That takes ``claim_grace`` from where the rollout was taken from its owner: an action of
+        that owner may still be running.
+        """
+        context, head = self.record.context, self.record.head
+        grace = head.taken_over + context.config.claim_grace - clock.now()
+        context.claims.release(head.pop, self.claim, max(0.0, grace))
+
+    def permit(self) -> None:
+        """To be called before every side effect: our claim still holds, nothing is stopped.
+
+        FencedError if somebody else owns the rollout by now, RefusedError while everything is
+        stopped; the claim is renewed.
+        """
+        if clock.monotonic() - self._permitted_at < _PERMIT_HOLDS:
+            return
+        self.renew()
+        refuse_if_stopped(self.record.context)
+        self._permitted_at = clock.monotonic()
+
+
+class Rollout(Record):
+    """A record that its owner changes: each write renews the lease, and fails once it is lost."""
+
+    def __init__(self, context: Context, head: Head) -> None:
+        super().__init__(context, head)
+        self.lease = Lease(self)
+
+    @property
+    def load_balancer(self) -> DrainDriver:
+        """What steers requests to the hosts; what it changes it does under our epoch."""
+        return self.context.load_balancer(self.pop).under(self.head.epoch)
+
+    def save(self) -> None:
+        """Write the head, as its owner only."""
+        self.lease.renew()
+        self.context.store.put(head_key(self.head.id), self.head.document())
+
+    def save_batch(self, batch: Batch) -> None:
+        """Write a batch's document, as its owner only."""
+        self.lease.renew()
+        self.context.store.put(batch_key(self.head.id, batch.number), batch.document())
+
+    def move(self, batch: Batch, names: Sequence[str], step: str) -> None:
+        """Write down that these hosts are now at ``step``."""
+        for name in names:
+            batch.hosts[name].go(step)
+        self.save_batch(batch)
+
+    def save_baseline(self, baseline: Baseline) -> None:
+        """Write the baseline's document."""
+        self._save_document(baseline_key(self.head.id), baseline.document())
+
+    def save_look(self, look: Look) -> None:
+        """Write a look's document under its number."""
+        self._save_document(look_key(self.head.id, look.number), look.document())
+
+    def _save_document(self, key: str, body: Mapping[str, object]) -> None:
+        document = json.loads(
+            json.dumps({"schema": RECORD_SCHEMA, "rollout": self.head.id, **body})
+        )
+        self.context.store.put(key, json.dumps({**document, "digest": digest_of(document)}))
+
+
+def as_owner(context: Context, rollout: str) -> Rollout:
+    """A rollout to act on under the epoch of its record; the first write tells whether it holds.
+
+    Errors as of ``read_rollout``.
+    """
+    return Rollout(context, read_rollout(context, rollout).head)
+
+
+def open_rollout(context: Context, rollout: str, epoch: int) -> Rollout:
+    """A rollout to act on, called before every side effect.
+
+    FencedError if ``epoch`` is not the claim's any more, RefusedError while everything is
+    stopped; the claim is renewed.
+    """
+    opened = as_owner(context, rollout)
+    if epoch < opened.head.epoch:
+        # Claims that lost their last write know nothing of who came later; the record does.
+        lost = f"{rollout}, epoch {epoch}, has lost its claim on {opened.head.pop}"
+        newer = f"its record is at epoch {opened.head.epoch}"
+        raise FencedError(f"{lost}: {newer}{_goes_on(opened.head)}")
+    opened.head.epoch = epoch
+    opened.lease.permit()
+    return opened
+
+
+def idle_time(context: Context, pop: str) -> float:
+    """Seconds since the owner of a PoP made its last step: each one renews the claim."""
+    return idle_times(context, [pop])[pop]
+
+
+def idle_times(context: Context, pops: Sequence[str]) -> dict[str, float]:
+    """The same of several PoPs, all at one moment, so that they can be put in order."""
+    left = context.claims.expiries(pops)
+    return {pop: context.config.claim_ttl - left[pop] for pop in pops}
+
+
+def _who_goes_on(context: Context, rollout: str) -> str:
+    """Who moved a rollout on since, for the line that tells somebody else that it ends there."""
+    text = context.store.get(head_key(rollout))
+    try:
+        head = read_head(rollout, text) if text is not None else None
+    except RefusedError:
+        head = None
+    return "" if head is None else _goes_on(head)
+
+
+def _goes_on(head: Head) -> str:
+    return f"; {head.last_by} goes on with it ({head.state}), and nothing is left to do here"

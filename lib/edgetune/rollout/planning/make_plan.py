@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ask every host of a PoP what a tuning would change there, and make the plan of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from edgetune.agent.vocabulary.kind import SYSTEMS
+from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.base.documents.bmc import BiosPlan, BmcFacts
+from edgetune.base.documents.congestion import sets_congestion
+from edgetune.base.documents.host import HostFacts, SeenSettings
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import Plan, Restart
+from edgetune.base.documents.reading import encoded
+from edgetune.base.documents.rounds import TUNING, decisions_key, read_decisions
+from edgetune.base.documents.settings import HostSetting, SettingRow
+from edgetune.base.errors import InputError, RefusedError
+from edgetune.base.names import listed
+from edgetune.base.sanitize import command
+from edgetune.intent.plan import make_plan, settings_by_agent, settings_by_bmc
+from edgetune.intent.rendering import misfits, render
+from edgetune.intent.tuning import Tuning
+from edgetune.net.bmc.identity import is_named, matches, mismatch
+from edgetune.net.bmc.ladder import FORCED, ladder
+from edgetune.net.result import HostResult
+from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.retention import refuse_short_retention
+from edgetune.rollout.planning.chosen_hosts import chosen_hosts
+from edgetune.rollout.planning.missing_metrics import (
+    refuse_untold,
+    refuse_untold_by_system,
+)
+from edgetune.rollout.planning.preflight import Finding, Subject, refuse_unfit
+from edgetune.rollout.record.bios_journal import load_journal
+from edgetune.rollout.record.kept_inventory import pop_for_plan
+from edgetune.rollout.record.unreadable import refuse_unreadable
+from edgetune.rollout.store.records import value_of
+from edgetune.site.inventory import Host, Pop
+
+_FEW = 3
+ALIKE = "the same"
+"""What a metric says of FreeBSD where hosts read it as on Linux."""
+_UNPROVEN = (
+    "nothing that both tell shows that it is the host's own "
+    "(bmc.machine in the inventory vouches for it)"
+)
+_NO_WAY = "it offers no reset that restarts, but for what force_restart allows"
+
+
+def make_for(context: Context, pop_name: str, tuning_name: str, options: Options) -> Plan:
+    """The plan for the hosts as they are now, not kept; RefusedError if there can be none."""
+    return plan_and_notes(context, pop_name, tuning_name, options)[0]
+
+
+def plan_and_notes(
+    context: Context,
+    pop_name: str,
+    tuning_name: str,
+    options: Options,
+    approved: Plan | None = None,
+) -> tuple[Plan, list[Finding]]:
+    """The plan for the hosts as they are now, and what the preflight found against it.
+
+    RefusedError where that refuses the plan; what comes back with it does not.
+
+    Of an ``approved`` plan that is made again, what BMCs that set nothing told then is kept.
+    """
+    if not pop_name or not tuning_name:
+        raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
+    pop = pop_for_plan(context, pop_name)
+    tuning = context.tuning(tuning_name)
+    refuse_untold(pop, tuning, options.without_packets, context.catalogue)
+    refuse_short_retention(context, pop, options)
+    hosts = chosen_hosts(pop, options)
+    refuse_unreadable(context, pop.name)
+    subject = Subject(context, pop, hosts)
+    notes = refuse_unfit(subject)
+    facts = {name: answer.facts for name, answer in subject.facts.items()}
+    _refuse_other_version(tuning, facts)
+    _refuse_other_bios(context, pop, tuning, hosts)
+    _refuse_misfits(tuning, subject.facts)
+    systems = {name: known.system for name, known in facts.items()}
+    refuse_untold_by_system(pop, tuning, options.without_packets, context.catalogue, systems)
+    rendered = {name: render(tuning, answer.data) for name, answer in subject.facts.items()}
+    _refuse_two_ways(context, pop, tuning)
+    _refuse_without_bios(pop, tuning, hosts, facts)
+    seen = _seen_by_agents(context, tuning, hosts, rendered)
+    bmcs, silent = _told_by_bmcs(context, tuning, hosts, rendered)
+    _refuse_other_machines(context, pop, tuning, facts, bmcs)
+    for name, told in bmcs.items():
+        by_bmc = told.settings if isinstance(told, BiosPlan) else []
+        seen[name] = [*by_bmc, *seen.get(name, [])]
+    restarts = {
+        name: _restart(pop.host(name), facts[name], told, options.force_restart)
+        for name, told in bmcs.items()
+    }
+    silent += [
+        _cannot_restart(name, _NO_WAY if _is_own(pop.host(name), facts[name], told) else _UNPROVEN)
+        for name, told in bmcs.items()
+        if not restarts[name].resets
+    ]
+    if approved is not None:
+        restarts = _as_approved(approved.restarts, restarts, bmcs)
+    kernels = {name: known.kernel for name, known in facts.items()}
+    named = {name: SYSTEMS.get(own, own) for name, own in systems.items()}
+    proven = subject.proven[0]
+    made = make_plan(pop, tuning, rendered, seen, options, proven, restarts, kernels, named)
+    mixed = [*_mixed(context, made, named), *_several_kernels(made, kernels)]
+    return made, [*notes, *mixed, *silent, *_stays_hung(made, facts)]
+
+
+def _mixed(context: Context, made: Plan, systems: Mapping[str, str]) -> list[Finding]:
+    """Whether one verdict is of hosts with several systems, and what these count in other ways."""
+    own = sorted({systems[name] for name in made.groups.hosts})
+    if len(own) < 2:
+        return []
+    told = context.catalogue.told_by("hosts")
+    apart = {name for name, entry in told.items() if entry.get("freebsd", ALIKE) != ALIKE}
+    metrics = [
+        name for name in made.metrics if apart.intersection(context.catalogue[name].readings)
+    ]
+    what = (
+        f"hosts run {' and '.join(own)}: each is compared with its own, and the verdict is of all"
+    )
+    if metrics:
+        what += f"; they count in other ways: {listed(metrics)}"
+    return [Finding(what, "leave one of them out: only=, exclude=", refuses=False)]
+
+
+def _several_kernels(made: Plan, kernels: Mapping[str, str]) -> Iterator[Finding]:
+    """Hosts that are compared with each other though their kernels differ: see `draw_groups`."""
+    for groups in made.strata.values():
+        own = sorted({kernels[name] for name in groups.hosts})
+        if len(own) > 1:
+            yield Finding(
+                f"hosts that are compared with each other run {listed(own)}: of each there are too "
+                "few for a comparison of their own",
+                "leave those of one of them out: only=, exclude=",
+                refuses=False,
+            )
+
+
+def _refuse_two_ways(context: Context, pop: Pop, tuning: Tuning) -> None:
+    """What ``tune_congestion`` tunes of a PoP is not set by a rollout there, too."""
+    text = value_of(context.store, decisions_key(pop.name))
+    if text is None or not sets_congestion(setting.id for setting in tuning.settings):
+        return
+    if read_decisions(pop.name, text).state == TUNING:
+        raise RefusedError(
+            f"{tuning.name} sets how connections of {pop.name} begin, which tune_congestion does "
+            f"there by client prefix; {command('roll_back_congestion', pop=pop.name)} ends that"
+        )
+
+
+def _stays_hung(made: Plan, facts: Mapping[str, HostFacts]) -> list[Finding]:
+    """Of hosts that boot another kernel, those that nobody resets where it hangs."""
+    tried = [name for name in made.groups.hosts if made.tries_a_boot(name)]
+    return [
+        Finding(
+            "it has no watchdog: where the new kernel hangs, nothing resets the host",
+            f"load the driver of its watchdog, or {_other_help(made, name)}",
+            name,
+            refuses=False,
+        )
+        for name in tried
+        if not facts[name].watchdog.device and FORCED not in _ways(made, name)
+    ]
+
+
+def _other_help(made: Plan, name: str) -> str:
+    if made.options.force_restart:
+        return "be ready to reset it: no BMC is known that can force its restart"
+    return "give force_restart=true: its BMC then resets it"
+
+
+def _ways(made: Plan, name: str) -> Sequence[str]:
+    return made.restarts[name].resets if name in made.restarts else ()
+
+
+def _seen_by_agents(
+    context: Context,
+    tuning: Tuning,
+    hosts: Sequence[Host],
+    rendered: Mapping[str, Sequence[HostSetting]],
+) -> dict[str, list[SettingRow]]:
+    own = {host.name: settings_by_agent(rendered[host.name]) for host in hosts}
+    requests = {
+        name: {"tuning": tuning.name, "digest": tuning.digest, "settings": encoded(settings)}
+        for name, settings in own.items()
+        if settings
+    }
+    asked = [host for host in hosts if host.name in requests]
+    answers = context.fleet.ask(asked, "plan", lambda host: requests[host.name])
+    _refuse_failed(answers)
+    return {name: answer.read(SeenSettings).settings for name, answer in answers.items()}
+
+
+def _told_by_bmcs(
+    context: Context,
+    tuning: Tuning,
+    hosts: Sequence[Host],
+    rendered: Mapping[str, Sequence[HostSetting]],
+) -> tuple[dict[str, BmcFacts], list[Finding]]:
+    """What BMCs see of a tuning, and how they may restart their machines; which tell nothing.
+
+    A BIOS is set by its BMC alone, so each of these has to answer. A host that only reboots can
+    do without: nobody restarts it where it does not reboot itself.
+    """
+    own = {host.name: settings_by_bmc(rendered[host.name]) for host in hosts}
+    request = {name: {"settings": encoded(settings), "ours": {}} for name, settings in own.items()}
+    setting = [host for host in hosts if own[host.name]]
+    others = [host for host in hosts if host.bmc and host not in setting]
+    asked = others if tuning.disruption == "reboot" else []
+    # Whoever has no BMC to ask needs no CA file either.
+    seen = context.bmcs.ask(setting, "plan", lambda host: request[host.name]) if setting else {}
+    told = context.bmcs.ask(asked, "facts", lambda host: {}) if asked else {}
+    silent = [_cannot_restart(a.host, str(a.error)) for a in told.values() if a.failed]
+    _refuse_failed(seen)
+    known = {n: answer.read(BmcFacts) for n, answer in told.items() if not answer.failed}
+    return {**{n: answer.read(BiosPlan) for n, answer in seen.items()}, **known}, silent
+
+
+def _cannot_restart(host: str, why: str) -> Finding:
+    advice = f"mend hosts.{host}.bmc of the inventory, or the BMC"
+    return Finding(f"its BMC cannot restart it: {why}", advice, host, refuses=False)
+
+
+def _restart(host: Host, facts: HostFacts, told: BmcFacts, force: bool) -> Restart:
+    """The machine of a BMC, and how it may restart it: only one that is the host's for sure."""
+    ways = ladder(told.resets, force) if _is_own(host, facts, told) else []
+    return Restart(told.system, told.serial, told.sku, ways)
+
+
+def _is_own(host: Host, facts: HostFacts, told: BmcFacts) -> bool:
+    vouched = host.bmc is not None and is_named(host.bmc.machine, vars(told))
+    return vouched or matches(vars(facts.machine), vars(told))
+
+
+def _as_approved(
+    approved: Mapping[str, Restart],
+    now: Mapping[str, Restart],
+    bmcs: Mapping[str, BmcFacts],
+) -> dict[str, Restart]:
+    """A BMC that sets nothing and is away now, or was away then, is no reason against a plan."""
+    there = {n: told for n, told in now.items() if n in approved or isinstance(bmcs[n], BiosPlan)}
+    return {**approved, **there}
+
+
+def _refuse_other_machines(
+    context: Context,
+    pop: Pop,
+    tuning: Tuning,
+    facts: Mapping[str, HostFacts],
+    answers: Mapping[str, BmcFacts],
+) -> None:
+    """The address of another host's BMC would set, or even reset, a machine in service."""
+    reasons = {
+        name: _not_as_named(pop.host(name), data) or mismatch(vars(facts[name].machine), vars(data))
+        for name, data in answers.items()
+    }
+    found = [
+        f"{name}: pops.{pop.name}.hosts.{name}.bmc.address leads to another machine: {why}"
+        for name, why in sorted(reasons.items())
+        if why
+    ]
+    if found:
+        raise RefusedError(_few(found))
+    for name, data in answers.items() if _sets_bios(tuning) else ():
+        try:
+            load_journal(context, pop.name, name).refuse_another(data.system)
+        except RefusedError as error:
+            raise RefusedError(f"{name}: {error}") from None
+
+
+def _not_as_named(host: Host, system: BmcFacts) -> str | None:
+    """Why it is not the machine that the inventory names."""
+    named = host.bmc.machine if host.bmc else ""
+    if not named or is_named(named, vars(system)):
+        return None
+    told = [*filter(None, (system.system, system.serial, system.sku))]
+    return f"bmc.machine is {named}, and that BMC's machine {', '.join(told) or 'tells none'}"
+
+
+def _refuse_without_bios(
+    pop: Pop, tuning: Tuning, hosts: Sequence[Host], facts: Mapping[str, HostFacts]
+) -> None:
+    """A BIOS can only be set through a BMC, and only by a boot that runs it."""
+    if not _sets_bios(tuning):
+        return
+    for host in hosts:
+        if host.bmc is None:
+            field = f"pops.{pop.name}.hosts.{host.name}.bmc"
+            raise InputError("inventory", field, f"is missing, and {tuning.name} sets the BIOS")
+    skipping = [name for name, known in facts.items() if known.kexec_loaded]
+    if skipping:
+        text = "a kernel is loaded for kexec, so a reboot may skip the BIOS"
+        raise RefusedError(_few([f"{name}: {text}" for name in sorted(skipping)]))
+
+
+def _refuse_failed(answers: Mapping[str, HostResult]) -> None:
+    """A plan needs every answer."""
+    failed = [f"{answer.host}: {answer.error}" for answer in answers.values() if answer.failed]
+    if failed:
+        raise RefusedError(_few(failed))
+
+
+def _refuse_other_version(tuning: Tuning, facts: Mapping[str, HostFacts]) -> None:
+    for name, known in facts.items():
+        stands = known.applied(tuning.name)
+        if stands and stands.digest != tuning.digest:
+            raise RefusedError(
+                f"{name}: another version of {tuning.name} stands there, of rollout "
+                f"{stands.rollout}; roll that back first"
+            )
+
+
+def _refuse_other_bios(context: Context, pop: Pop, tuning: Tuning, hosts: Sequence[Host]) -> None:
+    for host in hosts if _sets_bios(tuning) else ():
+        stands = load_journal(context, pop.name, host.name).standing(tuning.name)
+        if stands and stands.digest != tuning.digest:
+            raise RefusedError(
+                f"{host.name}: another version of {tuning.name} stands in its BIOS, of rollout "
+                f"{stands.rollout}; roll that back first"
+            )
+
+
+def _sets_bios(tuning: Tuning) -> bool:
+    return any(KINDS[setting.kind].by_bmc for setting in tuning.settings)
+
+
+def _refuse_misfits(tuning: Tuning, answers: Mapping[str, HostResult]) -> None:
+    reasons = {name: misfits(tuning, answer.data) for name, answer in answers.items()}
+    found = [f"{name}: {'; '.join(why)}" for name, why in sorted(reasons.items()) if why]
+    if found:
+        raise RefusedError(f"{tuning.name} is not for {_few(found)}")
+
+
+def _few(problems: Sequence[str]) -> str:
+    more = f"; and {len(problems) - _FEW} more" if len(problems) > _FEW else ""
+    return "; ".join(problems[:_FEW]) + more + " (exclude= leaves hosts out)"

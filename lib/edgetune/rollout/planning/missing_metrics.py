@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tuning is judged by, and the metric source of a PoP does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from edgetune.agent.vocabulary.kind import SYSTEMS
+from edgetune.base.errors import RefusedError
+from edgetune.base.names import listed
+from edgetune.intent.metrics.catalogue import WORK, Catalogue
+from edgetune.intent.tuning import Tuning
+from edgetune.site.inventory import Pop
+
+SIDES = {"linux": "from", "freebsd": "freebsd"}
+"""Where the file of a metric says what an agent reads on hosts with an operating system."""
+
+
+def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Catalogue) -> None:
+    """RefusedError names each metric whose readings no source of a PoP has.
+
+    The first source gives counters and gauges, the others gauges. The baseline would find it; here
+    nothing was waited for yet. A PoP with a source that no metric names is left to the baseline.
+    InputError names what is wrong with a file of a metric, used or not.
+    """
+    metrics.check()
+    first, *others = (metrics.told_by(view.metrics.source) for view in pop.views)
+    if not (first and all(others)):
+        return
+    told = {*first, *(name for more in others for name in more if metrics.readings[name].is_gauge)}
+    lacks = {
+        name: [reading for reading in tuning.metrics[name].needed if reading not in told]
+        for name in _needed(tuning, without_packets)
+    }
+    named = [f"{name} ({', '.join(readings)})" for name, readings in lacks.items() if readings]
+    if named:
+        raise RefusedError(
+            f"{_sources(pop)} not have all of {', '.join(named)}, "
+            f"which {tuning.name} is judged by: say where it has them in the files of these "
+            f"metrics, or name another source in pops.{pop.name}.metrics of the inventory"
+        )
+
+
+def refuse_untold_by_system(
+    pop: Pop,
+    tuning: Tuning,
+    without_packets: bool,
+    metrics: Catalogue,
+    systems: Mapping[str, str],
+) -> None:
+    """RefusedError names each metric that hosts do not have by their operating system.
+
+    ``systems`` has that of each host. Hosts tell so only where they are the one source of a PoP.
+    """
+    if {view.metrics.source for view in pop.views} != {"hosts"}:
+        return
+    told = metrics.told_by("hosts")
+    for system in sorted({*systems.values()} & {*SIDES}):
+        lacking = [
+            name
+            for name in _needed(tuning, without_packets)
+            if any(SIDES[system] not in told[own] for own in tuning.metrics[name].needed)
+        ]
+        if lacking:
+            hosts = [name for name, own in systems.items() if own == system]
+            raise RefusedError(
+                f"hosts with {SYSTEMS[system]} do not have {listed(lacking)}, which {tuning.name} "
+                f"is judged by: {listed(hosts)}; leave them out (only=, exclude=), or judge it by "
+                "what they have"
+            )
+
+
+def _sources(pop: Pop) -> str:
+    names = [view.metrics.source for view in pop.views]
+    if len(names) == 1:
+        return f"the metric source {names[0]} of {pop.name} does"
+    return f"the metric sources {', '.join(names)} of {pop.name} do"
+
+
+def _needed(tuning: Tuning, without_packets: bool) -> Iterator[str]:
+    yield tuning.intent.metric
+    guards = {guard.metric: guard.optional for guard in tuning.guards}
+    for name, optional in {WORK: False, **guards}.items():
+        if not (optional or (name == WORK and without_packets)):
+            yield name

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rollout is doing at one moment: lines made from its record alone."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from edgetune.base.documents.batch import UNTOUCHED_STEPS, Batch
+from edgetune.base.documents.head import CHANGES_HOSTS
+from edgetune.base.documents.phases import phases
+from edgetune.base.documents.words import State
+from edgetune.base.durations import DAY, roughly
+from edgetune.base.sanitize import shortened
+from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.hosts.silencing import silence_text
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.progress import out_of_service
+from edgetune.rollout.record.rollout import Record
+
+_LONGEST_REASON = 100
+# From how many seconds on a span is told in whole hours, and in whole minutes.
+_UNITS = ((2 * DAY, 3600), (600, 60))
+
+
+class Present:
+    """A rollout ``now`` (epoch seconds); a part that cannot be read raises as ``Record`` does."""
+
+    def __init__(self, record: Record, now: float) -> None:
+        # It reads only; the type is that of an owner, which takes looks.
+        self._opened = Rollout(record.context, record.head)
+        self._head, self._now = record.head, now
+
+    @cached_property
+    def batches(self) -> list[Batch]:
+        """All of its batches."""
+        return list(self._opened.batches())
+
+    @cached_property
+    def soak(self) -> Soak:
+        """Its present soak."""
+        return Soak(self._opened)
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two samples, as planned."""
+        return float(self._opened.plan.options.interval)
+
+    @property
+    def since(self) -> float:
+        """When it entered its state, in epoch seconds."""
+        head = self._head
+        return phases(head.history, self._now)[-1].start if head.history else head.created
+
+    @property
+    def text(self) -> str:
+        """In full: the batch at work with its hosts, or how far the soak is and its next look."""
+        head = self._head
+        if head.state == State.BASELINE and head.baseline:
+            return f"baseline: {_of(self._now, *head.baseline)}"
+        if head.state == State.SOAKING and head.soak:
+            start = head.soak[0] - self._opened.plan.options.warmup
+            return f"soak: {_of(self._now, start, head.soak[1])}; {self._next_look}"
+        if head.state in CHANGES_HOSTS:
+            return f"{spoken(head.state)}: {self._at_work(in_full=True)}"
+        return spoken(head.state)
+
+    @property
+    def line(self) -> str:
+        """In short: for how long, which batch with how many hosts out, or the next look.
+
+        What is known of the pauses of its PoP is not told again.
+        """
+        head, state = self._head, f"{spoken(self._head.state)} for {self.lasts}"
+        if head.state == State.BASELINE:
+            return self.text
+        if head.state == State.SOAKING and head.soak:
+            found = head.verdict if head.looks > head.first_look else None
+            return f"{state}: {self._next_look}" + (
+                f"; {spoken(found.verdict)} so far" if found else ""
+            )
+        if head.state in CHANGES_HOSTS:
+            return f"{state}: {self._at_work(in_full=False)}"
+        return state
+
+    @property
+    def lasts(self) -> str:
+        """For how long it is in its state."""
+        return span(self._now - self.since)
+
+    def _at_work(self, in_full: bool) -> str:
+        numbers = self._opened.numbers(self._head.state)
+        under_way = [b for b in self.batches if b.number in numbers and not b.finished]
+        if not under_way:
+            return "every batch is done"
+        batch = under_way[0]
+        name, wait = self._opened.name_of(batch), batch.wait
+        if wait and in_full:
+            return f"{name} waits: {wait.why}"
+        if wait:
+            why = "" if wait.paused else f": {shortened(wait.why, _LONGEST_REASON)}"
+            return f"{name} waits for {span(self._now - wait.since)}{why}"
+        out = len(out_of_service(self.batches))
+        told = f"{name}, {out} host{'' if out == 1 else 's'} out"
+        silent = silence_text(batch)
+        return "; ".join(filter(None, [f"{told}: {_steps(batch)}", silent])) if in_full else told
+
+    @property
+    def _next_look(self) -> str:
+        if self.soak.has_decided:
+            found = self._head.verdict
+            return f"decided: {spoken(found.decision)}" if found else "decided"
+        end, of = self.soak.next_end, self._opened.plan.options.planned_looks
+        number = self._head.looks - self._head.first_look + 1
+        when = f"in {span(end - self._now)}" if end > self._now else "is due"
+        return f"look {min(number, of)} of {of} {when}"
+
+
+def spoken(word: str) -> str:
+    """A word of a record as people say it."""
+    return str(word).replace("_", " ")
+
+
+def span(seconds: float) -> str:
+    """About how long; a clock that was set back makes no span that is negative."""
+    unit = next((unit for least, unit in _UNITS if seconds >= least), 1)
+    return roughly(max(0, round(seconds) // unit * unit))
+
+
+def _steps(batch: Batch) -> str:
+    """Where its hosts stand that it has in hand."""
+    found: dict[str, list[str]] = {}
+    for name, host in batch.hosts.items():
+        if host.step not in (*UNTOUCHED_STEPS, "done"):
+            step = spoken(host.step) + " {}" + (f" ({host.awaited})" if host.awaited else "")
+            found.setdefault(step, []).append(name)
+    told = "; ".join(step.replace("{}", ", ".join(names), 1) for step, names in found.items())
+    return told or ("checking hosts" if batch.at("done") else "beginning")
+
+
+def _of(now: float, start: float, end: float) -> str:
+    passed, whole = max(0, round(now - start)), round(end - start)
+    return f"{roughly(min(passed, whole))} of {roughly(whole)}"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a site wrote down: the configuration, the PoPs and their hosts."""

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tell the hosts of a PoP what the round that is under way came to."""
+
+from __future__ import annotations
+
+from edgetune.base.documents.rounds import ROLLED_BACK, prefixes_text
+from edgetune.rollout.context import Context
+from edgetune.site.inventory import Pop
+from edgetune.wings.congestion.push import Pushed
+from edgetune.wings.congestion.rounds.permission import permission_on
+from edgetune.wings.congestion.rounds.results import RoundResult, round_result
+from edgetune.wings.congestion.rounds.telling import change, in_order, keep, take_back
+from edgetune.wings.congestion.rounds.work import Work, join
+
+_SHOWN = 5
+
+
+def push_configuration(context: Context, pop: str, requested_by: str = "") -> RoundResult:
+    """Tell the canary, then the other hosts; each is read back. Without a round: nothing.
+
+    ``failed`` names the canary where it does not take another configuration, and all hosts where
+    none has what it is to have. ``missing`` are hosts that do not have it yet.
+    """
+    known = context.inventory.pop(pop)
+    work = join(context, pop)
+    if work is None:
+        return round_result(pop, "no round is under way, so hosts are told nothing")
+    try:
+        work.permit()
+        if work.decisions.state == ROLLED_BACK:
+            return _took_back(work, known)
+        return _told(work, known)
+    finally:
+        work.release()
+
+
+def _told(work: Work, pop: Pop) -> RoundResult:
+    wanted, standing = work.rounds.wanted, work.rounds.configuration
+    if wanted is None:
+        return round_result(pop.name, "hosts are told nothing")
+    permission = permission_on(work.context, pop.name)
+    if permission.conflict or (permission.waits and wanted != standing):
+        # It came between the selection and now.
+        return round_result(pop.name, f"waits: {permission.conflict or permission.waits}")
+    is_new = wanted != standing
+    tell = change if is_new else keep
+    told = tell(work, pop, wanted, permission.in_hand)
+    work.rounds.wanted, problem = None, ""
+    failed: list[str] = []
+    if told.errors and not told.done:
+        problem = "what stood there stays" if is_new else "no host answers well"
+        failed = [in_order(pop)[0].name] if is_new else [*told.errors]
+        why = told.errors.get(failed[0], "")
+        work.rounds.problem = f"configuration {wanted.number}: {failed[0]}: {why}"
+    work.save()
+    return _result(pop, told, problem, failed, wanted.number, len(wanted.prefixes))
+
+
+def _took_back(work: Work, pop: Pop) -> RoundResult:
+    hosts = [host for host in in_order(pop) if host.name in work.decisions.pending]
+    told = take_back(work, pop, hosts)
+    problem = f"nothing is renewed there: {work.decisions.reason}" if told.errors else ""
+    return _result(pop, told, problem, [*told.errors], number=work.decisions.number)
+
+
+def _result(
+    pop: Pop, told: Pushed, problem: str, failed: list[str], number: int, prefixes: int = 0
+) -> RoundResult:
+    errors = [f"{name}: {error}" for name, error in [*told.errors.items()][:_SHOWN]]
+    more = len(told.errors) - _SHOWN
+    errors += [f"and {more} more"] if more > 0 else []
+    what = f"configuration {number} with {prefixes_text(prefixes)}"
+    what = what if prefixes else "nothing is treated"
+    said = [f"{pop.name}: {what} on {len(told.done)} of {len(pop.hosts)} hosts", *errors]
+    return {
+        "pop": pop.name,
+        "next": "",
+        "number": number,
+        "prefixes": prefixes,
+        "done": [*told.done],
+        "missing": [*told.errors],
+        "failed": failed,
+        "error": f"{pop.name}: {problem}: {'; '.join(errors)}" if problem else "",
+        "message": "; ".join(said),
+    }

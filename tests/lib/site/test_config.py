@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from edgetune.base.errors import InputError
+from edgetune.base.files import load_yaml
+from edgetune.base.freezes import in_force
+from edgetune.base.options import options_of
+from edgetune.fleet import action
+from edgetune.fleet.action import run_step, safe
+from edgetune.site.config import Config, read_config
+from tests.support import ROOT
+
+GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
+
+
+NUMBERS = [each.name for each in fields(Config) if each.type in ("int", "float")]
+TEXTS = [each.name for each in fields(Config) if each.type in ("str", "Path")]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e300, 10**400, -(10**9)])
+def test_a_number_that_nobody_means_names_its_key(key: str, number: float) -> None:
+    with pytest.raises(InputError, match=rf"^configuration: {key}: ") as caught:
+        read_config({**GOOD, key: number})
+    assert len(str(caught.value)) < 100
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_a_text_that_nobody_means_names_its_key(key: str) -> None:
+    for text in ("x" * 10_000_000, "a\0b", "a\x1b[2J", "\ud800"):
+        with pytest.raises(InputError, match=rf"^configuration: {key}: ") as caught:
+            read_config({**GOOD, key: text})
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 2300
+
+
+TIMES = [each.name for each in options_of(Config) if each.is_time]
+
+
+@pytest.mark.parametrize("key", TIMES)
+@pytest.mark.parametrize("given", ["25h30m", "91800", 91800, 91800.0])
+def test_a_time_is_given_as_people_write_it_or_in_seconds(key: str, given: Any) -> None:
+    long = {} if key == "claim_ttl" else {"claim_ttl": "30d"}
+    assert getattr(read_config({**GOOD, **long, key: given}), key) == 91800
+
+
+def test_freezes_are_windows_of_a_week_and_days_of_a_calendar() -> None:
+    config = read_config(
+        {
+            **GOOD,
+            "freezes": [{"name": "night", "start": "22:00", "end": "06:00"}],
+            "events": [{"name": "final", "from": "2026-07-19", "to": "2026-07-19"}],
+        }
+    )
+    assert [each.name for each in config.closed] == ["night", "final"]
+    assert in_force(config.closed, 1_784_462_400.0) == [("final", 1_784_505_600.0)]
+    assert read_config({**GOOD, "freezes": [], "events": None}).closed == ()
+
+
+DEFAULTS = {
+    name: own["default"]
+    for name, own in load_yaml(ROOT / "config.schema.yaml").items()
+    if "default" in own
+}
+
+
+@pytest.mark.parametrize("config", [{}, None, DEFAULTS], ids=["empty", "none", "defaults"])
+@pytest.mark.parametrize("periodic", [False, None, True])
+def test_without_any_configuration_a_person_is_told_and_a_timer_waits(
+    config: Any, periodic: bool | None
+) -> None:
+    def sample_hosts(context: Any) -> dict[str, Any]:
+        raise AssertionError("nothing is done")
+
+    ok, result = run_step(sample_hosts, config, periodic)
+    told = result["message" if periodic else "error"]
+    assert told.startswith("/opt/stackstorm/configs/edgetune.yaml: is not there, or not registered")
+    assert told.endswith("then run: st2ctl reload --register-configs")
+    assert ok is bool(periodic)
+    if periodic:
+        assert (result["samples"], result["missing"], result["drift"]) == (0, [], {})
+    else:
+        assert result["reason"] == "unconfigured"
+
+
+def _first(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "one", "next": "_second", "failed": [], "done": 1, **answer}
+
+
+def _second(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "two", "next": "_third", "failed": [], "hosts": ["e001"]}
+
+
+def _third(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "three", "next": "", "failed": ["e002"], "error": "no", "done": 3}
+
+
+def test_steps_that_follow_at_once_are_taken_in_the_same_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ok, result = run_step(_first, GOOD, then=(_second, _third))
+    told = {"message": "one; two; three", "next": "", "failed": ["e002"], "done": 3}
+    assert (ok, result) == (False, {**told, "error": "_third: no"})
+    # A rollback quarantines a host and goes on with the others.
+    _, result = run_step(_first, GOOD, then=(_second,), error="e003: no way")
+    assert (result["error"], result["message"]) == ("e003: no way", "one; two")
+    # None follows one that failed or names another.
+    for answer in ({"failed": ["e001"]}, {"next": "_fourth"}, {"next": ""}):
+        ok, result = run_step(_first, GOOD, then=(_second, _third), **answer)
+        assert (result["message"], ok) == ("one", not answer.get("failed"))
+    # What took long leaves the rest to other tasks.
+    monkeypatch.setattr(action, "AT_ONCE", -1.0)
+    _, result = run_step(_first, GOOD, then=(_second, _third))
+    assert (result["message"], result["next"]) == ("one", "_second")
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ({"message": "2 drained"}, "2 drained"),
+        ({"message": "x", "error": "e001: no", "failed": ["e001"]}, "e001: no"),
+        ({"message": "\u00b1 {{ 1 }}"}, "\\xb1 { { 1 }}"),
+    ],
+)
+def test_a_task_prints_what_it_did_and_gives_parameters_their_defaults(
+    answer: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, result = run_step(lambda context, pop="all": {**answer, "pop": pop}, GOOD, pop=None)
+    assert (result["pop"], capsys.readouterr().out) == ("all", f"{line}\n")
+
+
+@pytest.mark.parametrize("periodic", [None, True])
+@pytest.mark.parametrize(
+    "given",
+    [{"ssh_key_file": "/k"}, {"coordination": "redis://other/0"}, {"inventry": "/i"}],
+)
+def test_a_wrong_configuration_is_an_error_of_one_line_also_for_a_timer(
+    given: dict[str, Any], periodic: bool | None
+) -> None:
+    ok, result = run_step(lambda context: {}, {**DEFAULTS, **given}, periodic)
+    assert (ok, result["reason"]) == (False, "input")
+    assert result["error"] == "configuration: inventory: is missing"
+
+
+def test_what_a_device_says_is_no_template() -> None:
+    odd = ["{{ 1 + 1 }}", "{{{7*7}}", "{{{{x", "{{%", {"x": "{% raw %}"}, "<% ctx() %>", "{#", 3]
+    text = str(safe({"a{{b}}": odd}))
+    assert not any(mark in text for mark in ("{{", "{%", "<%", "{#"))
