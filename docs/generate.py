@@ -71,7 +71,7 @@ def pages_of(root: Path) -> dict[str, str]:
         "congestion": congestion_page(),
     }
     reference = {f"docs/reference/{name}.md": text for name, text in texts.items()}
-    return {**reference, "docs/map.md": map_page(root)}
+    return {**reference, "docs/map.md": map_page()}
 
 
 def _first_difference(found: str, wanted: str) -> str:

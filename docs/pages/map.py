@@ -10,26 +10,24 @@ from pathlib import Path
 from docs.pages.markdown import code, page, table
 from edgetune.base.errors import InputError
 
+ROOT = Path(__file__).resolve().parents[2]
 _LAYERS = re.compile(
     r'^containers = \["([a-z_.]+)"\]\n(?:.*\n)*?layers = (\[[^]]*\])', re.MULTILINE
 )
 _WIDEST = 62
 
 
-def map_page(root: Path) -> str:
+def map_page() -> str:
     """InputError names a room that does not say what it holds."""
     contracts = {
         container: [line.split(" | ") for line in ast.literal_eval(layers)]
-        for container, layers in _LAYERS.findall((root / "pyproject.toml").read_text())
+        for container, layers in _LAYERS.findall((ROOT / "pyproject.toml").read_text())
     }
     floors = contracts["edgetune"]
     rows = []
     for name in (name for floor in floors for name in floor):
-        rows.append((code(f"{name}/"), _line(root, name)))
-        rows += [
-            (code(f"{name}/{below}/"), _line(root, f"{name}/{below}"))
-            for below in _rooms(root, name)
-        ]
+        rows.append((code(f"{name}/"), _line(name)))
+        rows += [(code(f"{name}/{below}/"), _line(f"{name}/{below}")) for below in _rooms(name)]
     return page(
         "map",
         picture=_picture(contracts),
@@ -44,7 +42,8 @@ def _picture(contracts: dict[str, list[list[str]]]) -> str:
         for name in floor:
             inside = contracts.get(f"edgetune.{name}")
             beside = " > ".join(", ".join(own) for own in inside or [])
-            lines += [f"{name:<9}{part}" for part in _folded(beside)]
+            first, *more = _folded(beside)
+            lines += [f"{name:<9}{first}", *(f"{'':<9}{part}" for part in more)]
     return "```\n" + "\n".join(line.rstrip() for line in lines) + "\n```"
 
 
@@ -56,14 +55,14 @@ def _folded(text: str) -> list[str]:
     return lines
 
 
-def _rooms(root: Path, name: str) -> list[str]:
+def _rooms(name: str) -> list[str]:
     """Rooms inside one, without those that hold one file for each thing of a kind."""
-    inside = (root / "lib/edgetune" / name).glob("*/__init__.py")
+    inside = (ROOT / "lib/edgetune" / name).glob("*/__init__.py")
     return sorted(path.parent.name for path in inside)
 
 
-def _line(root: Path, name: str) -> str:
-    file = root / "lib/edgetune" / name / "__init__.py"
+def _line(name: str) -> str:
+    file = ROOT / "lib/edgetune" / name / "__init__.py"
     said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
     if not said:
         raise InputError(f"lib/edgetune/{name}/__init__.py", None, "says not what the room holds")

@@ -280,3 +280,12 @@ def test_each_make_that_a_page_shows_is_a_target() -> None:
     text = "\n".join(path.read_text() for path in [*PAGES, ROOT / ".ci/run"])
     shown = re.findall(r"(?:`|^|exec )make ([\w-]+)(?:`| *$| +#)", text, re.MULTILINE)
     assert {"check", "test"} < {*shown} <= targets()
+
+
+def test_the_map_names_all_rooms_and_only_files_that_there_are() -> None:
+    text = (ROOT / "docs/map.md").read_text()
+    rooms = {path.parent.name for path in (ROOT / "lib/edgetune").glob("*/__init__.py")}
+    assert set(re.findall(r"^([a-z]+)(?=  |$)", text.split("```")[1], re.MULTILINE)) == rooms
+    named = set(re.findall(r"`([a-z]+/[\w/]+\.\w+)`", text))
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+    assert len(named) >= 20
