@@ -81,7 +81,7 @@ def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
 def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for waits in ("drain", "steps.drain_hosts", "steps.undrain_hosts"):
+    for waits in ("hosts.drain", "steps.drain_hosts", "steps.undrain_hosts"):
         monkeypatch.setattr(f"edgetune.rollout.{waits}.POLL", 0)
     monkeypatch.setattr("edgetune.rollout.hosts.drain._STAYS", 0)
     # After an effect or before the next one is the same to the world.
