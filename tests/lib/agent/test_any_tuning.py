@@ -80,11 +80,17 @@ def contradictory(wanted: Settings) -> bool:
     """Whether two settings are of one thing; those of a card are of parts of it.
 
     Queues that a change of channels adds have interrupts that any CPU may serve, until a setting
-    places them, and steering goes by the CPU of a queue's interrupt.
+    places them, and steering goes by the CPU of a queue's interrupt. irqbalance moves interrupts
+    that a setting places.
     """
     kinds = {own["kind"] for own in wanted}
     steers = kinds & {"nic.xps", "nic.rps"}
     if steers and "nic.channels" in kinds and "nic.irq_affinity" not in kinds:
+        return True
+    begun = [
+        own["target"] for own in wanted if own["kind"] == "unit" and own["value"]["active"] == "on"
+    ]
+    if "nic.irq_affinity" in kinds and {"unit": "irqbalance.service"} in begun:
         return True
     things = [thing for own in wanted for thing in KINDS[own["kind"]].touches(own["target"])]
     return any(things.count(thing) > 1 for thing in things if not thing.startswith("interface "))
