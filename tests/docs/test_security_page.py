@@ -71,6 +71,17 @@ def test_roles_grant_each_action_that_there_is_once_unless_the_pack_calls_it() -
         assert (ROOT / name).is_file(), name
 
 
+def test_the_list_of_actions_shows_a_person_those_that_are_hers() -> None:
+    """`st2 action list` has no filter, and shows the description: nobody types an inner one."""
+    granted = {ref for refs in roles().values() for ref in refs}
+    inner = {
+        f"edgetune.{name}"
+        for name, own in documents(ROOT, "actions").items()
+        if own["description"].startswith("(inner) ")
+    }
+    assert inner == ACTIONS - granted
+
+
 def test_steps_of_workflows_are_granted_to_nobody() -> None:
     granted = {ref for refs in roles().values() for ref in refs}
     steps = "set_rollout_state begin_rollback take_over_for_rollback claim_pop take_over_rollout"

@@ -12,7 +12,7 @@ from typing import Any
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string", "minLength": 1}
-SENTENCE: Schema = {"type": "string", "pattern": r"^[A-Z0-9][\s\S]*\.$"}
+SENTENCE: Schema = {"type": "string", "pattern": r"^(\(inner\) )?[A-Z0-9][\s\S]*\.$"}
 # A parameter or result may begin with one of its values, such as `wait`.
 PHRASE: Schema = {"type": "string", "pattern": r"^\S[\s\S]*\.$"}
 FLAG: Schema = {"type": "boolean"}
