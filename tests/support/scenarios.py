@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import threading
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,7 @@ class Scenario:
         self.world, self._clock, self._patch = world, clock, patch
         self.result: Any = {}
         self._batch = 0
+        self._moment = threading.RLock()
         self._names = names_of(world)
 
     def play(self, moves: list[dict[str, Any]]) -> None:
@@ -128,11 +130,17 @@ class Scenario:
         """At the first of such moments a move is taken, by somebody else."""
 
         def at(moment: str) -> None:
-            for known, move in moments.items():
-                if re.fullmatch(_pattern(known), moment):
-                    self.world.moments.at = lambda what: None
-                    for verb, value in move.items():
-                        getattr(self, verb)(value)
+            # Of two load balancers each tells its moments in a thread of its own.
+            with self._moment:
+                if self.world.moments.at is not at:
+                    self.world.moments.at(moment)
+                    return
+                for known, move in moments.items():
+                    if re.fullmatch(_pattern(known), moment):
+                        self.world.moments.at = lambda what: None
+                        for verb, value in move.items():
+                            getattr(self, verb)(value)
+                        return
 
         self.world.moments.at = at
 
