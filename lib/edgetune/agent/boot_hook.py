@@ -124,7 +124,11 @@ class BootHook:
         if standing or telling or treating:
             self._stay()
             if not self._host.booting:
-                self._keep_compiled()
+                # Spare boots and requests the compiling, if this disk has room for that.
+                with room_or_not():
+                    code = bundle.compiled_copy(self._host.path(COMPILED))
+                    if code:
+                        self._host.replace(COMPILED, code, 0o600)
         else:
             for name in (AGENT, SOURCE, COMPILED):
                 self._host.remove(name)
@@ -138,7 +142,9 @@ class BootHook:
             command = " ".join(agent_command("", "boot"))
             self._directories.make(os.path.dirname(UNIT_LINK))
             self._put(UNIT, UNIT_TEXT.format(command=command).encode(), 0o644)
-            self._link()
+            if not self._host.exists(UNIT_LINK):
+                with self._host.directory(os.path.dirname(UNIT_LINK)) as directory:
+                    directory.link(os.path.basename(UNIT_LINK), "../" + os.path.basename(UNIT))
         elif self._host.init in SCRIPTS:
             file, text = SCRIPTS[self._host.init]
             python, *rest = agent_command("", "boot")
@@ -154,21 +160,9 @@ class BootHook:
             self._put(SOURCE, bundle.own_source(), 0o600)
             self._put(AGENT, bundle.copy_runner(), 0o700)
 
-    def _keep_compiled(self) -> None:
-        """Spare boots and requests the compiling, if this disk has room for that."""
-        with room_or_not():
-            code = bundle.compiled_copy(self._host.path(COMPILED))
-            if code:
-                self._host.replace(COMPILED, code, 0o600)
-
     def _put(self, name: str, data: bytes, mode: int) -> None:
         if not self._host.holds(name, data):
             self._host.write(name, data, mode)
-
-    def _link(self) -> None:
-        if not self._host.exists(UNIT_LINK):
-            with self._host.directory(os.path.dirname(UNIT_LINK)) as directory:
-                directory.link(os.path.basename(UNIT_LINK), "../" + os.path.basename(UNIT))
 
 
 def _has_work(host: Host, journal: Journal) -> bool:

@@ -92,11 +92,6 @@ def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
 
 def put_on(host: Host, journal: Journal) -> None:
     """Set what a journal holds, and keep it over a boot; services have yet to be restarted."""
-    _set_all(host, journal)
-    _store(host, journal)
-
-
-def _set_all(host: Host, journal: Journal) -> None:
     touched: Set[str] = set()
     for entry in in_order(journal.entries):
         # What was as wanted may be so no more: new queues come without what the others have. The
@@ -105,6 +100,10 @@ def _set_all(host: Host, journal: Journal) -> None:
         if entry.runtime or (touched & own and not stands(host, entry.setting)):
             set_now(host, entry)
             touched |= own
+    for name, text in stored_files(host, journal).items():
+        Directories(host).make(os.path.dirname(name))
+        host.write(name, text.encode())
+    reload_changed(host, journal)
 
 
 def commit(host: Host, journal: Journal) -> None:
@@ -146,13 +145,6 @@ def set_now(host: Host, entry: Entry) -> None:
     if not handler.same(now, setting.value):
         text = f"reads {shown(now)} after {shown(setting.value)} was written"
         raise Failed(f"{setting.id}: {text}")
-
-
-def _store(host: Host, journal: Journal) -> None:
-    for name, text in stored_files(host, journal).items():
-        Directories(host).make(os.path.dirname(name))
-        host.write(name, text.encode())
-    reload_changed(host, journal)
 
 
 def reload_changed(host: Host, journal: Journal) -> None:

@@ -84,7 +84,13 @@ class Directory:
             # What is made here has the label of this place, not that of the other one.
             wanted = wanted._replace(xattrs=label_of(self.descriptor))
         try:
-            _fill(self._open_draft(draft, room), data, wanted)
+            descriptor = self._open_draft(draft, room)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.truncate()
+                file.flush()
+                apply_metadata(descriptor, wanted)
+                os.fsync(descriptor)
             os.rename(draft, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
         except OSError:
             with contextlib.suppress(OSError):
@@ -237,7 +243,15 @@ class _Walk:
 
     def _look(self, path: str) -> None:
         try:
-            _refuse_shared(self.descriptor, path)
+            # PermissionError for a directory in which others than root can make or rename an
+            # entry.
+            status = os.fstat(self.descriptor)
+            by_group = status.st_mode & stat.S_IWGRP and (
+                # The bits of the group are the mask of an access control list where there is one.
+                status.st_gid not in (0, os.getegid()) or _has_access_list(self.descriptor)
+            )
+            if status.st_uid not in (0, os.geteuid()) or by_group or status.st_mode & stat.S_IWOTH:
+                raise _shared(path, status)
         except PermissionError:
             if not self._may_share:
                 raise
@@ -246,17 +260,6 @@ class _Walk:
     def _move(self, descriptor: int, names: List[str]) -> None:
         os.close(self.descriptor)
         self.descriptor, self._names = descriptor, names
-
-
-def _refuse_shared(descriptor: int, path: str) -> None:
-    """PermissionError for a directory in which others than root can make or rename an entry."""
-    status = os.fstat(descriptor)
-    by_group = status.st_mode & stat.S_IWGRP and (
-        # The bits of the group are the mask of an access control list where there is one.
-        status.st_gid not in (0, os.getegid()) or _has_access_list(descriptor)
-    )
-    if status.st_uid not in (0, os.geteuid()) or by_group or status.st_mode & stat.S_IWOTH:
-        raise _shared(path, status)
 
 
 def _shared(path: str, status: os.stat_result) -> PermissionError:
@@ -273,12 +276,3 @@ def _has_access_list(descriptor: int) -> bool:
         return bool(os.getxattr(descriptor, "system.posix_acl_access"))
     except OSError:
         return False
-
-
-def _fill(descriptor: int, data: bytes, wanted: Metadata) -> None:
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.truncate()
-        file.flush()
-        apply_metadata(descriptor, wanted)
-        os.fsync(descriptor)

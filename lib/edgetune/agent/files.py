@@ -42,20 +42,16 @@ def restore_file(host: Host, name: str, was: FileState) -> None:
     What cannot be done is no problem where the file is so all the same.
     """
     try:
-        _restore_file(host, name, was)
+        if was.content is None:
+            host.remove(name)
+        elif not is_as_remembered(host, name, was, times=True):
+            host.make_directory(os.path.dirname(name))
+            host.write(name, base64.b64decode(was.content), exactly=_metadata(was))
+        else:
+            host.remove(name, only_draft=True)
     except OSError:
         if host.drafts(name) or not is_as_remembered(host, name, was):
             raise
-
-
-def _restore_file(host: Host, name: str, was: FileState) -> None:
-    if was.content is None:
-        host.remove(name)
-    elif not is_as_remembered(host, name, was, times=True):
-        host.make_directory(os.path.dirname(name))
-        host.write(name, base64.b64decode(was.content), exactly=_metadata(was))
-    else:
-        host.remove(name, only_draft=True)
 
 
 def _metadata(was: FileState) -> Metadata:

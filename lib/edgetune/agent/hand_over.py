@@ -149,7 +149,10 @@ def hand_over(host: Host, journal: Journal, files: Files) -> None:
             if name in journal.files:
                 host.remove(name)
         reload_changed(host, journal)
-        _refuse_lost(host, journal)
+        later = [own for own in Journals(host).all() if own.sequence > journal.sequence]
+        wrong = [f"{row.setting.id} {row.reason}" for row in drift_of(host, journal, later)]
+        if wrong:
+            raise Failed(f"without edgetune's files it does not hold: {'; '.join(wrong)}")
     except Exception:
         for name, was in [*old.items(), *((name, journal.files[name]) for name in new)]:
             restore_file(host, name, was)
@@ -169,10 +172,3 @@ def finish(host: Host, tuning: str, settings: Sequence[Setting]) -> None:
         for name in [] if setting.id in standing else handler.unmarked(setting.target):
             if host.exists(_new_name(name)):
                 host.remove(name)
-
-
-def _refuse_lost(host: Host, journal: Journal) -> None:
-    later = [own for own in Journals(host).all() if own.sequence > journal.sequence]
-    wrong = [f"{row.setting.id} {row.reason}" for row in drift_of(host, journal, later)]
-    if wrong:
-        raise Failed(f"without edgetune's files it does not hold: {'; '.join(wrong)}")

@@ -255,7 +255,15 @@ class Host:
         with self.directory(STATE) as state:
             descriptor = state.open(os.path.basename(RESERVE), os.O_RDWR | os.O_CREAT)
         try:
-            _allocate(descriptor, room)
+            try:
+                os.posix_fallocate(descriptor, 0, room)
+            except OSError as error:
+                # ZFS cannot, and would compress zeros to nothing.
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                    raise
+                if os.fstat(descriptor).st_size < room:
+                    os.write(descriptor, os.urandom(room))
+                    os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -555,18 +563,6 @@ def _named(name: str) -> Iterator[None]:
 
 def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def _allocate(descriptor: int, room: int) -> None:
-    try:
-        os.posix_fallocate(descriptor, 0, room)
-    except OSError as error:
-        # ZFS cannot, and would compress zeros to nothing.
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-            raise
-        if os.fstat(descriptor).st_size < room:
-            os.write(descriptor, os.urandom(room))
-            os.fsync(descriptor)
 
 
 def _lock_until(descriptor: int, deadline: float) -> None:

@@ -58,7 +58,14 @@ def apply_metadata(descriptor: int, wanted: Metadata) -> None:
     # After the owner, whose change takes away the bits that set an id.
     os.fchmod(descriptor, wanted.mode)
     if wanted.xattrs is not None:
-        _apply_xattrs(descriptor, wanted.xattrs)
+        there = {name: os.getxattr(descriptor, name) for name in _names(descriptor)}
+        for name, value in wanted.xattrs.items():
+            if there.get(name) != value:
+                os.setxattr(descriptor, name, value)
+        for name in there:
+            # A directory gives its access control list to what is made there. A label cannot go.
+            if name not in wanted.xattrs and not name.startswith("security."):
+                os.removexattr(descriptor, name)
     if wanted.mtime_ns is not None:
         os.utime(descriptor, ns=(status.st_atime_ns, wanted.mtime_ns))
 
@@ -68,17 +75,6 @@ def label_of(descriptor: int) -> Dict[str, bytes]:
     with contextlib.suppress(OSError, AttributeError):
         return {LABEL: os.getxattr(descriptor, LABEL)}
     return {}
-
-
-def _apply_xattrs(descriptor: int, wanted: Dict[str, bytes]) -> None:
-    there = {name: os.getxattr(descriptor, name) for name in _names(descriptor)}
-    for name, value in wanted.items():
-        if there.get(name) != value:
-            os.setxattr(descriptor, name, value)
-    for name in there:
-        # A directory gives its access control list to what is made there. A label cannot go.
-        if name not in wanted and not name.startswith("security."):
-            os.removexattr(descriptor, name)
 
 
 def _names(descriptor: int) -> Iterable[str]:

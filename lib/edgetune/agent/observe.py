@@ -108,7 +108,12 @@ def observe(
             row.wanted = bounded(setting.only, row.runtime, rounded)
             row.runtime_differs = not reached(handler, setting, row.runtime)
             row.stored_differs = stored and _must_store(handler, row)
-            _probe(host, handler, row, tuning)
+            if row.runtime_differs:
+                handler.probe(row.setting)
+                if row.setting.restart and not host.booting:
+                    probe_restart(host, row.setting.restart)
+            if row.stored_differs:
+                handler.probe_stored(row.setting, tuning)
         except Unsupported as why:
             row.problem = str(why)
         except ValueError as error:
@@ -169,15 +174,6 @@ def _must_store(handler: Handler, row: Row) -> bool:
     if row.persistent is None and row.setting.only:
         return row.runtime_differs
     return not reached(handler, row.setting, row.persistent)
-
-
-def _probe(host: Host, handler: Handler, row: Row, tuning: str) -> None:
-    if row.runtime_differs:
-        handler.probe(row.setting)
-        if row.setting.restart and not host.booting:
-            probe_restart(host, row.setting.restart)
-    if row.stored_differs:
-        handler.probe_stored(row.setting, tuning)
 
 
 def current(host: Host, setting: Setting) -> Reading:

@@ -41,7 +41,10 @@ def _read_setting(fields: Request) -> Setting:
     if fields.text("id", ".*") != setting.id:
         raise fields.wrong("id", f"is not {setting.id}")
     if only:
-        _check_numbers(fields, value)
+        try:
+            bounded("raise", value, value)
+        except ValueError:
+            raise fields.wrong("only", "needs a value made of numbers") from None
     fields.done()
     return setting
 
@@ -62,10 +65,3 @@ def _read_value(fields: Request, kind: Kind, target: Target) -> Value:
         return kind.read(target, fields.raw("value"))
     except Wrong as wrong:
         raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
-
-
-def _check_numbers(fields: Request, value: Value) -> None:
-    try:
-        bounded("raise", value, value)
-    except ValueError:
-        raise fields.wrong("only", "needs a value made of numbers") from None

@@ -85,7 +85,13 @@ def late(host: Host) -> List[str]:
 def _late(host: Host) -> List[str]:
     problems: List[str] = []
     journals = Journals(host)
-    _await_rest(host, journals)
+    # Until all is there that the rest stands on, or for `LATE_WAIT`.
+    end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
+    # Nobody holds the lock: a person may take a tuning back meanwhile.
+    while _unready(host, _for_boots(host, journals.all())) and time.monotonic() < end:
+        # The rest of the boot has more use for the CPU.
+        time.sleep(pause)
+        pause = min(1.5 * pause, LOOK_SELDOM)
     host.booting = host.late = True
     with host.lock(60.0):
         # What stands on them may have been missing when the host began to boot.
@@ -98,16 +104,6 @@ def _late(host: Host) -> List[str]:
         missing = _unready(host, _for_boots(host, journals.all()))
         problems += [f"{entry.setting.id}: is not there yet, or down" for entry in missing]
     return problems
-
-
-def _await_rest(host: Host, journals: Journals) -> None:
-    """Until all is there that the rest stands on, or for `LATE_WAIT`."""
-    end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
-    # Nobody holds the lock: a person may take a tuning back meanwhile.
-    while _unready(host, _for_boots(host, journals.all())) and time.monotonic() < end:
-        # The rest of the boot has more use for the CPU.
-        time.sleep(pause)
-        pause = min(1.5 * pause, LOOK_SELDOM)
 
 
 def _for_boots(host: Host, journals: Sequence[Journal]) -> List[Entry]:

@@ -36,7 +36,10 @@ def take_back(host: Host, journal: Journal) -> Undone:
     """
     stack = Stack(host, journal)
     found = current_all(host, journal.entries)
-    changed = _differs(host, journal, found)
+    settings = not all(own.before.is_like(now) for own, now in zip(journal.entries, found))
+    changed = settings or not all(
+        is_as_remembered(host, name, was) for name, was in journal.files.items()
+    )
     unsaved = _mark_restoring(host, journal, services_of(journal.entries if changed else []))
     problems = stack.suspend() or restore_all(host, journal) or stack.reapply()
     services = started(host, journal.services_due)
@@ -105,10 +108,3 @@ def _is_back(host: Host, entry: Entry, now: Reading) -> bool:
     running = now.runtime == was.runtime or not handler.live
     running = running or handler.is_back(entry.setting.target, now.runtime, was.runtime)
     return running and alike(now.persistent, was.persistent)
-
-
-def _differs(host: Host, journal: Journal, found: Sequence[Reading]) -> bool:
-    settings = not all(own.before.is_like(now) for own, now in zip(journal.entries, found))
-    return settings or not all(
-        is_as_remembered(host, name, was) for name, was in journal.files.items()
-    )

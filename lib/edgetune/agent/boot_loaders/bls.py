@@ -102,7 +102,11 @@ class Bls(BootLoader):
             elif entry.id == default:
                 own = words_of(self._words(_fields(was["text"])), parameter)
                 self._give(entry, parameter, own)
-        self._put_back_later(parameter, was["later"], kept.get("later_file"))
+        before = _words_in(was["later"])
+        if _others(self._later(), parameter) != _others(before, parameter):
+            self._put_later(parameter, words_of(before, parameter))
+        elif not self._restored(KERNEL_COMMAND_LINE, kept.get("later_file")):
+            self._write_later(before)
 
     def _default_id_if_any(self) -> str:
         try:
@@ -117,13 +121,6 @@ class Bls(BootLoader):
             self._give(entry, parameter, words_of(before, parameter))
         elif not self._restored(file, state) and self._text(file) != text:
             self.host.write(file, text.encode())
-
-    def _put_back_later(self, parameter: str, text: str, state: object) -> None:
-        before = _words_in(text)
-        if _others(self._later(), parameter) != _others(before, parameter):
-            self._put_later(parameter, words_of(before, parameter))
-        elif not self._restored(KERNEL_COMMAND_LINE, state):
-            self._write_later(before)
 
     def _restored(self, file: str, state: object) -> bool:
         """Have a file as it was to the bit; False where nothing tells that."""

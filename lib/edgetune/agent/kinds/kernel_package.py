@@ -50,27 +50,19 @@ class KernelPackage(TriedByBoot):
     def probe(self, setting: Setting) -> None:
         """Unsupported where it cannot be installed, or would leave nothing to fall back to."""
         super().probe(setting)
-        self._refuse_replaced()
-        package = _package(setting.value)
-        if self.packages.has(package):
-            self._refuse_unsigned(self.packages.release_of(package))
-            return
-        self.loader.probe_install()
-        self._refuse_overwriting(package)
-        self._refuse_full()
-        self.packages.probe(package)
-
-    def _refuse_replaced(self) -> None:
-        """What the entry of the running kernel boots has to be what runs."""
+        # What the entry of the running kernel boots has to be what runs.
         there, version = self._package_of(self.running), self.packages.running_version()
         if version not in ("", there.version):
             raise Unsupported(
                 f"{there.package} is {there.version} on the disk, and {version} runs: "
                 f"{REBOOT_FIRST}"
             )
-
-    def _refuse_overwriting(self, package: Package) -> None:
-        """The kernel that a host falls back to has to stay as it is."""
+        package = _package(setting.value)
+        if self.packages.has(package):
+            self._refuse_unsigned(self.packages.release_of(package))
+            return
+        self.loader.probe_install()
+        # The kernel that a host falls back to has to stay as it is.
         release = self.packages.overwritten(package)
         kept = {self.loader.default().release: "is the default", self.running: "runs"}
         if release in kept:
@@ -78,6 +70,8 @@ class KernelPackage(TriedByBoot):
                 f"{package.package} would overwrite the kernel {release}, which {kept[release]}: "
                 "the host could not fall back to it"
             )
+        self._refuse_full()
+        self.packages.probe(package)
 
     def _refuse_full(self) -> None:
         """A package leaves its files in /boot; some boot loaders have copies of their own."""

@@ -3,7 +3,7 @@
 
 from functools import reduce
 from math import gcd
-from typing import List, Sequence
+from typing import List
 
 Table = List[int]
 
@@ -18,18 +18,15 @@ def spread(words: str, entries: int, rings: int) -> Table:
     if name == "start":
         first, (name, *rest) = int(rest[0]), rest[1:]
     if name == "weight":
-        table = _weighted([int(number) for number in rest], entries)
+        weights = [int(number) for number in rest]
+        ends = [entries * sum(weights[: last + 1]) // sum(weights) for last in range(len(weights))]
+        table = [next(q for q, end in enumerate(ends) if entry < end) for entry in range(entries)]
     elif name in ("equal", "default"):
         queues = int(rest[0]) if rest else rings
         table = [entry % queues for entry in range(entries)]
     else:
         table = [int(number) for number in words.split()]
     return [first + queue for queue in table]
-
-
-def _weighted(weights: Sequence[int], entries: int) -> Table:
-    ends = [entries * sum(weights[: last + 1]) // sum(weights) for last in range(len(weights))]
-    return [next(q for q, end in enumerate(ends) if entry < end) for entry in range(entries)]
 
 
 def words_for(table: Table, rings: int) -> str:

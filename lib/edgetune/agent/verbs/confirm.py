@@ -29,7 +29,11 @@ def run(host: Host, request: Request) -> Json:
             _refuse_another(journal, digest, settings)
         result = verify_settings(host, tuning, settings)
         if journal and journal.state == "provisional" and result.verified and tried(journal):
-            _refuse_drift(host, journal)
+            # Other tunings have to stand on another kernel, too: names and queues may have moved.
+            rows = [row for row in drifted(host) if row.tuning != journal.tuning]
+            if rows:
+                what = "; ".join(f"{row.tuning}: {row.id} {row.reason}" for row in rows[:3])
+                raise Failed(f"other tunings do not stand on this kernel: {what}")
             commit(host, journal)
             # From here on each setting has to be kept as well.
             result = verify_settings(host, tuning, settings)._replace(state="confirmed")
@@ -43,14 +47,6 @@ def run(host: Host, request: Request) -> Json:
             BootHook(host).sync()
         state = journal.state if journal else "none"
         return dict(result.document(host), confirmed=kept, state=state)
-
-
-def _refuse_drift(host: Host, journal: Journal) -> None:
-    """Other tunings have to stand on another kernel, too: names and queues may have moved."""
-    rows = [row for row in drifted(host) if row.tuning != journal.tuning]
-    if rows:
-        what = "; ".join(f"{row.tuning}: {row.id} {row.reason}" for row in rows[:3])
-        raise Failed(f"other tunings do not stand on this kernel: {what}")
 
 
 def _refuse_another(journal: Journal, digest: Optional[str], settings: Sequence[Setting]) -> None:

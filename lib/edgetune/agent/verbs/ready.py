@@ -28,7 +28,9 @@ def run(host: Host, request: Request) -> Json:
     address = request.optional("address", LINE)
     request.done()
     if address:
-        _refuse_for_another(host, address)
+        own = [each.address for each in addresses(host)]
+        if ip_address(address) not in map(ip_address, own):
+            raise AnotherMachine(f"this machine has {', '.join(own)}, and not {address}")
     with host.lock():
         with room_or_not():
             host.fence(epoch)
@@ -47,12 +49,6 @@ def run(host: Host, request: Request) -> Json:
             "sessions": sessions(host, ports),
             "boot_id": host.boot_id,
         }
-
-
-def _refuse_for_another(host: Host, address: str) -> None:
-    own = [each.address for each in addresses(host)]
-    if ip_address(address) not in map(ip_address, own):
-        raise AnotherMachine(f"this machine has {', '.join(own)}, and not {address}")
 
 
 def _mark_not_ready(host: Host, rollout: str) -> None:

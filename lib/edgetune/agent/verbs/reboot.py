@@ -3,7 +3,6 @@
 
 import re
 import time
-from typing import List
 
 from edgetune.agent.boot_hook import agent_command
 from edgetune.agent.host import Host, room_or_not
@@ -34,7 +33,11 @@ def run(host: Host, request: Request) -> Json:
         if meant and not _sent_just_now(host):
             # The reply goes out first. Never by kexec: the BIOS must run.
             code = "import os, sys, time; time.sleep(0.3); os.execv(sys.argv[1], sys.argv[1:])"
-            command = _reboot_command(host)
+            words = host.reboot_command
+            program = host.program(words[0])
+            if program is None:
+                raise Refused(f"there is no program {words[0]}")
+            command = [program, *words[1:]]
             host.detach([agent_command("")[0], "-I", "-S", "-c", code, *command])
             with room_or_not():
                 mark = f"{now} {time.monotonic():.3f}\n"
@@ -48,11 +51,3 @@ def _sent_just_now(host: Host) -> bool:
     if boot_id != host.boot_id or not re.fullmatch(r"[0-9]+\.[0-9]+", sent):
         return False
     return time.monotonic() - float(sent) < REBOOT_AGAIN
-
-
-def _reboot_command(host: Host) -> List[str]:
-    words = host.reboot_command
-    program = host.program(words[0])
-    if program is None:
-        raise Refused(f"there is no program {words[0]}")
-    return [program, *words[1:]]

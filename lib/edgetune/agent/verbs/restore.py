@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``restore``: take a tuning back."""
 
-from typing import Sequence
-
 from edgetune.agent.boot_hook import BootHook
 from edgetune.agent.host import Host, room_or_not
-from edgetune.agent.journal import Journal, Journals
+from edgetune.agent.journal import Journals
 from edgetune.agent.protocol import TUNING, Json, Request, read_epoch
 from edgetune.agent.undo import Undone, take_back, take_back_live
 from edgetune.agent.vocabulary.grammar import LINE
@@ -38,15 +36,11 @@ def run(host: Host, request: Request) -> Json:
         if ours is not None and live is None:
             undone = take_back(host, ours)
         elif ours is not None and live is not None:
-            _check_known(request, ours, live)
+            known = [entry.setting.id for entry in ours.entries]
+            for index, name in enumerate(live):
+                if name not in known:
+                    raise request.wrong(f"live[{index}]", f"is no setting of {ours.tuning} here")
             undone = take_back_live(host, ours, live)
         diff = [row.document() for row in undone.diff]
         told = dict(vars(undone), diff=diff, boot_id=host.boot_id)
         return dict(told, nothing_to_restore=ours is None)
-
-
-def _check_known(request: Request, journal: Journal, names: Sequence[str]) -> None:
-    known = [entry.setting.id for entry in journal.entries]
-    for index, name in enumerate(names):
-        if name not in known:
-            raise request.wrong(f"live[{index}]", f"is no setting of {journal.tuning} here")

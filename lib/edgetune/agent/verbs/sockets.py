@@ -7,7 +7,7 @@ import random
 import re
 import resource
 import subprocess
-from typing import IO, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, Request
@@ -114,7 +114,14 @@ def _told(host: Host, expression: Sequence[str], cpu: int) -> Iterator[Optional[
     command = [program, "-t", "-i", "-n", "-H", "state", "established", *expression]
     with _started(command, cpu) as process:
         assert process.stdout is not None
-        yield from _rows(process.stdout)
+        # A connection has a line with its addresses, and an indented one about its TCP.
+        client = ""
+        for line in process.stdout:
+            if line[:1] not in (" ", "\t"):
+                client = line.split()[3] if len(line.split()) > 3 else ""
+            elif client:
+                yield _row(client, line)
+                client = ""
         complaint = process.stderr.read().strip() if process.stderr else ""
         status = process.wait()
         if status != 0:
@@ -144,17 +151,6 @@ def _started(command: Sequence[str], cpu: int) -> "Iterator[subprocess.Popen[str
     finally:
         process.kill()
         process.communicate()
-
-
-def _rows(lines: "IO[str]") -> Iterator[Optional[Row]]:
-    """A connection has a line with its addresses, and an indented one about its TCP."""
-    client = ""
-    for line in lines:
-        if line[:1] not in (" ", "\t"):
-            client = line.split()[3] if len(line.split()) > 3 else ""
-        elif client:
-            yield _row(client, line)
-            client = ""
 
 
 def _row(client: str, line: str) -> Optional[Row]:

@@ -50,7 +50,11 @@ def run(host: Host, request: Request) -> Json:
     dry_run = request.flag("dry_run")
     request.done()
     with host.lock():
-        _refuse_held(host)
+        if host.exists(CONGESTION):
+            raise Refused("the congestion control of client prefixes stands here")
+        if not host.ready:
+            rollout = host.text(NOT_READY, "a rollout")
+            raise Refused(f"{rollout} has drained this host: it has {NOT_READY}")
         files, tunings = _files(host), _standing(host)
         if not dry_run:
             if epoch < host.epoch():
@@ -72,14 +76,6 @@ def run(host: Host, request: Request) -> Json:
 def _standing(host: Host) -> List[str]:
     journals = Journals(host)
     return sorted([*(journal.tuning for journal in journals.all()), *journals.damaged()])
-
-
-def _refuse_held(host: Host) -> None:
-    if host.exists(CONGESTION):
-        raise Refused("the congestion control of client prefixes stands here")
-    if not host.ready:
-        rollout = host.text(NOT_READY, "a rollout")
-        raise Refused(f"{rollout} has drained this host: it has {NOT_READY}")
 
 
 def _files(host: Host) -> List[str]:

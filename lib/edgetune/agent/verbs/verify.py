@@ -73,14 +73,10 @@ def verify_settings(
     named = [setting.restart for setting in settings if setting.restart]
     # Just after a boot a service may not have come up yet, and tells nothing of its properties.
     services = {name: awaited_state(host, name, START_WAIT) for name in dict.fromkeys(named)}
-    _await_follow_up(host)
-    rows = observe_all(host, settings, tuning)
-    lost = lost_connections(host, journal, patience) if journal else {}
-    return Verified(journal.state if journal else "none", rows, services, lost)
-
-
-def _await_follow_up(host: Host) -> None:
-    """Just after a boot what needs its interface up may not be set again yet."""
+    # Just after a boot what needs its interface up may not be set again yet.
     end = time.monotonic() + START_WAIT
     while host.exists(FOLLOWING) and time.monotonic() < end:
         time.sleep(0.1)
+    rows = observe_all(host, settings, tuning)
+    lost = lost_connections(host, journal, patience) if journal else {}
+    return Verified(journal.state if journal else "none", rows, services, lost)

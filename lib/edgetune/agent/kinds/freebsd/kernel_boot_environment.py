@@ -40,13 +40,7 @@ class KernelBootEnvironment(Handler):
             raise Unsupported(
                 f"{what}: reboot, so that it is what runs that the host falls back to"
             )
-        self._refuse_own_state()
-
-    def probe_stored(self, setting: Setting, tuning: str) -> None:
-        self.probe(setting)
-
-    def _refuse_own_state(self) -> None:
-        """Journal and marker have to be the same in both: else nobody takes the new one back."""
+        # Journal and marker have to be the same in both: else nobody takes the new one back.
         place = os.path.dirname(STATE)
         if is_part(self.host, place):
             root = dataset_of(self.host, "/")
@@ -54,6 +48,9 @@ class KernelBootEnvironment(Handler):
                 f"{place} is part of the boot environment {root}: give it a dataset of its own, "
                 "so that the new one knows that the host is not ready"
             )
+
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
+        self.probe(setting)
 
     def runtime(self, target: Target) -> Value:
         return environments(self.host).running

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TCP stack that new connections get."""
 
-from typing import List
-
 from edgetune.agent.kinds.freebsd.sysctl import Sysctl
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.tcp_stack import KIND, PARAMETER
@@ -24,17 +22,14 @@ class TcpStack(Sysctl):
         super().probe(setting)
         wanted = {"kind": "module", "target": {"module": f"tcp_{setting.value}"}}
         comes = any({"kind": own.kind, "target": own.target} == wanted for own in setting.siblings)
-        known = self._available()
+        # The first column of a table that begins with an empty line, and the names of columns.
+        text = self.host.run("sysctl", "-n", "net.inet.tcp.functions_available").strip()
+        head, *rows = text.splitlines() or [""]
+        if not head.startswith("Stack"):
+            raise Unsupported("net.inet.tcp.functions_available is no table of stacks")
+        known = [row.split()[0] for row in rows if row.strip()]
         if setting.value not in known and not comes:
             raise Unsupported(
                 f"the kernel has the TCP stacks {', '.join(known)}: load the module "
                 f"tcp_{setting.value}, which a kernel with TCPHPTS has"
             )
-
-    def _available(self) -> List[str]:
-        """The first column of a table that begins with an empty line, and the names of columns."""
-        text = self.host.run("sysctl", "-n", "net.inet.tcp.functions_available").strip()
-        head, *rows = text.splitlines() or [""]
-        if not head.startswith("Stack"):
-            raise Unsupported("net.inet.tcp.functions_available is no table of stacks")
-        return [row.split()[0] for row in rows if row.strip()]
