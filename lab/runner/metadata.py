@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgetune.agent.vocabulary.nearest import nearest
+from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base import files
 from edgetune.base.errors import InputError
 

@@ -16,7 +16,7 @@ USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING
 
 def act_unattended(host: Host, arguments: List[str]) -> List[str]:
     """What the command line says; what went wrong."""
-    from edgetune.agent.restore import attempt
+    from edgetune.agent.change import attempt
     from edgetune.agent.unattended import boot_and_rest, late, restore_by_hand, revert
 
     problems: List[str] = []

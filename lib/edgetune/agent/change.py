@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tuning carried out on this host, and proven."""
+"""A tuning carried out on this host, and proven; what a journal records put back."""
 
+import json
 import os
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
 
-from edgetune.agent.boot_hook import BootHook
-from edgetune.agent.files import Directories, remember_file
+from edgetune.agent.boot_hook import BootHook, arm_timer, set_deadline
+from edgetune.agent.drift import touched_by
+from edgetune.agent.files import Directories, remember_file, restore_file
 from edgetune.agent.host import RESERVE_BYTES, Host
 from edgetune.agent.journal import Entry, Head, Journal, Journals
 from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.observe import Row, asked, current, observe_all, stands
-from edgetune.agent.protocol import AgentError, Failed, Unsupported
-from edgetune.agent.revert_timer import arm_timer, set_deadline
+from edgetune.agent.protocol import AgentError, Failed, Unsupported, complaint
 from edgetune.agent.services import is_active, restart
-from edgetune.agent.touched import touched_by
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import shown
@@ -181,3 +181,63 @@ def _disproof(host: Host, row: Row) -> List[str]:
     except (Failed, Unsupported) as why:
         return [f"{row.setting.id}: {why}"]
     return []
+
+
+def restore_all(host: Host, journal: Journal) -> List[str]:
+    """Files first, then settings in the reverse order; the problems there were come back."""
+    problems: List[str] = []
+    for name, was in journal.files.items():
+        attempt(problems, name, restore_file, host, name, was)
+    attempt(problems, "", reload_changed, host, journal)
+    restore_settings(host, journal.entries, problems)
+    return problems
+
+
+def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) -> None:
+    changed = [
+        entry
+        for entry in reversed(in_order(entries))
+        if entry.runtime and HANDLERS.on(host, entry.setting.kind).present(entry.setting.target)
+    ]
+    refused: Dict[str, List[str]] = {}
+    for entry in changed:
+        attempt(refused.setdefault(entry.setting.id, []), entry.setting.id, _restore, host, entry)
+    # Only when all is back can it be read back: queues come and go with the channels.
+    host.answers.clear()
+    with host.read_cache():
+        left = [entry for entry in changed if not _is_as_before(host, entry, refused)]
+        for entry in left:
+            problems += refused[entry.setting.id]
+        for entry in left:
+            attempt(problems, entry.setting.id, _check_restored, host, entry)
+
+
+def _restore(host: Host, entry: Entry) -> None:
+    HANDLERS.on(host, entry.setting.kind).restore(entry.setting.target, entry.snapshot)
+
+
+def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bool:
+    """Whether a setting that could not be set back is as it was, with all downstream of it."""
+    if not refused[entry.setting.id]:
+        return False
+    handler = HANDLERS.on(host, entry.setting.kind)
+    try:
+        now = json.dumps(handler.snapshot(entry.setting.target), sort_keys=True)
+    except Exception:
+        return False
+    return handler.live and now == json.dumps(entry.snapshot, sort_keys=True)
+
+
+def _check_restored(host: Host, entry: Entry) -> None:
+    handler, was = HANDLERS.on(host, entry.setting.kind), entry.before.runtime
+    now = current(host, entry.setting).runtime if handler.live else was
+    if now != was and not handler.is_back(entry.setting.target, now, was):
+        raise Failed(f"reads {shown(now)} after {shown(was)} was restored")
+
+
+def attempt(problems: List[str], what: str, action: Callable[..., object], *given: Any) -> None:
+    """Do something, and go on with its complaint among the problems, named by ``what``."""
+    try:
+        action(*given)
+    except Exception as error:
+        problems.append(f"{what}: {complaint(error)}" if what else complaint(error))

@@ -9,12 +9,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, Refused
-from edgetune.agent.vocabulary.contents import FORM, alike, described
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.kinds.file import path_of
 from edgetune.agent.vocabulary.places import AGENT, STATE
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Target, Value
+from edgetune.agent.vocabulary.values import FORM, Target, Value, alike, described
 
 JOURNAL_VERSION = 1
 UNSETTLED = ("applying", "restoring", "suspended")

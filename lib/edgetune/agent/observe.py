@@ -9,9 +9,8 @@ from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.kinds.base import Handler
 from edgetune.agent.protocol import Json, Unsupported, shortened
 from edgetune.agent.services import probe_restart
-from edgetune.agent.vocabulary.contents import described
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Value, bounded
+from edgetune.agent.vocabulary.values import Value, bounded, described
 
 LONGEST_REASON = 500
 LONGEST_VALUE = 2000

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CPUs of a host and what lies near to them."""
+"""The CPUs and the memory of a host, and what lies near to them."""
 
 import contextlib
 import re
 from typing import Dict, Iterator, NamedTuple, Optional, Set
 
 from edgetune.agent.host import Host
-from edgetune.agent.protocol import Json
+from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.readings import meminfo
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 
@@ -108,3 +108,25 @@ def _node_kb(host: Host, node: int) -> int:
     text = host.text(f"{NODES}/node{node}/meminfo")
     found = re.search(r"MemTotal:\s+([0-9]+)", text)
     return int(found.group(1)) if found else 0
+
+
+def memory_nodes(host: Host) -> Set[int]:
+    """The nodes that have memory."""
+    return {int(node) for node in memory_of(host).nodes}
+
+
+def named(host: Host, word: str, nodes: str) -> str:
+    """``bind:0-1``, or the bare word without nodes; ``interleave`` alone is over all of them."""
+    chosen = memory_nodes(host) if nodes == "all" else parse_cpus(nodes)
+    if not chosen or (word == "interleave" and chosen >= memory_nodes(host)):
+        return word
+    return f"{word}:{format_cpus(chosen)}"
+
+
+def refuse_nodes(host: Host, policy: str) -> None:
+    """Unsupported when a policy names nodes that have no memory here."""
+    have = memory_nodes(host)
+    missing = parse_cpus(policy.partition(":")[2]) - have
+    if missing:
+        lacking, there = format_cpus(missing), format_cpus(have)
+        raise Unsupported(f"the host has memory on NUMA nodes {there}, not on {lacking}")

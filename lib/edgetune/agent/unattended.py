@@ -6,15 +6,22 @@ import sys
 import time
 from typing import TYPE_CHECKING, List, Sequence
 
-from edgetune.agent.boot_hook import FOLLOWING, BootHook, by_hook, follow_up, let_go
-from edgetune.agent.change import in_order, runs_another, set_now, tried
+from edgetune.agent.boot_hook import (
+    FOLLOWING,
+    BootHook,
+    arm_timer,
+    by_hook,
+    follow_up,
+    let_go,
+    set_deadline,
+    time_left,
+)
+from edgetune.agent.change import attempt, in_order, runs_another, set_now, tried
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals, Reading
 from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.observe import in_force, observe
 from edgetune.agent.protocol import TUNING, Failed, Refused, Unsupported, complaint
-from edgetune.agent.restore import attempt
-from edgetune.agent.revert_timer import arm_timer, set_deadline, time_left
 from edgetune.agent.vocabulary.places import CONGESTION
 from edgetune.agent.vocabulary.values import shown
 
@@ -133,7 +140,7 @@ def take_back(host: Host, journal: Journal) -> "Undone":
 
 def _end_if_due(host: Host, journal: Journal) -> None:
     if not _survives(host, journal):
-        from edgetune.agent.stack import above
+        from edgetune.agent.undo import above
 
         above_it = [entry for other in above(host, journal) for entry in other.entries]
         _await(host, above_it)

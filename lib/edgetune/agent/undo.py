@@ -1,21 +1,170 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tuning taken back."""
+"""A tuning taken back, with those that stand on it suspended and applied again."""
 
-from typing import List, Sequence
+from typing import Dict, List, Optional, Sequence, Set
 
-from edgetune.agent.boot_hook import BootHook
-from edgetune.agent.change import services_of
+from edgetune.agent.boot_hook import BootHook, disarm_timer
+from edgetune.agent.change import (
+    attempt,
+    put_on,
+    record,
+    restore_all,
+    restore_settings,
+    services_of,
+    tried,
+)
+from edgetune.agent.drift import changed_by, drift_of, touched_by, touched_by_all
 from edgetune.agent.files import is_as_remembered
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Entry, Journal, Journals, Reading
 from edgetune.agent.kinds import HANDLERS
-from edgetune.agent.observe import Difference, current_all, diff_of
-from edgetune.agent.protocol import Failed
-from edgetune.agent.restore import attempt, restore_all, restore_settings
-from edgetune.agent.revert_timer import disarm_timer
+from edgetune.agent.observe import Difference, Row, current_all, diff_of, observe
+from edgetune.agent.protocol import Failed, Refused
 from edgetune.agent.services import restart, started
-from edgetune.agent.stack import Stack, refuse_below
-from edgetune.agent.vocabulary.contents import alike
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.values import Value, alike
+
+
+class Stack:
+    """The tunings above one that is taken back.
+
+    They are suspended, the newest first, and applied again, the oldest first, on what is then.
+    Whoever is killed in between leaves the one below ``restoring`` and some of the others
+    ``suspended``, and all of it can be done again from the start: the journal of the one below goes
+    last, and those of the others hold at any time what stands of them. Each step gives back the
+    problems there were, with which no other step may be taken.
+    """
+
+    def __init__(self, host: Host, below: Journal) -> None:
+        """Refused when one of them is not settled."""
+        self._host = host
+        self._below = below
+        self._journals = above(host, below)
+        for other in self._journals:
+            if other.state not in ("confirmed", "suspended"):
+                what = f"{other.tuning} was applied later and is {other.state}"
+                raise Refused(f"{what}: restore it first")
+            # It could not be applied again without a boot.
+            if tried(other):
+                what = f"{other.tuning} was applied later and changed what is booted"
+                raise Refused(f"{what}: restore it first")
+
+    def suspend(self) -> List[str]:
+        """Put back what they changed."""
+        problems: List[str] = []
+        for journal in reversed(self._journals):
+            if not problems:
+                attempt(problems, journal.tuning, self._suspend, journal)
+        return problems
+
+    def reapply(self) -> List[str]:
+        """Set them again; the services that this asks for are due with the one below."""
+        problems: List[str] = []
+        below = [entry for entry in self._below.entries if entry.runtime]
+        running = {entry.setting.id: entry.before.runtime for entry in below}
+        for journal in self._journals:
+            if not problems:
+                attempt(problems, journal.tuning, self._reapply, journal, running)
+        return problems
+
+    def settle(self) -> List[str]:
+        """See that they stand as before."""
+        problems: List[str] = []
+        for index, journal in enumerate(self._journals):
+            attempt(problems, journal.tuning, self._settle, journal, self._journals[index + 1 :])
+        return problems
+
+    def _suspend(self, journal: Journal) -> None:
+        journal.state = "suspended"
+        Journals(self._host).save(journal)
+        problems = restore_all(self._host, journal)
+        if problems:
+            raise Failed("; ".join(problems))
+        for entry in journal.entries:
+            entry.forget_changes()
+        journal.files = {}
+        Journals(self._host).save(journal)
+
+    def _reapply(self, journal: Journal, running: Dict[str, Optional[Value]]) -> None:
+        old = journal.entries
+        rows = [self._row(journal, entry, running) for entry in old]
+        record(self._host, journal, rows)
+        running.update((entry.setting.id, entry.setting.value) for entry in journal.entries)
+        self._owe_restarts(old, journal.entries)
+        Journals(self._host).save(journal)
+        put_on(self._host, journal)
+
+    def _row(self, journal: Journal, entry: Entry, running: Dict[str, Optional[Value]]) -> Row:
+        own, setting = entry.setting, entry.asked_for
+        before = running.get(own.id, entry.before.runtime)
+        live = HANDLERS.on(self._host, own.kind).live
+        row = observe(self._host, setting, journal.tuning, None if live else before)
+        if row.problem:
+            raise Failed(f"{own.id}: {row.problem}")
+        return row
+
+    def _owe_restarts(self, old: List[Entry], new: List[Entry]) -> None:
+        """A service that runs with another value than it will be given has to be restarted.
+
+        After a boot it may have been started while this was suspended.
+        """
+        due = [
+            entry.setting.restart
+            for was, entry in zip(old, new)
+            if entry.setting.restart
+            if entry.setting.value != was.setting.value or (self._host.booting and entry.runtime)
+        ]
+        known = self._below.services_due
+        self._below.services_due = list(dict.fromkeys([*known, *due]))
+        if self._below.services_due != known:
+            Journals(self._host).save(self._below)
+
+    def _settle(self, journal: Journal, later: List[Journal]) -> None:
+        rows = drift_of(self._host, journal, later)
+        wrong = [f"{row.setting.id}: {row.reason}" for row in rows if self._can_tell(row.setting)]
+        if wrong:
+            raise Failed("; ".join(wrong))
+        journal.state = "confirmed"
+        Journals(self._host).save(journal)
+
+    def _can_tell(self, setting: Setting) -> bool:
+        """At a boot services may run later."""
+        if HANDLERS.on(self._host, setting.kind).live or not self._host.booting:
+            return True
+        return bool(setting.restart and started(self._host, [setting.restart]))
+
+
+def above(host: Host, journal: Journal) -> List[Journal]:
+    """What was applied later and touches the same things, directly or not, in that order."""
+    touched, found = changed_by(host, journal.entries), []
+    for other in Journals(host).all():
+        reach = touched_by_all(host, other.entries)
+        stands_on_it = other.state == "suspended" or bool(touched & reach)
+        if other.sequence > journal.sequence and stands_on_it:
+            touched |= reach
+            found.append(other)
+    return found
+
+
+def way_back(host: Host, journal: Journal) -> Dict[str, Optional[Reading]]:
+    """What each setting will be once a tuning is taken back, by id.
+
+    None where a later one holds it.
+    """
+    held: Set[str] = set()
+    for other in Journals(host).all():
+        if other.sequence > journal.sequence:
+            held |= touched_by_all(host, other.entries)
+    return {
+        entry.setting.id: None if touched_by(host, entry.setting) & held else entry.before
+        for entry in journal.entries
+    }
+
+
+def refuse_below(host: Host, journal: Journal) -> None:
+    """Refused when another tuning stands on this one."""
+    for other in above(host, journal):
+        raise Refused(f"{other.tuning} was applied later, on {journal.tuning}: restore it first")
 
 
 class Undone:

@@ -4,10 +4,10 @@
 import os
 from typing import List, Optional, Sequence
 
-from edgetune.agent.hook_files import hook_files
 from edgetune.agent.host import LOCK, Host
 from edgetune.agent.journal import Head, Journal, Journals
 from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.kinds.base import hook_files
 from edgetune.agent.observe import Row
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.places import STATE

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
-from edgetune.agent.vocabulary.nearest import nearest
+from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base.dataclass import dataclass
 from edgetune.base.durations import duration, read_duration
 from edgetune.base.errors import InputError

@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from edgetune.agent.vocabulary.contents import in_a_line
+from edgetune.agent.vocabulary.values import in_a_line
 from edgetune.base.documents.baseline import Prospect
 from edgetune.base.documents.batch import Wait
 from edgetune.base.documents.head import Head, Quarantine

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.agent.vocabulary.contents import alike, described, in_a_line
+from edgetune.agent.vocabulary.values import alike, described, in_a_line
 from edgetune.base.documents.settings import Standing
 from edgetune.net.result import HostResult
 from edgetune.rollout.steps.verify_hosts import _not_as

@@ -16,8 +16,7 @@ from edgetune.agent import host as host_module
 from edgetune.agent.boot_loaders import BOOT_LOADERS
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.kernel_package import is_signed
-from edgetune.agent.package_managers.base import Package
-from edgetune.agent.package_managers.dpkg import Dpkg
+from edgetune.agent.package_managers import Dpkg, Package
 from edgetune.agent.protocol import Failed, Refused
 from tests.support.agent_root import near_root, until
 from tests.support.kernels import GRACE, NEW, OLD, KernelHost, cmdline, doubles_of, kernel_host

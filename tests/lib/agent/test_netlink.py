@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from edgetune.agent.host import Host
-from edgetune.agent.kinds import ethtool_netlink
-from edgetune.agent.kinds.channels import Channels
+from edgetune.agent.kinds import ethtool
 from edgetune.agent.kinds.ethtool import told_by_kernel
+from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_features import of_kernel
 from edgetune.agent.kinds.nic_ring import NicRing
@@ -28,8 +28,8 @@ COMPARE = """
 import json, subprocess, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from edgetune.agent.host import Host
-from edgetune.agent.kinds import ethtool_netlink
-from edgetune.agent.kinds.channels import Channels
+from edgetune.agent.kinds import ethtool
+from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_features import of_kernel, of_text
 
 def told(features):
@@ -44,7 +44,7 @@ subprocess.run(ip.split(), check=True)
 ethtool("-K", "card", "tx", "off")
 found = {}
 for name in ("lo", "card", "other"):
-    kernel = of_kernel(ethtool_netlink.features(name))
+    kernel = of_kernel(ethtool.features(name))
     found[name] = [told(kernel), told(of_text(ethtool("-k", name)))]
 own = Channels(Host("/"))
 found["channels"] = [list(own.read("card")), list(own._read_text("card"))]
@@ -97,19 +97,19 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> dict[int, bytes]:
             raise OSError(errno.EOPNOTSUPP, "Operation not supported")
         return answers[command]
 
-    monkeypatch.setattr(ethtool_netlink, "_answer", answer)
+    monkeypatch.setattr(ethtool, "_answer", answer)
     return answers
 
 
 def test_what_the_kernel_leaves_out_is_absent_and_no_zero(kernel: dict[int, bytes]) -> None:
-    kernel[ethtool_netlink.RINGS] = numbers({2: 256, 6: 128})
-    assert ethtool_netlink.rings("eth0") == ({"rx": 256}, {"rx": 128})
-    kernel[ethtool_netlink.CHANNELS] = numbers({4: 1, 5: 4, 8: 1, 9: 2})
-    assert ethtool_netlink.channels("eth0") == ({"combined": 4}, {"combined": 2})
+    kernel[ethtool.RINGS] = numbers({2: 256, 6: 128})
+    assert ethtool.rings("eth0") == ({"rx": 256}, {"rx": 128})
+    kernel[ethtool.CHANNELS] = numbers({4: 1, 5: 4, 8: 1, 9: 2})
+    assert ethtool.channels("eth0") == ({"combined": 4}, {"combined": 2})
     switches = attribute(11, b"\1") + attribute(25, b"\0")
-    kernel[ethtool_netlink.COALESCE] = numbers({2: 0, 6: 40}) + switches
+    kernel[ethtool.COALESCE] = numbers({2: 0, 6: 40}) + switches
     found = {"rx-usecs": 0, "tx-usecs": 40, "adaptive-rx": "on", "cqe-mode-rx": "off"}
-    assert ethtool_netlink.coalescing("eth0") == found
+    assert ethtool.coalescing("eth0") == found
 
 
 def test_features_are_named_as_by_ethtool(kernel: dict[int, bytes]) -> None:
@@ -118,10 +118,10 @@ def test_features_are_named_as_by_ethtool(kernel: dict[int, bytes]) -> None:
     active = {"tx-checksum-ipv4": True, "highdma": True, "tx-tcp6-segmentation": True}
     wanted = {**active, "rx-gro": True}
     sets = [bits(every), bits(wanted, False), bits(active, False), bits({"highdma": True}, False)]
-    kernel[ethtool_netlink.FEATURES] = numbers({}) + b"".join(
+    kernel[ethtool.FEATURES] = numbers({}) + b"".join(
         attribute(kind | 1 << 15, own) for kind, own in enumerate(sets, 2)
     )
-    found = of_kernel(ethtool_netlink.features("eth0"))
+    found = of_kernel(ethtool.features("eth0"))
     seen = {name: (own.value, own.requested, own.fixed) for name, own in found.items()}
     assert "" not in seen and "rx-gro" not in seen
     assert seen["generic-receive-offload"] == ("off", "on", False)
@@ -137,11 +137,11 @@ def test_features_are_named_as_by_ethtool(kernel: dict[int, bytes]) -> None:
     "told", [b"\0\0\0\0", attribute(6, struct.pack("=I", 5))[:-2], attribute(6, b"\1"), b"\x08\0"]
 )
 def test_an_answer_that_is_cut_short_is_none(kernel: dict[int, bytes], told: bytes) -> None:
-    kernel[ethtool_netlink.RINGS] = told
-    assert told_by_kernel(Host("/"), "-g", "eth0", ethtool_netlink.rings) is None
+    kernel[ethtool.RINGS] = told
+    assert told_by_kernel(Host("/"), "-g", "eth0", ethtool.rings) is None
     # A switch is then neither on nor off.
-    kernel[ethtool_netlink.COALESCE] = numbers({2: 40}) + struct.pack("=HHB", 6, 11, 1)
-    assert told_by_kernel(Host("/"), "-c", "eth0", ethtool_netlink.coalescing) is None
+    kernel[ethtool.COALESCE] = numbers({2: 40}) + struct.pack("=HHB", 6, 11, 1)
+    assert told_by_kernel(Host("/"), "-c", "eth0", ethtool.coalescing) is None
 
 
 READERS: list[tuple[str, Callable[[Host], Any], str, Any]] = [
@@ -167,20 +167,20 @@ def test_where_the_kernel_has_no_answer_ethtool_is_asked(
 
 
 def test_below_a_private_root_no_kernel_is_asked(kernel: dict[int, bytes]) -> None:
-    kernel[ethtool_netlink.RINGS] = numbers({2: 256, 6: 128})
-    assert told_by_kernel(Host("/tmp"), "-g", "eth0", ethtool_netlink.rings) is None
-    assert told_by_kernel(Host("/"), "-g", "eth0", ethtool_netlink.rings)
+    kernel[ethtool.RINGS] = numbers({2: 256, 6: 128})
+    assert told_by_kernel(Host("/tmp"), "-g", "eth0", ethtool.rings) is None
+    assert told_by_kernel(Host("/"), "-g", "eth0", ethtool.rings)
 
 
 def test_what_the_kernel_told_is_asked_anew_after_a_change(
     kernel: dict[int, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("/")
-    kernel[ethtool_netlink.CHANNELS] = numbers({5: 4, 9: 4})
+    kernel[ethtool.CHANNELS] = numbers({5: 4, 9: 4})
     assert Channels(host).read("eth0").current == {"combined": 4}
 
     def run(host: Host, name: str, *words: str) -> str:
-        kernel[ethtool_netlink.CHANNELS] = numbers({5: 4, 9: 2})
+        kernel[ethtool.CHANNELS] = numbers({5: 4, 9: 2})
         return ""
 
     monkeypatch.setattr(Host, "run", run)

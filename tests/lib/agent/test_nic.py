@@ -13,8 +13,7 @@ from edgetune.agent.host import Host
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_rfs import share_of
 from edgetune.agent.kinds.nic_rss import NicRss
-from edgetune.agent.kinds.rss_table import can_be_written, spread, words_for
-from edgetune.agent.kinds.rss_text import hashed_fields
+from edgetune.agent.kinds.rss import can_be_written, hashed_fields, spread, words_for
 from edgetune.agent.vocabulary.values import power_below
 from edgetune.base.documents.reading import encoded
 from edgetune.intent.rendering import render

@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from edgetune.agent.change import set_now
+from edgetune.agent.change import restore_settings, set_now
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Entry
 from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.kinds.sysctl import Sysctl
 from edgetune.agent.observe import observe
 from edgetune.agent.protocol import AgentError
-from edgetune.agent.restore import restore_settings
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.setting import Setting
 from tests.support.agent_root import NearRoot, sysctl

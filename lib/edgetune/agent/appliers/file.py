@@ -13,8 +13,8 @@ import stat
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from edgetune.agent.appliers.base import Applier, Configuration
-from edgetune.agent.hook_files import probe_hook
 from edgetune.agent.host import Host
+from edgetune.agent.kinds.base import probe_hook
 from edgetune.agent.protocol import (
     AgentError,
     BadRequest,

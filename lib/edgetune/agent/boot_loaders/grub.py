@@ -9,9 +9,9 @@ from binascii import crc32
 from typing import Dict, List, Optional, Sequence
 
 from edgetune.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
-from edgetune.agent.boot_loaders.grub_env import GrubEnv
 from edgetune.agent.boot_loaders.grub_menu import (
     Choice,
+    GrubEnv,
     Item,
     MenuEntry,
     choose,

@@ -6,7 +6,7 @@ from typing import Mapping
 
 from edgetune.agent.boot_loaders.base import TRIAL
 from edgetune.agent.boot_loaders.bls import Bls
-from edgetune.agent.boot_loaders.grub_env import GrubEnv
+from edgetune.agent.boot_loaders.grub_menu import GrubEnv
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Unsupported
 

@@ -14,7 +14,7 @@ import re
 from contextlib import closing
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from edgetune.agent.drains.base import Drain, Note, Seen
+from edgetune.agent.drains import Drain, Note, Seen
 from edgetune.agent.drains.bird_control import Bird, Protocol
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Refused, Request

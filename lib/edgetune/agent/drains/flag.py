@@ -5,7 +5,7 @@ import os
 import stat
 import time
 
-from edgetune.agent.drains.base import Drain, Note, Seen
+from edgetune.agent.drains import Drain, Note, Seen
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Refused, Request
 from edgetune.agent.vocabulary.grammar import DIRECTORY

@@ -12,7 +12,12 @@ from edgetune.agent.findings.conflicts import (
     tuned,
 )
 from edgetune.agent.findings.memory import fragmentation, numa_miss, shmem_on_one_node, swapping
-from edgetune.agent.findings.placement import irqs_unknown, web_on_irq_cpus
+from edgetune.agent.findings.placement import (
+    accept_queue,
+    initial_cwnd,
+    irqs_unknown,
+    web_on_irq_cpus,
+)
 from edgetune.agent.findings.receive import (
     backlog_drops,
     fdir_miss,
@@ -23,7 +28,6 @@ from edgetune.agent.findings.receive import (
     time_squeeze,
 )
 from edgetune.agent.findings.snapshot import Snapshot
-from edgetune.agent.findings.sockets import accept_queue, initial_cwnd
 from edgetune.agent.protocol import Json
 
 Finder = Callable[[Snapshot], Iterator[Json]]

@@ -10,12 +10,10 @@ from typing import Callable, Dict, Iterator, Sequence, Tuple
 
 from edgetune.agent.findings.conflicts import drift_of
 from edgetune.agent.findings.words import finding, per_s, percent
-from edgetune.agent.freebsd.counters import counters
-from edgetune.agent.freebsd.cpus import domain_of, domains
-from edgetune.agent.freebsd.interrupts import cpus_of, queues
+from edgetune.agent.freebsd.counters import Zone, counters, zones
+from edgetune.agent.freebsd.interrupts import cpus_of, domain_of, domains, queues
 from edgetune.agent.freebsd.network import carrying
 from edgetune.agent.freebsd.parameters import environment, number, told
-from edgetune.agent.freebsd.zones import Zone, zones
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, complaint
 

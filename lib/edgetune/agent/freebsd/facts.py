@@ -6,8 +6,7 @@ import time
 from typing import Dict, List, Optional
 
 from edgetune.agent.freebsd.boot_environments import environments
-from edgetune.agent.freebsd.cpus import domain_of, domains
-from edgetune.agent.freebsd.interrupts import queues
+from edgetune.agent.freebsd.interrupts import domain_of, domains, queues
 from edgetune.agent.freebsd.network import Interface, carrying, interfaces
 from edgetune.agent.freebsd.parameters import all_told, environment, number, whole
 from edgetune.agent.host import Host

@@ -1,14 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host does for every kind of setting."""
+"""What a host does for every kind of setting; what keeps some kinds over a boot."""
 
-from typing import Dict, List, Optional
+import os
+import sys
+from typing import Dict, List, Optional, Sequence
 
 from edgetune.agent.host import Host, decode
 from edgetune.agent.journal import Journal, Journals
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kind import Kind
+from edgetune.agent.vocabulary.places import AGENT, INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Target, Value
+from edgetune.agent.vocabulary.values import Target, Value, merged
+
+PYTHON = sys.executable or "/usr/bin/python3"
+"""What runs the hook."""
+
+
+def probe_hook(host: Host) -> None:
+    """Unsupported when this host's init is none that we know."""
+    if host.init == "other":
+        raise Unsupported(
+            "nothing can keep it over a boot: no systemd, nothing runs /etc/init.d/S??*"
+        )
+
+
+def hook_files(host: Host) -> Sequence[str]:
+    """Its files on a host with this init, beside our copy."""
+    known = {"systemd": (UNIT, UNIT_LINK), "sysv": (INIT_SCRIPT,), "rc": (RC_SCRIPT,)}
+    return known.get(host.init, ())
+
+
+def hook_installed(host: Host) -> bool:
+    """Whether the next boot will run it."""
+    files = hook_files(host)
+    return bool(files) and all(host.exists(name) for name in (*files, AGENT))
 
 
 class Handler:
@@ -129,3 +155,74 @@ def held(kept: object) -> Dict[str, object]:
 def texts(kept: object) -> Dict[str, str]:
     """The same, where all of it are texts."""
     return {name: str(text) for name, text in held(kept).items()}
+
+
+class FileKept(Handler):
+    """A kind that is set by writing files, and comes into force as services restart.
+
+    The journal remembers each file that is written, so there is nothing else to be put back.
+    """
+
+    live = False
+
+    def snapshot(self, target: Target) -> object:
+        return None
+
+    def apply(self, target: Target, value: Value) -> None:
+        pass
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        pass
+
+
+class HookKept(Handler):
+    """A kind that only our boot hook keeps; its stored value is the newest journal's.
+
+    Where values have parts, each part is the newest that any journal keeps.
+    """
+
+    def kept_by_hook(self, target: Target) -> bool:
+        return True
+
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
+        probe_hook(self.host)
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        found: Optional[Value] = None
+        if hook_installed(self.host):
+            for value in Journals(self.host).kept(self.kind.name, target):
+                found = self.merge(found, value)
+        return found
+
+    def merge(self, older: Optional[Value], newer: Value) -> Value:
+        """What both say, where a newer journal keeps another value than an older one."""
+        return merged(older, newer)
+
+
+_OURS = "# Kept by edgetune "
+
+
+def header(journal: Journal) -> str:
+    """The first line of every configuration file we write."""
+    return f"{_OURS}for the tuning {journal.tuning}, digest {journal.digest}\n"
+
+
+def without_header(text: str) -> str:
+    """A configuration file of ours without what says that it is."""
+    first, _, rest = text.partition("\n")
+    return rest if first.startswith(_OURS) else text
+
+
+def later(name: str, ours: str) -> bool:
+    """Whether a configuration file is read after ours."""
+    return os.path.basename(name) > os.path.basename(ours)
+
+
+def drop_ins(host: Host, directories: Sequence[str]) -> List[str]:
+    """The .conf files in the order they are read: by name, the first directory masks the next."""
+    found: Dict[str, str] = {}
+    for directory in directories:
+        for name in host.names(directory):
+            if name.endswith(".conf") and not name.startswith("."):
+                found.setdefault(name, f"{directory}/{name}")
+    return [found[name] for name in sorted(found)]

@@ -7,12 +7,11 @@ from typing import Dict, List, Optional
 
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.file_kept import FileKept
+from edgetune.agent.kinds.base import FileKept
 from edgetune.agent.protocol import Refused, Unsupported
-from edgetune.agent.vocabulary.contents import alike, described
 from edgetune.agent.vocabulary.kinds.file import KIND, MOST_BYTES, path_of
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Target, Value
+from edgetune.agent.vocabulary.values import Target, Value, alike, described
 
 STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 """Where directories such as ``sysctl.d`` are looked for: a file masks its namesakes further on."""

@@ -8,8 +8,7 @@ from typing import Dict, Sequence, Union
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.base import texts
 from edgetune.agent.kinds.tried_by_boot import REBOOT_FIRST, TriedByBoot
-from edgetune.agent.package_managers import package_manager
-from edgetune.agent.package_managers.base import Package, PackageManager
+from edgetune.agent.package_managers import Package, PackageManager, package_manager
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.kinds.kernel_package import KIND
 from edgetune.agent.vocabulary.setting import Setting

@@ -5,8 +5,7 @@ import contextlib
 import re
 from typing import Dict
 
-from edgetune.agent.kinds.base import texts
-from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.kinds.base import HookKept, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.memory_thp import KIND, file_of
 from edgetune.agent.vocabulary.setting import Setting

@@ -4,9 +4,9 @@
 import re
 from typing import List, Optional
 
-from edgetune.agent.kinds.hook_kept import HookKept
-from edgetune.agent.kinds.numa import named, refuse_nodes
+from edgetune.agent.kinds.base import HookKept
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.topology import named, refuse_nodes
 from edgetune.agent.vocabulary.kinds.memory_tmpfs_policy import KIND, mount_of
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value

@@ -6,13 +6,13 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.agent.host import Host, decode
-from edgetune.agent.kinds.base import held, texts
-from edgetune.agent.kinds.ethtool import change, show, told_by_kernel
-from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.kinds.base import HookKept, held, texts
+from edgetune.agent.kinds.ethtool import change, channels, show, told_by_kernel
 from edgetune.agent.protocol import Json, Unsupported
+from edgetune.agent.vocabulary.kinds.nic_channels import KIND, TYPES
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.targets import interface_of
-from edgetune.agent.vocabulary.values import Parts, Target, Value, counts, parts
+from edgetune.agent.vocabulary.values import Parts, Target, Value, bounded, counts, parts
 
 # Of include/uapi/linux/if.h.
 IFF_UP = 1
@@ -197,3 +197,27 @@ def driver_of(host: Host, interface: str) -> Optional[str]:
     """The name of an interface's driver; None without a device."""
     link = host.path(f"/sys/class/net/{interface}/device/driver")
     return os.path.basename(os.readlink(link)) if os.path.islink(link) else None
+
+
+class Channels(NicCounts):
+    """What is read of channels; what a change of them resets is for NicChannels to know."""
+
+    names = TYPES
+    show = "-l"
+    change = "-L"
+    what = "channels"
+    of_kernel = staticmethod(channels)
+
+    def receive_queues(self, setting: Setting) -> int:
+        """How many receive queues there will be."""
+        now = self.runtime(setting.target)
+        then = {**counts(now), **counts(bounded(setting.only, now, setting.value))}
+        return then.get("rx", 0) + then.get("combined", 0)
+
+
+def queues_planned(host: Host, setting: Setting) -> Optional[int]:
+    """The receive queues that the same tuning gives an interface; None where it says nothing."""
+    for other in setting.siblings:
+        if other.kind == KIND.name and other.target == setting.target:
+            return Channels(host).receive_queues(other)
+    return None

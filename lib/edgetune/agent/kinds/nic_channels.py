@@ -2,13 +2,13 @@
 """How many queues an interface has."""
 
 from edgetune.agent.kinds.base import held
-from edgetune.agent.kinds.channels import Channels
+from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_features import NicFeatures
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import NicRss, makes_table
-from edgetune.agent.kinds.virtio_rss import refuse_out_of_step
+from edgetune.agent.kinds.rss import refuse_out_of_step
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND
 from edgetune.agent.vocabulary.setting import Setting

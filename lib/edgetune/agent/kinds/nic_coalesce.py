@@ -4,7 +4,7 @@
 import re
 from typing import Iterator, Sequence, Tuple, Union
 
-from edgetune.agent.kinds import ethtool_netlink
+from edgetune.agent.kinds import ethtool
 from edgetune.agent.kinds.ethtool import show, told_by_kernel
 from edgetune.agent.kinds.nic import NicParts, driver_of
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
@@ -54,7 +54,7 @@ class NicCoalesce(NicParts):
         return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(interface_of(target))}
 
     def _known(self, interface: str) -> Parts:
-        found = told_by_kernel(self.host, "-c", interface, ethtool_netlink.coalescing)
+        found = told_by_kernel(self.host, "-c", interface, ethtool.coalescing)
         if found is not None:
             return found
         names = {*SWITCHES, *NUMBERS}

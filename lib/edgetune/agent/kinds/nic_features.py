@@ -4,7 +4,7 @@
 import re
 from typing import Dict, List, Optional
 
-from edgetune.agent.kinds import ethtool_netlink
+from edgetune.agent.kinds import ethtool
 from edgetune.agent.kinds.ethtool import show, told_by_kernel
 from edgetune.agent.kinds.nic import NicParts
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
@@ -98,15 +98,15 @@ class NicFeatures(NicParts):
 
 
 def _asked_of_kernel(interface: str) -> Dict[str, Feature]:
-    return of_kernel(ethtool_netlink.features(interface))
+    return of_kernel(ethtool.features(interface))
 
 
-def of_kernel(told: ethtool_netlink.Features) -> Dict[str, Feature]:
+def of_kernel(told: ethtool.Features) -> Dict[str, Feature]:
     """As ethtool shows them: several of one group below its name, a single one by that name."""
     groups: Dict[str, List[str]] = {}
     found: Dict[str, Feature] = {}
     for name in told.names:
-        group = ethtool_netlink.group_of(name)
+        group = ethtool.group_of(name)
         if group:
             groups.setdefault(group, []).append(name)
         else:
@@ -123,7 +123,7 @@ def of_kernel(told: ethtool_netlink.Features) -> Dict[str, Feature]:
     return found
 
 
-def _feature(told: ethtool_netlink.Features, name: str) -> Feature:
+def _feature(told: ethtool.Features, name: str) -> Feature:
     fixed = name not in told.changeable
     value, wanted = ("on" if name in part else "off" for part in (told.active, told.wanted))
     return Feature(value, value if fixed else wanted, fixed)

@@ -4,8 +4,7 @@
 from typing import Dict
 
 from edgetune.agent.kinds.base import held, texts
-from edgetune.agent.kinds.channels import queues_planned
-from edgetune.agent.kinds.nic import NicHandler
+from edgetune.agent.kinds.nic import NicHandler, queues_planned
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_rfs import KIND, TABLE
 from edgetune.agent.vocabulary.setting import Setting

@@ -3,7 +3,7 @@
 
 from typing import Callable, Dict, Optional
 
-from edgetune.agent.kinds.ethtool_netlink import rings
+from edgetune.agent.kinds.ethtool import rings
 from edgetune.agent.kinds.nic import NicCounts, driver_of
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_features import NicFeatures

@@ -6,13 +6,19 @@ from typing import Dict, List, Optional, Tuple, Union
 
 from edgetune.agent.journal import Journals
 from edgetune.agent.kinds.base import held
-from edgetune.agent.kinds.channels import Channels, queues_planned
 from edgetune.agent.kinds.ethtool import change, change_flow, flow_fields, show
-from edgetune.agent.kinds.nic import NicParts, driver_of
-from edgetune.agent.kinds.rss_table import can_be_written, spread, weights_of
-from edgetune.agent.kinds.rss_text import Indirection, hashed_fields, indirection_of, read_rss
-from edgetune.agent.kinds.virtio_rss import DRIVER as VIRTIO
-from edgetune.agent.kinds.virtio_rss import refuse_out_of_step
+from edgetune.agent.kinds.nic import Channels, NicParts, driver_of, queues_planned
+from edgetune.agent.kinds.rss import DRIVER as VIRTIO
+from edgetune.agent.kinds.rss import (
+    Indirection,
+    can_be_written,
+    hashed_fields,
+    indirection_of,
+    read_rss,
+    refuse_out_of_step,
+    spread,
+    weights_of,
+)
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.kinds.nic_rss import FLOWS, KIND
 from edgetune.agent.vocabulary.setting import Setting

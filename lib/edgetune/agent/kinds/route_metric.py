@@ -4,7 +4,7 @@
 import sys
 from typing import List
 
-from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.kinds.base import HookKept
 from edgetune.agent.kinds.route_text import Route, route_lines
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.kinds.route_metric import KIND, destination, family_of

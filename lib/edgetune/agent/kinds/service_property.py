@@ -6,8 +6,7 @@ import re
 from typing import Dict, List, Optional, Tuple
 
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.drop_ins import drop_ins, header, later
-from edgetune.agent.kinds.file_kept import FileKept
+from edgetune.agent.kinds.base import FileKept, drop_ins, header, later
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.kinds.service_property import KIND, name_of
 from edgetune.agent.vocabulary.places import SYSTEMD

@@ -5,14 +5,13 @@ import os
 import re
 from typing import Dict, Iterator, List, Optional
 
-from edgetune.agent.hook_files import hook_installed, probe_hook
+from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal, Journals
-from edgetune.agent.kinds.base import Handler, texts
-from edgetune.agent.kinds.drop_ins import drop_ins, header
-from edgetune.agent.kinds.min_free import MIN_FREE, refuse_unfit
-from edgetune.agent.kinds.sysctl_files import Assignment, assigned, decided
-from edgetune.agent.kinds.sysctl_values import left_by, shown_as
+from edgetune.agent.kinds.base import Handler, drop_ins, header, hook_installed, probe_hook, texts
+from edgetune.agent.kinds.sysctl_files import Assignment, assigned, decided, left_by, shown_as
 from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.topology import memory_of
+from edgetune.agent.vocabulary.kinds.memory_watermarks import LEAST
 from edgetune.agent.vocabulary.kinds.sysctl import EXCLUSIVE, KIND, key_of, parameters
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.targets import parameter, sysctl_path
@@ -172,3 +171,24 @@ class Sysctl(Handler):
 def _is_zero(file: str, text: str) -> bool:
     """Whether it is the one of two that does not count."""
     return text.strip() == "0" and any(parameter(own) == file for pair in EXCLUSIVE for own in pair)
+
+
+MIN_FREE = "vm.min_free_kbytes"
+MOST = 5
+"""Per cent of the memory. The kernel takes any number, and kills programs to keep it free."""
+
+
+def refuse_unfit(host: Host, kilobytes: int) -> None:
+    """Unsupported below ``LEAST``, and above 5 % of the memory, or of that of the smallest node."""
+    if kilobytes < LEAST:
+        raise Unsupported(f"{kilobytes} kB are less than {LEAST} kB, which the kernel needs")
+    memory = memory_of(host)
+    places = (
+        ("the memory", memory.total_kb),
+        ("the smallest NUMA node", memory.smallest_node_kb),
+    )
+    for place, there in places:
+        if there and kilobytes * 100 > there * MOST:
+            raise Unsupported(
+                f"{kilobytes} kB are more than {MOST} % of {place}, which has {there} kB"
+            )

@@ -7,8 +7,8 @@ from edgetune.agent.host import Host
 from edgetune.agent.kinds.base import Handler, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.unit import KIND, unit_of
-from edgetune.agent.vocabulary.protected import is_protected
 from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.targets import is_protected
 from edgetune.agent.vocabulary.values import Parts, Target, Value, chosen, parts
 
 WAITS = {"on": "start", "off": "stop"}

@@ -5,9 +5,9 @@ from typing import Dict, List, Sequence
 
 from edgetune.agent.change import begin, carry_out
 from edgetune.agent.drift import drifted
-from edgetune.agent.hook_files import probe_hook
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Head, Journal, Journals, Reading
+from edgetune.agent.kinds.base import probe_hook
 from edgetune.agent.observe import Difference, Row, diff_of, observe_all
 from edgetune.agent.protocol import (
     DIGEST,
@@ -24,13 +24,11 @@ from edgetune.agent.protocol import (
 )
 from edgetune.agent.reachable import answering, changes_network, refuse_lost
 from edgetune.agent.settings import read_settings
-from edgetune.agent.stack import refuse_below
-from edgetune.agent.undo import take_back, what_differs
+from edgetune.agent.undo import refuse_below, take_back, what_differs
 from edgetune.agent.verbs.verify import verify_settings
-from edgetune.agent.vocabulary.contents import alike
 from edgetune.agent.vocabulary.grammar import LINE
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import shown
+from edgetune.agent.vocabulary.values import alike, shown
 from edgetune.agent.writable import refuse_unwritable
 
 Expected = Dict[str, Dict[str, object]]

@@ -3,13 +3,12 @@
 
 from typing import Optional, Sequence
 
-from edgetune.agent.boot_hook import BootHook
+from edgetune.agent.boot_hook import BootHook, disarm_timer
 from edgetune.agent.change import commit, tried
 from edgetune.agent.drift import drifted
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Journal, Journals
 from edgetune.agent.protocol import DIGEST, TUNING, Failed, Json, Refused, Request, read_epoch
-from edgetune.agent.revert_timer import disarm_timer
 from edgetune.agent.settings import read_settings
 from edgetune.agent.verbs.verify import verify_settings
 from edgetune.agent.vocabulary.setting import Setting

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``drain``: take this host out of traffic by itself, or tell how it stands."""
 
-from edgetune.agent.drains import DRAINS, open_drain
-from edgetune.agent.drains.base import Drain
+from edgetune.agent.drains import DRAINS, Drain, open_drain
 from edgetune.agent.host import Host, room_or_not
 from edgetune.agent.protocol import Failed, Json, Request, read_epoch
 from edgetune.agent.verbs.sessions import sessions

@@ -10,9 +10,8 @@ from typing import Dict, List, Optional
 from edgetune.agent.boot_loaders import boot_loader
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
-from edgetune.agent.kinds.channels import Channels
 from edgetune.agent.kinds.memory_thp import MemoryThp
-from edgetune.agent.kinds.nic import Counts, NicCounts, driver_of
+from edgetune.agent.kinds.nic import Channels, Counts, NicCounts, driver_of
 from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.protocol import Failed, Json, Request, Unsupported

@@ -1,14 +1,223 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hand_over``: leave a tuning's effect to the host's own people, without anything of ours."""
+"""``hand_over``: leave a tuning's effect to the host's own people, without anything of ours.
 
-from edgetune.agent.hand_over import finish, hand_over, obstacles, renamed
-from edgetune.agent.host import Host
-from edgetune.agent.journal import Journals
-from edgetune.agent.observe import observe_all
-from edgetune.agent.protocol import DIGEST, TUNING, Json, Refused, Request, read_epoch
+Its effect stays, in files without our marks, and its journal goes.
+The new files are written before the old ones go, and then the journal goes. It holds the new ones
+from the beginning. So an agent that is killed before that leaves a tuning that stands, that a boot
+keeps, that can be taken back wholly, and that can be handed over from the start. What a boot loader
+keeps goes after the journal: to take it back is to have its menu made anew, which needs the old
+file.
+"""
+
+import errno
+import os
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from edgetune.agent.boot_hook import BootHook, by_hook
+from edgetune.agent.change import reload_changed
+from edgetune.agent.drift import drift_of
+from edgetune.agent.files import remember_file, restore_file
+from edgetune.agent.host import Host, decode
+from edgetune.agent.journal import Entry, Journal, Journals, journal_file
+from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.kinds.base import without_header
+from edgetune.agent.observe import observe_all, stored_value
+from edgetune.agent.protocol import (
+    DIGEST,
+    TUNING,
+    Failed,
+    Json,
+    Refused,
+    Request,
+    Unsupported,
+    read_epoch,
+)
 from edgetune.agent.settings import read_settings
+from edgetune.agent.undo import above
 from edgetune.agent.vocabulary.grammar import LINE
-from edgetune.agent.vocabulary.places import NOT_READY
+from edgetune.agent.vocabulary.places import HANDED_OVER, NOT_READY, OURS
+from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.values import Value, alike, shown
+
+
+class AsIf(Host):
+    """A host some of whose files have another content, or are gone (None); for reading alone."""
+
+    def __init__(self, host: Host, files: Mapping[str, Optional[bytes]]) -> None:
+        super().__init__(host.root)
+        self._files = files
+
+    def exists(self, name: str) -> bool:
+        if name in self._files:
+            return self._files[name] is not None
+        return super().exists(name)
+
+    def names(self, directory: str) -> List[str]:
+        own = {os.path.basename(n): n for n in self._files if os.path.dirname(n) == directory}
+        found = {*super().names(directory), *own}
+        return sorted(name for name in found if self._files.get(own.get(name, ""), b"") is not None)
+
+    def read(self, name: str) -> bytes:
+        if name in self._files:
+            return self._content(name)
+        return super().read(name)
+
+    def kept(self, name: str) -> Tuple[bytes, os.stat_result]:
+        if name in self._files:
+            return self._content(name), os.stat(self.root)
+        return super().kept(name)
+
+    def _content(self, name: str) -> bytes:
+        content = self._files[name]
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return content
+
+
+class Renamed(NamedTuple):
+    """What becomes of one of our files: its new name, and its content without our marks."""
+
+    name: str
+    text: str
+
+
+Files = Mapping[str, Renamed]
+
+
+def renamed(host: Host, journal: Journal) -> Files:
+    """What becomes of each file with our marks that keeps a tuning over a boot.
+
+    What a person changed in one stays; one that is gone is left out.
+    """
+    ours = [name for name in journal.files if name.rpartition("/")[2].startswith(OURS)]
+    texts = {name: without_header(decode(host.read(name))) for name in ours if host.exists(name)}
+    for entry in journal.entries:
+        if entry.stored:
+            handler = HANDLERS.on(host, entry.setting.kind)
+            texts.update(handler.unmarked(entry.setting.target))
+    return {
+        name: Renamed(_new_name(name, journal.rank, journal.tuning), text)
+        for name, text in texts.items()
+    }
+
+
+def _new_name(name: str, rank: str = "", tuning: str = "") -> str:
+    directory, _, own = name.rpartition("/")
+    return f"{directory}/{HANDED_OVER}{own[len(OURS) :].replace(rank, tuning, 1)}"
+
+
+def obstacles(host: Host, journal: Journal, files: Files) -> Iterator[str]:
+    """Why a tuning cannot be handed over as it stands, each by the name of what is in the way."""
+    if journal.state != "confirmed":
+        yield f"{journal.tuning} is {journal.state}"
+        return
+    others = [own for own in Journals(host).all() if own.tuning != journal.tuning]
+    below = [own for own in others if journal.tuning in [each.tuning for each in above(host, own)]]
+    for other in below:
+        yield f"{journal.tuning} stands on {other.tuning}: hand that over first"
+    if below:
+        # What else there is to say would come of that.
+        return
+    later = [own for own in others if own.sequence > journal.sequence]
+    for row in drift_of(host, journal, later):
+        yield f"{row.setting.id} {row.reason}"
+    for other in others:
+        yield from _same_file(journal, other)
+    for entry in journal.entries:
+        if _by_hook_alone(host, entry):
+            yield f"{entry.setting.id} is kept by edgetune's boot hook, and by no file alone"
+    for name, own in files.items():
+        yield from _in_the_way(host, journal, name, own.name)
+    yield from _lost_at_boot(host, [journal, *others], _as_if(host, journal, files))
+
+
+def _by_hook_alone(host: Host, entry: Entry) -> bool:
+    return entry.stored and by_hook(host, entry)
+
+
+def _in_the_way(host: Host, journal: Journal, old: str, new: str) -> Iterator[str]:
+    if host.exists(new) and new not in journal.files:
+        yield f"{new} is there already: move it away"
+    directory = old.rpartition("/")[0]
+    # Nobody but update-grub can tell what another of its files would make of ours.
+    for name in host.names(directory) if old.endswith(".cfg") else []:
+        if new < f"{directory}/{name}" < old and name.endswith(".cfg"):
+            yield f"{directory}/{name} is read between {new} and {old}"
+
+
+def _same_file(journal: Journal, other: Journal) -> Iterator[str]:
+    """A boot loader has one file for a parameter, whichever tuning sets it."""
+    both = {own.setting.id for own in other.entries} & {own.setting.id for own in journal.entries}
+    for id in sorted(both):
+        if id.startswith("kernel.cmdline:"):
+            yield f"{other.tuning} sets {id}, too: take that back first"
+
+
+def _as_if(host: Host, journal: Journal, files: Files) -> AsIf:
+    gone: Dict[str, Optional[bytes]] = dict.fromkeys([*files, journal_file(journal.tuning)])
+    return AsIf(host, {**gone, **{new: text.encode() for new, text in files.values()}})
+
+
+def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[str]:
+    """What would be another value at the next boot; what the boot hook keeps is told apart."""
+    for journal in journals:
+        for entry in journal.entries:
+            if _by_hook_alone(host, entry):
+                continue
+            now, left = _stored(host, entry), _stored(then, entry)
+            if not alike(now, left):
+                what = f"a boot would make it {shown(left)}, not {shown(now)}"
+                yield f"{entry.setting.id} of {journal.tuning}: {what}"
+
+
+def _stored(host: Host, entry: Entry) -> Optional[Value]:
+    try:
+        with host.read_cache():
+            return stored_value(HANDLERS.on(host, entry.setting.kind), entry.setting)
+    except Unsupported:
+        return None
+
+
+def hand_over(host: Host, journal: Journal, files: Files) -> None:
+    """Rename the files, and forget the journal; Failed with all as before where it does not hold.
+
+    Called for a tuning without obstacles.
+    """
+    journals = Journals(host)
+    old = {name: remember_file(host, name) for name in files}
+    new = {own.name: remember_file(host, own.name) for own in files.values()}
+    journal.files = {**new, **journal.files}
+    journals.save(journal)
+    try:
+        for name, own in files.items():
+            host.write(own.name, own.text.encode(), like=name)
+        for name in files:
+            if name in journal.files:
+                host.remove(name)
+        reload_changed(host, journal)
+        later = [own for own in Journals(host).all() if own.sequence > journal.sequence]
+        wrong = [f"{row.setting.id} {row.reason}" for row in drift_of(host, journal, later)]
+        if wrong:
+            raise Failed(f"without edgetune's files it does not hold: {'; '.join(wrong)}")
+    except Exception:
+        for name, was in [*old.items(), *((name, journal.files[name]) for name in new)]:
+            restore_file(host, name, was)
+        reload_changed(host, journal)
+        raise
+    finish(host, journal.tuning, [entry.setting for entry in journal.entries])
+
+
+def finish(host: Host, tuning: str, settings: Sequence[Setting]) -> None:
+    """Forget a tuning whose files are handed over; also what an agent left that was killed here."""
+    journals = Journals(host)
+    journals.forget(tuning)
+    BootHook(host).sync()
+    standing = {entry.setting.id for journal in journals.all() for entry in journal.entries}
+    for setting in settings:
+        handler = HANDLERS.on(host, setting.kind)
+        for name in [] if setting.id in standing else handler.unmarked(setting.target):
+            if host.exists(_new_name(name)):
+                host.remove(name)
 
 
 def run(host: Host, request: Request) -> Json:

@@ -11,8 +11,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, Request
-from edgetune.agent.vocabulary.prefixes import number_of_address
-from edgetune.agent.vocabulary.sockets import MEASURED
+from edgetune.agent.vocabulary.prefixes import MEASURED, number_of_address
 
 MOST = 5000
 STRIPES = 16

@@ -12,7 +12,7 @@ from edgetune.agent.protocol import DIGEST, TUNING, Json, Request
 from edgetune.agent.reachable import LINK_UP, RIGHT_NOW, lost_connections
 from edgetune.agent.services import START_WAIT, awaited_state
 from edgetune.agent.settings import read_settings
-from edgetune.agent.stack import way_back
+from edgetune.agent.undo import way_back
 from edgetune.agent.vocabulary.setting import Setting
 
 

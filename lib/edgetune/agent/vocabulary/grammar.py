@@ -2,7 +2,7 @@
 """What the value of a setting can be, in requests to an agent and in files of the catalogue."""
 
 import re
-from typing import Callable, Dict, Mapping, Union
+from typing import Callable, Dict, Iterable, Mapping, Optional, Union
 
 LINE = r"[ -~\t]{1,1000}"
 DIRECTORY = r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]{1,100}){1,20}"
@@ -115,3 +115,12 @@ class Parts:
             except Wrong as wrong:
                 raise Wrong(str(wrong), name) from None
         return found
+
+
+def nearest(word: str, choices: Iterable[str]) -> Optional[str]:
+    """The one of ``choices`` that a misspelt word is most like; None where none is like it."""
+    # Only a mistake needs it, and each action and each agent would import it.
+    import difflib
+
+    close = difflib.get_close_matches(word[:100], list(choices), 1)
+    return close[0] if close else None

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefixes of clients, a /24 of IPv4 or a /56 of IPv6, each as a text and as one number.
+"""Prefixes of clients, a /24 of IPv4 or a /56 of IPv6; what is known of a connection to one.
 
-The number is that of the network without its host bits; those of IPv6 have ``V6`` added. So two
-prefixes of one length are the same if their numbers are, and no two of them overlap otherwise.
+A prefix is a text, or one number: that of the network without its host bits; those of IPv6 have
+``V6`` added. So two prefixes of one length are the same if their numbers are, and no two of them
+overlap otherwise.
 """
 
 import ipaddress
@@ -62,3 +63,20 @@ def number_of(text: str) -> int:
     if text_of(number) != text:
         raise ValueError(f"it is written {text_of(number)}")
     return number
+
+
+MEASURED = (
+    "delivery_rate",
+    "goodput",
+    "rtt_ms",
+    "min_rtt_ms",
+    "bytes_acked",
+    "bytes_sent",
+    "bytes_retransmitted",
+)
+"""How fast it delivered last, in bytes a second; how many bytes a second were acknowledged while
+some were on their way; its round-trip times; and bytes of its whole life.
+
+Of these the kernel always tells the first. Goodput is tcp_info's ``bytes_acked`` over
+``busy_time``: what the application does not send yet makes it no smaller.
+"""

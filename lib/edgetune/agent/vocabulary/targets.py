@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What settings of several kinds are set on, and what they touch by that."""
+"""What settings of several kinds are set on, and what they touch by that.
 
-from typing import Callable, List, Sequence
+And the units that no tuning changes, because a host could be cut off without them.
+"""
+
+import re
+from typing import Callable, List, Optional, Sequence
 
 from edgetune.agent.vocabulary.kind import Field
 from edgetune.agent.vocabulary.values import Target
@@ -58,3 +62,32 @@ def sysctl_path(key: str) -> str:
 def parameter(key: str) -> str:
     """The file of a kernel parameter."""
     return "/proc/sys/" + sysctl_path(key)
+
+
+PROTECTED = (
+    r"sshd?|dropbear|sssd|nslcd"
+    r"|messagebus|dbus.*|systemd-.*|edgetune.*"
+    r"|network.*|NetworkManager.*|ifup.*|wicked.*|netplan.*|cloud-.*|connman.*|dhc(pcd|lient).*"
+    r"|wpa_supplicant|wg-quick|openvpn.*|strongswan.*|ipsec|tailscaled|openvswitch.*|ovs.*|teamd"
+    r"|frr|bird6?|zebra|bgpd|gobgpd?|exabgp|quagga|keepalived|vrrpd"
+    r"|firewalld|nftables|ip6?tables|netfilter-persistent|ufw|shorewall6?"
+)
+"""Units, by name without suffix and instance, by which a host is reached and brought back.
+
+That is: who lets people in, the bus and systemd's own, ourselves, who sets up addresses, links,
+bridges and tunnels, who announces and learns routes, and who filters packets (starting it can
+shut us out, and stopping it lays the host open).
+"""
+
+SUFFIX = r"\.(service|socket|timer|path|target|mount|slice|scope|swap|device|automount)"
+
+
+def is_protected(unit: str) -> bool:
+    """Whether a unit, such as ``sshd@1.service``, is one of ``PROTECTED``."""
+    stem = re.sub(f"{SUFFIX}$", "", unit).partition("@")[0]
+    return bool(re.fullmatch(PROTECTED, stem))
+
+
+def unit_refusal(unit: str) -> Optional[str]:
+    """Why no tuning changes a unit; None when one may."""
+    return f"{unit} is needed to reach the host" if is_protected(unit) else None

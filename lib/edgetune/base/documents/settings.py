@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field
 
-from edgetune.agent.vocabulary.contents import alike
-from edgetune.agent.vocabulary.values import Value
+from edgetune.agent.vocabulary.values import Value, alike
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import KEPT_IF_SET
 

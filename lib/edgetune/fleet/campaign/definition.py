@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from edgetune.agent.vocabulary.nearest import nearest
+from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import digest_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from edgetune.agent.vocabulary.nearest import nearest
+from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base.dataclass import dataclass
 from edgetune.base.fields import Fields
 from edgetune.base.names import NAME

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from edgetune.agent.vocabulary.nearest import nearest
+from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base.documents.options import Options
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.names import listed

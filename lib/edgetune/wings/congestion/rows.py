@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.agent.vocabulary.prefixes import END, V6
-from edgetune.agent.vocabulary.sockets import MEASURED
+from edgetune.agent.vocabulary.prefixes import END, MEASURED, V6
 from edgetune.base.dataclass import dataclass
 from edgetune.base.errors import SourceError
 

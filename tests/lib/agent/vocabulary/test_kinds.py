@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune.agent.drift import things_at, touched_by
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import HANDLERS, class_of, module_of
-from edgetune.agent.kinds.base import Handler
-from edgetune.agent.kinds.file_kept import FileKept
+from edgetune.agent.kinds.base import FileKept, Handler
 from edgetune.agent.protocol import BadRequest, Request
 from edgetune.agent.settings import read_settings
-from edgetune.agent.touched import things_at, touched_by
 from edgetune.agent.vocabulary.kind import BOOT_ENTRY, DISRUPTIONS, SYSTEMS, Kind
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.places import INIT_SCRIPT, OURS, UNIT, UNIT_LINK

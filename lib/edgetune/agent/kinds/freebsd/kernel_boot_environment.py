@@ -12,8 +12,7 @@ from edgetune.agent.freebsd.boot_environments import (
     is_part,
     mounted,
 )
-from edgetune.agent.hook_files import PYTHON
-from edgetune.agent.kinds.base import Handler, texts
+from edgetune.agent.kinds.base import PYTHON, Handler, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.kernel_boot_environment import KIND
 from edgetune.agent.vocabulary.places import RC_SCRIPT, STATE

@@ -1,17 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tunables that the kernel takes from its boot loader."""
 
-from typing import Dict, List, Optional
+import re
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from edgetune.agent.freebsd.parameters import environment, is_there, is_tunable, value_of
+from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.drop_ins import header
-from edgetune.agent.kinds.file_kept import FileKept
-from edgetune.agent.kinds.freebsd.loader_files import DIRECTORY, FIRST, assigned, decides
+from edgetune.agent.kinds.base import FileKept, drop_ins, header
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.loader_tunable import KIND, name_of
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
+
+FIRST = "/boot/loader.conf"
+DIRECTORY = "/boot/loader.conf.d"
+LOCAL = "/boot/loader.conf.local"
+
+_ASSIGNED = re.compile(r"""\s*([A-Za-z0-9_.%-]+)\s*=\s*(?:"([^"]*)"|([^\s"#]+))\s*(?:#.*)?""")
+
+
+def assignments(host: Host) -> Iterator[Tuple[str, str, str]]:
+    """File, name and value of every assignment."""
+    for file in (FIRST, LOCAL, *drop_ins(host, [DIRECTORY])):
+        for line in host.text(file).splitlines():
+            found = _ASSIGNED.fullmatch(line)
+            if found:
+                quoted, plain = found.group(2), found.group(3)
+                yield file, found.group(1), plain if quoted is None else quoted
+
+
+def decides(host: Host, name: str) -> Optional[Tuple[str, str]]:
+    """File and value of the assignment that decides, as far as can be told; None without one."""
+    found = assigned(host, name)
+    return found[-1] if found else None
+
+
+def assigned(host: Host, name: str) -> List[Tuple[str, str]]:
+    """File and value of every assignment of one name."""
+    return [(file, value) for file, own, value in assignments(host) if own == name]
 
 
 class LoaderTunable(FileKept):

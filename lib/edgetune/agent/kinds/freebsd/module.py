@@ -4,9 +4,8 @@
 from typing import Dict, Optional
 
 from edgetune.agent.freebsd.parameters import value_of
-from edgetune.agent.kinds.base import texts
-from edgetune.agent.kinds.freebsd.loader_files import decides
-from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.kinds.base import HookKept, texts
+from edgetune.agent.kinds.freebsd.loader_tunable import decides
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.kinds.module import ABSENT, KIND, LOADED, name_of
 from edgetune.agent.vocabulary.setting import Setting

@@ -5,8 +5,7 @@ from typing import Dict
 
 from edgetune.agent.freebsd.network import driver_and_unit
 from edgetune.agent.freebsd.parameters import is_there, value_of, whole
-from edgetune.agent.kinds.base import texts
-from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.kinds.base import HookKept, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND
 from edgetune.agent.vocabulary.setting import Setting

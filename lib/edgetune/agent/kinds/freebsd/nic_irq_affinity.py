@@ -4,10 +4,18 @@
 import contextlib
 from typing import Dict, List, Optional, Set
 
-from edgetune.agent.freebsd.cpus import all_cpus, cores_first, domain_of, domains
-from edgetune.agent.freebsd.interrupts import Queue, channels_told_by, cpus_of, queues, serve_on
-from edgetune.agent.kinds.base import texts
-from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.freebsd.interrupts import (
+    Queue,
+    all_cpus,
+    channels_told_by,
+    cores_first,
+    cpus_of,
+    domain_of,
+    domains,
+    queues,
+    serve_on,
+)
+from edgetune.agent.kinds.base import HookKept, texts
 from edgetune.agent.placement import deal, turns
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND

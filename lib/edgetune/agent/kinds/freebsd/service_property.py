@@ -7,8 +7,7 @@ import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.drop_ins import header
-from edgetune.agent.kinds.file_kept import FileKept
+from edgetune.agent.kinds.base import FileKept, header
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.service_property import KIND, name_of
 from edgetune.agent.vocabulary.setting import Setting

@@ -4,8 +4,7 @@
 from typing import Dict, Iterator, Optional, Tuple
 
 from edgetune.agent.freebsd.parameters import is_there, is_tunable, is_writable, value_of
-from edgetune.agent.kinds.base import texts
-from edgetune.agent.kinds.hook_kept import HookKept
+from edgetune.agent.kinds.base import HookKept, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.sysctl import KIND, key_of
 from edgetune.agent.vocabulary.setting import Setting

@@ -3,7 +3,7 @@
 
 from edgetune.agent.vocabulary.grammar import SWITCH, Parts
 from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.protected import unit_refusal
+from edgetune.agent.vocabulary.targets import unit_refusal
 from edgetune.agent.vocabulary.values import Target
 
 

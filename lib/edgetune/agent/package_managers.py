@@ -1,14 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dpkg and apt."""
+"""What installs kernels: a class here for each package manager."""
 
 import fcntl
 import os
 import re
 import struct
-from typing import List, Optional
+from typing import List, NamedTuple, Optional
 
-from edgetune.agent.package_managers.base import Package, PackageManager
+from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
+
+
+class Package(NamedTuple):
+    """A package by its name, at one version."""
+
+    package: str
+    version: str
+
+
+class PackageManager:
+    """Which package holds a kernel, and how one gets there."""
+
+    program = ""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def of_release(self, release: str) -> Optional[Package]:
+        """The package that holds a kernel, as it is installed; None where none does."""
+        raise NotImplementedError
+
+    def running_version(self) -> str:
+        """That of the running kernel, whose package may have been replaced; "" if nobody tells."""
+        return ""
+
+    def has(self, package: Package) -> bool:
+        """Whether it is installed as a whole."""
+        raise NotImplementedError
+
+    def release_of(self, package: Package) -> str:
+        """The release of the kernel in an installed package; Failed where it holds none."""
+        raise NotImplementedError
+
+    def overwritten(self, package: Package) -> str:
+        """The release of the kernel that installing a package would overwrite; "" for none."""
+        raise NotImplementedError
+
+    def probe(self, package: Package) -> None:
+        """Unsupported where a package cannot be installed now; installs nothing."""
+        raise NotImplementedError
+
+    def install(self, package: Package) -> None:
+        """Install it and keep every kernel that is there; Failed if that does not work."""
+        raise NotImplementedError
+
+
+def package_manager(host: Host) -> PackageManager:
+    """That of a host; Unsupported where it is none that we know."""
+    for kind in (Dpkg, Rpm):
+        if host.program(kind.program):
+            return kind(host)
+    raise Unsupported("it has neither dpkg nor rpm")
+
 
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 _SIMULATE = ("-o", "Debug::NoLocking=true", "--simulate")
@@ -103,3 +156,44 @@ def _owners(found: str) -> List[str]:
             owners = line.rpartition(": ")[0].split(", ")
             names += [owner.partition(":")[0] for owner in owners if owner]
     return sorted(names, key=lambda name: name in diverters)
+
+
+_FORM = "%{NAME} %{VERSION}-%{RELEASE}\\n"
+
+
+class Rpm(PackageManager):
+    """Kernels of several versions are installed side by side."""
+
+    program = "rpm"
+
+    def of_release(self, release: str) -> Optional[Package]:
+        # That of /boot is a copy which no package has as its own.
+        file = f"/lib/modules/{release}/vmlinuz"
+        status, output, _ = self.host.attempt("rpm", "-q", "--qf", _FORM, "-f", file)
+        words = output.split()
+        return Package(*words) if status == 0 and len(words) == 2 else None
+
+    def has(self, package: Package) -> bool:
+        return self.host.attempt("rpm", "-q", f"{package.package}-{package.version}")[0] == 0
+
+    def release_of(self, package: Package) -> str:
+        listed = self.host.run("rpm", "-q", "-l", f"{package.package}-{package.version}")
+        found = re.findall(r"(?m)^/(?:usr/)?lib/modules/([^/\s]+)/vmlinuz$", listed)
+        if len(found) != 1:
+            raise Failed(f"{package.package} holds no kernel: name the package that does")
+        return str(found[0])
+
+    def overwritten(self, package: Package) -> str:
+        return ""
+
+    def probe(self, package: Package) -> None:
+        own = f"{package.package}-{package.version}"
+        status, output, complaint = self.host.attempt("dnf", "-q", "repoquery", own)
+        if status != 0 or not output.strip():
+            lines = complaint.strip().splitlines() or ["no repository has it"]
+            raise Unsupported(f"{own} cannot be installed: {lines[0]}")
+
+    def install(self, package: Package) -> None:
+        own = f"{package.package}-{package.version}"
+        # By itself dnf removes the oldest of more than three kernels.
+        self.host.run("dnf", "install", "-y", "--setopt=installonly_limit=0", own)
