@@ -9,7 +9,7 @@ from edgetune.agent.boot_hook import BootHook, arm_timer, set_deadline
 from edgetune.agent.drift import touched_by
 from edgetune.agent.files import Directories, remember_file, restore_file
 from edgetune.agent.host import RESERVE_BYTES, Host
-from edgetune.agent.journal import Entry, Head, Journal, Journals
+from edgetune.agent.journal import Entry, Journal, Journals
 from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.observe import Row, asked, current, observe_all, stands
 from edgetune.agent.protocol import AgentError, Failed, Unsupported, complaint
@@ -22,13 +22,6 @@ from edgetune.agent.vocabulary.values import shown
 def in_order(entries: Sequence[Entry]) -> List[Entry]:
     """Entries in the order of application."""
     return sorted(entries, key=lambda entry: KINDS[entry.setting.kind].order)
-
-
-def begin(host: Host, rows: Sequence[Row], head: Head) -> Journal:
-    """The journal of a tuning that is about to be applied, not written down yet."""
-    journal = Journals(host).blank(head)
-    record(host, journal, rows)
-    return journal
 
 
 def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, Refused
 from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.kinds.file import path_of
 from edgetune.agent.vocabulary.places import AGENT, STATE
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import FORM, Target, Value, alike, described
@@ -65,35 +64,6 @@ class Head(NamedTuple):
     grace_boots: int = 0
 
 
-class WrittenEntry(NamedTuple):
-    """What a journal's file has of an entry, beside its setting."""
-
-    before: Dict[str, Optional[Value]]
-    snapshot: object
-    changes: Dict[str, bool]
-
-    @staticmethod
-    def of(data: Dict[str, Any]) -> "WrittenEntry":
-        """KeyError where a field is missing."""
-        return WrittenEntry(*(data[name] for name in WrittenEntry._fields))
-
-
-class WrittenJournal(NamedTuple):
-    """What a journal's file has beside its head; ``deadline`` is empty where there is none."""
-
-    sequence: int
-    state: str
-    deadline: Dict[str, Any]
-    services_due: List[str]
-    files: Dict[str, Dict[str, Any]]
-    entries: List[Dict[str, Any]]
-
-    @staticmethod
-    def of(data: Dict[str, Any]) -> "WrittenJournal":
-        """KeyError where a field is missing."""
-        return WrittenJournal(*(data[name] for name in WrittenJournal._fields))
-
-
 class Entry:
     """One setting in a journal: what it takes, and what is needed to take it back.
 
@@ -135,14 +105,14 @@ class Entry:
 
     @staticmethod
     def of(data: Dict[str, Any]) -> "Entry":
-        """From the journal's file."""
+        """From the journal's file; KeyError where a field is missing."""
         setting = Setting.of(data)
         if not KINDS.on_hosts(setting.kind):
             raise OtherVersion(f"knows the kind {setting.kind!r}")
-        was = WrittenEntry.of(data)
         # Journals did not always say what was wanted.
         wanted = data.get("wanted", setting.value)
-        return Entry(setting, wanted, Reading(**was.before), was.snapshot, **was.changes)
+        before = Reading(**data["before"])
+        return Entry(setting, wanted, before, data["snapshot"], **data["changes"])
 
     def forget_changes(self) -> None:
         """Nothing is to be taken back."""
@@ -173,23 +143,22 @@ class Journal:
 
     @staticmethod
     def of(data: Dict[str, Any]) -> "Journal":
-        """From its file."""
+        """From its file; KeyError where a field is missing."""
         version = data.get("journal")
         if version != JOURNAL_VERSION:
             raise OtherVersion(f"writes journals {version!r}, not {JOURNAL_VERSION}")
-        was = WrittenJournal.of(data)
-        journal = Journal(Head(*(data[name] for name in Head._fields)), was.sequence)
+        journal = Journal(Head(*(data[name] for name in Head._fields)), data["sequence"])
         # Before 0.11 a tuning that is suspended was called lifted.
-        journal.state = "suspended" if was.state == "lifted" else was.state
-        journal.deadline = Deadline(**was.deadline) if was.deadline else None
-        journal.services_due = was.services_due
+        journal.state = "suspended" if data["state"] == "lifted" else data["state"]
+        journal.deadline = Deadline(**data["deadline"]) if data["deadline"] else None
+        journal.services_due = data["services_due"]
         # Journals did not always say that.
         journal.answering = data.get("answering", {})
-        journal.files = {name: FileState(**file) for name, file in was.files.items()}
-        journal.hold([Entry.of(entry) for entry in was.entries])
+        journal.files = {name: FileState(**file) for name, file in data["files"].items()}
+        journal.hold([Entry.of(entry) for entry in data["entries"]])
         for entry in journal.entries:
             if entry.setting.kind == "file":
-                file = journal.files.get(path_of(entry.setting.target))
+                file = journal.files.get(entry.setting.target["path"])
                 entry.before = Reading(*(_told_of(value, file) for value in entry.before))
         return journal
 
@@ -252,10 +221,6 @@ class Journals:
                 f"the journal {name} is damaged: {error!r}: put the host right by hand, then "
                 "remove that file"
             ) from None
-
-    def blank(self, head: Head) -> Journal:
-        """That of a tuning which is applied now; it holds no setting yet."""
-        return Journal(head, self.next_sequence())
 
     def next_sequence(self) -> int:
         """That of a tuning that is applied now."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a setting stands on this host, and what would have to be done."""
 
-from typing import Callable, List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence
 
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Entry, Reading
 from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.kinds.base import Handler
-from edgetune.agent.protocol import Json, Unsupported, shortened
+from edgetune.agent.protocol import Json, Unsupported, or_none, shortened
 from edgetune.agent.services import probe_restart
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Value, bounded, described
@@ -178,22 +178,13 @@ def _must_store(handler: Handler, row: Row) -> bool:
 def current(host: Host, setting: Setting) -> Reading:
     """What is in force and what is stored; None for what the host does not have."""
     handler = HANDLERS.on(host, setting.kind)
-    return Reading(_known(asked, handler, setting), _known(stored_value, handler, setting))
+    return Reading(or_none(asked, handler, setting), or_none(stored_value, handler, setting))
 
 
 def current_all(host: Host, entries: Sequence[Entry]) -> List[Reading]:
     """The same of many; what they share is read once."""
     with host.read_cache():
         return [current(host, entry.setting) for entry in entries]
-
-
-def _known(
-    read: Callable[[Handler, Setting], Optional[Value]], handler: Handler, setting: Setting
-) -> Optional[Value]:
-    try:
-        return read(handler, setting)
-    except Unsupported:
-        return None
 
 
 class Difference(NamedTuple):

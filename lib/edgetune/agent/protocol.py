@@ -2,12 +2,13 @@
 """What is asked of the agent: requests, read field by field, and what goes wrong with them."""
 
 import re
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, TypeVar
 
 PROTOCOL = 1
 
 
 Json = Dict[str, object]
+T = TypeVar("T")
 
 
 class AgentError(Exception):
@@ -174,6 +175,14 @@ def complaint(error: Exception) -> str:
     """What an error says; of one that nobody foresaw, its name as well."""
     foreseen = isinstance(error, (OSError, AgentError, Unsupported))
     return str(error) if foreseen else f"{type(error).__name__}: {error}"
+
+
+def or_none(read: Callable[..., T], *given: object) -> Optional[T]:
+    """What a function gives; None where that is Unsupported."""
+    try:
+        return read(*given)
+    except Unsupported:
+        return None
 
 
 def read_epoch(request: Request) -> int:

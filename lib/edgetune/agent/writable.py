@@ -20,7 +20,7 @@ def refuse_unwritable(host: Host, rows: Sequence[Row], head: Head) -> None:
         return
     always = [f"{STATE}/tunings/{head.tuning}.json", LOCK, *hook_files(host)]
     common = _first_problem(host, always)
-    journal = Journals(host).blank(head)
+    journal = Journal(head, Journals(host).next_sequence())
     for row in changing:
         row.problem = common or _first_problem(host, _files_of(host, journal, row))
 

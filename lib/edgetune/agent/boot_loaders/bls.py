@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 from edgetune.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
 from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.journal import FileState
-from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.protocol import Failed, Unsupported, or_none
 from edgetune.agent.vocabulary.command_line import joined, split, with_words, words_of
 
 KERNEL_COMMAND_LINE = "/etc/kernel/cmdline"
@@ -95,7 +95,7 @@ class Bls(BootLoader):
         if not isinstance(kept, dict):
             raise TypeError(f"the journal holds no entry but {kept!r}")
         was = {name: str(kept[name]) for name in ("entry", "text", "later")}
-        default = self._default_id_if_any()
+        default = or_none(self.default_id)
         for entry in self.entries():
             if entry.id == was["entry"]:
                 self._put_back(entry, parameter, was["text"], kept.get("entry_file"))
@@ -107,12 +107,6 @@ class Bls(BootLoader):
             self._put_later(parameter, words_of(before, parameter))
         elif not self._restored(KERNEL_COMMAND_LINE, kept.get("later_file")):
             self._write_later(before)
-
-    def _default_id_if_any(self) -> str:
-        try:
-            return self.default_id()
-        except Unsupported:
-            return ""
 
     def _put_back(self, entry: BootEntry, parameter: str, text: str, state: object) -> None:
         file = self._file(entry.id)

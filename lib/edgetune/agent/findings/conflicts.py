@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What works against tunings: other programs that tune, files that disagree, and drift."""
 
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from edgetune.agent.drift import Drift, drifted
+from edgetune.agent.drift import drifted
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.findings.words import finding
-from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
 from edgetune.agent.kinds.sysctl import Sysctl
-from edgetune.agent.protocol import Json, Unsupported
+from edgetune.agent.protocol import Json, or_none
 from edgetune.agent.vocabulary.values import Value
 
 SHOWN = 3
@@ -76,34 +75,26 @@ def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
     kind = Sysctl(snap.host)
     rows = []
     for key in dict.fromkeys(own.path for own in kind.assignments() if not own.is_pattern):
-        winner, now = kind.winner(key), _in_force(kind, key)
+        winner, now = kind.winner(key), or_none(kind.runtime, {"key": key})
         theirs = winner and not (_is_ours(winner.file) or winner.file.startswith(PACKAGED))
-        if winner and theirs and now not in ("", winner.value):
+        if winner and theirs and now not in (None, "", winner.value):
             rows.append(f"{_dotted(key)} is {now}, {winner.value} in {winner.file}")
     if rows:
         what = f"values are not in force that files of sysctl.d set: {_few(rows)}"
         yield finding("sysctl_not_in_force", what, {"keys": len(rows)}, None, "conflict")
 
 
-def drift(snap: Snapshot) -> Iterator[Json]:
-    """Settings that are not any more as a standing tuning left them."""
-    yield from drift_of(snap.host)
-
-
-def drift_of(host: Host) -> Iterator[Json]:
-    """The same of a host."""
-    rows = drifted(host)
+def drift(snap: Any) -> Iterator[Json]:
+    """Settings that are not any more as a standing tuning left them, on a host of any system."""
+    rows = drifted(snap.host)
     for tuning in dict.fromkeys(row.tuning for row in rows):
         own = [row for row in rows if row.tuning == tuning]
-        what = f"settings of {tuning} have drifted ({len(own)}): {_few(list(map(_drifted, own)))}"
+        told = []
+        for row in own:
+            wanted, now, stored = map(_shown, (row.wanted, row.runtime, row.persistent))
+            told.append(f"{row.id} wants {wanted}, has {now}, after a boot {stored}")
+        what = f"settings of {tuning} have drifted ({len(own)}): {_few(told)}"
         yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
-
-
-def _in_force(kind: Sysctl, key: str) -> str:
-    try:
-        return str(kind.runtime({"key": key}))
-    except Unsupported:
-        return ""
 
 
 def _is_ours(file: str) -> bool:
@@ -112,11 +103,6 @@ def _is_ours(file: str) -> bool:
 
 def _dotted(path: str) -> str:
     return path.translate(str.maketrans("./", "/."))
-
-
-def _drifted(row: Drift) -> str:
-    wanted, now, stored = map(_shown, (row.wanted, row.runtime, row.persistent))
-    return f"{row.id} wants {wanted}, has {now}, after a boot {stored}"
 
 
 def _shown(value: Optional[Value]) -> str:

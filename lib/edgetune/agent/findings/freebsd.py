@@ -8,7 +8,7 @@ the pager without one lock, network buffers of several pages). Kernels have what
 import time
 from typing import Callable, Dict, Iterator, Sequence, Tuple
 
-from edgetune.agent.findings.conflicts import drift_of
+from edgetune.agent.findings.conflicts import drift
 from edgetune.agent.findings.words import finding, per_s, percent
 from edgetune.agent.freebsd.counters import Zone, counters, zones
 from edgetune.agent.freebsd.interrupts import cpus_of, domain_of, domains, queues
@@ -185,11 +185,6 @@ def interrupts_afar(snap: Snapshot) -> Iterator[Json]:
                 f"which is near domain {near} (nic.irq_affinity: local)"
             )
             yield finding("interrupts_afar", what, {"queues": len(afar), "all": len(own)})
-
-
-def drift(snap: Snapshot) -> Iterator[Json]:
-    """Settings that are not any more as a standing tuning left them."""
-    return drift_of(snap.host)
 
 
 def _known(snap: Snapshot, parameter: str) -> Dict[str, int]:

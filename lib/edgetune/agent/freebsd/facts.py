@@ -3,14 +3,14 @@
 
 import os
 import time
-from typing import Dict, List, Optional
+from typing import Dict
 
 from edgetune.agent.freebsd.boot_environments import environments
 from edgetune.agent.freebsd.interrupts import domain_of, domains, queues
-from edgetune.agent.freebsd.network import Interface, carrying, interfaces
+from edgetune.agent.freebsd.network import Interface, carrying
 from edgetune.agent.freebsd.parameters import all_told, environment, number, whole
 from edgetune.agent.host import Host
-from edgetune.agent.protocol import Failed, Json, Unsupported
+from edgetune.agent.protocol import Json, or_none
 from edgetune.agent.vocabulary.values import format_cpus
 
 VENDORS = {"Intel": "GenuineIntel", "AMD": "AuthenticAMD"}
@@ -23,6 +23,7 @@ WRITTEN = ("/etc", "/var")
 def system_facts(host: Host) -> Json:
     """All that another system tells in other ways; what FreeBSD does not have is empty."""
     told = all_told(host, ("kern.osrelease", "kern.hostname", "hw.physmem", "vm.swap_total"))
+    boots = or_none(environments, host)
     release = told.get("kern.osrelease") or os.uname().release
     return {
         "hostname": told.get("kern.hostname") or os.uname().nodename,
@@ -34,10 +35,10 @@ def system_facts(host: Host) -> Json:
         "uptime": time.monotonic(),
         "cpus": cpu_facts(host),
         "memory": _memory(told, number(host, "vm.ndomains") or 1),
-        "addresses": _addresses(host),
         "nics": {own.name: _nic(host, own) for own in carrying(host)},
         "thp": {},
-        "boot": _boot(host),
+        # The boot environment that is the default; "" where there are none.
+        "boot": {"loader": "bectl" if boots else "", "default": boots.default if boots else ""},
         "watchdog": {"device": "", "armed": False},
         "kexec_loaded": False,
         "unwritable": [path for path in WRITTEN if not os.access(host.path(path), os.W_OK)],
@@ -72,18 +73,6 @@ def _memory(told: Dict[str, str], domains: int) -> Json:
     }
 
 
-def _addresses(host: Host) -> Optional[List[Json]]:
-    """None where no program tells them."""
-    try:
-        return [
-            {"interface": own.name, "address": address}
-            for own in interfaces(host)
-            for address in own.addresses
-        ]
-    except Failed:
-        return None
-
-
 def _nic(host: Host, own: Interface) -> Json:
     driver = own.name.rstrip("0123456789")
     counts = [queue.side for queue in queues(host, own.name)]
@@ -99,11 +88,3 @@ def _nic(host: Host, own: Interface) -> Json:
         "ring_max": None,
         "rss": None,
     }
-
-
-def _boot(host: Host) -> Json:
-    """The boot environment that is the default; "" where there are none."""
-    try:
-        return {"loader": "bectl", "default": environments(host).default}
-    except Unsupported:
-        return {"loader": "", "default": ""}

@@ -11,7 +11,7 @@ from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kind import Kind
 from edgetune.agent.vocabulary.places import AGENT, INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Target, Value, merged
+from edgetune.agent.vocabulary.values import Target, Value, chosen, holds, merged
 
 PYTHON = sys.executable or "/usr/bin/python3"
 """What runs the hook."""
@@ -42,12 +42,14 @@ class Handler:
 
     ``kind`` is what the vocabulary knows of it. ``live`` settings can be read back at once, the
     others after the restart of their service. Those ``tried_by_boot`` come into force at the next
-    boot, for that boot alone, until ``commit`` makes them last.
+    boot, for that boot alone, until ``commit`` makes them last. With
+    ``partly`` a setting names parts of what there is, and the others may be anything.
     """
 
     kind: Kind
     live = True
     tried_by_boot = False
+    partly = False
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -87,7 +89,7 @@ class Handler:
 
     def asked(self, target: Target, found: Value, value: Value) -> Value:
         """What was read in the terms of a setting with this value, and no more of it."""
-        return found
+        return chosen(found, value) if self.partly else found
 
     def in_terms(self, setting: Setting, found: Value) -> Value:
         """The same, where it depends on its siblings."""
@@ -95,7 +97,7 @@ class Handler:
 
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether a value read is the one wanted."""
-        return now == wanted
+        return holds(now, wanted) if self.partly else now == wanted
 
     def snapshot(self, target: Target) -> object:
         """What ``restore`` needs, with everything downstream of the setting; JSON can hold it."""

@@ -11,12 +11,11 @@ from edgetune.agent.journal import Journal
 from edgetune.agent.kinds.base import header
 from edgetune.agent.kinds.service_property import ServiceProperty
 from edgetune.agent.placement import cpus_that_serve
-from edgetune.agent.protocol import Unsupported
+from edgetune.agent.protocol import Unsupported, or_none
 from edgetune.agent.readings import interfaces
 from edgetune.agent.topology import Topology
 from edgetune.agent.vocabulary.kinds.cpu_service_affinity import KIND, PROPERTY
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import service_of
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 
@@ -43,7 +42,7 @@ class CpuServiceAffinity(ServiceProperty):
         for process in self._processes(target):
             found.update(cpus_of_threads(self.host, process))
         if not found:
-            raise Unsupported(f"{service_of(target)} has no process")
+            raise Unsupported(f"{target['service']} has no process")
         groups: Dict[str, List[str]] = {}
         for thread, cpus in found.items():
             groups.setdefault(cpus, []).append(thread)
@@ -77,11 +76,9 @@ class CpuServiceAffinity(ServiceProperty):
     def _processes(self, target: Target) -> List[str]:
         """The main process first."""
         main = self._show(target, "MainPID")
-        try:
-            others = processes_in(self.host, self._show(target, "ControlGroup"))
-        except Unsupported:
-            others = []
-        return list(dict.fromkeys([main, *(others or descendants(self.host, main))]))
+        group = or_none(self._show, target, "ControlGroup")
+        others = (group and processes_in(self.host, group)) or descendants(self.host, main)
+        return list(dict.fromkeys([main, *others]))
 
 
 def cpus_left(host: Host, setting: Setting) -> Set[int]:

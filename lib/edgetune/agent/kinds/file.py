@@ -9,7 +9,7 @@ from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
 from edgetune.agent.kinds.base import FileKept
 from edgetune.agent.protocol import Refused, Unsupported
-from edgetune.agent.vocabulary.kinds.file import KIND, MOST_BYTES, path_of
+from edgetune.agent.vocabulary.kinds.file import KIND, MOST_BYTES
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, alike, described
 
@@ -24,7 +24,7 @@ class File(FileKept):
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when another file masks it."""
-        path = path_of(setting.target)
+        path = setting.target["path"]
         for other in _stronger(path):
             if self.host.exists(other):
                 raise Unsupported(f"{other} masks {path}")
@@ -44,7 +44,7 @@ class File(FileKept):
         return bool(now) and alike(now, wanted)
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
-        return {path_of(setting.target): str(setting.value) for setting in settings}
+        return {setting.target["path"]: str(setting.value) for setting in settings}
 
     def reload(self) -> None:
         """Let systemd read its files anew: it may be one of them."""
@@ -52,7 +52,7 @@ class File(FileKept):
             self.host.run("systemctl", "daemon-reload")
 
     def _described(self, target: Target) -> Optional[str]:
-        path = path_of(target)
+        path = target["path"]
         _check_plain(self.host, path)
         try:
             data, status = self.host.kept(path)

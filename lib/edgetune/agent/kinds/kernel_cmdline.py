@@ -8,7 +8,7 @@ from edgetune.agent.kinds.base import held
 from edgetune.agent.kinds.tried_by_boot import TriedByBoot
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.command_line import joined, split, with_words, words_of
-from edgetune.agent.vocabulary.kinds.kernel_cmdline import KIND, parameter_of
+from edgetune.agent.vocabulary.kinds.kernel_cmdline import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
@@ -24,27 +24,27 @@ class KernelCmdline(TriedByBoot):
             words = split(self.text("/proc/cmdline"))
         except ValueError as error:
             raise Unsupported(f"/proc/cmdline cannot be read: {error}") from None
-        return joined(words_of(words, parameter_of(target)))
+        return joined(words_of(words, target["parameter"]))
 
     def persistent(self, target: Target) -> Value:
         """Of the command line that will be booted."""
-        return joined(words_of(self.loader.next().words, parameter_of(target)))
+        return joined(words_of(self.loader.next().words, target["parameter"]))
 
     def snapshot(self, target: Target) -> object:
-        return {"kept": self.loader.kept(parameter_of(target))}
+        return {"kept": self.loader.kept(target["parameter"])}
 
     def apply(self, target: Target, value: Value) -> None:
         """Have it in the entry that is tried, beside what that has."""
         base: BootEntry = self.loader.trial() or self.loader.default()
-        self.boot_once(base, with_words(base.words, parameter_of(target), split(str(value))))
+        self.boot_once(base, with_words(base.words, target["parameter"], split(str(value))))
 
     def commit(self, setting: Setting) -> None:
-        self.loader.keep(parameter_of(setting.target), split(str(setting.value)))
+        self.loader.keep(setting.target["parameter"], split(str(setting.value)))
         self.loader.forget_trial()
 
     def unmarked(self, target: Target) -> Dict[str, str]:
-        return self.loader.unmarked(parameter_of(target))
+        return self.loader.unmarked(target["parameter"])
 
     def restore(self, target: Target, snapshot: object) -> None:
         self.loader.forget_trial()
-        self.loader.unkeep(parameter_of(target), held(snapshot)["kept"])
+        self.loader.unkeep(target["parameter"], held(snapshot)["kept"])

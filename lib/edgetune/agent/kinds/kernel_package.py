@@ -9,7 +9,7 @@ from edgetune.agent.host import Host
 from edgetune.agent.kinds.base import texts
 from edgetune.agent.kinds.tried_by_boot import REBOOT_FIRST, TriedByBoot
 from edgetune.agent.package_managers import Package, PackageManager, package_manager
-from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.protocol import Failed, Unsupported, or_none
 from edgetune.agent.vocabulary.kinds.kernel_package import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, parts
@@ -130,12 +130,8 @@ class KernelPackage(TriedByBoot):
         default = was["default"]
         # Somebody may have removed the old kernel since: the newer one is better than none.
         self.loader.entry(default)
-        try:
-            stands = self.loader.default_id() == default
-        except Unsupported:
-            stands = False
         # One that is none any more has to go all the same.
-        if not stands:
+        if or_none(self.loader.default_id) != default:
             # Journals did not always say how it was stored.
             self.loader.set_default(was.get("stored", default))
 

@@ -7,7 +7,7 @@ from typing import List, Optional
 from edgetune.agent.kinds.base import HookKept
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import named, refuse_nodes
-from edgetune.agent.vocabulary.kinds.memory_tmpfs_policy import KIND, mount_of
+from edgetune.agent.vocabulary.kinds.memory_tmpfs_policy import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
@@ -85,16 +85,16 @@ class MemoryTmpfsPolicy(HookKept):
         mount = self._find(target)
         if mount is None or mount.type != "tmpfs":
             there = f"a {mount.type}" if mount else "nothing mounted"
-            raise Unsupported(f"{mount_of(target)} is no tmpfs: there is {there}")
+            raise Unsupported(f"{target['mount']} is no tmpfs: there is {there}")
         if mount.root != "/":
-            raise Unsupported(f"{mount_of(target)} is a part of a tmpfs that is mounted elsewhere")
+            raise Unsupported(f"{target['mount']} is a part of a tmpfs that is mounted elsewhere")
         return mount
 
     def _find(self, target: Target) -> Optional[Mount]:
         """What is mounted there; of several on top of one another the last."""
         lines = self.host.text("/proc/self/mountinfo").splitlines()
         found: List[Mount] = [Mount(line) for line in lines]
-        return next((own for own in reversed(found) if own.point == mount_of(target)), None)
+        return next((own for own in reversed(found) if own.point == target["mount"]), None)
 
 
 def _plain(word: str) -> str:

@@ -11,8 +11,7 @@ from edgetune.agent.kinds.ethtool import change, channels, show, told_by_kernel
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND, TYPES
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
-from edgetune.agent.vocabulary.values import Parts, Target, Value, bounded, counts, parts
+from edgetune.agent.vocabulary.values import Parts, Target, Value, bounded, counts, holds, parts
 
 # Of include/uapi/linux/if.h.
 IFF_UP = 1
@@ -56,7 +55,7 @@ class NicHandler(HookKept):
     def queues(self, target: Target) -> List[str]:
         """Its receive and transmit queues, such as ``rx-0``; Unsupported without an interface."""
         if not self.present(target):
-            raise Unsupported(f"there is no interface {interface_of(target)}")
+            raise Unsupported(f"there is no interface {target['interface']}")
         return self.host.names(f"{self._directory(target)}/queues")
 
     def read_steering(self, target: Target, names: Sequence[str]) -> Dict[str, str]:
@@ -91,7 +90,7 @@ class NicHandler(HookKept):
                 handler(self.host).restore_own(target, known[handler.kind.name])
 
     def _directory(self, target: Target) -> str:
-        return f"/sys/class/net/{interface_of(target)}"
+        return f"/sys/class/net/{target['interface']}"
 
 
 class NicParts(NicHandler):
@@ -101,9 +100,7 @@ class NicParts(NicHandler):
     steering = ("rps_cpus", "rps_flow_cnt", "xps_cpus")
 
     def same(self, now: Value, wanted: Value) -> bool:
-        """Whether the parts that are wanted are as wanted; the others may be anything."""
-        there = parts(now)
-        return all(there.get(name) == part for name, part in parts(wanted).items())
+        return holds(now, wanted)
 
     def snapshot(self, target: Target) -> Dict[str, object]:
         """All its parts, and whatever a driver that starts the interface anew may reset."""
@@ -140,7 +137,7 @@ class NicParts(NicHandler):
         """Let ethtool change parts, if there are any, in one go; Failed when it complains."""
         words = [str(word) for part in wanted.items() for word in part]
         if words:
-            change(self.host, self.change, interface_of(target), *words)
+            change(self.host, self.change, target["interface"], *words)
 
 
 class Counts(NamedTuple):
@@ -161,7 +158,7 @@ class NicCounts(NicParts):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has none of that name, or not so many."""
-        interface = interface_of(setting.target)
+        interface = setting.target["interface"]
         most = self.read(interface).max
         for name, count in counts(setting.value).items():
             if count > most.get(name, 0):
@@ -171,7 +168,7 @@ class NicCounts(NicParts):
     def runtime(self, target: Target) -> Value:
         """The present number of each that the interface has."""
         self.queues(target)
-        found = self.read(interface_of(target))
+        found = self.read(target["interface"])
         return {name: count for name, count in found.current.items() if found.max.get(name)}
 
     def read(self, interface: str) -> Counts:

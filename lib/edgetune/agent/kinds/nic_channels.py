@@ -12,7 +12,6 @@ from edgetune.agent.kinds.rss import refuse_out_of_step
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Parts, Target
 
 
@@ -29,7 +28,7 @@ class NicChannels(Channels):
         """
         super().probe(setting)
         if NicRss(self.host).is_of_virtio(setting.target):
-            refuse_out_of_step(self.host, interface_of(setting.target))
+            refuse_out_of_step(self.host, setting.target["interface"])
         spread_anew = any(
             other.kind == NicRss.kind.name
             and other.target == setting.target
@@ -39,7 +38,7 @@ class NicChannels(Channels):
         needed = 0 if spread_anew else NicRss(self.host).queues_chosen(setting.target)
         left = self.receive_queues(setting)
         if needed > left:
-            interface = interface_of(setting.target)
+            interface = setting.target["interface"]
             reason = f"the indirection table of {interface} needs {needed} queues, not {left}"
             raise Unsupported(f"{reason}: nic.rss in the same tuning can spread packets anew")
 

@@ -2,7 +2,7 @@
 """How long an interface gathers packets before it interrupts."""
 
 import re
-from typing import Iterator, Sequence, Tuple, Union
+from typing import Iterator, Tuple, Union
 
 from edgetune.agent.kinds import ethtool
 from edgetune.agent.kinds.ethtool import show, told_by_kernel
@@ -12,8 +12,7 @@ from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_coalesce import KIND, NUMBERS, SWITCHES
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
-from edgetune.agent.vocabulary.values import Parts, Target, Value, chosen, parts
+from edgetune.agent.vocabulary.values import Parts, Target, Value, counts, holds, merged, parts
 
 
 class NicCoalesce(NicParts):
@@ -23,18 +22,16 @@ class NicCoalesce(NicParts):
     """
 
     kind = KIND
+    # A card tells two dozen of them; others may change without our doing.
+    partly = True
     change = "-C"
     below = (NicRss, NicIrqAffinity)
     # They refuse a time while they adapt it by themselves; others take it, and adapt it then.
     refuse_while_adaptive = ("i40e", "iavf", "ice")
 
-    def asked(self, target: Target, found: Value, value: Value) -> Value:
-        """A card tells two dozen of them; others may change without our doing."""
-        return chosen(found, value)
-
     def probe(self, setting: Setting) -> None:
         """Unsupported when the driver does not know one of them (it is ``n/a``), or refuses it."""
-        interface, wanted = interface_of(setting.target), parts(setting.value)
+        interface, wanted = setting.target["interface"], parts(setting.value)
         now, known = parts(self.runtime(setting.target)), self._known(interface)
         missing = sorted(name for name in set(wanted) - set(known) if now.get(name) != wanted[name])
         if missing:
@@ -51,7 +48,7 @@ class NicCoalesce(NicParts):
     def runtime(self, target: Target) -> Value:
         """Everything the driver knows of coalescing; one that cannot adapt it does not."""
         self.queues(target)
-        return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(interface_of(target))}
+        return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(target["interface"])}
 
     def _known(self, interface: str) -> Parts:
         found = told_by_kernel(self.host, "-c", interface, ethtool.coalescing)
@@ -63,23 +60,18 @@ class NicCoalesce(NicParts):
 
     def same(self, now: Value, wanted: Value) -> bool:
         """Some chips count in steps of 2 us: a time may be 1 us off, but 0 stands for none."""
-        there = parts(now)
-        return all(
-            there.get(name) == part
-            or ("usecs" in name and part and there.get(name) in _next_to(part))
-            for name, part in parts(wanted).items()
-        )
+        off_by_one: Parts = {
+            name: part
+            for name, part in counts(wanted).items()
+            if "usecs" in name and part and 0 < counts(now).get(name, 0) in (part - 1, part + 1)
+        }
+        return holds(merged(now, off_by_one), wanted)
 
     def run(self, target: Target, wanted: Parts) -> None:
         """What adapts by itself goes first and comes last: with it on, times cannot be set."""
         last: Parts = {name: part for name, part in wanted.items() if part == "on"}
         super().run(target, {name: wanted[name] for name in wanted if name not in last})
         super().run(target, last)
-
-
-def _next_to(part: Union[int, str]) -> Sequence[int]:
-    near = (part - 1, part + 1) if isinstance(part, int) else ()
-    return [number for number in near if number > 0]
 
 
 def coalescing(text: str) -> Iterator[Tuple[str, Union[int, str]]]:

@@ -10,11 +10,10 @@ from edgetune.agent.kinds.nic import NicParts
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.agent.kinds.nic_rss import NicRss
-from edgetune.agent.protocol import Unsupported
+from edgetune.agent.protocol import Unsupported, or_none
 from edgetune.agent.vocabulary.kinds.nic_features import KIND
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
-from edgetune.agent.vocabulary.values import Parts, Target, Value, chosen, merged, parts
+from edgetune.agent.vocabulary.values import Parts, Target, Value, merged, parts
 
 
 class Feature:
@@ -45,16 +44,14 @@ class NicFeatures(NicParts):
     """
 
     kind = KIND
+    # An interface has some sixty of them.
+    partly = True
     change = "-K"
     below = (NicCoalesce, NicRss, NicIrqAffinity)
 
-    def asked(self, target: Target, found: Value, value: Value) -> Value:
-        """An interface has some sixty of them."""
-        return chosen(found, value)
-
     def probe(self, setting: Setting) -> None:
         """Unsupported when there is none of that name, or it is fixed."""
-        interface = interface_of(setting.target)
+        interface = setting.target["interface"]
         known = self._features(setting.target)
         for name, value in parts(setting.value).items():
             if name not in known:
@@ -75,10 +72,8 @@ class NicFeatures(NicParts):
 
     def persistent(self, target: Target) -> Optional[Value]:
         """What is fixed stays so, whatever anybody said."""
-        kept = super().persistent(target)
-        try:
-            known = self._features(target)
-        except Unsupported:
+        kept, known = super().persistent(target), or_none(self._features, target)
+        if known is None:
             return kept
         return merged(kept, {name: own.value for name, own in known.items() if own.fixed})
 
@@ -92,7 +87,7 @@ class NicFeatures(NicParts):
 
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
-        interface = interface_of(target)
+        interface = target["interface"]
         told = told_by_kernel(self.host, "-k", interface, _asked_of_kernel)
         return of_text(show(self.host, "-k", interface)) if told is None else told
 

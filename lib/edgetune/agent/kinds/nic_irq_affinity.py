@@ -14,7 +14,6 @@ from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.services import running_programs
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parts
 
 PATIENCE = 1.0
@@ -39,7 +38,7 @@ class NicIrqAffinity(NicQueueCpus):
         return {own.name: own.allowed for own in self._interrupts(target)}
 
     def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
-        return placed(self.host, interface_of(target), value)
+        return placed(self.host, target["interface"], value)
 
     def told(self, found: OfQueues) -> str:
         """The same; not to be taken for a list of CPUs to be taken in turn."""
@@ -123,15 +122,15 @@ class NicIrqAffinity(NicQueueCpus):
 
     def present(self, target: Target) -> bool:
         """An interface that is down has none to be restored, as after a boot."""
-        return bool(find_interrupts(self.host, interface_of(target)))
+        return bool(find_interrupts(self.host, target["interface"]))
 
     def _all(self, target: Target) -> List[Interrupt]:
-        return all_interrupts(self.host, interface_of(target))
+        return all_interrupts(self.host, target["interface"])
 
     def _interrupts(self, target: Target) -> List[Interrupt]:
         if not super().present(target):
-            raise Unsupported(f"there is no interface {interface_of(target)}")
-        return queue_interrupts(self.host, interface_of(target))
+            raise Unsupported(f"there is no interface {target['interface']}")
+        return queue_interrupts(self.host, target["interface"])
 
 
 def balanced(host: Host) -> bool:

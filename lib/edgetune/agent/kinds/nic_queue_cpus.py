@@ -10,7 +10,6 @@ from edgetune.agent.placement import all_online
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import Topology
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, format_mask, parse_mask
 
 OfQueues = Dict[str, Set[int]]
@@ -97,5 +96,5 @@ class NicSteering(NicQueueCpus):
     def _masks(self, target: Target) -> Dict[str, str]:
         masks = self.read_steering(target, (self.file,))
         if not masks:
-            raise Unsupported(f"{interface_of(target)} has no {self.side} queues with {self.file}")
+            raise Unsupported(f"{target['interface']} has no {self.side} queues with {self.file}")
         return masks

@@ -8,7 +8,6 @@ from edgetune.agent.kinds.nic import NicHandler, queues_planned
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_rfs import KIND, TABLE
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Target, Value, power_above, power_below
 
 
@@ -61,7 +60,7 @@ class NicRfs(NicHandler):
     def _queues(self, target: Target) -> Dict[str, str]:
         found = self.read_steering(target, ("rps_flow_cnt",))
         if not found:
-            raise Unsupported(f"{interface_of(target)} has no receive queues with rps_flow_cnt")
+            raise Unsupported(f"{target['interface']} has no receive queues with rps_flow_cnt")
         return found
 
     def _entries(self) -> int:

@@ -10,7 +10,6 @@ from edgetune.agent.kinds.nic_features import NicFeatures
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.vocabulary.kinds.nic_ring import KIND, SIDES
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import (
     Target,
     Value,
@@ -45,5 +44,5 @@ class NicRing(NicCounts):
 
     def rounded(self, target: Target, value: Value) -> Value:
         """The number that the driver makes of it."""
-        to_fit = self.rounding.get(driver_of(self.host, interface_of(target)), int)
+        to_fit = self.rounding.get(driver_of(self.host, target["interface"]), int)
         return {name: to_fit(count) for name, count in counts(value).items()}

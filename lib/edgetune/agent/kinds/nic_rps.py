@@ -8,7 +8,6 @@ from edgetune.agent.placement import cpus_that_serve, near_cpus
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_rps import KIND, WORD
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Target
 
 
@@ -25,7 +24,7 @@ class NicRps(NicSteering):
     side = "receive"
 
     def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
-        interface = interface_of(target)
+        interface = target["interface"]
         # What has no card behind it has no interrupts either.
         card = self.host.exists(f"{self._directory(target)}/device")
         serving = cpus_that_serve(self.host, interface, siblings) if card else {}

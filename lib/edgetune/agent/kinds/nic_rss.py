@@ -19,10 +19,9 @@ from edgetune.agent.kinds.rss import (
     spread,
     weights_of,
 )
-from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.protocol import Failed, Unsupported, or_none
 from edgetune.agent.vocabulary.kinds.nic_rss import FLOWS, KIND
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Parts, Target, Value, chosen, merged, parts
 
 MAKE_TABLE = ("equal", "weight")
@@ -66,7 +65,7 @@ class NicRss(NicParts):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has no such part, or cannot take the value."""
-        interface, wanted = interface_of(setting.target), parts(setting.value)
+        interface, wanted = setting.target["interface"], parts(setting.value)
         found = parts(self.runtime(setting.target))
         # Without a table packets are not spread, whatever is told of the hash.
         missing = {"table", *wanted} - set(MAKE_TABLE) - set(found)
@@ -92,22 +91,17 @@ class NicRss(NicParts):
     def refuse_few_queues(self, target: Target) -> None:
         """Unsupported when queues were taken away from under a table that does not follow them."""
         if self.is_of_virtio(target):
-            channels = Channels(self.host).read(interface_of(target))
+            channels = Channels(self.host).read(target["interface"])
             if channels.current != channels.max:
-                refuse_out_of_step(self.host, interface_of(target))
+                refuse_out_of_step(self.host, target["interface"])
 
     def is_of_virtio(self, target: Target) -> bool:
         """Whether it is a card of virtio_net that has a table."""
-        if driver_of(self.host, interface_of(target)) != VIRTIO:
-            return False
-        try:
-            self.read_table(interface_of(target))
-        except Unsupported:
-            return False
-        return True
+        own = driver_of(self.host, target["interface"]) == VIRTIO
+        return own and or_none(self.read_table, target["interface"]) is not None
 
     def _probe_table(self, setting: Setting, found: Indirection) -> None:
-        interface, wanted = interface_of(setting.target), parts(setting.value)
+        interface, wanted = setting.target["interface"], parts(setting.value)
         if not can_be_written(found.words):
             what = "an indirection table that ethtool cannot write back"
             raise Unsupported(f"{interface} has {what}: {found.words}")
@@ -115,17 +109,14 @@ class NicRss(NicParts):
         if sum(weights) > found.entries:
             raise Unsupported(f"the weights add up to more than the table's {found.entries}")
         queues = len(weights) or int(wanted["equal"])
-        rings = self._rings_then(setting, found.rings)
+        # The same tuning may change them before.
+        planned = queues_planned(self.host, setting)
+        rings = found.rings if planned is None else planned
         reach = self._reach(interface, found.entries, rings)
         if queues > rings:
             raise Unsupported(f"{interface} has {rings} receive queues, not {queues}")
         if queues > reach:
             raise Unsupported(f"the table of {interface} reaches {reach} queues, not {queues}")
-
-    def _rings_then(self, setting: Setting, rings: int) -> int:
-        """The receive queues that there will be; the same tuning may change them before."""
-        planned = queues_planned(self.host, setting)
-        return rings if planned is None else planned
 
     def _reach(self, interface: str, entries: int, rings: int) -> int:
         numbers = self.reaches.get((driver_of(self.host, interface), entries), rings)
@@ -134,7 +125,7 @@ class NicRss(NicParts):
     def runtime(self, target: Target) -> Value:
         """What `read_rss` tells, and the fields of each flow."""
         self.queues(target)
-        interface = interface_of(target)
+        interface = target["interface"]
         found = read_rss(show(self.host, "-x", interface))
         for flow in FLOWS:
             with contextlib.suppress(Unsupported):
@@ -164,12 +155,11 @@ class NicRss(NicParts):
 
     def queues_chosen(self, target: Target) -> int:
         """The queues that a table needs which is not the driver's own; 0 without such a one."""
-        try:
-            found = self.read_table(interface_of(target))
-        except Unsupported:
+        found = or_none(self.read_table, target["interface"])
+        if found is None:
             return 0
         table = found.table
-        reach = self._reach(interface_of(target), found.entries, found.rings)
+        reach = self._reach(target["interface"], found.entries, found.rings)
         return 0 if table == spread(f"equal {reach}", len(table), reach) else max(table) + 1
 
     def let_go(self, target: Target, complaint: str) -> bool:
@@ -181,9 +171,9 @@ class NicRss(NicParts):
         if not (self.queues_chosen(target) or "indirection table" in complaint):
             return False
         try:
-            if not can_be_written(self.read_table(interface_of(target)).words):
+            if not can_be_written(self.read_table(target["interface"]).words):
                 return False
-            change(self.host, self.change, interface_of(target), "default")
+            change(self.host, self.change, target["interface"], "default")
         except (Unsupported, Failed):
             return False
         return True
@@ -207,11 +197,11 @@ class NicRss(NicParts):
             if name in wanted and now.get(name) != wanted[name]:
                 words += [option, str(wanted[name])]
         if words:
-            change(self.host, self.change, interface_of(target), *words)
+            change(self.host, self.change, target["interface"], *words)
         for flow in FLOWS:
             # Before a card had RSS it may have hashed none, for which ethtool has no word.
             if wanted.get(flow) and now.get(flow) != wanted[flow]:
-                change_flow(self.host, interface_of(target), flow, str(wanted[flow]))
+                change_flow(self.host, target["interface"], flow, str(wanted[flow]))
 
 
 def makes_table(value: Value) -> bool:

@@ -10,7 +10,6 @@ from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import Topology
 from edgetune.agent.vocabulary.kinds.nic_xps import KIND, WORD
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Target
 
 
@@ -27,7 +26,7 @@ class NicXps(NicSteering):
     side = "transmit"
 
     def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
-        interface = interface_of(target)
+        interface = target["interface"]
         if not interrupts_of(self.host, interface).names.numbered:
             raise Unsupported(f"nobody knows which queue of {interface} raises which interrupt")
         serving = cpus_that_serve(self.host, interface, siblings)

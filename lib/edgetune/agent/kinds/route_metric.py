@@ -6,10 +6,10 @@ from typing import List
 
 from edgetune.agent.kinds.base import HookKept
 from edgetune.agent.kinds.route_text import Route, route_lines
-from edgetune.agent.protocol import Failed, Unsupported
-from edgetune.agent.vocabulary.kinds.route_metric import KIND, destination, family_of
+from edgetune.agent.protocol import Failed, Unsupported, or_none
+from edgetune.agent.vocabulary.kinds.route_metric import KIND, destination
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Parts, Target, Value, chosen, parts
+from edgetune.agent.vocabulary.values import Parts, Target, Value, parts
 
 LIMITS = ("initcwnd", "initrwnd", "quickack")
 OPTIONS = (*LIMITS, "congctl")
@@ -30,6 +30,7 @@ class RouteMetric(HookKept):
     """
 
     kind = KIND
+    partly = True
 
     def probe(self, setting: Setting) -> None:
         """Unsupported for other than plain routes, and for what the kernel does not offer."""
@@ -67,24 +68,13 @@ class RouteMetric(HookKept):
                 found[name] = int(said[0]) if said[0].isdigit() and not said[1:] else ",".join(said)
         return found
 
-    def asked(self, target: Target, found: Value, value: Value) -> Value:
-        return chosen(found, value)
-
-    def same(self, now: Value, wanted: Value) -> bool:
-        """Whether the parts that are wanted are as wanted."""
-        there = parts(now)
-        return all(there.get(name) == part for name, part in parts(wanted).items())
-
     def present(self, target: Target) -> bool:
         """Whether there is a route: some time after the boot, or when its interface is up."""
-        try:
-            return bool(self._routes(target))
-        except Unsupported:
-            return False
+        return bool(or_none(self._routes, target))
 
     def ready(self, target: Target) -> bool:
         """Not before the network is. While one waits for it, a look is no process each time."""
-        table = self.host.text(TABLES[family_of(target)])
+        table = self.host.text(TABLES[target["family"]])
         known = self.host.answers.setdefault(f"{KIND.id_of(target)} is there", {})
         if not table or known.get("table") != table:
             self._doubt(target)
@@ -138,7 +128,7 @@ class RouteMetric(HookKept):
             except Failed as error:
                 raise Unsupported(str(error)) from None
         if not known["routes"]:
-            raise Unsupported(f"the main table has no {family_of(target)} route {target['route']}")
+            raise Unsupported(f"the main table has no {target['family']} route {target['route']}")
         routes = [Route(line) for line in known["routes"]]
         for route in routes:
             if route.option("nhid"):
@@ -157,7 +147,7 @@ class RouteMetric(HookKept):
         return self._ip(target, "show", ["table", "main", "exact", destination(target)])
 
     def _ip(self, target: Target, verb: str, words: List[str]) -> str:
-        family = {"inet": "-4", "inet6": "-6"}[family_of(target)]
+        family = {"inet": "-4", "inet6": "-6"}[target["family"]]
         return self.host.run("ip", family, "-d", "-o", "route", verb, *words)
 
 
@@ -166,7 +156,7 @@ def _lists(table: str, target: Target) -> bool:
     import socket
 
     address, _, length = destination(target).partition("/")
-    family, size = (socket.AF_INET, 4) if family_of(target) == "inet" else (socket.AF_INET6, 16)
+    family, size = (socket.AF_INET, 4) if target["family"] == "inet" else (socket.AF_INET6, 16)
     try:
         given = int.from_bytes(socket.inet_pton(family, address), "big")
         mask = (1 << 8 * size) - (1 << 8 * size - int(length))

@@ -8,10 +8,10 @@ from typing import Dict, List, Optional, Tuple
 from edgetune.agent.journal import Journal
 from edgetune.agent.kinds.base import FileKept, drop_ins, header, later
 from edgetune.agent.protocol import Failed, Unsupported
-from edgetune.agent.vocabulary.kinds.service_property import KIND, name_of
+from edgetune.agent.vocabulary.kinds.service_property import KIND
 from edgetune.agent.vocabulary.places import SYSTEMD
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import service_of, unit_name
+from edgetune.agent.vocabulary.targets import unit_name
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 LIMITS = {
@@ -62,7 +62,7 @@ class ServiceProperty(FileKept):
 
     def runtime(self, target: Target) -> Value:
         """Its effective value; ``soft:hard`` for a limit whose two halves differ."""
-        name = name_of(target)
+        name = target["property"]
         of_process = name in self.running
         return self._normal(name, (self._has if of_process else self._show)(target, name))
 
@@ -76,9 +76,9 @@ class ServiceProperty(FileKept):
             name = self._ours(setting.target, journal.rank)
             text = content.get(name) or header(journal) + "[Service]\n"
             # Several assignments of a set of CPUs add up, unless an empty one comes between.
-            if name_of(setting.target) == "CPUAffinity":
+            if setting.target["property"] == "CPUAffinity":
                 text += "CPUAffinity=\n"
-            content[name] = text + f"{name_of(setting.target)}={setting.value}\n"
+            content[name] = text + f"{setting.target['property']}={setting.value}\n"
         return content
 
     def reload(self) -> None:
@@ -87,12 +87,12 @@ class ServiceProperty(FileKept):
     def _show(self, target: Target, name: str) -> str:
         try:
             # Not --value: systemd has that from version 230 on only.
-            text = self.host.run("systemctl", "show", "-p", name, service_of(target))
+            text = self.host.run("systemctl", "show", "-p", name, target["service"])
         except Failed as error:
             raise Unsupported(str(error)) from None
         key, _, value = text.strip().partition("=")
         if key != name or not value:
-            raise Unsupported(f"systemctl tells no {name} of {service_of(target)}")
+            raise Unsupported(f"systemctl tells no {name} of {target['service']}")
         return value.replace("18446744073709551615", "infinity")
 
     def _has(self, target: Target, name: str) -> str:
@@ -100,7 +100,7 @@ class ServiceProperty(FileKept):
         text = self.host.text(f"/proc/{self._show(target, 'MainPID')}/{file}")
         found = re.search(pattern, text, re.MULTILINE)
         if found is None:
-            raise Unsupported(f"{service_of(target)} has no main process that tells its {name}")
+            raise Unsupported(f"{target['service']} has no main process that tells its {name}")
         values = dict.fromkeys(found.groups())
         return ":".join(values).replace("unlimited", "infinity")
 
@@ -112,7 +112,7 @@ class ServiceProperty(FileKept):
 
     def _winner(self, target: Target) -> Optional[Tuple[str, str]]:
         """File and value of the assignment that decides; an empty one takes all back."""
-        unit, name = unit_name(service_of(target)), name_of(target)
+        unit, name = unit_name(target["service"]), target["property"]
         units = [f"{root}/{unit}" for root in self.roots if self.host.exists(f"{root}/{unit}")]
         found = None
         for file in units[:1] + drop_ins(self.host, [f"{root}/{unit}.d" for root in self.roots]):
@@ -125,4 +125,4 @@ class ServiceProperty(FileKept):
 
     def _ours(self, target: Target, rank: str) -> str:
         name = self.drop_in.format(rank=rank)
-        return f"{SYSTEMD}/{unit_name(service_of(target))}.d/{name}"
+        return f"{SYSTEMD}/{unit_name(target['service'])}.d/{name}"

@@ -12,7 +12,7 @@ from edgetune.agent.kinds.sysctl_files import Assignment, assigned, decided, lef
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.topology import memory_of
 from edgetune.agent.vocabulary.kinds.memory_watermarks import LEAST
-from edgetune.agent.vocabulary.kinds.sysctl import EXCLUSIVE, KIND, key_of, parameters
+from edgetune.agent.vocabulary.kinds.sysctl import EXCLUSIVE, KIND, parameters
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.targets import parameter, sysctl_path
 from edgetune.agent.vocabulary.values import Target, Value
@@ -36,7 +36,7 @@ class Sysctl(Handler):
     @classmethod
     def key(cls, target: Target) -> str:
         """Its name as in files of sysctl.d."""
-        return key_of(target)
+        return target["key"]
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when it is read-only, as some are in a network namespace, or does not fit."""

@@ -5,11 +5,11 @@ from typing import List
 
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.base import Handler, texts
-from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.kinds.unit import KIND, unit_of
+from edgetune.agent.protocol import Unsupported, or_none
+from edgetune.agent.vocabulary.kinds.unit import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.targets import is_protected
-from edgetune.agent.vocabulary.values import Parts, Target, Value, chosen, parts
+from edgetune.agent.vocabulary.values import Parts, Target, Value, holds, parts
 
 WAITS = {"on": "start", "off": "stop"}
 VERBS = {"enabled": {"on": "enable", "off": "disable"}, "active": WAITS}
@@ -26,6 +26,7 @@ class Unit(Handler):
     """
 
     kind = KIND
+    partly = True
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -34,39 +35,36 @@ class Unit(Handler):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported for a masked unit that is to run, and for another name of a protected one."""
-        masked = self._enabled(unit_of(setting.target)) == "masked"
+        masked = self._enabled(setting.target["unit"]) == "masked"
         if masked and "on" in parts(setting.value).values():
-            raise Unsupported(f"{unit_of(setting.target)} is masked")
-        protected = next(filter(is_protected, self._names(unit_of(setting.target))), None)
+            raise Unsupported(f"{setting.target['unit']} is masked")
+        protected = next(filter(is_protected, self._names(setting.target["unit"])), None)
         if protected:
-            reason = f"{unit_of(setting.target)} is {protected}, which is needed to reach the host"
+            reason = f"{setting.target['unit']} is {protected}, which is needed to reach the host"
             raise Unsupported(reason)
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported where the next boot would make it active, or not, against the setting."""
         wanted = parts(setting.value)
-        enabled = wanted.get("enabled") or self._enabled(unit_of(setting.target))
+        enabled = wanted.get("enabled") or self._enabled(setting.target["unit"])
         after = "on" if enabled == "on" else "off"
         if wanted.get("active", after) != after:
             what = "enabled" if after == "on" else "not enabled"
-            raise Unsupported(f"{unit_of(setting.target)} is {what}: a boot makes it {after} again")
+            raise Unsupported(f"{setting.target['unit']} is {what}: a boot makes it {after} again")
 
     def runtime(self, target: Target) -> Parts:
         """Both facts."""
-        return {"active": self._active(unit_of(target)), "enabled": self._enabled(unit_of(target))}
+        return {"active": self._active(target["unit"]), "enabled": self._enabled(target["unit"])}
 
     def persistent(self, target: Target) -> Parts:
         """The same after a boot, which starts what is enabled."""
-        enabled = self._enabled(unit_of(target))
+        enabled = self._enabled(target["unit"])
         return {"active": "on" if enabled == "on" else "off", "enabled": enabled}
-
-    def asked(self, target: Target, found: Value, value: Value) -> Value:
-        return chosen(found, value)
 
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether each part is as wanted; what is masked is off."""
         found = {name: "off" if part == "masked" else part for name, part in parts(now).items()}
-        return all(found.get(name) == part for name, part in parts(wanted).items())
+        return holds(found, wanted)
 
     def snapshot(self, target: Target) -> Parts:
         return self.runtime(target)
@@ -77,13 +75,10 @@ class Unit(Handler):
         for name, verbs in VERBS.items():
             wanted = str(parts(value).get(name, now[name]))
             if wanted in verbs and not self.same(now, {name: wanted}):
-                self._run(verbs[wanted], unit_of(target))
+                self._run(verbs[wanted], target["unit"])
 
     def present(self, target: Target) -> bool:
-        try:
-            return bool(self._enabled(unit_of(target)))
-        except Unsupported:
-            return False
+        return bool(or_none(self._enabled, target["unit"]))
 
     def restore(self, target: Target, snapshot: object) -> None:
         self.apply(target, {**texts(snapshot)})

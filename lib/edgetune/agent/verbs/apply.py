@@ -3,7 +3,7 @@
 
 from typing import Dict, List, Sequence
 
-from edgetune.agent.change import begin, carry_out
+from edgetune.agent.change import carry_out, record
 from edgetune.agent.drift import drifted
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Head, Journal, Journals, Reading
@@ -75,7 +75,8 @@ def _apply(host: Host, head: Head, settings: List[Setting], expect: Expected) ->
     _refuse_unsupported(host, rows, head)
     _refuse_unexpected(rows, expect)
     try:
-        journal = begin(host, rows, head)
+        journal = Journal(head, Journals(host).next_sequence())
+        record(host, journal, rows)
     except OSError as error:
         raise Refused(f"what stands here cannot be kept: {complaint(error)}") from None
     if changes_network(journal):

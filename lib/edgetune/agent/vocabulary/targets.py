@@ -23,19 +23,9 @@ SERVICE = Field(
 )
 
 
-def interface_of(target: Target) -> str:
-    """The name of the interface."""
-    return target["interface"]
-
-
-def service_of(target: Target) -> str:
-    """The name of the service."""
-    return target["service"]
-
-
 def touches_interface(target: Target) -> List[str]:
     """All that belongs to the interface: changing its queues resets all the rest."""
-    return [f"interface {interface_of(target)}"]
+    return [f"interface {target['interface']}"]
 
 
 def unit_name(service: str) -> str:
@@ -45,7 +35,7 @@ def unit_name(service: str) -> str:
 
 def properties_of(*names: str) -> Callable[[Target], Sequence[str]]:
     """What touches these properties of the service."""
-    return lambda target: [property_of(service_of(target), name) for name in names]
+    return lambda target: [property_of(target["service"], name) for name in names]
 
 
 def property_of(service: str, name: str) -> str:

@@ -171,9 +171,19 @@ def parts(value: object) -> Parts:
     return value if isinstance(value, dict) else {}
 
 
+def holds(now: Value, wanted: Value) -> bool:
+    """Whether the parts that are wanted are as wanted; the others may be anything."""
+    return all(parts(now).get(name) == part for name, part in parts(wanted).items())
+
+
 def counts(value: Value) -> Dict[str, int]:
     """The parts of a value that are numbers."""
     return {name: part for name, part in parts(value).items() if isinstance(part, int)}
+
+
+def cpus_or(*words: str) -> Callable[[Target, Value], Value]:
+    """Leaves these words as they are, and brings a list of CPUs into its shortest form."""
+    return lambda target, value: value if value in words else cpu_list(str(value))
 
 
 def multiple_above(step: int) -> Callable[[int], int]:

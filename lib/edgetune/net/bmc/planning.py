@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from edgetune.agent.vocabulary.kinds.bios_attribute import KIND, attribute_of
+from edgetune.agent.vocabulary.kinds.bios_attribute import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.base.dataclass import dataclass
 from edgetune.net.bmc.answers import Answer
@@ -72,7 +72,7 @@ def _read(setting: Setting, state: State, registry: Registry | None, cpu: str) -
 def _read_attribute(
     setting: Setting, state: State, after: Values, registry: Registry | None
 ) -> _Reading:
-    name, value = attribute_of(setting.target), setting.value
+    name, value = setting.target["attribute"], setting.value
     if is_secret(name):
         return _Reading(None, None, unsupported="passwords are not set here")
     if name not in state.current:

@@ -9,7 +9,7 @@ from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
 from edgetune.agent.kinds.base import FileKept, drop_ins, header
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.kinds.loader_tunable import KIND, name_of
+from edgetune.agent.vocabulary.kinds.loader_tunable import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
@@ -53,7 +53,7 @@ class LoaderTunable(FileKept):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported where the kernel does not take it, or it would be in another's files."""
-        name = name_of(setting.target)
+        name = setting.target["tunable"]
         if is_there(self.host, name) and not is_tunable(self.host, name):
             raise Unsupported(f"{name} is no tunable: the kernel does not take it from the loader")
         if any(own.kind == "kernel.boot_environment" for own in setting.siblings):
@@ -63,21 +63,21 @@ class LoaderTunable(FileKept):
         """Unsupported when another file may be read after ours, and says otherwise."""
         self.probe(setting)
         ours = self._ours(self.rank(tuning))
-        for file, value in assigned(self.host, name_of(setting.target)):
+        for file, value in assigned(self.host, setting.target["tunable"]):
             if file not in (FIRST, ours) and value != setting.value:
                 raise Unsupported(f"{file} sets it to {value}: some releases read that after ours")
 
     def runtime(self, target: Target) -> Value:
-        name = name_of(target)
+        name = target["tunable"]
         known = is_there(self.host, name)
         return value_of(self.host, name) if known else environment(self.host, name)
 
     def persistent(self, target: Target) -> Optional[Value]:
-        winner = decides(self.host, name_of(target))
+        winner = decides(self.host, target["tunable"])
         return winner[1] if winner else ""
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
-        lines = [f'{name_of(own.target)}="{own.value}"\n' for own in settings]
+        lines = [f'{own.target["tunable"]}="{own.value}"\n' for own in settings]
         return {self._ours(journal.rank): header(journal) + "".join(lines)}
 
     def _ours(self, rank: str) -> str:

@@ -7,7 +7,7 @@ from edgetune.agent.freebsd.parameters import value_of
 from edgetune.agent.kinds.base import HookKept, texts
 from edgetune.agent.kinds.freebsd.loader_tunable import decides
 from edgetune.agent.protocol import Failed, Unsupported
-from edgetune.agent.vocabulary.kinds.module import ABSENT, KIND, LOADED, name_of
+from edgetune.agent.vocabulary.kinds.module import ABSENT, KIND, LOADED
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
@@ -21,21 +21,21 @@ class Module(HookKept):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported where the kernel finds no such file."""
-        name = name_of(setting.target)
+        name = setting.target["module"]
         places = value_of(self.host, "kern.module_path").split(";")
         if not any(self.host.exists(f"{place}/{name}.ko") for place in places if place):
             raise Unsupported(f"there is no {name}.ko in {' or '.join(places)}")
 
     def runtime(self, target: Target) -> Value:
         """By the name of its file, or of the module in it: files in the kernel have none."""
-        name = name_of(target)
+        name = target["module"]
         for option in ("-n", "-m"):
             if self.host.attempt("kldstat", "-q", option, name)[0] == 0:
                 return LOADED
         return ABSENT
 
     def persistent(self, target: Target) -> Optional[Value]:
-        name = name_of(target)
+        name = target["module"]
         loaded = decides(self.host, f"{name}_load")
         listed = self.host.attempt("sysrc", "-n", "-i", "kld_list")[1].split()
         by_boot = bool(loaded and loaded[1].upper() == "YES") or name in listed
@@ -45,14 +45,14 @@ class Module(HookKept):
         return {"was": str(self.runtime(target))}
 
     def apply(self, target: Target, value: Value) -> None:
-        self.host.run("kldload", "-n", name_of(target))
+        self.host.run("kldload", "-n", target["module"])
 
     def restore(self, target: Target, snapshot: object) -> None:
         """Unload it, unless connections or devices use it by now."""
         if texts(snapshot)["was"] == LOADED or self.runtime(target) == ABSENT:
             return
         try:
-            self.host.run("kldunload", name_of(target))
+            self.host.run("kldunload", target["module"])
         except Failed as why:
             if IN_USE not in str(why).lower():
                 raise

@@ -9,7 +9,6 @@ from edgetune.agent.kinds.base import HookKept, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Target, Value, parts
 
 BY_A_BOOT = {
@@ -63,7 +62,7 @@ class NicChannels(HookKept):
 
     @staticmethod
     def _parameter(target: Target) -> str:
-        driver, unit = driver_and_unit(interface_of(target))
+        driver, unit = driver_and_unit(target["interface"])
         if driver == "mce":
             return f"dev.mce.{unit}.conf.channels"
         if driver in BY_A_BOOT:

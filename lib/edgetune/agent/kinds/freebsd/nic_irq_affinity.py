@@ -20,7 +20,6 @@ from edgetune.agent.placement import deal, turns
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import interface_of
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 OfQueues = Dict[str, Set[int]]
@@ -47,7 +46,7 @@ class NicIrqAffinity(HookKept):
 
     def present(self, target: Target) -> bool:
         """Some drivers ask for interrupts as they bring an interface up."""
-        return bool(queues(self.host, interface_of(target)))
+        return bool(queues(self.host, target["interface"]))
 
     def ready(self, target: Target) -> bool:
         return self.present(target)
@@ -75,16 +74,16 @@ class NicIrqAffinity(HookKept):
         return {own.name: cpus_of(self.host, own) for own in self._queues(target)}
 
     def _queues(self, target: Target) -> List[Queue]:
-        found = queues(self.host, interface_of(target))
-        teller = channels_told_by(interface_of(target))
+        found = queues(self.host, target["interface"])
+        teller = channels_told_by(target["interface"])
         if not found and teller:
             raise Unsupported(
-                f"{interface_of(target)} does not tell the interrupts of all its channels: have a "
+                f"{target['interface']} does not tell the interrupts of all its channels: have a "
                 f"tuning before this one set {teller} to 1 (sysctl)"
             )
         if not found:
             raise Unsupported(
-                f"vmstat -ai names no interrupts of queues of {interface_of(target)}: it is down, "
+                f"vmstat -ai names no interrupts of queues of {target['interface']}: it is down, "
                 "or its driver has other names for them"
             )
         return found
@@ -112,11 +111,9 @@ class NicIrqAffinity(HookKept):
     def _local(self, target: Target, known: Dict[int, Set[int]]) -> Set[int]:
         if len(known) == 1:
             return next(iter(known.values()))
-        own = domain_of(self.host, interface_of(target))
+        own = domain_of(self.host, target["interface"])
         if own is None or own not in known:
-            raise Unsupported(
-                f"nobody knows the domain of {interface_of(target)}: %domain has none"
-            )
+            raise Unsupported(f"nobody knows the domain of {target['interface']}: %domain has none")
         return known[own]
 
 

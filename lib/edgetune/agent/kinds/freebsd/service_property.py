@@ -9,9 +9,8 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from edgetune.agent.journal import Journal
 from edgetune.agent.kinds.base import FileKept, header
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.kinds.service_property import KIND, name_of
+from edgetune.agent.vocabulary.kinds.service_property import KIND
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import service_of
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 FIRST = ("/etc/rc.conf", "/etc/rc.conf.local")
@@ -35,7 +34,7 @@ class ServiceProperty(FileKept):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported for a property that rc(8) has not, or a value that it cannot take."""
-        name, value = name_of(setting.target), str(setting.value)
+        name, value = setting.target["property"], str(setting.value)
         if name not in VARIABLES:
             raise Unsupported(f"rc(8) has no {name}, but {', '.join(VARIABLES)}")
         if not re.fullmatch(_TAKEN[name], value):
@@ -50,13 +49,13 @@ class ServiceProperty(FileKept):
         ours, variable = self._ours(setting.target, self.rank(tuning)), _variable(setting.target)
         files = [file for file, _ in self._said(setting.target)]
         for file, text in self._said(setting.target):
-            if name_of(setting.target) == "LimitNOFILE" and not _LIMITS.fullmatch(text):
+            if setting.target["property"] == "LimitNOFILE" and not _LIMITS.fullmatch(text):
                 raise Unsupported(f"{file} sets {variable} to {text}: more than open files")
         if files and files[-1] > ours and files[-1] not in FIRST:
             raise Unsupported(f"{files[-1]} is read after ours, and sets {variable}")
 
     def runtime(self, target: Target) -> Value:
-        process, name = self._process(target), name_of(target)
+        process, name = self._process(target), target["property"]
         if name == "Nice":
             return self.host.run("ps", "-o", "nice=", "-p", process).strip()
         if name == "CPUAffinity":
@@ -70,18 +69,18 @@ class ServiceProperty(FileKept):
         raise Unsupported(f"rc(8) has no {name}, but {', '.join(VARIABLES)}")
 
     def persistent(self, target: Target) -> Optional[Value]:
-        said = self._said(target) if name_of(target) in VARIABLES else []
+        said = self._said(target) if target["property"] in VARIABLES else []
         if not said:
             return None
         text = said[-1][1]
         limits = _LIMITS.fullmatch(text)
-        return limits.group(1) if limits and name_of(target) == "LimitNOFILE" else text
+        return limits.group(1) if limits and target["property"] == "LimitNOFILE" else text
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         content: Dict[str, str] = {}
         for own in settings:
             file = self._ours(own.target, journal.rank)
-            limit = name_of(own.target) == "LimitNOFILE"
+            limit = own.target["property"] == "LimitNOFILE"
             text = f"-B -n {own.value}" if limit else str(own.value)
             line = f'{_variable(own.target)}="{text}"\n'
             content[file] = content.get(file, header(journal)) + line
@@ -89,10 +88,10 @@ class ServiceProperty(FileKept):
 
     def _process(self, target: Target) -> str:
         """The number of its main process, the first that its script tells."""
-        told = self.host.attempt("service", service_of(target), "onestatus")[1]
+        told = self.host.attempt("service", target["service"], "onestatus")[1]
         found = re.search(r"is running as pid ([0-9]+)", told)
         if found is None:
-            raise Unsupported(f"{service_of(target)} tells no process that runs")
+            raise Unsupported(f"{target['service']} tells no process that runs")
         return found.group(1)
 
     def _open_files(self, process: str) -> str:
@@ -109,7 +108,7 @@ class ServiceProperty(FileKept):
         """File and value of each assignment, in the order in which rc(8) reads them."""
         pattern = re.compile(rf"\s*{_variable(target)}=([\"']?)(.*?)\1\s*(?:#.*)?")
         found = []
-        for file in self._files(service_of(target)):
+        for file in self._files(target["service"]):
             for line in self.host.text(file).splitlines():
                 own = pattern.fullmatch(line)
                 if own:
@@ -124,7 +123,7 @@ class ServiceProperty(FileKept):
             yield from [f"{place}/{name}" for name in names] or [place]
 
     def _directory(self, target: Target) -> str:
-        return f"{DIRECTORIES[0]}/{service_of(target)}"
+        return f"{DIRECTORIES[0]}/{target['service']}"
 
     def _ours(self, target: Target, rank: str) -> str:
         return f"{self._directory(target)}/90-edgetune-{rank}"
@@ -132,8 +131,8 @@ class ServiceProperty(FileKept):
 
 def _variable(target: Target) -> str:
     """The name of a variable cannot have what that of a service can."""
-    service = re.sub("[^A-Za-z0-9_]", "_", service_of(target))
-    return f"{service}_{VARIABLES[name_of(target)]}"
+    service = re.sub("[^A-Za-z0-9_]", "_", target["service"])
+    return f"{service}_{VARIABLES[target['property']]}"
 
 
 def _find(told: object, name: str) -> Dict[str, object]:

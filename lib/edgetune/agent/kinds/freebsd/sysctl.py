@@ -6,7 +6,7 @@ from typing import Dict, Iterator, Optional, Tuple
 from edgetune.agent.freebsd.parameters import is_there, is_tunable, is_writable, value_of
 from edgetune.agent.kinds.base import HookKept, texts
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.kinds.sysctl import KIND, key_of
+from edgetune.agent.vocabulary.kinds.sysctl import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.targets import sysctl_path
 from edgetune.agent.vocabulary.values import Target, Value
@@ -23,7 +23,7 @@ class Sysctl(HookKept):
     @classmethod
     def key(cls, target: Target) -> str:
         """Its name, with dots."""
-        return sysctl_path(key_of(target)).replace("/", ".")
+        return sysctl_path(target["key"]).replace("/", ".")
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when it cannot be set while the kernel runs."""

@@ -3,13 +3,6 @@
 
 from edgetune.agent.vocabulary.grammar import LINE, Text
 from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.values import Target
-
-
-def attribute_of(target: Target) -> str:
-    """The name of the attribute."""
-    return target["attribute"]
-
 
 KIND = Kind(
     name="bios.attribute",
@@ -20,7 +13,7 @@ KIND = Kind(
         )
     },
     value=Text(LINE),
-    touches=lambda target: [f"bios {attribute_of(target)}"],
+    touches=lambda target: [f"bios {target['attribute']}"],
     disruption="reboot",
     order=10,
     ordered=False,

@@ -36,11 +36,6 @@ UNIT_FILES = re.compile(r"/systemd/system(?:\.[a-z]+)?/|^/etc/init\.d/")
 """Where files that belong to a unit are, or below a directory such as ``nginx.service.d``."""
 
 
-def path_of(target: Target) -> str:
-    """The path of the file."""
-    return target["path"]
-
-
 def path_refusal(path: str) -> Optional[str]:
     """Why no tuning writes a file; None when one may, as far as can be said without a host."""
     for place in NOT_OURS:
@@ -78,7 +73,7 @@ KIND = Kind(
     target={"path": Field(rf"(/{NAME}){{1,20}}", "Absolute path of a plain file.", path_refusal)},
     value=Text(r"[\s\S]*\n", exact=True, wrong="does not end with a newline"),
     tidy=tidy,
-    touches=lambda target: [path_of(target)],
+    touches=lambda target: [target["path"]],
     systems=("linux", "freebsd"),
     disruption="live",
     order=170,

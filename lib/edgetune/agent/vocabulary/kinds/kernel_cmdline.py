@@ -15,11 +15,6 @@ _FOR_BOOT = (
 _FIRST_BOOT = [name_of(word) for word in FIRST_BOOT]
 
 
-def parameter_of(target: Target) -> str:
-    """The name of the parameter."""
-    return target["parameter"]
-
-
 def parameter_refusal(parameter: str) -> Optional[str]:
     """Why no tuning sets a parameter; None when one may."""
     if re.fullmatch(_FOR_BOOT, parameter):
@@ -36,8 +31,8 @@ def tidy(target: Target, value: Value) -> Value:
     except ValueError as error:
         raise Wrong(str(error)) from None
     for word in words:
-        if name_of(word) != name_of(parameter_of(target)):
-            raise Wrong(f"{word} is no word of {parameter_of(target)}")
+        if name_of(word) != name_of(target["parameter"]):
+            raise Wrong(f"{word} is no word of {target['parameter']}")
     return joined(words)
 
 

@@ -6,14 +6,8 @@ from typing import Optional
 
 from edgetune.agent.vocabulary.grammar import Text
 from edgetune.agent.vocabulary.kind import BOOT_ENTRY, Field, Kind
-from edgetune.agent.vocabulary.values import Target
 
 _FOR_BOOT = r"vfs\.(root|mountroot|zfs\.(recover|debug)).*|zfs_be.*|kern\.(geom|cam)\..*|.*\.ko"
-
-
-def name_of(target: Target) -> str:
-    """The name of the tunable."""
-    return target["tunable"]
 
 
 def tunable_refusal(name: str) -> Optional[str]:

@@ -3,22 +3,17 @@
 
 from edgetune.agent.vocabulary.grammar import Text
 from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.values import NODE, Target
+from edgetune.agent.vocabulary.values import NODE
 
 # Ranges only: a comma would end the option of some versions of mount.
 NODES = f"{NODE}(-{NODE})?"
-
-
-def mount_of(target: Target) -> str:
-    """Where the tmpfs is mounted."""
-    return target["mount"]
 
 
 KIND = Kind(
     name="memory.tmpfs_policy",
     target={"mount": Field("/[!-~]{0,200}", "Where a tmpfs is mounted.")},
     value=Text(f"interleave(:{NODES})?|bind:{NODES}|prefer:{NODE}|local"),
-    touches=lambda target: [f"mount {mount_of(target)}"],
+    touches=lambda target: [f"mount {target['mount']}"],
     disruption="live",
     order=150,
     ordered=False,

@@ -3,14 +3,8 @@
 
 from edgetune.agent.vocabulary.grammar import Text
 from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.values import Target
 
 LOADED, ABSENT = "loaded", "absent"
-
-
-def name_of(target: Target) -> str:
-    """The name of the module's file, without ``.ko``."""
-    return target["module"]
 
 
 KIND = Kind(
@@ -22,7 +16,7 @@ KIND = Kind(
         )
     },
     value=Text(LOADED),
-    touches=lambda target: [f"module {name_of(target)}"],
+    touches=lambda target: [f"module {target['module']}"],
     disruption="live",
     order=15,
     ordered=False,

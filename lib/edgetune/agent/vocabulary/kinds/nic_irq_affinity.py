@@ -4,21 +4,16 @@
 from edgetune.agent.vocabulary.grammar import Text
 from edgetune.agent.vocabulary.kind import Kind
 from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
-from edgetune.agent.vocabulary.values import CPUS, Target, Value, cpu_list
+from edgetune.agent.vocabulary.values import CPUS, cpus_or
 
 POLICIES = ("local", "spread", "interleave")
-
-
-def tidy(target: Target, value: Value) -> Value:
-    """A word as it is, a list of CPUs in its shortest form."""
-    return value if value in POLICIES else cpu_list(str(value))
 
 
 KIND = Kind(
     name="nic.irq_affinity",
     target={"interface": INTERFACE},
     value=Text("|".join([*POLICIES, CPUS])),
-    tidy=tidy,
+    tidy=cpus_or(*POLICIES),
     touches=touches_interface,
     systems=("linux", "freebsd"),
     disruption="live",

@@ -4,21 +4,16 @@
 from edgetune.agent.vocabulary.grammar import Text
 from edgetune.agent.vocabulary.kind import Kind
 from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
-from edgetune.agent.vocabulary.values import CPUS, Target, Value, cpu_list
+from edgetune.agent.vocabulary.values import CPUS, cpus_or
 
 WORD = "per_queue"
-
-
-def tidy(target: Target, value: Value) -> Value:
-    """The word as it is, a list of CPUs in its shortest form."""
-    return value if value == WORD else cpu_list(str(value))
 
 
 KIND = Kind(
     name="nic.xps",
     target={"interface": INTERFACE},
     value=Text(f"{WORD}|({CPUS})?"),
-    tidy=tidy,
+    tidy=cpus_or(WORD),
     touches=touches_interface,
     disruption="live",
     order=90,

@@ -11,15 +11,10 @@ from edgetune.agent.vocabulary.values import Target
 EVERYWHERE = {"inet": "0.0.0.0/0", "inet6": "::/0"}
 
 
-def family_of(target: Target) -> str:
-    """``inet`` or ``inet6``."""
-    return target["family"]
-
-
 def destination(target: Target) -> str:
     """The network that the route leads to, in whatever words."""
     route = target["route"]
-    return EVERYWHERE[family_of(target)] if route == "default" else route
+    return EVERYWHERE[target["family"]] if route == "default" else route
 
 
 def route_of(target: Target) -> List[str]:
@@ -31,7 +26,7 @@ def route_of(target: Target) -> List[str]:
     # No host has a route that is none.
     with contextlib.suppress(ValueError):
         place = str(ipaddress.ip_network(place, strict=False))
-    return [f"route {family_of(target)} {place}"]
+    return [f"route {target['family']} {place}"]
 
 
 KIND = Kind(

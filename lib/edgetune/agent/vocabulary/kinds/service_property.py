@@ -3,18 +3,13 @@
 
 from edgetune.agent.vocabulary.grammar import LINE, Text, Wrong
 from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.targets import SERVICE, property_of, service_of
+from edgetune.agent.vocabulary.targets import SERVICE, property_of
 from edgetune.agent.vocabulary.values import Target, Value, cpu_list
-
-
-def name_of(target: Target) -> str:
-    """The name of the property."""
-    return target["property"]
 
 
 def tidy(target: Target, value: Value) -> Value:
     """A line as in a unit file; CPU lists in their shortest form."""
-    if name_of(target) == "CPUAffinity":
+    if target["property"] == "CPUAffinity":
         return cpu_list(str(value))
     line = " ".join(str(value).split())
     if line.endswith("\\"):
@@ -33,7 +28,7 @@ KIND = Kind(
     },
     value=Text(LINE),
     tidy=tidy,
-    touches=lambda target: [property_of(service_of(target), name_of(target))],
+    touches=lambda target: [property_of(target["service"], target["property"])],
     disruption="restart",
     order=180,
     systems=("linux", "freebsd"),

@@ -69,11 +69,6 @@ _REFUSED = (
 """Parameters whose way back is not all that they change, with the reason."""
 
 
-def key_of(target: Target) -> str:
-    """The name of the parameter, with dots or slashes."""
-    return target["key"]
-
-
 _OF_DEVICE = re.compile(r"dev/([a-z][a-z0-9_]*)/([0-9]+)/.*")
 """Parameters of FreeBSD's devices: those of a card can reset it."""
 
@@ -83,7 +78,7 @@ def parameters(target: Target) -> List[str]:
 
     FreeBSD has no such files; the parameter goes by their names there, too.
     """
-    path = sysctl_path(key_of(target))
+    path = sysctl_path(target["key"])
     device = _OF_DEVICE.fullmatch(path)
     return [parameter(own) for own in dict.fromkeys([path, *_changed_with(path)])] + (
         [f"interface {device.group(1)}{device.group(2)}"] if device else []

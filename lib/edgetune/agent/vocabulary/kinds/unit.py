@@ -4,13 +4,6 @@
 from edgetune.agent.vocabulary.grammar import SWITCH, Parts
 from edgetune.agent.vocabulary.kind import Field, Kind
 from edgetune.agent.vocabulary.targets import unit_refusal
-from edgetune.agent.vocabulary.values import Target
-
-
-def unit_of(target: Target) -> str:
-    """The name of the unit."""
-    return target["unit"]
-
 
 KIND = Kind(
     name="unit",
@@ -22,7 +15,7 @@ KIND = Kind(
         )
     },
     value=Parts({"enabled": SWITCH, "active": SWITCH}),
-    touches=lambda target: [f"unit {unit_of(target)}"],
+    touches=lambda target: [f"unit {target['unit']}"],
     disruption="live",
     # Stops what would change the others, such as irqbalance.
     order=20,
