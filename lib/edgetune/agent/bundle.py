@@ -4,7 +4,7 @@
 import marshal
 import os
 from functools import lru_cache
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict
 
 from edgetune.agent import kept_copy
 from edgetune.agent.kept_copy import COMPILED, PROGRAM, dump, load
@@ -121,19 +121,12 @@ def _literal(name: str, code: str) -> str:
 def modules() -> Dict[str, str]:
     """The code of each module by its full name; the package around ours is empty."""
     found = {"edgetune": ""}
-    for file, name in _files(os.path.dirname(__file__), PACKAGE):
-        with open(file, encoding="utf-8") as text:
-            found[name] = text.read()
+    top = os.path.dirname(__file__)
+    for directory, _, files in os.walk(top):
+        for file in (name for name in files if name.endswith(".py")):
+            path = os.path.join(directory, file)
+            parts = os.path.relpath(path[: -len(".py")], top).split(os.sep)
+            name = ".".join([PACKAGE, *(part for part in parts if part != "__init__")])
+            with open(path, encoding="utf-8") as text:
+                found[name] = text.read()
     return found
-
-
-def _files(directory: str, package: str) -> Iterator[Tuple[str, str]]:
-    for entry in sorted(os.listdir(directory)):
-        path = os.path.join(directory, entry)
-        stem, suffix = os.path.splitext(entry)
-        if entry == "__init__.py":
-            yield path, package
-        elif suffix == ".py":
-            yield path, f"{package}.{stem}"
-        elif os.path.exists(os.path.join(path, "__init__.py")):
-            yield from _files(path, f"{package}.{entry}")

@@ -102,7 +102,11 @@ class Congestion:
         except Exception as error:
             # Nothing stays that nobody keeps: what stood before goes on, if it stood.
             try:
-                self._fall_back(before)
+                if before is None:
+                    self._take_back()
+                else:
+                    self._save(before)
+                    applier(self._host, before.configuration.applier).set(before.configuration)
             except Exception as other:
                 text = (
                     f"{complaint(error)}; nor did what stood before come back: {complaint(other)}"
@@ -158,13 +162,6 @@ class Congestion:
         self._host.make_directory(os.path.dirname(CONGESTION), 0o700)
         text = json.dumps({"configuration": own, "deadline": list(standing.deadline)})
         self._host.write(CONGESTION, text.encode() + b"\n", 0o600)
-
-    def _fall_back(self, before: Optional[Standing]) -> None:
-        if before is None:
-            self._take_back()
-            return
-        self._save(before)
-        applier(self._host, before.configuration.applier).set(before.configuration)
 
     def keep(self) -> float:
         """One look of the keeper; seconds until the next one, 0 when there is nothing to keep."""

@@ -3,7 +3,7 @@
 
 import json
 from importlib import import_module
-from typing import Any, Optional
+from typing import Optional
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import (
@@ -53,7 +53,10 @@ def answer(root: str, text: bytes) -> Json:
     """The reply to a request, whatever that is."""
     reply: Json = {"edgetune": PROTOCOL, "verb": None, "ok": False}
     try:
-        request = Request(_parse(text))
+        try:
+            request = Request(json.loads(text.decode()))
+        except (ValueError, RecursionError) as error:
+            raise BadRequest(None, f"the request is not JSON: {error}") from None
         protocol = request.raw("protocol")
         if protocol != PROTOCOL or isinstance(protocol, bool):
             raise request.wrong("protocol", f"{OTHER_PROTOCOL}; got {protocol!r}")
@@ -64,13 +67,6 @@ def answer(root: str, text: bytes) -> Json:
         return dict(reply, error=_error(error.reason, error.field, str(error)))
     except Exception as error:
         return dict(reply, error=_error("failed", None, f"{type(error).__name__}: {error}"))
-
-
-def _parse(text: bytes) -> Any:
-    try:
-        return json.loads(text.decode())
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(None, f"the request is not JSON: {error}") from None
 
 
 def _error(reason: str, field: Optional[str], message: str) -> Json:

@@ -114,12 +114,9 @@ def drifted(host: Host) -> List[Drift]:
 
 
 def _told(tuning: str, row: Row) -> Drift:
-    wanted, now, stored = map(_in_a_line, (row.wanted, row.runtime, row.persistent))
+    values = (row.wanted, row.runtime, row.persistent)
+    wanted, now, stored = (_cut(own) if isinstance(own, str) else own for own in values)
     return Drift(tuning, _cut(row.setting.id), wanted, now, stored, _cut(row.reason))
-
-
-def _in_a_line(value: Optional[Value]) -> Optional[Value]:
-    return _cut(value) if isinstance(value, str) else value
 
 
 def _cut(text: str) -> str:
@@ -132,19 +129,14 @@ def drift_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator
     for entry in journal.entries:
         setting = _left_of(host, entry.setting, over)
         if setting:
-            row = _looked_at(host, setting, journal.tuning)
+            try:
+                row = observe(host, setting, journal.tuning)
+            except Exception as error:
+                # A sample has more to tell than this one setting.
+                row = Row(setting)
+                row.problem = f"cannot be read: {complaint(error)}"
             if not row.as_wanted:
                 yield row
-
-
-def _looked_at(host: Host, setting: Setting, tuning: str) -> Row:
-    try:
-        return observe(host, setting, tuning)
-    except Exception as error:
-        # A sample has more to tell than this one setting.
-        row = Row(setting)
-        row.problem = f"cannot be read: {complaint(error)}"
-        return row
 
 
 def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[Setting]:

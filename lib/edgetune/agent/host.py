@@ -342,15 +342,7 @@ class Host:
 
         # Not into pipes: it would die of them once we are gone.
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaint:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=complaint,
-                env=self._environment(),
-                start_new_session=True,
-                pass_fds=self._locked,
-            )
+            process = self._detached(command, output, complaint, pass_fds=self._locked)
             try:
                 status = process.wait(TO_THE_END[name])
             except subprocess.TimeoutExpired:
@@ -376,14 +368,7 @@ class Host:
         # Not a pipe: a daemon that it starts may keep that open.
         with tempfile.TemporaryFile() as output:
             try:
-                process = subprocess.Popen(
-                    [program, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env=self._environment(),
-                    start_new_session=True,
-                )
+                process = self._detached([program, *arguments], output, output)
             except OSError as error:
                 raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
             try:
@@ -405,15 +390,15 @@ class Host:
 
     def detach(self, command: Sequence[str]) -> None:
         """Start a process that outlives this one and the SSH connection."""
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=self._environment(),
-            start_new_session=True,
-            cwd="/",
-        )
+        self._detached(command, subprocess.DEVNULL, subprocess.DEVNULL, cwd="/")
+
+    def _detached(
+        self, command: Sequence[str], output: Any, complaint: Any, **more: Any
+    ) -> "subprocess.Popen[bytes]":
+        """A process in a session of its own, without input."""
+        streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": complaint}
+        env = self._environment()
+        return subprocess.Popen(command, env=env, start_new_session=True, **streams, **more)
 
     def _environment(self) -> Dict[str, str]:
         own = {"LC_ALL": "C", "EDGETUNE_ROOT": self.root, "DEBIAN_FRONTEND": "noninteractive"}
@@ -512,10 +497,9 @@ class Host:
             raise Refused(f"epoch {epoch} is older than {seen}, which this host has seen")
         if epoch > seen:
             self.make_directory(STATE, 0o700)
-            self._remember(epoch, file)
+            self._remember(b"%d\n" % epoch, file)
 
-    def _remember(self, epoch: int, file: str) -> None:
-        data = b"%d\n" % epoch
+    def _remember(self, data: bytes, file: str) -> None:
         try:
             self.replace(file, data)
         except OSError as error:

@@ -106,7 +106,10 @@ def observe(
             rounded = handler.rounded(setting.target, setting.value)
             row.wanted = bounded(setting.only, row.runtime, rounded)
             row.runtime_differs = not reached(handler, setting, row.runtime)
-            row.stored_differs = stored and _must_store(handler, row)
+            # Where nobody has said anything, a default that is good enough now is so after a boot.
+            unsaid = row.persistent is None and setting.only
+            kept = not row.runtime_differs if unsaid else reached(handler, setting, row.persistent)
+            row.stored_differs = stored and not kept
             if row.runtime_differs:
                 handler.probe(row.setting)
                 if row.setting.restart and not host.booting:
@@ -166,13 +169,6 @@ def stands(host: Host, setting: Setting) -> bool:
     if handler.tried_by_boot:
         return reached(handler, setting, stored_value(handler, setting))
     return in_force(host, setting)
-
-
-def _must_store(handler: Handler, row: Row) -> bool:
-    # Where nobody has said anything, a default that is good enough now is so after a boot.
-    if row.persistent is None and row.setting.only:
-        return row.runtime_differs
-    return not reached(handler, row.setting, row.persistent)
 
 
 def current(host: Host, setting: Setting) -> Reading:

@@ -97,17 +97,14 @@ def memory_of(host: Host) -> Memory:
     """The memory of a host."""
     told = meminfo(host)
     total = told.get("MemTotal")
-    of_node = {node: _node_kb(host, node) for node in node_numbers(host)}
-    nodes: Dict[str, Optional[int]] = {str(node): kb for node, kb in of_node.items() if kb}
+    nodes: Dict[str, Optional[int]] = {}
+    for node in node_numbers(host):
+        own = re.search(r"MemTotal:\s+([0-9]+)", host.text(f"{NODES}/node{node}/meminfo"))
+        if own and int(own.group(1)):
+            nodes[str(node)] = int(own.group(1))
     nodes = nodes or {"0": total}
     smallest = min(nodes.values(), key=lambda kb: kb or 0)
     return Memory(total, told.get("SwapTotal"), nodes, smallest)
-
-
-def _node_kb(host: Host, node: int) -> int:
-    text = host.text(f"{NODES}/node{node}/meminfo")
-    found = re.search(r"MemTotal:\s+([0-9]+)", text)
-    return int(found.group(1)) if found else 0
 
 
 def memory_nodes(host: Host) -> Set[int]:

@@ -57,18 +57,15 @@ def boot(host: Host) -> List[str]:
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _carry_on, host, journal, problems)
         if host.exists(CONGESTION):
-            attempt(problems, CONGESTION, _end_congestion, host)
+            # Few boots need to import it.
+            from edgetune.agent.congestion import Congestion
+
+            # Take back what stood in the boot before.
+            attempt(problems, CONGESTION, Congestion(host).settle)
         attempt(problems, "", BootHook(host).sync)
         if _unready(host, _for_boots(host, journals.all())):
             attempt(problems, "", follow_up, host)
         return problems + list(journals.damaged().values())
-
-
-def _end_congestion(host: Host) -> None:
-    """Take back what stood in the boot before; few boots need to import it."""
-    from edgetune.agent.congestion import Congestion
-
-    Congestion(host).settle()
 
 
 def boot_and_rest(host: Host) -> List[str]:
@@ -83,34 +80,30 @@ def boot_and_rest(host: Host) -> List[str]:
 def late(host: Host) -> List[str]:
     """Set again what the boot hook came too early for, or as much of it as there is in the end."""
     try:
-        return _late(host)
+        problems: List[str] = []
+        journals = Journals(host)
+        # Until all is there that the rest stands on, or for `LATE_WAIT`.
+        end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
+        # Nobody holds the lock: a person may take a tuning back meanwhile.
+        while _unready(host, _for_boots(host, journals.all())) and time.monotonic() < end:
+            # The rest of the boot has more use for the CPU.
+            time.sleep(pause)
+            pause = min(1.5 * pause, LOOK_SELDOM)
+        host.booting = host.late = True
+        with host.lock(60.0):
+            # What stands on them may have been missing when the host began to boot.
+            for journal in reversed(journals.all()):
+                if journal.state == "restoring":
+                    attempt(problems, journal.tuning, take_back, host, journal)
+            for journal in journals.all():
+                if journal.state not in UNSETTLED:
+                    attempt(problems, journal.tuning, _set_again, host, journal, problems)
+            missing = _unready(host, _for_boots(host, journals.all()))
+            problems += [f"{entry.setting.id}: is not there yet, or down" for entry in missing]
+        return problems
     finally:
         # Who looks at the host waits as long as it is there.
         host.remove(FOLLOWING)
-
-
-def _late(host: Host) -> List[str]:
-    problems: List[str] = []
-    journals = Journals(host)
-    # Until all is there that the rest stands on, or for `LATE_WAIT`.
-    end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
-    # Nobody holds the lock: a person may take a tuning back meanwhile.
-    while _unready(host, _for_boots(host, journals.all())) and time.monotonic() < end:
-        # The rest of the boot has more use for the CPU.
-        time.sleep(pause)
-        pause = min(1.5 * pause, LOOK_SELDOM)
-    host.booting = host.late = True
-    with host.lock(60.0):
-        # What stands on them may have been missing when the host began to boot.
-        for journal in reversed(journals.all()):
-            if journal.state == "restoring":
-                attempt(problems, journal.tuning, take_back, host, journal)
-        for journal in journals.all():
-            if journal.state not in UNSETTLED:
-                attempt(problems, journal.tuning, _set_again, host, journal, problems)
-        missing = _unready(host, _for_boots(host, journals.all()))
-        problems += [f"{entry.setting.id}: is not there yet, or down" for entry in missing]
-    return problems
 
 
 def _for_boots(host: Host, journals: Sequence[Journal]) -> List[Entry]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tuning taken back, with those that stand on it suspended and applied again."""
 
-from typing import Dict, List, Optional, Sequence, Set
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set
 
 from edgetune.agent.boot_hook import BootHook, disarm_timer
 from edgetune.agent.change import (
@@ -90,7 +90,18 @@ class Stack:
         rows = [self._row(journal, entry, running) for entry in old]
         record(self._host, journal, rows)
         running.update((entry.setting.id, entry.setting.value) for entry in journal.entries)
-        self._owe_restarts(old, journal.entries)
+        # A service that runs with another value than it will be given has to be restarted. After a
+        # boot it may have been started while this was suspended.
+        due = [
+            entry.setting.restart
+            for was, entry in zip(old, journal.entries)
+            if entry.setting.restart
+            if entry.setting.value != was.setting.value or (self._host.booting and entry.runtime)
+        ]
+        known = self._below.services_due
+        self._below.services_due = list(dict.fromkeys([*known, *due]))
+        if self._below.services_due != known:
+            Journals(self._host).save(self._below)
         Journals(self._host).save(journal)
         put_on(self._host, journal)
 
@@ -102,22 +113,6 @@ class Stack:
         if row.problem:
             raise Failed(f"{own.id}: {row.problem}")
         return row
-
-    def _owe_restarts(self, old: List[Entry], new: List[Entry]) -> None:
-        """A service that runs with another value than it will be given has to be restarted.
-
-        After a boot it may have been started while this was suspended.
-        """
-        due = [
-            entry.setting.restart
-            for was, entry in zip(old, new)
-            if entry.setting.restart
-            if entry.setting.value != was.setting.value or (self._host.booting and entry.runtime)
-        ]
-        known = self._below.services_due
-        self._below.services_due = list(dict.fromkeys([*known, *due]))
-        if self._below.services_due != known:
-            Journals(self._host).save(self._below)
 
     def _settle(self, journal: Journal, later: List[Journal]) -> None:
         rows = drift_of(self._host, journal, later)
@@ -167,13 +162,12 @@ def refuse_below(host: Host, journal: Journal) -> None:
         raise Refused(f"{other.tuning} was applied later, on {journal.tuning}: restore it first")
 
 
-class Undone:
+class Undone(NamedTuple):
     """What taking a tuning back did: rows as in a diff, and the services restarted."""
 
-    def __init__(self, changed: bool, diff: List[Difference], restarted: List[str]) -> None:
-        self.changed = changed
-        self.diff = diff
-        self.restarted = restarted
+    changed: bool
+    diff: List[Difference]
+    restarted: List[str]
 
 
 def take_back(host: Host, journal: Journal) -> Undone:

@@ -131,16 +131,11 @@ class File(Applier):
             # The web server goes on to include it, and takes nothing without.
             self.host.write(was.file, HEAD.encode())
         # Before its services start, nobody has read what the boot before left.
+        emptied = was.settled and was.text == HEAD if was else not self.host.exists(TOLD)
         starts = self.host.booting and (was is None or was.boot_id != self.host.boot_id)
-        if not starts and (cleared or not self._has_none(was)):
+        if not starts and (cleared or not emptied):
             _reload(self.host, read_setup(self.host))
         self.host.remove(TOLD)
-
-    def _has_none(self, was: Optional[Told]) -> bool:
-        """Whether the web server is known to treat no prefix."""
-        if was is None:
-            return not self.host.exists(TOLD)
-        return was.settled and was.text == HEAD
 
     def _told(self) -> Optional[Told]:
         """None where nobody knows what the web server has."""

@@ -142,17 +142,11 @@ def _index(lines: Iterable[str]) -> Index:
         is_dead = "dead" in words and "nexthop" not in words
         if len(words) < 2 or "tos" in words or is_dead:
             continue
-        length, number = _place(words[1])
+        network = ipaddress.ip_network("::/0" if words[1] == "default" else words[1])
         metric = int(words[words.index("metric") + 1]) if "metric" in words else 0
-        found.setdefault((length, number), []).append((metric, line))
+        place = network.prefixlen, int(network.network_address)
+        found.setdefault(place, []).append((metric, line))
     return found
-
-
-def _place(destination: str) -> Tuple[int, int]:
-    if destination == "default":
-        return 0, 0
-    network = ipaddress.ip_network(destination)
-    return network.prefixlen, int(network.network_address)
 
 
 def _best(index: Index, network: "ipaddress.IPv4Network | ipaddress.IPv6Network") -> Route:

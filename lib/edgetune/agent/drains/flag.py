@@ -42,17 +42,14 @@ class Flag(Drain):
             refuses=self._refuses(),
         )
 
-    def withdraw(self) -> None:
-        self._set()
-
     def isolate(self) -> None:
-        self._set()
+        self.withdraw()
 
     def restore(self, withdrawn: str) -> None:
         if withdrawn not in ("", FLAGGED):
             raise Refused(f"{withdrawn!r} is no way in which a flag withdraws a host")
         if withdrawn:
-            self._set()
+            self.withdraw()
         elif self._is_there():
             self._note.write(file=self._file, flagged=False)
             self.host.remove(self._file)
@@ -60,7 +57,7 @@ class Flag(Drain):
             with self.host.directory(os.path.dirname(self._file)) as directory:
                 directory.sync()
 
-    def _set(self) -> None:
+    def withdraw(self) -> None:
         if self._is_there():
             return
         refuses = self._refuses()

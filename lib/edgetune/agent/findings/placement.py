@@ -4,7 +4,7 @@
 import contextlib
 import json
 import re
-from typing import Any, Iterator, List, Optional, Set
+from typing import Any, Iterator, List, NamedTuple, Optional, Set
 
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.findings.words import finding, per_s
@@ -17,12 +17,11 @@ GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 LAST_CPU = 36
 
 
-class Thread:
+class Thread(NamedTuple):
     """One thread of a service: the CPUs it may run on, and the one it ran on last."""
 
-    def __init__(self, allowed: Set[int], last: int) -> None:
-        self.allowed = allowed
-        self.last = last
+    allowed: Set[int]
+    last: int
 
 
 def irqs_unknown(snap: Snapshot) -> Iterator[Json]:

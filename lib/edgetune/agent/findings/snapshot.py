@@ -3,7 +3,7 @@
 
 import re
 import time
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Type
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Type
 
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.nic import Counts, NicCounts, driver_of
@@ -19,13 +19,12 @@ PROCESSED, DROPPED, SQUEEZED, CPU = 0, 1, 2, 12
 WRAP = 1 << 32
 
 
-class Process:
+class Process(NamedTuple):
     """One process, as /proc/PID/stat tells."""
 
-    def __init__(self, pid: int, name: str, parent: int) -> None:
-        self.pid = pid
-        self.name = name
-        self.parent = parent
+    pid: int
+    name: str
+    parent: int
 
 
 class Snapshot:
@@ -210,15 +209,6 @@ def _softirqs(snap: Snapshot) -> Table:
     return found
 
 
-def _interrupts(snap: Snapshot) -> Table:
-    """A row for each interrupt that has a number, with a column for each CPU."""
-    found: Table = {}
-    for name, numbers in _per_cpu(snap.text("/proc/interrupts")):
-        if name.isdigit():
-            found[name] = numbers
-    return found
-
-
 def _per_cpu(text: str) -> Iterator[Tuple[str, Dict[str, int]]]:
     """Name and number of each CPU, of the lines below a heading of CPUs."""
     heading, _, rest = text.partition("\n")
@@ -240,20 +230,8 @@ def _stat(snap: Snapshot) -> Table:
     return found
 
 
-def _vmstat(snap: Snapshot) -> Table:
-    return {"all": _named_numbers(snap.text("/proc/vmstat"))}
-
-
-def _numastat(snap: Snapshot) -> Table:
-    return {node: _named_numbers(snap.text(f"{NODES}/{node}/numastat")) for node in snap.nodes}
-
-
 def _named_numbers(text: str) -> Dict[str, int]:
     return {name: int(n) for name, n in re.findall(r"^(\w+)\s+([0-9]+)$", text, re.MULTILINE)}
-
-
-def _protocols(snap: Snapshot) -> Table:
-    return {"all": dict(protocol_counters(snap.text("/proc/net/netstat")))}
 
 
 def _statistics(snap: Snapshot) -> Table:
@@ -276,11 +254,16 @@ def _of_drivers(snap: Snapshot) -> Table:
 SOURCES: Dict[str, Callable[[Snapshot], Table]] = {
     "softnet": _softnet,
     "softirqs": _softirqs,
-    "interrupts": _interrupts,
+    # A row for each interrupt that has a number, with a column for each CPU.
+    "interrupts": lambda snap: {
+        name: numbers for name, numbers in _per_cpu(snap.text("/proc/interrupts")) if name.isdigit()
+    },
     "stat": _stat,
-    "vmstat": _vmstat,
-    "numastat": _numastat,
-    "protocols": _protocols,
+    "vmstat": lambda snap: {"all": _named_numbers(snap.text("/proc/vmstat"))},
+    "numastat": lambda snap: {
+        node: _named_numbers(snap.text(f"{NODES}/{node}/numastat")) for node in snap.nodes
+    },
+    "protocols": lambda snap: {"all": dict(protocol_counters(snap.text("/proc/net/netstat")))},
     "statistics": _statistics,
     "driver": _of_drivers,
 }

@@ -55,21 +55,6 @@ def _flagged(rows: Sequence[Sequence[str]], flag: str) -> str:
     return found[0] if found else ""
 
 
-def activate(host: Host, name: str) -> None:
-    """Boot one from now on."""
-    host.run("bectl", "activate", name)
-
-
-def activate_once(host: Host, name: str) -> None:
-    """Boot one once, next."""
-    host.run("bectl", "activate", "-t", name)
-
-
-def forget_once(host: Host) -> None:
-    """Boot none once."""
-    host.run("bectl", "activate", "-T")
-
-
 @contextlib.contextmanager
 def mounted(host: Host, name: str) -> Iterator[str]:
     """The directory where one is mounted for a while, by its name on the host.

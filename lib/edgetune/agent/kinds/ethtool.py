@@ -11,6 +11,7 @@ ethtool can tell them apart.
 import fcntl
 import os
 import struct
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import (
     TYPE_CHECKING,
@@ -235,15 +236,7 @@ def features(interface: str) -> Features:
 @lru_cache(maxsize=512)
 def group_of(name: str) -> str:
     """What ethtool calls the group of a feature of the kernel; "" for one of its own."""
-    return next((group for group, like in GROUPS.items() if _is_like(name, like)), "")
-
-
-def _is_like(name: str, like: str) -> bool:
-    first, star, last = like.partition("*")
-    long_enough = len(name) >= len(first) + len(last)
-    return name == like or bool(
-        star and long_enough and name.startswith(first) and name.endswith(last)
-    )
+    return next((group for group, like in GROUPS.items() if fnmatchcase(name, like)), "")
 
 
 def _counted(command: int, interface: str, most: Dict[str, int], now: Dict[str, int]) -> Counted:

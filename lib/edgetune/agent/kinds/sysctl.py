@@ -81,13 +81,11 @@ class Sysctl(Handler):
     def persistent(self, target: Target) -> Optional[Value]:
         """What the files say; of what comes after them, only what our hook sets again."""
         winner = self.winner(self._path(target))
-        if self.kept_by_hook(target) and not self._is_set_late(target):
-            return None
+        if self.kept_by_hook(target):
+            kept = Journals(self.host).kept(self.kind.name, target)
+            if not hook_installed(self.host) or next(kept, None) is None:
+                return None
         return winner and winner.value
-
-    def _is_set_late(self, target: Target) -> bool:
-        kept = Journals(self.host).kept(self.kind.name, target)
-        return hook_installed(self.host) and next(kept, None) is not None
 
     def present(self, target: Target) -> bool:
         return self.host.exists(self._file(target))

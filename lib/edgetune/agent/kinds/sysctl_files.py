@@ -92,32 +92,21 @@ _SHOWN = re.compile("-?(0|[1-9][0-9]*)|0x[0-9a-f]+")
 _WRITTEN = re.compile("(-?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]*)|([1-9][0-9]*))")
 
 
-def _ranges(text: str) -> str:
-    return format_cpus(parse_cpus(text))
-
-
-def _mask(text: str) -> str:
-    return format_mask(parse_mask(text))
-
-
-def _set(text: str) -> str:
-    return " ".join(sorted(set(text.split())))
-
-
-def _pages(text: str) -> str:
-    return str(max(PAGE, power_above(int(text))))
-
-
-def _power(text: str) -> str:
-    return str(power_above(int(text)))
-
-
 _FORMS: Sequence[Tuple[str, Callable[[str], str]]] = (
-    ("net/ipv4/ip_local_reserved_ports|net/ipv6/icmp/ratemask|kernel/watchdog_cpumask", _ranges),
-    ("net/core/(flow_limit_cpu_bitmap|rps_default_mask)", _mask),
-    ("net/ipv4/tcp_allowed_congestion_control|kernel/seccomp/actions_logged", _set),
-    ("net/core/rps_sock_flow_entries", _power),
-    ("fs/pipe-max-size", _pages),
+    (
+        "net/ipv4/ip_local_reserved_ports|net/ipv6/icmp/ratemask|kernel/watchdog_cpumask",
+        lambda text: format_cpus(parse_cpus(text)),
+    ),
+    (
+        "net/core/(flow_limit_cpu_bitmap|rps_default_mask)",
+        lambda text: format_mask(parse_mask(text)),
+    ),
+    (
+        "net/ipv4/tcp_allowed_congestion_control|kernel/seccomp/actions_logged",
+        lambda text: " ".join(sorted(set(text.split()))),
+    ),
+    ("net/core/rps_sock_flow_entries", lambda text: str(power_above(int(text)))),
+    ("fs/pipe-max-size", lambda text: str(max(PAGE, power_above(int(text))))),
 )
 """Parameters that the kernel shows otherwise than they were written, beside numbers."""
 

@@ -54,7 +54,10 @@ class Unit(Handler):
 
     def runtime(self, target: Target) -> Parts:
         """Both facts."""
-        return {"active": self._active(target["unit"]), "enabled": self._enabled(target["unit"])}
+        enabled = self._enabled(target["unit"])
+        state = self.host.attempt("systemctl", "is-active", target["unit"])[1].strip()
+        active = state in ("active", "activating", "reloading")
+        return {"active": "on" if active else "off", "enabled": enabled}
 
     def persistent(self, target: Target) -> Parts:
         """The same after a boot, which starts what is enabled."""
@@ -92,10 +95,6 @@ class Unit(Handler):
         """Also those by which other units know it."""
         text = self.host.run("systemctl", "show", "-p", "Names", unit)
         return text.strip().partition("=")[2].split()
-
-    def _active(self, unit: str) -> str:
-        state = self.host.attempt("systemctl", "is-active", unit)[1].strip()
-        return "on" if state in ("active", "activating", "reloading") else "off"
 
     def _enabled(self, unit: str) -> str:
         if self.host.init != "systemd" or not self.host.program("systemctl"):

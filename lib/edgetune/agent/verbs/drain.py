@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``drain``: take this host out of traffic by itself, or tell how it stands."""
 
-from edgetune.agent.drains import DRAINS, Drain, open_drain
+from edgetune.agent.drains import DRAINS, open_drain
 from edgetune.agent.host import Host, room_or_not
 from edgetune.agent.protocol import Failed, Json, Request, read_epoch
 from edgetune.agent.verbs.sessions import sessions
@@ -27,7 +27,18 @@ def run(host: Host, request: Request) -> Json:
         with host.lock():
             with room_or_not():
                 host.fence(epoch)
-            _change(drain, do, wanted)
+            try:
+                if do == "restore":
+                    drain.restore(wanted)
+                elif do == "isolate":
+                    drain.isolate()
+                else:
+                    drain.withdraw()
+            except OSError as error:
+                raise Failed(str(error)) from None
+            now = drain.look().withdrawn
+            if now != wanted if do == "restore" else not now:
+                raise Failed(f"this host is {now or 'in service'} after {do}")
     seen = drain.look()
     return {
         "withdrawn": seen.withdrawn,
@@ -37,18 +48,3 @@ def run(host: Host, request: Request) -> Json:
         "sessions": sessions(host, ports) if ports else None,
         "boot_id": host.boot_id,
     }
-
-
-def _change(drain: Drain, do: str, wanted: str) -> None:
-    try:
-        if do == "restore":
-            drain.restore(wanted)
-        elif do == "isolate":
-            drain.isolate()
-        else:
-            drain.withdraw()
-    except OSError as error:
-        raise Failed(str(error)) from None
-    now = drain.look().withdrawn
-    if now != wanted if do == "restore" else not now:
-        raise Failed(f"this host is {now or 'in service'} after {do}")

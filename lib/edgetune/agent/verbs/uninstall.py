@@ -55,7 +55,8 @@ def run(host: Host, request: Request) -> Json:
         if not host.ready:
             rollout = host.text(NOT_READY, "a rollout")
             raise Refused(f"{rollout} has drained this host: it has {NOT_READY}")
-        files, tunings = _files(host), _standing(host)
+        files, journals = _files(host), Journals(host)
+        tunings = sorted([*(own.tuning for own in journals.all()), *journals.damaged()])
         if not dry_run:
             if epoch < host.epoch():
                 text = f"epoch {epoch} is older than {host.epoch()}, which this host has seen"
@@ -71,11 +72,6 @@ def run(host: Host, request: Request) -> Json:
             # Whoever waits for the lock sees that this one is gone, and takes the next.
             host.remove(LOCK)
         return told
-
-
-def _standing(host: Host) -> List[str]:
-    journals = Journals(host)
-    return sorted([*(journal.tuning for journal in journals.all()), *journals.damaged()])
 
 
 def _files(host: Host) -> List[str]:

@@ -8,14 +8,6 @@ from edgetune.agent.vocabulary.grammar import Parts, Text
 from edgetune.agent.vocabulary.values import Target, Value
 
 
-def _nothing_refused(text: str) -> Optional[str]:
-    return None
-
-
-def _as_it_is(target: Mapping[str, str], value: Value) -> Value:
-    return value
-
-
 class Field(NamedTuple):
     """One of the fields that say what a setting sets.
 
@@ -24,7 +16,7 @@ class Field(NamedTuple):
 
     pattern: str
     meaning: str
-    refusal: Callable[[str], Optional[str]] = _nothing_refused
+    refusal: Callable[[str], Optional[str]] = lambda text: None
 
 
 class Kind(NamedTuple):
@@ -59,7 +51,7 @@ class Kind(NamedTuple):
     ordered: bool = True
     by_bmc: bool = False
     systems: Sequence[str] = ("linux",)
-    tidy: Callable[[Target, Value], Value] = _as_it_is
+    tidy: Callable[[Target, Value], Value] = lambda target, value: value
 
     def id_of(self, target: Mapping[str, str]) -> str:
         """Names a setting on a host, such as ``sysctl:net.core.somaxconn``."""

@@ -3,15 +3,7 @@
 
 import os
 
-from edgetune.agent.freebsd.boot_environments import (
-    activate,
-    activate_once,
-    dataset_of,
-    environments,
-    forget_once,
-    is_part,
-    mounted,
-)
+from edgetune.agent.freebsd.boot_environments import dataset_of, environments, is_part, mounted
 from edgetune.agent.kinds.base import PYTHON, Handler, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.kernel_boot_environment import KIND
@@ -63,7 +55,7 @@ class KernelBootEnvironment(Handler):
     def apply(self, target: Target, value: Value) -> None:
         """Give it our boot hook, and have the next boot try it."""
         self._give_hook(str(value))
-        activate_once(self.host, str(value))
+        self.host.run("bectl", "activate", "-t", str(value))
 
     def _give_hook(self, name: str) -> None:
         script = self.host.read(RC_SCRIPT)
@@ -87,11 +79,11 @@ class KernelBootEnvironment(Handler):
             )
 
     def commit(self, setting: Setting) -> None:
-        activate(self.host, str(setting.value))
+        self.host.run("bectl", "activate", str(setting.value))
 
     def restore(self, target: Target, snapshot: object) -> None:
         known, default = environments(self.host), texts(snapshot)["default"]
         if known.once:
-            forget_once(self.host)
+            self.host.run("bectl", "activate", "-T")
         if known.default != default:
-            activate(self.host, default)
+            self.host.run("bectl", "activate", default)
