@@ -42,16 +42,12 @@ def act_unattended(host: Host, arguments: List[str]) -> List[str]:
     return problems
 
 
-def outlive_the_connection() -> None:
-    """Go on to the end when the SSH session is gone: half a change is no state to stop in."""
-    # A handler of our own and not SIG_IGN, which the services that we restart would inherit.
-    signal.signal(signal.SIGHUP, lambda *_: None)
-
-
 def main(arguments: List[str]) -> int:
     """Do what the command line says, or answer the request on standard input."""
     os.umask(0o022)
-    outlive_the_connection()
+    # Go on to the end when the SSH session is gone: half a change is no state to stop in. By a
+    # handler of our own and not SIG_IGN, which the services that we restart would inherit.
+    signal.signal(signal.SIGHUP, lambda *_: None)
     root = os.environ.get("EDGETUNE_ROOT") or "/"
     if arguments:
         problems = act_unattended(Host(root), arguments)

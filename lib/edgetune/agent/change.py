@@ -15,7 +15,6 @@ from edgetune.agent.observe import Row, asked, current, observe_all, stands
 from edgetune.agent.protocol import AgentError, Failed, Unsupported, complaint
 from edgetune.agent.services import is_active, restart
 from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import shown
 
 
@@ -117,12 +116,7 @@ def runs_another(host: Host, journal: Journal) -> bool:
 
 def tried(journal: Journal) -> List[Entry]:
     """What of it changes at a boot."""
-    own = (entry for entry in journal.entries if entry.runtime)
-    return [entry for entry in own if _is_tried(entry.setting)]
-
-
-def _is_tried(setting: Setting) -> bool:
-    return KINDS[setting.kind].is_tried_by_a_boot(setting.target)
+    return [own for own in journal.entries if own.runtime and own.setting.is_tried_by_a_boot]
 
 
 def set_now(host: Host, entry: Entry) -> None:
@@ -194,7 +188,9 @@ def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) 
     ]
     refused: Dict[str, List[str]] = {}
     for entry in changed:
-        attempt(refused.setdefault(entry.setting.id, []), entry.setting.id, _restore, host, entry)
+        restore, own = HANDLERS.on(host, entry.setting.kind).restore, entry.setting
+        refusals = refused.setdefault(own.id, [])
+        attempt(refusals, own.id, restore, own.target, entry.snapshot)
     # Only when all is back can it be read back: queues come and go with the channels.
     host.answers.clear()
     with host.read_cache():
@@ -203,10 +199,6 @@ def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) 
             problems += refused[entry.setting.id]
         for entry in left:
             attempt(problems, entry.setting.id, _check_restored, host, entry)
-
-
-def _restore(host: Host, entry: Entry) -> None:
-    HANDLERS.on(host, entry.setting.kind).restore(entry.setting.target, entry.snapshot)
 
 
 def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bool:

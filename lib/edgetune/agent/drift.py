@@ -19,7 +19,7 @@ from edgetune.agent.observe import Row, observe
 from edgetune.agent.protocol import complaint, shortened
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Parts, Value, merged, parts, shown
+from edgetune.agent.vocabulary.values import Value, merged, parts, shown
 
 OF_KERNEL = ("/sys/", "/proc/irq/")
 NET = "/sys/class/net"
@@ -37,11 +37,6 @@ def touched_by(host: Host, setting: Setting) -> Set[str]:
 def touched_by_all(host: Host, entries: Iterable[Entry]) -> Set[str]:
     """What they change, or may change if they are applied again."""
     return {thing for entry in entries for thing in touched_by(host, entry.setting)}
-
-
-def changed_by(host: Host, entries: Iterable[Entry]) -> Set[str]:
-    """What they did change: a later tuning that touches one of these things stands on theirs."""
-    return touched_by_all(host, (entry for entry in entries if entry.runtime or entry.stored))
 
 
 def things_at(host: Host, named: str) -> Set[str]:
@@ -144,18 +139,14 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
     value = setting.value
     for other in over:
         if other.id == setting.id and isinstance(value, dict):
-            value = _still_said(host, value, other)
+            # The parts that stay beside those of the later setting.
+            handler, newer = HANDLERS.on(host, other.kind), parts(other.value)
+            merge = handler.merge if isinstance(handler, HookKept) else merged
+            both = parts(merge(value, newer))
+            value = {own: value[own] for own in value if own in both and own not in newer}
         elif _is_same_thing(host, setting, other):
             return None
     return setting.with_value(value) if value or value == setting.value else None
-
-
-def _still_said(host: Host, value: Parts, later: Setting) -> Parts:
-    """The parts of a value that stay beside those of a later setting."""
-    handler, newer = HANDLERS.on(host, later.kind), parts(later.value)
-    merge = handler.merge if isinstance(handler, HookKept) else merged
-    both = parts(merge(value, newer))
-    return {name: part for name, part in value.items() if name in both and name not in newer}
 
 
 def _is_same_thing(host: Host, one: Setting, other: Setting) -> bool:

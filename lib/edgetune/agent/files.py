@@ -46,18 +46,15 @@ def restore_file(host: Host, name: str, was: FileState) -> None:
             host.remove(name)
         elif not is_as_remembered(host, name, was, times=True):
             host.make_directory(os.path.dirname(name))
-            host.write(name, base64.b64decode(was.content), exactly=_metadata(was))
+            known = was.xattrs
+            xattrs = None if known is None else {own: base64.b64decode(known[own]) for own in known}
+            exactly = Metadata(was.mode, was.uid, was.gid, xattrs, was.mtime_ns)
+            host.write(name, base64.b64decode(was.content), exactly=exactly)
         else:
             host.remove(name, only_draft=True)
     except OSError:
         if host.drafts(name) or not is_as_remembered(host, name, was):
             raise
-
-
-def _metadata(was: FileState) -> Metadata:
-    known = was.xattrs
-    xattrs = None if known is None else {own: base64.b64decode(known[own]) for own in known}
-    return Metadata(was.mode, was.uid, was.gid, xattrs, was.mtime_ns)
 
 
 def _encoded(data: bytes) -> str:

@@ -114,11 +114,6 @@ class Entry:
         before = Reading(**data["before"])
         return Entry(setting, wanted, before, data["snapshot"], **data["changes"])
 
-    def forget_changes(self) -> None:
-        """Nothing is to be taken back."""
-        self.runtime = self.stored = False
-        self.snapshot = None
-
 
 class Journal:
     """Everything needed to take one tuning back.

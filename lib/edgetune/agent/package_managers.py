@@ -112,7 +112,9 @@ class Dpkg(PackageManager):
         for lock in LOCKS:
             if self._is_locked(lock):
                 raise Unsupported(f"another program installs packages here: {lock} is locked")
-        if self._is_held(package.package):
+        form = "${db:Status-Want}"
+        wanted = self.host.attempt("dpkg-query", "-W", "-f", form, package.package)[1]
+        if wanted.strip() == "hold":
             raise Unsupported(f"{package.package} is on hold: apt-mark unhold lets it go")
         command = [*_SIMULATE, *_INSTALL, f"{package.package}={package.version}"]
         status, output, complaint = self.host.attempt("apt-get", *command)
@@ -134,10 +136,6 @@ class Dpkg(PackageManager):
             return bool(struct.unpack("hhqqi", answer)[0] != fcntl.F_UNLCK)
         finally:
             os.close(descriptor)
-
-    def _is_held(self, name: str) -> bool:
-        output = self.host.attempt("dpkg-query", "-W", "-f", "${db:Status-Want}", name)[1]
-        return output.strip() == "hold"
 
     def install(self, package: Package) -> None:
         own = f"{package.package}={package.version}"

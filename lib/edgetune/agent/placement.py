@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPU serves which queue."""
 
-import contextlib
 import itertools
 from typing import Dict, List, Sequence, Set
 
@@ -23,7 +22,8 @@ def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List
     """
     topology = Topology(host)
     if policy in ("spread", "interleave"):
-        return deal(turns(policy, queues, len(topology.nodes)), _in_order(topology))
+        nodes = [cores_first(topology, cpus) for _, cpus in sorted(topology.nodes.items())]
+        return deal(turns(policy, queues, len(nodes)), nodes)
     chosen = local_cpus(host, interface) if policy == "local" else all_online(topology, policy)
     return deal([0] * queues, [cores_first(topology, chosen)])
 
@@ -39,10 +39,6 @@ def deal(turns: Sequence[int], nodes: Sequence[Sequence[int]]) -> List[int]:
     """The next CPU of each node whose turn it is; each node takes its own round and round."""
     rounds = [itertools.cycle(cpus) for cpus in nodes]
     return [next(rounds[turn]) for turn in turns]
-
-
-def _in_order(topology: Topology) -> List[List[int]]:
-    return [cores_first(topology, cpus) for _, cpus in sorted(topology.nodes.items())]
 
 
 def cores_first(topology: Topology, cpus: Set[int]) -> List[int]:
@@ -65,13 +61,6 @@ def local_cpus(host: Host, interface: str) -> Set[int]:
     if node not in nodes:
         raise Unsupported(f"node {node}, that of {interface}, has no CPU online")
     return nodes[node]
-
-
-def near_cpus(host: Host, interface: str) -> Set[int]:
-    """The same, or all where nobody knows."""
-    with contextlib.suppress(Unsupported):
-        return local_cpus(host, interface)
-    return Topology(host).online
 
 
 def all_online(topology: Topology, text: str) -> Set[int]:

@@ -13,7 +13,7 @@ from edgetune.agent.change import (
     services_of,
     tried,
 )
-from edgetune.agent.drift import changed_by, drift_of, touched_by, touched_by_all
+from edgetune.agent.drift import drift_of, touched_by, touched_by_all
 from edgetune.agent.files import is_as_remembered
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Entry, Journal, Journals, Reading
@@ -81,7 +81,9 @@ class Stack:
         if problems:
             raise Failed("; ".join(problems))
         for entry in journal.entries:
-            entry.forget_changes()
+            # Nothing is to be taken back.
+            entry.runtime = entry.stored = False
+            entry.snapshot = None
         journal.files = {}
         Journals(self._host).save(journal)
 
@@ -131,7 +133,8 @@ class Stack:
 
 def above(host: Host, journal: Journal) -> List[Journal]:
     """What was applied later and touches the same things, directly or not, in that order."""
-    touched, found = changed_by(host, journal.entries), []
+    changed = [entry for entry in journal.entries if entry.runtime or entry.stored]
+    touched, found = touched_by_all(host, changed), []
     for other in Journals(host).all():
         reach = touched_by_all(host, other.entries)
         stands_on_it = other.state == "suspended" or bool(touched & reach)

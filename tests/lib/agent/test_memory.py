@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.agent.kinds.memory_tmpfs_policy import Mount
 from edgetune.agent.kinds.memory_watermarks import steps
+from edgetune.agent.mounts import Mount
 from tests.support import ROOT
 
 

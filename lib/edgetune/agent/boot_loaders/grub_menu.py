@@ -7,6 +7,7 @@ import shlex
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgetune.agent.host import Host
+from edgetune.agent.mounts import mount_over
 from edgetune.agent.protocol import Unsupported
 
 _BLOCK = re.compile(r"\s*(menuentry|submenu)\s+(.*)\{\s*$")
@@ -201,34 +202,17 @@ class GrubEnv:
 
     def _why_not(self) -> str:
         """What it is on that GRUB cannot write; "" where it can."""
-        kind, number, flags = self._mount()
-        if kind not in WRITABLE:
-            return kind or "an unknown file system"
-        if "ro" in flags:
+        mount = mount_over(self._host, os.path.realpath(self._host.path(self.file)))
+        if mount is None or mount.type not in WRITABLE:
+            return mount.type if mount else "an unknown file system"
+        if "ro" in mount.flags.split(","):
             return "a file system that is mounted read-only"
-        device = f"/sys/dev/block/{number}"
+        device = f"/sys/dev/block/{mount.device}"
         if not self._host.exists(device):
-            return f"the unknown device {number}"
+            return f"the unknown device {mount.device}"
         # The directory of a partition is in that of its disk, which tells of both.
         whole = f"{device}/.." if self._host.exists(f"{device}/partition") else device
         for name, what in _MAPPED.items():
             if self._host.exists(f"{whole}/{name}") or self._host.exists(f"{device}/{name}"):
                 return what
         return ""
-
-    def _mount(self) -> Tuple[str, str, List[str]]:
-        """Type, device number and flags of the file system it is on."""
-        real = os.path.realpath(self._host.path(self.file))
-        path = real if self._host.root == "/" else real[len(self._host.root) :]
-        found: Tuple[str, str, List[str]] = ("", "", [])
-        longest = ""
-        for line in self._host.text("/proc/self/mountinfo").splitlines():
-            own, _, of_filesystem = line.partition(" - ")
-            words = own.split()
-            point = words[4]
-            inside = path == point or path.startswith(point.rstrip("/") + "/")
-            # A later mount hides an earlier one at the same place.
-            if inside and len(point) >= len(longest):
-                longest = point
-                found = (of_filesystem.split()[0], words[2], words[5].split(","))
-        return found

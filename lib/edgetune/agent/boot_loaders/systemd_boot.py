@@ -4,6 +4,7 @@
 from edgetune.agent.boot_loaders.base import TRIAL
 from edgetune.agent.boot_loaders.bls import Bls
 from edgetune.agent.host import Host
+from edgetune.agent.mounts import mounts
 from edgetune.agent.protocol import Unsupported
 
 VARIABLES = "/sys/firmware/efi/efivars"
@@ -31,9 +32,8 @@ class SystemdBoot(Bls):
         return f"{stem}.conf"
 
     def probe(self) -> None:
-        for line in self.host.text("/proc/self/mountinfo").splitlines():
-            words = line.split()
-            if words[4] == VARIABLES and "ro" in words[5].split(","):
+        for own in mounts(self.host):
+            if own.point == VARIABLES and "ro" in own.flags.split(","):
                 raise Unsupported(f"{VARIABLES} is mounted read-only: no entry can be booted once")
         super().probe()
 

@@ -7,6 +7,7 @@ import time
 
 from edgetune.agent.drains import Drain, Note, Seen
 from edgetune.agent.host import Host
+from edgetune.agent.mounts import mount_over
 from edgetune.agent.protocol import Failed, Refused, Request
 from edgetune.agent.vocabulary.grammar import DIRECTORY
 from edgetune.agent.vocabulary.places import FLAG_NOTE, NOT_READY
@@ -105,26 +106,12 @@ class Flag(Drain):
         why = why_not_writable(self.host, self._file)
         if why:
             return f"{self._file} cannot be written: {why}"
-        kind = self._file_system(place)
-        if kind in VOLATILE:
-            return f"{place} is a {kind}, which a boot empties: the flag has to outlive a reboot"
+        mount = mount_over(self.host, os.path.realpath(self.host.real(place)))
+        if mount and mount.type in VOLATILE:
+            return (
+                f"{place} is a {mount.type}, which a boot empties: the flag has to outlive a reboot"
+            )
         return ""
-
-    def _file_system(self, directory: str) -> str:
-        """Its type, by the mount that is nearest above it (proc(5), mountinfo); "" if unknown."""
-        root = "" if self.host.root == "/" else self.host.root
-        directory = self.host.real(directory)[len(root) :] if root else os.path.realpath(directory)
-        found = ("", "")
-        for line in self.host.text("/proc/self/mountinfo").splitlines():
-            words = line.split()
-            if "-" not in words:
-                continue
-            place = words[4].replace("\\040", " ")
-            above = directory == place or directory.startswith(place.rstrip("/") + "/")
-            # Of several on one place the last one is seen.
-            if above and len(place) >= len(found[0]):
-                found = (place, words[words.index("-") + 1])
-        return found[1]
 
 
 DRAIN = Flag

@@ -37,7 +37,11 @@ class Snapshot:
         self.host = host
         self.services = services
         self.unread: Dict[str, str] = {}
-        self.nics = [nic for nic in interfaces(host) if not _is_down(host, nic)]
+        self.nics = [
+            nic
+            for nic in interfaces(host)
+            if host.text(f"/sys/class/net/{nic}/operstate") != "down"
+        ]
         self.online = self._online()
         self.seconds = 0.0
         self._shown: Dict[str, str] = {}
@@ -169,10 +173,6 @@ class Snapshot:
 
     def _read(self) -> Dict[str, Table]:
         return {name: read(self) for name, read in SOURCES.items()}
-
-
-def _is_down(host: Host, nic: str) -> bool:
-    return host.text(f"/sys/class/net/{nic}/operstate") == "down"
 
 
 def _processes(host: Host) -> Iterator[Process]:

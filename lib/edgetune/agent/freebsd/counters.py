@@ -69,8 +69,12 @@ PAGES = ("vm.stats.vm.v_free_count", "vm.stats.vm.v_inactive_count")
 
 def counters(host: Host, known: Optional[Dict[str, Zone]] = None) -> Dict[str, int]:
     """All that can be read; they grow within a boot. ``known`` are zones that were read already."""
-    own = _zones(host) if known is None else known
-    return {**_tcp(host), **_interfaces(host), **_cpus(host), **_memory(own), **_cards(host)}
+    if known is None:
+        try:
+            known = zones(host)
+        except Failed:
+            known = {}
+    return {**_tcp(host), **_interfaces(host), **_cpus(host), **_memory(known), **_cards(host)}
 
 
 def gauges(host: Host) -> Dict[str, Optional[float]]:
@@ -115,7 +119,9 @@ def _interfaces(host: Host) -> Dict[str, int]:
         return {}
     if head.split()[-len(COLUMNS) :] != list(COLUMNS):
         return {}
-    own = [line.split() for line in lines if "<Link#" in line and not _is_made_up(line)]
+    own = [line.split() for line in lines if "<Link#" in line]
+    # One that is down has a star behind its name.
+    own = [row for row in own if not MADE_UP.fullmatch(row[0].rstrip("*"))]
     counts = [row[-len(COLUMNS) :] for row in own]
     if not counts or not all(word.isdigit() for row in counts for word in row):
         return {}
@@ -129,18 +135,6 @@ def _interfaces(host: Host) -> Dict[str, int]:
         # The two are only ever used as a sum.
         "rx_missed": 0,
     }
-
-
-def _is_made_up(line: str) -> bool:
-    # One that is down has a star behind its name.
-    return bool(MADE_UP.fullmatch(line.split()[0].rstrip("*")))
-
-
-def _zones(host: Host) -> Dict[str, Zone]:
-    try:
-        return zones(host)
-    except Failed:
-        return {}
 
 
 def _memory(known: Dict[str, Zone]) -> Dict[str, int]:

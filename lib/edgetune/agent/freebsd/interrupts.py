@@ -11,12 +11,7 @@ from edgetune.agent.freebsd.network import driver_and_unit
 from edgetune.agent.freebsd.parameters import number, told
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
-from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
-
-
-def all_cpus(host: Host) -> Set[int]:
-    """Those of the kernel."""
-    return set(range(number(host, "hw.ncpu") or 1))
+from edgetune.agent.vocabulary.values import parse_cpus
 
 
 def domains(host: Host) -> Dict[int, Set[int]]:
@@ -140,8 +135,3 @@ def cpus_of(host: Host, queue: Queue) -> Set[int]:
     if mask is None:
         raise Unsupported(f"cpuset -g -x {queue.irq} tells no CPUs of {queue.name}")
     return parse_cpus(mask.group(1))
-
-
-def serve_on(host: Host, queue: Queue, cpus: Set[int]) -> None:
-    """Have it served by these CPUs; Failed when the kernel refuses."""
-    host.run("cpuset", "-l", format_cpus(cpus), "-x", str(queue.irq))

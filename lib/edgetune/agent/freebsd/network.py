@@ -74,7 +74,7 @@ def sessions(host: Host, ports: Sequence[int]) -> int:
     Failed where netstat(1) does not tell them.
     """
     return sum(
-        int(port) in ports and state in OPEN_STATES and _address_of(remote) not in LOOPBACK
+        int(port) in ports and state in OPEN_STATES and remote not in LOOPBACK
         for port, remote, state in _connections(host)
     )
 
@@ -88,8 +88,4 @@ def _connections(host: Host) -> Iterator[Tuple[str, str, str]]:
         if re.match("tcp[46]", line) and len(words) >= 6:
             port = words[3].rpartition(".")[2]
             if port.isdigit():
-                yield port, words[4], words[5]
-
-
-def _address_of(place: str) -> str:
-    return place.rpartition(".")[0].partition("%")[0]
+                yield port, words[4].rpartition(".")[0].partition("%")[0], words[5]

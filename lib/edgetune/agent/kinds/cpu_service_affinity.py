@@ -34,7 +34,7 @@ class CpuServiceAffinity(ServiceProperty):
         cpus_left(self.host, setting)
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
-        self.refuse_overridden(_property(setting.target), tuning)
+        self.refuse_overridden({**setting.target, "property": PROPERTY}, tuning)
 
     def runtime(self, target: Target) -> Value:
         """The CPUs of its main process; of threads that have others, too (``4-7; 0 in 77/79``)."""
@@ -50,7 +50,7 @@ class CpuServiceAffinity(ServiceProperty):
         return "; ".join([own, *(f"{cpus} in {', '.join(groups[cpus])}" for cpus in others)])
 
     def persistent(self, target: Target) -> Optional[Value]:
-        return super().persistent(_property(target))
+        return super().persistent({**target, "property": PROPERTY})
 
     def in_terms(self, setting: Setting, found: Value) -> Value:
         """The value itself where no thread is on other CPUs than those that are left.
@@ -109,10 +109,6 @@ def busy_cpus(host: Host, siblings: Sequence[Setting]) -> Set[int]:
     if not found:
         raise Unsupported("no interrupts of network cards are found")
     return found
-
-
-def _property(target: Target) -> Target:
-    return {**target, "property": PROPERTY}
 
 
 CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")

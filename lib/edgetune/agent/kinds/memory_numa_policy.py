@@ -47,7 +47,7 @@ class MemoryNumaPolicy(ServiceProperty):
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         for name in (POLICY, MASK):
-            self.refuse_overridden(_property(setting.target, name), tuning)
+            self.refuse_overridden({**setting.target, "property": name}, tuning)
 
     def runtime(self, target: Target) -> Value:
         """What systemd starts it with."""
@@ -74,7 +74,7 @@ class MemoryNumaPolicy(ServiceProperty):
         return named(self.host, word, found.group(2) or "")
 
     def persistent(self, target: Target) -> Optional[Value]:
-        policy, mask = (self._winner(_property(target, name)) for name in (POLICY, MASK))
+        policy, mask = (self._winner({**target, "property": name}) for name in (POLICY, MASK))
         return named(self.host, policy[1], mask[1] if mask else "") if policy else None
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
@@ -88,7 +88,3 @@ class MemoryNumaPolicy(ServiceProperty):
             text = header(journal) + "\n".join(["[Service]", *lines, ""])
             content[self._ours(setting.target, journal.rank)] = text
         return content
-
-
-def _property(target: Target, name: str) -> Target:
-    return {**target, "property": name}

@@ -1,33 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """On which NUMA nodes the files of a tmpfs get their memory."""
 
-import re
-from typing import List, Optional
+from typing import Optional
 
 from edgetune.agent.kinds.base import HookKept
+from edgetune.agent.mounts import Mount, mounts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import named, refuse_nodes
 from edgetune.agent.vocabulary.kinds.memory_tmpfs_policy import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
-
-MPOL = re.compile(r"(?:^|,)mpol=([a-z()= |]+)(?::([0-9]+(?:[,-][0-9]+)*))?(?=,|$)")
-
-
-class Mount:
-    """One line of /proc/self/mountinfo."""
-
-    def __init__(self, line: str) -> None:
-        own, _, of_filesystem = line.partition(" - ")
-        self.root, self.point, self.flags = map(_plain, own.split()[3:6])
-        self.type, source, self.options = of_filesystem.split(" ", 2)
-        self.source = _plain(source)
-
-    @property
-    def policy(self) -> Optional[str]:
-        """Its ``mpol``, such as ``interleave:0-1``; None when it never had one."""
-        found = MPOL.search(self.options)
-        return ":".join(filter(None, found.groups())) if found else None
 
 
 class MemoryTmpfsPolicy(HookKept):
@@ -92,15 +74,5 @@ class MemoryTmpfsPolicy(HookKept):
 
     def _find(self, target: Target) -> Optional[Mount]:
         """What is mounted there; of several on top of one another the last."""
-        lines = self.host.text("/proc/self/mountinfo").splitlines()
-        found: List[Mount] = [Mount(line) for line in lines]
-        return next((own for own in reversed(found) if own.point == target["mount"]), None)
-
-
-def _plain(word: str) -> str:
-    """A word of mountinfo without its escapes, which few have."""
-    return re.sub(r"\\([0-7]{3})", _unescape, word) if "\\" in word else word
-
-
-def _unescape(found: "re.Match[str]") -> str:
-    return chr(int(found.group(1), 8))
+        found = reversed(mounts(self.host))
+        return next((own for own in found if own.point == target["mount"]), None)

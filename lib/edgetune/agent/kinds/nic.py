@@ -17,19 +17,6 @@ from edgetune.agent.vocabulary.values import Parts, Target, Value, bounded, coun
 IFF_UP = 1
 
 
-class NicState(NamedTuple):
-    """What an interface was asked for, with all that its driver may reset."""
-
-    parts: object
-    below: object
-    steering: object
-
-    @staticmethod
-    def of(snapshot: object) -> "NicState":
-        """From a journal; KeyError where a part is missing."""
-        return NicState(*(held(snapshot)[name] for name in NicState._fields))
-
-
 class NicHandler(HookKept):
     """What belongs to a network interface: changing its queues resets all the rest."""
 
@@ -104,19 +91,22 @@ class NicParts(NicHandler):
 
     def snapshot(self, target: Target) -> Dict[str, object]:
         """All its parts, and whatever a driver that starts the interface anew may reset."""
-        steering = self.read_steering(target, self.steering)
-        return dict(NicState(self.requested(target), self.read_below(target), steering)._asdict())
+        return {
+            "parts": self.requested(target),
+            "below": self.read_below(target),
+            "steering": self.read_steering(target, self.steering),
+        }
 
     def apply(self, target: Target, value: Value) -> None:
         """Change what differs; everything downstream stays as it is."""
         self.restore(target, dict(self.snapshot(target), parts=value))
 
     def restore(self, target: Target, snapshot: object) -> None:
-        """Give the interface its parts back, and all that is downstream of them."""
-        was = NicState.of(snapshot)
-        self.put(target, parts(was.parts))
-        self.restore_below(target, was.below)
-        self.restore_steering(target, texts(was.steering))
+        """Give the interface its parts back, and all that is downstream; KeyError without one."""
+        own, below, steering = (held(snapshot)[name] for name in ("parts", "below", "steering"))
+        self.put(target, parts(own))
+        self.restore_below(target, below)
+        self.restore_steering(target, texts(steering))
 
     def own(self, target: Target) -> object:
         return self.requested(target)

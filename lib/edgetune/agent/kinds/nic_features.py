@@ -88,12 +88,8 @@ class NicFeatures(NicParts):
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
         interface = target["interface"]
-        told = told_by_kernel(self.host, "-k", interface, _asked_of_kernel)
-        return of_text(show(self.host, "-k", interface)) if told is None else told
-
-
-def _asked_of_kernel(interface: str) -> Dict[str, Feature]:
-    return of_kernel(ethtool.features(interface))
+        told = told_by_kernel(self.host, "-k", interface, ethtool.features)
+        return of_kernel(told) if told else of_text(show(self.host, "-k", interface))
 
 
 def of_kernel(told: ethtool.Features) -> Dict[str, Feature]:

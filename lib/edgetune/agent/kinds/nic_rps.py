@@ -4,8 +4,9 @@
 from typing import List, Sequence
 
 from edgetune.agent.kinds.nic_queue_cpus import NicSteering, OfQueues
-from edgetune.agent.placement import cpus_that_serve, near_cpus
-from edgetune.agent.protocol import Unsupported
+from edgetune.agent.placement import cpus_that_serve, local_cpus
+from edgetune.agent.protocol import Unsupported, or_none
+from edgetune.agent.topology import Topology
 from edgetune.agent.vocabulary.kinds.nic_rps import KIND, WORD
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target
@@ -28,7 +29,9 @@ class NicRps(NicSteering):
         # What has no card behind it has no interrupts either.
         card = self.host.exists(f"{self._directory(target)}/device")
         serving = cpus_that_serve(self.host, interface, siblings) if card else {}
-        others = near_cpus(self.host, interface).difference(*serving.values())
+        near = or_none(local_cpus, self.host, interface)
+        online = Topology(self.host).online
+        others = (online if near is None else near).difference(*serving.values())
         if not others:
             raise Unsupported(f"each CPU near to {interface} serves its interrupts: none is left")
         return dict.fromkeys(queues, others)

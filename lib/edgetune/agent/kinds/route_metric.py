@@ -124,7 +124,8 @@ class RouteMetric(HookKept):
         known = self.host.answers.setdefault(KIND.id_of(target), {})
         if not known.get("routes"):
             try:
-                known["routes"] = route_lines(self._show(target))
+                words = ["table", "main", "exact", destination(target)]
+                known["routes"] = route_lines(self._ip(target, "show", words))
             except Failed as error:
                 raise Unsupported(str(error)) from None
         if not known["routes"]:
@@ -142,9 +143,6 @@ class RouteMetric(HookKept):
     def _doubt(self, target: Target) -> None:
         """Ask anew from now on."""
         self.host.answers.pop(KIND.id_of(target), None)
-
-    def _show(self, target: Target) -> str:
-        return self._ip(target, "show", ["table", "main", "exact", destination(target)])
 
     def _ip(self, target: Target, verb: str, words: List[str]) -> str:
         family = {"inet": "-4", "inet6": "-6"}[target["family"]]

@@ -116,7 +116,9 @@ class Sysctl(Handler):
             copied = os.path.join(os.path.dirname(own), os.path.basename(file))
             if now[file] != now.get(copied, now[file]):
                 was[file] = now[file]
-        for file in sorted(was, key=lambda file: (_is_zero(file, was[file]), file != own)):
+        either = {parameter(name) for pair in EXCLUSIVE for name in pair}
+        zero = [file for file in was if was[file].strip() == "0" and file in either]
+        for file in sorted(was, key=lambda file: (file in zero, file != own)):
             if self.text(file) != was[file]:
                 self.host.write_attribute(file, was[file])
         left = [file for file in was if self.text(file) != was[file]]
@@ -164,11 +166,6 @@ class Sysctl(Handler):
     def _read(self, file: str) -> str:
         # Each setting asks every file several times.
         return self.host.once(f"text of {file}", lambda: self.host.text(file))
-
-
-def _is_zero(file: str, text: str) -> bool:
-    """Whether it is the one of two that does not count."""
-    return text.strip() == "0" and any(parameter(own) == file for pair in EXCLUSIVE for own in pair)
 
 
 MIN_FREE = "vm.min_free_kbytes"

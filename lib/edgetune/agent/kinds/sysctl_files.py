@@ -68,12 +68,9 @@ def _assigned(text: str) -> Iterator[Tuple[str, Optional[str]]]:
         key, equals, value = line.strip(BLANKS).partition("=")
         excluded = key.startswith("-")
         if key and key[0] not in "#;" and (equals or excluded):
-            path = _path(key[excluded:].strip(BLANKS))
+            parts = sysctl_path(key[excluded:].strip(BLANKS)).split("/")
+            path = "/".join(part for part in parts if part not in ("", "."))
             yield path, value.strip(BLANKS) if equals else None
-
-
-def _path(key: str) -> str:
-    return "/".join(part for part in sysctl_path(key).split("/") if part not in ("", "."))
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -9,7 +9,6 @@ from edgetune.agent.journal import Journals
 from edgetune.agent.kinds.base import Handler
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.command_line import for_first_boot
-from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.setting import Setting
 
 REBOOT_FIRST = "reboot, so that it is what runs that the host falls back to"
@@ -48,7 +47,7 @@ class TriedByBoot(Handler):
         """Whether a trial may be what runs: then the default is what ran before it."""
         return any(
             journal.state == "provisional"
-            and any(_is_tried(entry.setting) for entry in journal.entries)
+            and any(entry.setting.is_tried_by_a_boot for entry in journal.entries)
             for journal in Journals(self.host).all()
         )
 
@@ -58,7 +57,3 @@ class TriedByBoot(Handler):
     def boot_once(self, base: BootEntry, words: Sequence[str]) -> None:
         """Let the next boot be of this kernel and command line; one that goes wrong ends itself."""
         self.loader.boot_once(base, for_first_boot(words))
-
-
-def _is_tried(setting: Setting) -> bool:
-    return KINDS[setting.kind].is_tried_by_a_boot(setting.target)

@@ -121,14 +121,19 @@ def obstacles(host: Host, journal: Journal, files: Files) -> Iterator[str]:
     later = [own for own in others if own.sequence > journal.sequence]
     for row in drift_of(host, journal, later):
         yield f"{row.setting.id} {row.reason}"
+    # A boot loader has one file for a parameter, whichever tuning sets it.
+    ids = {own.setting.id for own in journal.entries if own.setting.kind == "kernel.cmdline"}
     for other in others:
-        yield from _same_file(journal, other)
+        for id in sorted(ids & {own.setting.id for own in other.entries}):
+            yield f"{other.tuning} sets {id}, too: take that back first"
     for entry in journal.entries:
         if _by_hook_alone(host, entry):
             yield f"{entry.setting.id} is kept by edgetune's boot hook, and by no file alone"
     for name, own in files.items():
         yield from _in_the_way(host, journal, name, own.name)
-    yield from _lost_at_boot(host, [journal, *others], _as_if(host, journal, files))
+    gone: Dict[str, Optional[bytes]] = dict.fromkeys([*files, journal_file(journal.tuning)])
+    then = AsIf(host, {**gone, **{new: text.encode() for new, text in files.values()}})
+    yield from _lost_at_boot(host, [journal, *others], then)
 
 
 def _by_hook_alone(host: Host, entry: Entry) -> bool:
@@ -143,19 +148,6 @@ def _in_the_way(host: Host, journal: Journal, old: str, new: str) -> Iterator[st
     for name in host.names(directory) if old.endswith(".cfg") else []:
         if new < f"{directory}/{name}" < old and name.endswith(".cfg"):
             yield f"{directory}/{name} is read between {new} and {old}"
-
-
-def _same_file(journal: Journal, other: Journal) -> Iterator[str]:
-    """A boot loader has one file for a parameter, whichever tuning sets it."""
-    both = {own.setting.id for own in other.entries} & {own.setting.id for own in journal.entries}
-    for id in sorted(both):
-        if id.startswith("kernel.cmdline:"):
-            yield f"{other.tuning} sets {id}, too: take that back first"
-
-
-def _as_if(host: Host, journal: Journal, files: Files) -> AsIf:
-    gone: Dict[str, Optional[bytes]] = dict.fromkeys([*files, journal_file(journal.tuning)])
-    return AsIf(host, {**gone, **{new: text.encode() for new, text in files.values()}})
 
 
 def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[str]:

@@ -92,14 +92,8 @@ def _tcp_counters(host: Host) -> Dict[str, int]:
 
 
 def _nic_counters(host: Host) -> Dict[str, int]:
-    names = {
-        "rx_packets": "rx_packets",
-        "rx_bytes": "rx_bytes",
-        "tx_packets": "tx_packets",
-        "rx_dropped": "rx_dropped",
-        "rx_missed": "rx_missed_errors",
-        "rx_errors": "rx_errors",
-    }
+    same = ("rx_packets", "rx_bytes", "tx_packets", "rx_dropped", "rx_errors")
+    names = {**{name: name for name in same}, "rx_missed": "rx_missed_errors"}
     found: Dict[str, int] = {}
     for interface in interfaces(host):
         for ours, theirs in names.items():

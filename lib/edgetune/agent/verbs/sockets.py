@@ -55,32 +55,27 @@ def run(host: Host, request: Request) -> Json:
     request.done()
     if not ports:
         raise request.wrong("ports", "is empty")
-    share = min(1.0, most / max(_connections(host), 1))
+    # How many TCP sockets there are, which costs the kernel nothing.
+    stat = "\n".join(host.text("/proc/net/" + name) for name in ("sockstat", "sockstat6"))
+    sockets = sum(map(int, re.findall(r"TCP6?: inuse (\d+)", stat)))
+    share = min(1.0, most / max(sockets, 1))
+    own_ports = ["(", *_any([["sport", "=", f":{port}"] for port in ports]), ")"]
     seen, rows = 0, []
-    for row in _told(host, [*_of_ports(ports), *_of_clients(share, seed)], cpu):
+    for row in _told(host, [*own_ports, *_of_clients(share, seed)], cpu):
         seen += 1
         if row is not None:
             rows.append(row)
         if len(rows) >= most:
             break
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     columns = [list(column) for column in zip(*rows)] or [[] for _ in COLUMNS]
     return {
         "seen": seen,
         "share": share,
-        "cpu_ms": round(1000 * _cpu_seconds(), 1),
+        "cpu_ms": round(1000 * sum(own.ru_utime + own.ru_stime for own in used), 1),
         "columns": dict(zip(COLUMNS, columns)),
         "boot_id": host.boot_id,
     }
-
-
-def _connections(host: Host) -> int:
-    """How many TCP sockets there are, which costs the kernel nothing."""
-    texts = [host.text("/proc/net/" + name) for name in ("sockstat", "sockstat6")]
-    return sum(int(found) for text in texts for found in re.findall(r"TCP6?: inuse (\d+)", text))
-
-
-def _of_ports(ports: Sequence[int]) -> List[str]:
-    return ["(", *_any([["sport", "=", f":{port}"] for port in ports]), ")"]
 
 
 def _of_clients(share: float, seed: int) -> List[str]:
@@ -176,8 +171,3 @@ def _row(client: str, line: str) -> Optional[Row]:
     if "bytes_acked" in found and found.get("busy"):
         found["goodput"] = 1000 * found["bytes_acked"] / found["busy"]
     return (prefix, *(found.get(name) for name in _TOLD))
-
-
-def _cpu_seconds() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(own.ru_utime + own.ru_stime for own in used)

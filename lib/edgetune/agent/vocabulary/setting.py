@@ -28,6 +28,11 @@ class Setting:
         """Names it on a host, such as ``nic.rps:eth0``."""
         return KINDS[self.kind].id_of(self.target)
 
+    @property
+    def is_tried_by_a_boot(self) -> bool:
+        """Whether the next boot tries it once, and a confirmation makes it last."""
+        return KINDS[self.kind].is_tried_by_a_boot(self.target)
+
     @staticmethod
     def of(document: Any) -> "Setting":
         """From JSON; KeyError where that is none."""

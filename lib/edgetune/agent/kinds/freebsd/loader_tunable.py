@@ -2,7 +2,7 @@
 """Tunables that the kernel takes from its boot loader."""
 
 import re
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from edgetune.agent.freebsd.parameters import environment, is_there, is_tunable, value_of
 from edgetune.agent.host import Host
@@ -20,16 +20,6 @@ LOCAL = "/boot/loader.conf.local"
 _ASSIGNED = re.compile(r"""\s*([A-Za-z0-9_.%-]+)\s*=\s*(?:"([^"]*)"|([^\s"#]+))\s*(?:#.*)?""")
 
 
-def assignments(host: Host) -> Iterator[Tuple[str, str, str]]:
-    """File, name and value of every assignment."""
-    for file in (FIRST, LOCAL, *drop_ins(host, [DIRECTORY])):
-        for line in host.text(file).splitlines():
-            found = _ASSIGNED.fullmatch(line)
-            if found:
-                quoted, plain = found.group(2), found.group(3)
-                yield file, found.group(1), plain if quoted is None else quoted
-
-
 def decides(host: Host, name: str) -> Optional[Tuple[str, str]]:
     """File and value of the assignment that decides, as far as can be told; None without one."""
     found = assigned(host, name)
@@ -38,7 +28,14 @@ def decides(host: Host, name: str) -> Optional[Tuple[str, str]]:
 
 def assigned(host: Host, name: str) -> List[Tuple[str, str]]:
     """File and value of every assignment of one name."""
-    return [(file, value) for file, own, value in assignments(host) if own == name]
+    found = []
+    for file in (FIRST, LOCAL, *drop_ins(host, [DIRECTORY])):
+        for line in host.text(file).splitlines():
+            own = _ASSIGNED.fullmatch(line)
+            if own and own.group(1) == name:
+                quoted, plain = own.group(2), own.group(3)
+                found.append((file, plain if quoted is None else quoted))
+    return found
 
 
 class LoaderTunable(FileKept):

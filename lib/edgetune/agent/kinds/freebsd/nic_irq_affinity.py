@@ -6,15 +6,14 @@ from typing import Dict, List, Optional, Set
 
 from edgetune.agent.freebsd.interrupts import (
     Queue,
-    all_cpus,
     channels_told_by,
     cores_first,
     cpus_of,
     domain_of,
     domains,
     queues,
-    serve_on,
 )
+from edgetune.agent.freebsd.parameters import number
 from edgetune.agent.kinds.base import HookKept, texts
 from edgetune.agent.placement import deal, turns
 from edgetune.agent.protocol import Unsupported
@@ -68,7 +67,8 @@ class NicIrqAffinity(HookKept):
     def _serve(self, target: Target, wanted: OfQueues) -> None:
         for own in self._queues(target):
             if own.name in wanted and cpus_of(self.host, own) != wanted[own.name]:
-                serve_on(self.host, own, wanted[own.name])
+                cpus = format_cpus(wanted[own.name])
+                self.host.run("cpuset", "-l", cpus, "-x", str(own.irq))
 
     def _now(self, target: Target) -> OfQueues:
         return {own.name: cpus_of(self.host, own) for own in self._queues(target)}
@@ -103,7 +103,7 @@ class NicIrqAffinity(HookKept):
             nodes = [cores_first(self.host, known[domain]) for domain in sorted(known)]
             return deal(turns(policy, count, len(nodes)), nodes)
         chosen = self._local(target, known) if policy == "local" else parse_cpus(policy)
-        missing = chosen - all_cpus(self.host)
+        missing = chosen - set(range(number(self.host, "hw.ncpu") or 1))
         if missing:
             raise Unsupported(f"there is no CPU {format_cpus(missing)}")
         return deal([0] * count, [cores_first(self.host, chosen)])

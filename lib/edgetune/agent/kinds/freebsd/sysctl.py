@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of FreeBSD's kernel."""
 
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from edgetune.agent.freebsd.parameters import is_there, is_tunable, is_writable, value_of
 from edgetune.agent.kinds.base import HookKept, texts
@@ -64,13 +64,11 @@ class Sysctl(HookKept):
 
     def _said(self, name: str) -> Optional[Tuple[str, str]]:
         """File and value of the assignment that decides, if there is one."""
-        found = [(file, value) for file, own, value in self._assignments() if own == name]
-        return found[-1] if found else None
-
-    def _assignments(self) -> Iterator[Tuple[str, str, str]]:
+        found = None
         for file in FILES:
             for line in self.host.text(file).splitlines():
                 # Both delimit, as sysctl(8) has it; quotes around a value are none of it.
-                name, delimiter, value = line.partition("#")[0].replace(":", "=", 1).partition("=")
-                if delimiter:
-                    yield file, name.strip(), " ".join(value.strip().strip("\"'").split())
+                own, delimiter, value = line.partition("#")[0].replace(":", "=", 1).partition("=")
+                if delimiter and own.strip() == name:
+                    found = file, " ".join(value.strip().strip("\"'").split())
+        return found
