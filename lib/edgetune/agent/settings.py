@@ -5,11 +5,10 @@ from typing import List
 
 from edgetune.agent.protocol import Request
 from edgetune.agent.vocabulary.grammar import Wrong
-from edgetune.agent.vocabulary.kind import Kind
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.targets import SERVICE_NAME
-from edgetune.agent.vocabulary.values import Target, Value, bounded
+from edgetune.agent.vocabulary.values import bounded
 
 
 def read_settings(request: Request) -> List[Setting]:
@@ -32,11 +31,20 @@ def _read_setting(fields: Request) -> Setting:
     if not KINDS.on_hosts(name):
         raise fields.wrong("kind", "is none that this agent knows")
     kind = KINDS[name]
-    target = _read_target(fields.inside("target"), kind)
+    inside, target = fields.inside("target"), {}
+    for field, own in kind.target.items():
+        target[field] = inside.text(field, own.pattern)
+        why = own.refusal(target[field])
+        if why:
+            raise inside.wrong(field, why)
+    inside.done()
     only = fields.optional("only", "raise|lower")
     if only and not kind.ordered:
         raise fields.wrong("only", f"has no meaning for {name}")
-    value = _read_value(fields, kind, target)
+    try:
+        value = kind.read(target, fields.raw("value"))
+    except Wrong as wrong:
+        raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
     setting = Setting(name, target, value, only, fields.optional("restart", SERVICE_NAME))
     if fields.text("id", ".*") != setting.id:
         raise fields.wrong("id", f"is not {setting.id}")
@@ -47,21 +55,3 @@ def _read_setting(fields: Request) -> Setting:
             raise fields.wrong("only", "needs a value made of numbers") from None
     fields.done()
     return setting
-
-
-def _read_target(fields: Request, kind: Kind) -> Target:
-    target = {}
-    for name, own in kind.target.items():
-        target[name] = fields.text(name, own.pattern)
-        why = own.refusal(target[name])
-        if why:
-            raise fields.wrong(name, why)
-    fields.done()
-    return target
-
-
-def _read_value(fields: Request, kind: Kind, target: Target) -> Value:
-    try:
-        return kind.read(target, fields.raw("value"))
-    except Wrong as wrong:
-        raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None

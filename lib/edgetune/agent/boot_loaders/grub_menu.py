@@ -156,16 +156,13 @@ def _entry(id: str, title: str, body: Sequence[str]) -> Optional[MenuEntry]:
 
 def with_command_line(entry: MenuEntry, words: Sequence[str]) -> List[str]:
     """The lines of an entry, booting its kernel with other words."""
-    own = " ".join(map(_written, words))
+    # Ubuntu leaves a variable of GRUB there.
+    plain = re.compile(r"\$[a-z_]+")
+    own = " ".join(word if plain.fullmatch(word) else shlex.quote(word) for word in words)
     return [
         _LINUX.sub(lambda found: f"{found.group(1)}{found.group(2)}\t{entry.image} {own}", line)
         for line in entry.lines
     ]
-
-
-def _written(word: str) -> str:
-    # Ubuntu leaves a variable of GRUB there.
-    return word if re.fullmatch(r"\$[a-z_]+", word) else shlex.quote(word)
 
 
 WRITABLE = ("ext2", "ext3", "ext4", "xfs", "vfat")

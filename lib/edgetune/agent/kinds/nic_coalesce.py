@@ -38,12 +38,12 @@ class NicCoalesce(NicParts):
             raise Unsupported(f"{interface} has no coalescing {', '.join(missing)}")
         if driver_of(self.host, interface) in self.refuse_while_adaptive:
             for side in ("rx", "tx"):
-                self._probe_time(now, wanted, f"{side}-usecs", f"adaptive-{side}")
-
-    def _probe_time(self, now: Parts, wanted: Parts, time: str, adaptive: str) -> None:
-        changes = time in wanted and not self.same(now, {time: wanted[time]})
-        if changes and now.get(adaptive) == "on" and wanted.get(adaptive) != "off":
-            raise Unsupported(f"{time} cannot be set while {adaptive} is on: turn that off as well")
+                time, on = f"{side}-usecs", f"adaptive-{side}"
+                changes = time in wanted and not self.same(now, {time: wanted[time]})
+                if changes and now.get(on) == "on" and wanted.get(on) != "off":
+                    raise Unsupported(
+                        f"{time} cannot be set while {on} is on: turn that off as well"
+                    )
 
     def runtime(self, target: Target) -> Value:
         """Everything the driver knows of coalescing; one that cannot adapt it does not."""

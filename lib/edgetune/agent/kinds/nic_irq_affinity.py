@@ -8,8 +8,8 @@ from typing import Dict, List, Optional, Sequence
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import Interrupt, all_interrupts, find_interrupts, queue_interrupts
 from edgetune.agent.kinds.base import texts
-from edgetune.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
-from edgetune.agent.placement import placed
+from edgetune.agent.kinds.nic_queue_cpus import NicQueueCpus
+from edgetune.agent.placement import OfQueues, placed
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.services import running_programs
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
@@ -33,17 +33,13 @@ class NicIrqAffinity(NicQueueCpus):
     """
 
     kind = KIND
+    each = "each "
 
     def now(self, target: Target) -> OfQueues:
         return {own.name: own.allowed for own in self._interrupts(target)}
 
     def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
         return placed(self.host, target["interface"], value)
-
-    def told(self, found: OfQueues) -> str:
-        """The same; not to be taken for a list of CPUs to be taken in turn."""
-        text = super().told(found)
-        return text if ":" in text else f"each {text}"
 
     def runtime(self, target: Target) -> Value:
         """The CPUs; where irqbalance runs only that: they would be others by the next look."""

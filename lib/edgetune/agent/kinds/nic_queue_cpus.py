@@ -1,63 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kinds share that give CPUs to the queues of an interface."""
 
-import contextlib
-from typing import Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Sequence
 
 from edgetune.agent.kinds.base import texts
 from edgetune.agent.kinds.nic import NicHandler
-from edgetune.agent.placement import all_online
+from edgetune.agent.placement import OfQueues, QueueCpus, all_online
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import Topology
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Target, Value, format_cpus, format_mask, parse_mask
-
-OfQueues = Dict[str, Set[int]]
-"""CPUs by the name of a queue, or of its interrupt."""
+from edgetune.agent.vocabulary.values import Target, Value, format_mask, parse_mask
 
 
-class NicQueueCpus(NicHandler):
-    """CPUs for each queue: by a list of CPUs, or by a word for what each host finds out itself."""
+class NicQueueCpus(QueueCpus, NicHandler):
+    """CPUs for each queue of an interface that is up."""
 
     def ready(self, target: Target) -> bool:
         """Not before the interface is up: drivers then ask for interrupts, and choose masks."""
         return self.is_up(target)
-
-    def now(self, target: Target) -> OfQueues:
-        """The CPUs of each queue; Unsupported when the interface has none that could have any."""
-        raise NotImplementedError
-
-    def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
-        """The CPUs that a value stands for on this host, once its siblings are in force.
-
-        Unsupported when that cannot be told.
-        """
-        raise NotImplementedError
-
-    def told(self, found: OfQueues) -> str:
-        """The CPUs; where queues differ, each with its own (``rx-0: 0, rx-1: ``)."""
-        lists = {queue: format_cpus(cpus) for queue, cpus in found.items()}
-        if len(set(lists.values())) == 1:
-            return next(iter(lists.values()))
-        return ", ".join(f"{queue}: {cpus}" for queue, cpus in lists.items())
-
-    def probe(self, setting: Setting) -> None:
-        self.wanted(setting.target, str(setting.value), setting.siblings)
-
-    def runtime(self, target: Target) -> Value:
-        return self.told(self.now(target))
-
-    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
-        """What is back may be what the word stands for by now."""
-        return now is not None and self.runtime(target) == was
-
-    def in_terms(self, setting: Setting, found: Value) -> Value:
-        """The value itself where the queues have the CPUs that it stands for."""
-        with contextlib.suppress(Unsupported):
-            wanted = self.wanted(setting.target, str(setting.value), setting.siblings)
-            if found == self.told(wanted):
-                return setting.value
-        return found
 
 
 class NicSteering(NicQueueCpus):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units of systemd: whether they run, and whether they are started at a boot."""
 
-from typing import List
-
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.base import Handler, texts
 from edgetune.agent.protocol import Unsupported, or_none
@@ -11,8 +9,10 @@ from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.targets import is_protected
 from edgetune.agent.vocabulary.values import Parts, Target, Value, holds, parts
 
-WAITS = {"on": "start", "off": "stop"}
-VERBS = {"enabled": {"on": "enable", "off": "disable"}, "active": WAITS}
+VERBS = {
+    "enabled": {"on": "enable", "off": "disable"},
+    "active": {"on": "start", "off": "stop"},
+}
 """What brings a part into a state, in the order in which it is done."""
 
 ENABLED = {"enabled": "on", "disabled": "off", "masked": "masked"}
@@ -38,7 +38,10 @@ class Unit(Handler):
         masked = self._enabled(setting.target["unit"]) == "masked"
         if masked and "on" in parts(setting.value).values():
             raise Unsupported(f"{setting.target['unit']} is masked")
-        protected = next(filter(is_protected, self._names(setting.target["unit"])), None)
+        # Also the names by which other units know it.
+        text = self.host.run("systemctl", "show", "-p", "Names", setting.target["unit"])
+        names = text.strip().partition("=")[2].split()
+        protected = next(filter(is_protected, names), None)
         if protected:
             reason = f"{setting.target['unit']} is {protected}, which is needed to reach the host"
             raise Unsupported(reason)
@@ -78,23 +81,15 @@ class Unit(Handler):
         for name, verbs in VERBS.items():
             wanted = str(parts(value).get(name, now[name]))
             if wanted in verbs and not self.same(now, {name: wanted}):
-                self._run(verbs[wanted], target["unit"])
+                # Waiting for a unit that is ordered after us would never end.
+                wait = ["--no-block"] if self.host.booting and name == "active" else []
+                self.host.run("systemctl", *wait, verbs[wanted], target["unit"])
 
     def present(self, target: Target) -> bool:
         return bool(or_none(self._enabled, target["unit"]))
 
     def restore(self, target: Target, snapshot: object) -> None:
         self.apply(target, {**texts(snapshot)})
-
-    def _run(self, verb: str, unit: str) -> None:
-        # Waiting for a unit that is ordered after us would never end.
-        wait = ["--no-block"] if self.host.booting and verb in WAITS else []
-        self.host.run("systemctl", *wait, verb, unit)
-
-    def _names(self, unit: str) -> List[str]:
-        """Also those by which other units know it."""
-        text = self.host.run("systemctl", "show", "-p", "Names", unit)
-        return text.strip().partition("=")[2].split()
 
     def _enabled(self, unit: str) -> str:
         if self.host.init != "systemd" or not self.host.program("systemctl"):

@@ -126,20 +126,19 @@ def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Head) -> None:
         if row.problem:
             raise Refused(f"{row.setting.id}: {row.problem}")
     if any(row.tried_by_boot and row.status == "change" for row in rows):
-        _refuse_untried(host, head)
+        # A kernel is made the default by its confirmation alone, and falls back by its boot hook.
+        if not (head.confirm_within and head.grace_boots):
+            what = "what a boot tries has to be confirmed after it"
+            raise Refused(f"{what}: confirm_within, grace_boots")
+        for own in drifted(host):
+            raise Refused(
+                f"{own.tuning} does not stand here: {own.id} {own.reason}: mend that first"
+            )
     try:
         if head.confirm_within:
             probe_hook(host)
     except Unsupported as why:
         raise Refused(f"confirm_within: {why}") from None
-
-
-def _refuse_untried(host: Host, head: Head) -> None:
-    """A kernel is made the default by its confirmation alone, and falls back by its boot hook."""
-    if not (head.confirm_within and head.grace_boots):
-        raise Refused("what a boot tries has to be confirmed after it: confirm_within, grace_boots")
-    for row in drifted(host):
-        raise Refused(f"{row.tuning} does not stand here: {row.id} {row.reason}: mend that first")
 
 
 def _refuse_unexpected(rows: Sequence[Row], expect: Expected) -> None:

@@ -21,17 +21,13 @@ def run(host: Host, request: Request) -> Json:
     directory = request.text("directory", f"({DIRECTORY})?")
     request.done()
     with host.lock():
-        return {"missing": _keep(host, directory), "boot_id": host.boot_id}
-
-
-def _keep(host: Host, directory: str) -> str:
-    missing = _obstacle(host, directory) if directory else ""
-    try:
-        Textfile(host).keep("" if missing else directory)
-        told = BootHook(host).sync()
-    except OSError as error:
-        return str(error)
-    return missing or told
+        missing = _obstacle(host, directory) if directory else ""
+        try:
+            Textfile(host).keep("" if missing else directory)
+            told = BootHook(host).sync()
+        except OSError as error:
+            missing, told = str(error), ""
+        return {"missing": missing or told, "boot_id": host.boot_id}
 
 
 def _obstacle(host: Host, directory: str) -> str:

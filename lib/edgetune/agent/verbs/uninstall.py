@@ -2,7 +2,6 @@
 """``uninstall``: leave this host as it was before edgetune ever came."""
 
 import re
-from typing import List
 
 from edgetune.agent.boot_hook import FOLLOWING
 from edgetune.agent.congestion import KEEPER
@@ -55,7 +54,11 @@ def run(host: Host, request: Request) -> Json:
         if not host.ready:
             rollout = host.text(NOT_READY, "a rollout")
             raise Refused(f"{rollout} has drained this host: it has {NOT_READY}")
-        files, journals = _files(host), Journals(host)
+        kept, journals = Textfile(host).directory, Journals(host)
+        told = [f"{kept}/{NAME}"] if kept else []
+        drafts = [f"{STATE}/{name}" for name in host.names(STATE) if _DRAFT.fullmatch(name)]
+        names = [*OURS, *told, Directories.FILE, *drafts, *LAST]
+        files = [name for name in names if host.exists(name)]
         tunings = sorted([*(own.tuning for own in journals.all()), *journals.damaged()])
         if not dry_run:
             if epoch < host.epoch():
@@ -67,19 +70,11 @@ def run(host: Host, request: Request) -> Json:
         others = [f"{STATE}/{name}" for name in host.names(STATE)] if host.exists(STATE) else []
         left = [name for name in others if not dry_run or name not in (*files, TUNINGS)]
         left = [*left, *([SETUP] if host.exists(SETUP) else [])]
-        told: Json = {"files": files, "left": left, "tunings": tunings, "boot_id": host.boot_id}
+        reply: Json = {"files": files, "left": left, "tunings": tunings, "boot_id": host.boot_id}
         if not dry_run:
             # Whoever waits for the lock sees that this one is gone, and takes the next.
             host.remove(LOCK)
-        return told
-
-
-def _files(host: Host) -> List[str]:
-    kept = Textfile(host).directory
-    told = [f"{kept}/{NAME}"] if kept else []
-    drafts = [f"{STATE}/{name}" for name in host.names(STATE) if _DRAFT.fullmatch(name)]
-    names = [*OURS, *told, Directories.FILE, *drafts, *LAST]
-    return [name for name in names if host.exists(name)]
+        return reply
 
 
 def _remove(host: Host) -> None:

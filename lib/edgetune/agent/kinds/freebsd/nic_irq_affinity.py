@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPUs serve the interrupts of an interface's queues."""
 
-import contextlib
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, Sequence, Set
 
 from edgetune.agent.freebsd.interrupts import (
     Queue,
@@ -14,34 +13,19 @@ from edgetune.agent.freebsd.interrupts import (
     queues,
 )
 from edgetune.agent.freebsd.parameters import number
-from edgetune.agent.kinds.base import HookKept, texts
-from edgetune.agent.placement import deal, turns
+from edgetune.agent.kinds.base import texts
+from edgetune.agent.placement import OfQueues, QueueCpus, deal, turns
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
-OfQueues = Dict[str, Set[int]]
-"""CPUs by the name of a queue's interrupt."""
 
-
-class NicIrqAffinity(HookKept):
+class NicIrqAffinity(QueueCpus):
     """Which CPU serves the interrupts of which queue, as on Linux; domains are its nodes."""
 
     kind = KIND
-
-    def probe(self, setting: Setting) -> None:
-        self._wanted(setting.target, str(setting.value))
-
-    def runtime(self, target: Target) -> Value:
-        return _told(self._now(target))
-
-    def in_terms(self, setting: Setting, found: Value) -> Value:
-        """The value itself where the queues have the CPUs that it stands for."""
-        with contextlib.suppress(Unsupported):
-            if found == _told(self._wanted(setting.target, str(setting.value))):
-                return setting.value
-        return found
+    each = "each "
 
     def present(self, target: Target) -> bool:
         """Some drivers ask for interrupts as they bring an interface up."""
@@ -51,18 +35,14 @@ class NicIrqAffinity(HookKept):
         return self.present(target)
 
     def snapshot(self, target: Target) -> Dict[str, str]:
-        return {name: format_cpus(cpus) for name, cpus in self._now(target).items()}
+        return {name: format_cpus(cpus) for name, cpus in self.now(target).items()}
 
     def apply(self, target: Target, value: Value) -> None:
-        self._serve(target, self._wanted(target, str(value)))
+        self._serve(target, self.wanted(target, str(value)))
 
     def restore(self, target: Target, snapshot: object) -> None:
         was = {name: parse_cpus(cpus) for name, cpus in texts(snapshot).items()}
         self._serve(target, was)
-
-    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
-        """What is back may be what the word stands for by now."""
-        return now is not None and self.runtime(target) == was
 
     def _serve(self, target: Target, wanted: OfQueues) -> None:
         for own in self._queues(target):
@@ -70,7 +50,7 @@ class NicIrqAffinity(HookKept):
                 cpus = format_cpus(wanted[own.name])
                 self.host.run("cpuset", "-l", cpus, "-x", str(own.irq))
 
-    def _now(self, target: Target) -> OfQueues:
+    def now(self, target: Target) -> OfQueues:
         return {own.name: cpus_of(self.host, own) for own in self._queues(target)}
 
     def _queues(self, target: Target) -> List[Queue]:
@@ -88,10 +68,10 @@ class NicIrqAffinity(HookKept):
             )
         return found
 
-    def _wanted(self, target: Target, policy: str) -> OfQueues:
+    def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
         found = self._queues(target)
         numbers = sorted({own.number for own in found})
-        cpus = dict(zip(numbers, self._cpus(target, policy, len(numbers))))
+        cpus = dict(zip(numbers, self._cpus(target, value, len(numbers))))
         return {own.name: {cpus[own.number]} for own in found}
 
     def _cpus(self, target: Target, policy: str, count: int) -> List[int]:
@@ -115,11 +95,3 @@ class NicIrqAffinity(HookKept):
         if own is None or own not in known:
             raise Unsupported(f"nobody knows the domain of {target['interface']}: %domain has none")
         return known[own]
-
-
-def _told(found: OfQueues) -> str:
-    """Each with its own; where they have the same, ``each 0-7``."""
-    lists = {name: format_cpus(cpus) for name, cpus in found.items()}
-    if len(set(lists.values())) == 1:
-        return f"each {next(iter(lists.values()))}"
-    return ", ".join(f"{name}: {cpus}" for name, cpus in lists.items())
