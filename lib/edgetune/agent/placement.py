@@ -1,65 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPU serves which queue."""
 
-import contextlib
 import itertools
-from typing import Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Sequence, Set
 
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import queue_interrupts
-from edgetune.agent.kinds.base import HookKept
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import Topology, node_of
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
-
-OfQueues = Dict[str, Set[int]]
-"""CPUs by the name of a queue, or of its interrupt."""
-
-
-class QueueCpus(HookKept):
-    """CPUs for each queue: by a list of CPUs, or by a word for what each host finds out itself."""
-
-    # Stands before CPUs that all queues have, where they are not to be taken for a list of CPUs to
-    # be taken in turn.
-    each = ""
-
-    def now(self, target: Target) -> OfQueues:
-        """The CPUs of each queue; Unsupported when the interface has none that could have any."""
-        raise NotImplementedError
-
-    def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
-        """The CPUs that a value stands for on this host, once its siblings are in force.
-
-        Unsupported when that cannot be told.
-        """
-        raise NotImplementedError
-
-    def told(self, found: OfQueues) -> str:
-        """The CPUs; where queues differ, each with its own (``rx-0: 0, rx-1: ``)."""
-        lists = {queue: format_cpus(cpus) for queue, cpus in found.items()}
-        if len(set(lists.values())) == 1:
-            return self.each + next(iter(lists.values()))
-        return ", ".join(f"{queue}: {cpus}" for queue, cpus in lists.items())
-
-    def probe(self, setting: Setting) -> None:
-        self.wanted(setting.target, str(setting.value), setting.siblings)
-
-    def runtime(self, target: Target) -> Value:
-        return self.told(self.now(target))
-
-    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
-        """What is back may be what the word stands for by now."""
-        return now is not None and self.runtime(target) == was
-
-    def in_terms(self, setting: Setting, found: Value) -> Value:
-        """The value itself where the queues have the CPUs that it stands for."""
-        with contextlib.suppress(Unsupported):
-            wanted = self.wanted(setting.target, str(setting.value), setting.siblings)
-            if found == self.told(wanted):
-                return setting.value
-        return found
+from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 
 
 def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List[int]:

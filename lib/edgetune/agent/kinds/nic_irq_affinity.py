@@ -9,7 +9,8 @@ from edgetune.agent.host import Host
 from edgetune.agent.interrupts import Interrupt, all_interrupts, find_interrupts, queue_interrupts
 from edgetune.agent.kinds.base import texts
 from edgetune.agent.kinds.nic_queue_cpus import NicQueueCpus
-from edgetune.agent.placement import OfQueues, placed
+from edgetune.agent.kinds.queue_cpus import OfQueues
+from edgetune.agent.placement import placed
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.services import running_programs
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND

@@ -5,7 +5,8 @@ from typing import Dict, List, Sequence
 
 from edgetune.agent.kinds.base import texts
 from edgetune.agent.kinds.nic import NicHandler
-from edgetune.agent.placement import OfQueues, QueueCpus, all_online
+from edgetune.agent.kinds.queue_cpus import OfQueues, QueueCpus
+from edgetune.agent.placement import all_online
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import Topology
 from edgetune.agent.vocabulary.setting import Setting

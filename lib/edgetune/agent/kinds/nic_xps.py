@@ -5,7 +5,8 @@ from typing import Dict, List, Sequence, Set
 
 from edgetune.agent.interrupts import interrupts_of
 from edgetune.agent.kinds.nic_queue_cpus import NicSteering
-from edgetune.agent.placement import OfQueues, cpus_that_serve
+from edgetune.agent.kinds.queue_cpus import OfQueues
+from edgetune.agent.placement import cpus_that_serve
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import Topology
 from edgetune.agent.vocabulary.kinds.nic_xps import KIND, WORD

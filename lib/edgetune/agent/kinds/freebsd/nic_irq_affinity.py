@@ -14,7 +14,8 @@ from edgetune.agent.freebsd.interrupts import (
 )
 from edgetune.agent.freebsd.parameters import number
 from edgetune.agent.kinds.base import texts
-from edgetune.agent.placement import OfQueues, QueueCpus, deal, turns
+from edgetune.agent.kinds.queue_cpus import OfQueues, QueueCpus
+from edgetune.agent.placement import deal, turns
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.agent.vocabulary.setting import Setting
