@@ -128,11 +128,7 @@ class BootHook:
         if standing or telling or treating:
             self._stay()
             if not self._host.booting:
-                # Spare boots and requests the compiling, if this disk has room for that.
-                with room_or_not():
-                    code = bundle.compiled_copy(self._host.path(COMPILED))
-                    if code:
-                        self._host.replace(COMPILED, code, 0o600)
+                self._keep_compiled()
         else:
             for name in (AGENT, SOURCE, COMPILED):
                 self._host.remove(name)
@@ -163,6 +159,13 @@ class BootHook:
             # In this order: the agent.py of versions before 0.11 holds its text itself.
             self._put(SOURCE, bundle.own_source(), 0o600)
             self._put(AGENT, bundle.copy_runner(), 0o700)
+
+    def _keep_compiled(self) -> None:
+        """Spare boots and requests the compiling, if this disk has room for that."""
+        with room_or_not():
+            code = bundle.compiled_copy(self._host.path(COMPILED))
+            if code:
+                self._host.replace(COMPILED, code, 0o600)
 
     def _put(self, name: str, data: bytes, mode: int) -> None:
         if not self._host.holds(name, data):

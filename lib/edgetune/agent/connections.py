@@ -31,11 +31,7 @@ def unanswered(places: Sequence[Place], seconds: float) -> Dict[Place, int]:
     again after 1, 3, 7 and 15 s what is lost on the way. OSError where a name has no address.
     """
     end = time.monotonic() + seconds
-    # Family and address of a socket.
-    peers: Dict[Place, Tuple[int, Any]] = {}
-    for place in places:
-        family, _, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[0]
-        peers[place] = family, address
+    peers = {place: _resolve(place) for place in places}
     left = [place for _ in range(CONNECTIONS) for place in peers]
     while left:
         left = _without_answer(left, peers, end)
@@ -44,6 +40,12 @@ def unanswered(places: Sequence[Place], seconds: float) -> Dict[Place, int]:
         # Some have no way to the peer, while a link comes up.
         time.sleep(_AGAIN if left else 0)
     return {place: left.count(place) for place in peers}
+
+
+def _resolve(place: Place) -> Tuple[int, Any]:
+    """Family and address of a socket."""
+    family, _, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[0]
+    return family, address
 
 
 def _without_answer(

@@ -84,13 +84,7 @@ class Directory:
             # What is made here has the label of this place, not that of the other one.
             wanted = wanted._replace(xattrs=label_of(self.descriptor))
         try:
-            descriptor = self._open_draft(draft, room)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.truncate()
-                file.flush()
-                apply_metadata(descriptor, wanted)
-                os.fsync(descriptor)
+            _fill(self._open_draft(draft, room), data, wanted)
             os.rename(draft, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
         except OSError:
             with contextlib.suppress(OSError):
@@ -276,3 +270,12 @@ def _has_access_list(descriptor: int) -> bool:
         return bool(os.getxattr(descriptor, "system.posix_acl_access"))
     except OSError:
         return False
+
+
+def _fill(descriptor: int, data: bytes, wanted: Metadata) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.truncate()
+        file.flush()
+        apply_metadata(descriptor, wanted)
+        os.fsync(descriptor)
