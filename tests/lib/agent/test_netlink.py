@@ -28,13 +28,13 @@ COMPARE = """
 import json, subprocess, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from edgetune.agent.host import Host
-from edgetune.agent.kinds import ethtool
+from edgetune.agent.kinds.ethtool import features
 from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_features import of_kernel, of_text
 
-def told(features):
+def told(known):
     return {name: [own.value, own.requested, own.fixed, sorted(own.members)]
-            for name, own in features.items()}
+            for name, own in known.items()}
 
 def ethtool(*words):
     return subprocess.run(["ethtool", *words], capture_output=True, text=True, check=True).stdout
@@ -44,7 +44,7 @@ subprocess.run(ip.split(), check=True)
 ethtool("-K", "card", "tx", "off")
 found = {}
 for name in ("lo", "card", "other"):
-    kernel = of_kernel(ethtool.features(name))
+    kernel = of_kernel(features(name))
     found[name] = [told(kernel), told(of_text(ethtool("-k", name)))]
 own = Channels(Host("/"))
 found["channels"] = [list(own.read("card")), list(own._read_text("card"))]
