@@ -20,7 +20,7 @@ help:
 	@echo "make setup    build $(VENV); a line for each step"
 	@echo "make packages name the system packages that the lab needs, and offer to install them"
 	@echo "make check    lint, and the tests that are quick: before each commit, two and a half minutes"
-	@echo "make test     lint, and the tests of everything, with the namespaced lab when root: nine minutes"
+	@echo "make test     lint, and the tests of everything, with the namespaced lab when root: eight minutes"
 	@echo "make test-all  make test, and the long rollouts that it leaves out: 25 minutes"
 	@echo "make anywhere  the quick tests on other days, in other zones, languages, users, folders (ONLY=\"tokyo umask\")"
 	@echo "make test-machines  the tests that boot virtual machines, and how long each took: over two hours"
@@ -69,7 +69,7 @@ quick: setup
 
 test: machine setup client packages
 	@$(MAKE) --no-print-directory -j 2 lint compiled
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
+	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
 	  -m "not (machines or quiet or long)" $(call report,test)
 	@echo "long rollouts: not run; make test-all runs them. Virtual machines: make test-machines"
 

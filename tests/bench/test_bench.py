@@ -46,6 +46,7 @@ def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
     "name",
     [pytest.param(name, marks=NEEDS.get(name, [])) for name in PROGRAMS],
 )
+@pytest.mark.long
 def test_every_program_prints_a_table_and_writes_its_figures(
     name: str,
     tmp_path: Path,

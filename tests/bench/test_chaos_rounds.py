@@ -165,6 +165,7 @@ class Chaos:
         return [*found, *told.nothing_left(self.sights[-1]), *self.broken()]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_seed_keeps_every_promise(seed: int, tmp_path: Path) -> None:

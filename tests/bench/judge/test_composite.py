@@ -17,6 +17,7 @@ def test_all_see_the_same_rollout() -> None:
     assert grown[test].mean() - grown[~test].mean() == pytest.approx(np.log(2), abs=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_tuning_without_effect_is_rolled_back_and_promoted_in_alpha_at_most() -> None:
     """Of 60 rollouts more than 8 at an alpha of 5 % are less likely than 1 in 100."""

@@ -28,6 +28,7 @@ BOOTED = [setting("loader.tunable", {"tunable": "hw.ix.rxd"}, "4096")]
 NEW = [setting("kernel.boot_environment", {}, "new")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("verb", ["apply", "restore"])
 @pytest.mark.parametrize("wanted", [LIVE, BOOTED, NEW], ids=["live", "booted", "new"])

@@ -66,6 +66,7 @@ def stands(host: AgentRoot, *settings: dict[str, Any]) -> bool:
     return all(row["status"] == "noop" for row in host.plan(*(settings or SETTINGS)))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("then", ["hand_over", "restore"])

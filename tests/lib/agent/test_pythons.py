@@ -52,6 +52,7 @@ def test_every_module_can_be_imported(version: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
 def test_from_plan_over_a_boot_to_restore(version: str, tmp_path: Path) -> None:
     python = interpreter(version)

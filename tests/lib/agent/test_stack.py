@@ -113,6 +113,7 @@ def carry_on(host: AgentRoot, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "stride"), [("restore", 7), ("boot", 11), ("console", 13), ("upper first", 13)]
 )
+@pytest.mark.long
 def test_killed_at_any_point_it_is_carried_on(host: AgentRoot, how: str, stride: int) -> None:
     before = without_boot_id(host.tree())
     host.apply(*UPPER, tuning="b")

@@ -220,6 +220,7 @@ def _change(world: BiosWorld) -> None:
     world.roll_all({**world.mark("changing"), "end_batch": LAST})
 
 
+@pytest.mark.long
 def test_a_batch_in_memory_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
     for moment, world in at_every_moment(lambda name: _about_to_change(tmp_path / name), _change):
         (host,), (sham,) = world.at(FIRST), world.at(SHAM)

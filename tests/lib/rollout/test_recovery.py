@@ -47,6 +47,7 @@ def _begun(folder: Path) -> World:
     return world
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_batch_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
     for moment, world in at_every_moment(lambda name: _with_clients(tmp_path / name), _change):
@@ -59,6 +60,7 @@ def test_a_batch_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
         _nobody_is_left_out(world, moment)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_rollback_is_ended_and_reboots_no_host_twice_wherever_its_owner_dies(
     tmp_path: Path,
