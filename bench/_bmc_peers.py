@@ -16,7 +16,7 @@ from typing import Any, Callable, Protocol
 
 from bench._bmc_site import HOME, USER, Site, Target
 from bench._table import BenchError
-from edgetune.base.documents.bmc import BiosPlan
+from edgetune.base.documents.host import BiosPlan
 from edgetune.net.bmc.bmcs import Bmcs
 from edgetune.net.bmc.credentials import Login
 from edgetune.net.result import HostResult

@@ -23,8 +23,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.judge.production import plan_of
-from edgetune.base.documents.baseline import read_baseline
-from edgetune.base.documents.block import Block
+from edgetune.base.documents.baseline import Block, read_baseline
 from edgetune.base.documents.look import Moment
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Groups, Guard, Intent, Plan

@@ -20,9 +20,8 @@ from bench.judge.scenarios import SOAK, Replicate, Series
 from edgetune.base.documents.plan import Groups
 from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.judge.change import change, filled, lasting
-from edgetune.judge.permutation import Draws, make_draws
-from edgetune.judge.scores import Column, harm, work_margin
-from edgetune.judge.sequential import budget, spent, take_out
+from edgetune.judge.comparison import Column, harm, work_margin
+from edgetune.judge.permutation import Draws, budget, make_draws, spent, take_out
 from edgetune.judge.standardise import (
     dispersion,
     expected,

@@ -12,8 +12,7 @@ from docs.pages.entries import entry
 from docs.pages.markdown import code, codes, page, table
 from edgetune.base.documents.metric import Metric
 from edgetune.base.durations import DAY
-from edgetune.intent.metrics.catalogue import Catalogue
-from edgetune.intent.metrics.definition import Entry
+from edgetune.intent.metrics.catalogue import Catalogue, Entry
 from edgetune.net.metrics.sources import SOURCES
 from edgetune.rollout.evidence.memory import retained_bytes
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY

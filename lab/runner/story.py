@@ -10,9 +10,8 @@ from typing import Any
 
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
-from edgetune.base.documents.head import ENDED, Head
+from edgetune.base.documents.head import ENDED, Head, phases
 from edgetune.base.documents.look import Look
-from edgetune.base.documents.phases import phases
 from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import roughly
 from edgetune.base.errors import EdgetuneError

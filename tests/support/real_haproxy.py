@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.net.traffic.conversation import ask
 from edgetune.net.traffic.drivers.haproxy import Haproxy
+from edgetune.net.traffic.haproxy_backend import ask
 
 needs_haproxy = [
     pytest.mark.processes,

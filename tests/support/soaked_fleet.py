@@ -11,8 +11,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from edgetune.base.documents.baseline import Baseline
-from edgetune.base.documents.block import Block
+from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.plan import Guard, Intent, Strata
 from edgetune.intent.metrics.catalogue import metrics_of

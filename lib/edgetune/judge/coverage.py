@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from edgetune.base.documents.facts import Facts, Measured
+from edgetune.base.documents.baseline import Facts, Measured
 from edgetune.base.documents.look import Doubt, Unwatched
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Plan

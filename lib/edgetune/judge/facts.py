@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the judge has to know beside the metrics (see ``documents.facts``)."""
+"""What the judge has to know beside the metrics (see ``documents.baseline``)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Callable
 
 import numpy as np
 
-from edgetune.base.documents.boots import is_same_boot
-from edgetune.base.documents.facts import Facts, Load
+from edgetune.base.documents.baseline import Facts, Load
+from edgetune.base.documents.sample import is_same_boot
 from edgetune.judge.measured_share import by_hosts, measured_of, merge_measured
 from edgetune.judge.series import REBOOTED, Window
 

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hard limits: no statistics, they show a disaster on a single host.
+"""What samples show without statistics: a disaster on a single host, and the load of a whole PoP.
 
 A host is beyond them when more than ``FAILED`` of its health checks fail, or when their median
 takes more than ``TIMES_USUAL`` times as long as both its own baseline and the hosts of its PoP that
 were not changed, and longer than ``LEAST_MS`` ms.
+
+Load is packets received per second, summed over the PoP's hosts. A surge hits both groups alike: it
+says nothing about a tuning, but it is no time to take a host out of service.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
 from edgetune.base.dataclass import dataclass
@@ -21,6 +25,11 @@ FAILED = 0.5
 
 Gauges = Mapping[str, Mapping[str, Optional[float]]]
 """What hosts measured of themselves, by host and gauge."""
+
+LOAD = "rx_packets"
+# Sweeps that meet at a host count the same packets, over a time that is hardly known: some
+# drivers renew their counters but once a second.
+_LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -89,3 +98,50 @@ def sickness(own: Mapping[str, float | None] | None, baseline: float | None) -> 
     median, failing = _reading(own, "health_p50_ms"), _reading(own, "health_failed")
     slower = median / baseline - 1 if median is not None and baseline else 0.0
     return max(0.0, slower) + TIMES_USUAL * (failing or 0.0)
+
+
+def peak_load(samples: SampleTable, interval: float) -> float:
+    """The most packets per second in any interval of the window; 0 if it cannot be known.
+
+    A host that did not answer or that rebooted in an interval counts as idle there, and so does
+    one whose packets were not read.
+    """
+    packets = samples.counter(LOAD)
+    rates: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for host, own in _by_host(samples).items():
+        for earlier, later in _apart(samples, own):
+            rate = _rate(samples, packets, earlier, later)
+            rates[int(samples.time[later] // interval), host].append(rate)
+    load: dict[int, float] = defaultdict(float)
+    for (slot, _), seen in rates.items():
+        load[slot] += statistics.fmean(seen)
+    return max(load.values(), default=0.0)
+
+
+def _by_host(samples: SampleTable) -> dict[int, list[int]]:
+    """The rows of each host whose times are known."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for row, host in enumerate(samples.host):
+        if countable(samples.time[row]) and countable(samples.uptime[row]):
+            found[host].append(row)
+    return found
+
+
+def _apart(samples: SampleTable, own: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """A host's samples in pairs, without those that follow another one at once."""
+    earlier = own[0]
+    for later in own[1:]:
+        seconds = samples.uptime[later] - samples.uptime[earlier]
+        if samples.boot[later] == samples.boot[earlier] and 0 <= seconds < _LEAST_SECONDS:
+            continue
+        yield earlier, later
+        earlier = later
+
+
+def _rate(samples: SampleTable, packets: Sequence[float], earlier: int, later: int) -> float:
+    counted = packets[earlier], packets[later]
+    if not all(map(countable, counted)) or samples.boot[later] != samples.boot[earlier]:
+        return 0.0
+    grown = counted[1] - counted[0]
+    seconds = samples.uptime[later] - samples.uptime[earlier]
+    return grown / seconds if seconds > 0 and grown > 0 else 0.0

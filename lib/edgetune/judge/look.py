@@ -2,7 +2,7 @@
 """One look at a soak: from the documents of the record to a verdict and a decision, nothing else.
 
 Harm is one sequential test over the intent's metric, all guards and all windows; its alpha is
-spent evenly over the soak (see ``sequential.spent``). Benefit is another one, of the intent's
+spent evenly over the soak (see ``permutation.spent``). Benefit is another one, of the intent's
 metric over the whole soak; its alpha is spent with the cube of the time, because it is at the end
 that it decides.
 """
@@ -22,15 +22,12 @@ from edgetune.base.documents.look import Doubt, Effect, Look, Moment, Spent, Unw
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.base.documents.words import Verdict
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
-from edgetune.judge.comparison import Blocks, Comparison
+from edgetune.judge.comparison import Blocks, Comparison, harm
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.facts import merge_facts
 from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import got_worse, outliers
-from edgetune.judge.permutation import p_value
-from edgetune.judge.scores import harm
-from edgetune.judge.sentence import sentence
-from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
+from edgetune.judge.permutation import budget, p_value, pack, spent, take_out, unpack
 from edgetune.judge.soundness import doubts, everyone, reboots_before
 from edgetune.judge.verdict import (
     Findings,
@@ -39,6 +36,7 @@ from edgetune.judge.verdict import (
     hindered_by,
     not_watched,
     outliers_named,
+    sentence,
     without_data,
 )
 

@@ -2,26 +2,26 @@
 """Baseline and blocks of a soak, from what hosts counted: all that the verdict rests on.
 
 For each metric every host has a row ``[events, exposure, counts, *observed, *expected]`` (see
-``documents.rows``): events as they were counted, counts the same in the metric's ``unit``, and of
-these the weighted sums (see ``standardise``): in a baseline under no effect, in a block under each
-of ``RATIOS`` (see ``hypotheses``). Blocks of version 0.7 have those under no effect alone.
+``documents.baseline``): events as they were counted, counts the same in the metric's ``unit``, and
+of these the weighted sums (see ``standardise``): in a baseline under no effect, in a block under
+each of ``RATIOS`` (see ``hypotheses``). Blocks of version 0.7 have those under no effect alone.
 A block is the part of a soak between two looks; rows of consecutive blocks add up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from binascii import a2b_base64
+from collections.abc import Collection, Sequence
 from typing import Any, Union
 
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline, Usual
-from edgetune.base.documents.block import Block, Counted
+from edgetune.base.documents.baseline import Baseline, Block, Counted, Usual, packed
 from edgetune.base.documents.plan import Strata
+from edgetune.base.errors import InputError
 from edgetune.judge.facts import window_facts
 from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened, own_share
-from edgetune.judge.rows import packed_rows, rows_in
 from edgetune.judge.series import Series, Window
 from edgetune.judge.standardise import (
     LAST_DIGITS,
@@ -42,6 +42,9 @@ _UNDER_NO_EFFECT_ALONE = 5
 _WIDTHS = (_UNDER_NO_EFFECT_ALONE, OBSERVED + 2 * len(RATIOS))
 _HOSTS_AT_ONCE = 256
 """Arrays of more than these do not stay in a processor's cache."""
+
+_LARGEST = float(np.finfo("f4").max)
+"""Counters that are damaged can be larger."""
 
 
 def measure_baseline(window: Window, strata: Strata) -> Baseline:
@@ -216,3 +219,33 @@ class _Hosts:
         some = total > LAST_DIGITS * self.exposure
         rate = np.divide(counts, total, out=np.zeros_like(total), where=some)
         return self.exposure * np.maximum(rate, 0.0)
+
+
+def packed_rows(rows: Array) -> str:
+    """The text of rows, shape (hosts, numbers)."""
+    return packed(np.clip(rows, -_LARGEST, _LARGEST).astype("<f4"))
+
+
+def rows_in(
+    text: str, known: Sequence[str], hosts: Sequence[str], widths: Collection[int], where: str
+) -> Array:
+    """The rows of ``hosts``, shape (hosts, one of ``widths``), NaN for an unknown host.
+
+    ``text`` has those of the ``known`` ones. InputError names ``where`` it stands if they are no
+    rows of these.
+    """
+    try:
+        numbers = np.frombuffer(a2b_base64(text), dtype="<f4").astype(float)
+        rows = numbers.reshape(len(known), -1)
+        good = rows.shape[1] in widths
+    except ValueError:
+        good = False
+    if not good:
+        raise InputError("record", where, "are no rows of its hosts")
+    return rows if [*known] == [*hosts] else _in_order(rows, known, hosts)
+
+
+def _in_order(rows: Array, known: Sequence[str], hosts: Sequence[str]) -> Array:
+    places = {host: place for place, host in enumerate(known)}
+    where = np.array([places.get(host, -1) for host in hosts], dtype=int)
+    return np.where(where[:, None] < 0, np.nan, rows[where])

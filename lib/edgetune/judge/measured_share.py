@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.facts import Measured
+from edgetune.base.documents.baseline import Measured
 
 Array = Any
 

@@ -9,9 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline
-from edgetune.base.documents.block import Block, Counted
-from edgetune.base.documents.facts import Facts, Load
+from edgetune.base.documents.baseline import Baseline, Block, Counted, Facts, Load
 from edgetune.base.documents.look import Doubt, Look, Moment, Unwatched
 from edgetune.base.documents.plan import Groups, Plan, Strata
 from edgetune.base.documents.words import Decision
@@ -19,8 +17,7 @@ from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
-from edgetune.judge.measured import Part, halves_of, rows_of
-from edgetune.judge.rows import packed_rows
+from edgetune.judge.measured import Part, halves_of, packed_rows, rows_of
 
 Hosts = Mapping[str, Sequence[str]]
 """Names of the hosts of each PoP."""

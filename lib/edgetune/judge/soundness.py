@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.base.documents.facts import Facts
+from edgetune.base.documents.baseline import Facts
 from edgetune.base.documents.look import Doubt
 from edgetune.base.documents.plan import Strata, both_groups
 from edgetune.base.durations import roughly

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which silences are wanted, and what of that Alertmanager has."""
+"""Which silences are wanted, and what of that Alertmanager has (its API, version 2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from urllib.parse import quote
 from edgetune import PACK
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.alertmanager import Matcher, Silence
 from edgetune.base.documents.reading import encoded, taken
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.sanitize import shortened
@@ -236,3 +235,32 @@ def _document(
 def _written(moment: float) -> str:
     at = datetime.fromtimestamp(moment, timezone.utc)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A label that alerts have, or with ``isEqual`` false have not; a value may be a pattern."""
+
+    name: str
+    value: str
+    isRegex: bool = False
+    isEqual: bool = True
+
+
+@dataclass(frozen=True)
+class SilenceState:
+    """``active``, ``pending`` or ``expired``."""
+
+    state: str
+
+
+@dataclass(frozen=True)
+class Silence:
+    """All alerts that match all ``matchers`` are silent between two times (RFC 3339)."""
+
+    id: str
+    matchers: list[Matcher]
+    status: SilenceState
+    startsAt: str
+    endsAt: str
+    createdBy: str

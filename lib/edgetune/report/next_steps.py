@@ -1,14 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes next of a rollout, and the commands that a person may type."""
+"""What comes next of a rollout, the commands that a person may type, and the words and colours of
+what needs one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from edgetune.base.documents.head import Head
-from edgetune.base.documents.words import State
+from edgetune.base.documents.words import State, Verdict
 from edgetune.base.sanitize import command
+
+_WAITING_FOR_A_PERSON = (State.HELD, State.HANDING_OVER)
+_COLORS: dict[str, str] = {
+    State.HELD: "warning",
+    State.ROLLING_BACK: "danger",
+    State.ROLLED_BACK: "danger",
+    Verdict.IMPROVED: "good",
+    Verdict.DEGRADED: "danger",
+    Verdict.INCONCLUSIVE: "warning",
+}
+ATTENTION = re.compile(
+    r"\b(?:EVERYTHING IS STOPPED|NO OWNER|WITHOUT AN OWNER|OVERDUE|QUARANTINED|HELD|PAUSED"
+    r"|HANDING OVER|NO SAMPLE|DAMAGED|NOT KNOWN|NOT seen out of service|(?:NOT )?TAKEN BACK"
+    r"|NO ROUND|NOT ON)\b"
+)
+"""What a status says of a rollout or a PoP that needs a person."""
 
 
 class Next(NamedTuple):
@@ -109,7 +127,6 @@ def _back(head: Head) -> str:
     return command("roll_back_pop", rollout=head.id)
 
 
-_WAITING_FOR_A_PERSON = (State.HELD, State.HANDING_OVER)
 _OF = {
     State.CLAIMED: _before_changes,
     State.BASELINE: _before_changes,
@@ -123,3 +140,8 @@ _OF = {
     State.HANDING_OVER: _handing_over,
     State.HANDED_OVER: _handed_over,
 }
+
+
+def color_of(state: str, verdict: str) -> str:
+    """Slack's name of the colour that says how a rollout does; empty if nothing is known yet."""
+    return _COLORS.get(state) or _COLORS.get(verdict, "")

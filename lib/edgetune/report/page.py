@@ -20,11 +20,9 @@ from edgetune import __version__
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.batch import Batch
-from edgetune.base.documents.head import Entry, Head
+from edgetune.base.documents.head import Entry, Head, batch_name, phases, runs
 from edgetune.base.documents.look import Effect, Look
 from edgetune.base.documents.metric import Metric
-from edgetune.base.documents.numbering import batch_name
-from edgetune.base.documents.phases import phases, runs
 from edgetune.base.documents.plan import Plan
 from edgetune.base.durations import duration, utc
 from edgetune.base.names import hosts_text

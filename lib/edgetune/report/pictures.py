@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.head import Phase
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
-from edgetune.base.documents.phases import Phase
 from edgetune.base.documents.words import State
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
 from edgetune.report.effects import moved, share, signed

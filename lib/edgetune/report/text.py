@@ -20,7 +20,7 @@ from edgetune.base.names import listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
-from edgetune.net.bmc.ladder import FORCED, ON, SHUTDOWN
+from edgetune.net.bmc.request import FORCED, ON, SHUTDOWN
 from edgetune.report.next_steps import for_a_person
 
 

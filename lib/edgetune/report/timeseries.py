@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline
-from edgetune.base.documents.block import Block
+from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.metric import SECONDS, Metric
 from edgetune.base.documents.plan import Plan

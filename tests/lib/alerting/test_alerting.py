@@ -17,9 +17,8 @@ from uuid import uuid4
 import pytest
 
 from edgetune.base import clock
-from edgetune.base.documents.alertmanager import Matcher, Silence, SilenceState
 from edgetune.net import silences
-from edgetune.net.silences import Wanted, keep_silences
+from edgetune.net.silences import Matcher, Silence, SilenceState, Wanted, keep_silences
 from edgetune.site.alertmanager import Alertmanager
 from lab.bmc.certificates import Certificates, make_certificates
 from tests.support import alertmanagers

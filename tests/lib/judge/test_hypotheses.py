@@ -15,11 +15,16 @@ from hypothesis.extra import numpy as arrays
 
 from bench.judge.production import METRIC, judge_soak
 from bench.judge.promises import FLEETS, Fleet, Promise, draw
-from edgetune.base.documents.block import Counted
+from edgetune.base.documents.baseline import Counted
 from edgetune.base.documents.plan import Groups
 from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
-from edgetune.judge.measured import measure_baseline, measure_block, rates_under, rows_of
-from edgetune.judge.rows import packed_rows
+from edgetune.judge.measured import (
+    measure_baseline,
+    measure_block,
+    packed_rows,
+    rates_under,
+    rows_of,
+)
 from tests.support.examples import examples
 from tests.support.soaks import counted
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetune.base.documents.facts import Facts
+from edgetune.base.documents.baseline import Facts
 from edgetune.base.documents.look import Look, Moment, Unwatched
 from edgetune.base.documents.plan import Groups
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.judge.outliers import MOST, outliers
+from edgetune.judge.permutation import unpack
 from edgetune.judge.power import prospect
 from edgetune.judge.ring import judge_ring
-from edgetune.judge.sequential import unpack
 from tests.support.soaked_fleet import Change, Fleet, Sample, growing, kinds, lacks, texts, times
 
 

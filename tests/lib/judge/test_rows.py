@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgetune.base.documents.baseline import in_columns
 from edgetune.base.documents.look import Moment
 from edgetune.base.documents.reading import decoded, encoded
-from edgetune.base.documents.rows import in_columns
 from edgetune.base.errors import InputError
 from edgetune.judge.look import take_look
-from edgetune.judge.measured import halves_of, rows_of
+from edgetune.judge.measured import halves_of, packed_rows, rows_in, rows_of
 from edgetune.judge.ring import PopRecord, judge_ring
-from edgetune.judge.rows import packed_rows, rows_in
 from tests.support.soaked_fleet import Fleet
 
 Document = dict[str, Any]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from edgetune.base.documents.plan import Groups
 from edgetune.judge.change import filled, lasting
+from edgetune.judge.comparison import HANDICAP, Column, harm
 from edgetune.judge.permutation import make_draws, p_value
-from edgetune.judge.scores import HANDICAP, Column, harm
 from tests.support.examples import examples
 
 Array = Any

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from edgetune.base.documents.plan import Groups
 from edgetune.base.errors import InputError
-from edgetune.judge.permutation import make_draws
-from edgetune.judge.scores import HANDICAP, Column, harm
-from edgetune.judge.sequential import budget, pack, take_out, unpack
+from edgetune.judge.comparison import HANDICAP, Column, harm
+from edgetune.judge.permutation import budget, make_draws, pack, take_out, unpack
 from tests.support.examples import examples
 
 HOSTS = tuple("abcdefg")

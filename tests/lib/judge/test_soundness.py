@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.base.documents.facts import Facts
+from edgetune.base.documents.baseline import Facts
 from edgetune.base.documents.look import Doubt
 from edgetune.base.documents.plan import Groups
 from edgetune.base.documents.reading import decoded

@@ -47,9 +47,9 @@ from edgetune.net.inventories.prometheus_sd import PrometheusSdInventory
 from edgetune.net.prometheus.access import Access
 from edgetune.net.prometheus.client import Client
 from edgetune.net.traffic import haproxy_backend, hook
-from edgetune.net.traffic.conversation import ask as answered
 from edgetune.net.traffic.drivers.http_hook import HttpHook
 from edgetune.net.traffic.haproxy_backend import HaproxyBackend
+from edgetune.net.traffic.haproxy_backend import ask as answered
 from edgetune.rollout.store import stackstorm
 from edgetune.rollout.store.claims import RedisClaims
 from edgetune.rollout.store.stackstorm import StackStorm

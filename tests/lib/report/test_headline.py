@@ -16,10 +16,9 @@ from edgetune.base.documents.look import Conclusion
 from edgetune.base.documents.metric import READINGS
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.intent.metrics.catalogue import METRICS, PACKETS, WORK
-from edgetune.report.color import color_of
 from edgetune.report.effects import bounds, level, moved, moved_per, said_of, share
 from edgetune.report.headline import effect_of, headline
-from edgetune.report.next_steps import next_steps
+from edgetune.report.next_steps import color_of, next_steps
 from tests.support.hostile import HOSTILE
 
 

@@ -14,19 +14,17 @@ from typing import Any, Callable
 
 import pytest
 
+from edgetune.base.documents.baseline import Counted
 from edgetune.base.documents.batch import Batch, HostStep
-from edgetune.base.documents.block import Counted
-from edgetune.base.documents.head import Approved, Entry, Head, Quarantine
+from edgetune.base.documents.head import Approved, Entry, Head, Phase, Quarantine, phases
 from edgetune.base.documents.look import Effect, Look, Moment, read_look
-from edgetune.base.documents.phases import Phase, phases
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.reading import decoded, encoded
 from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.judge.look import no_look, take_look
-from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, rows_of
+from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, packed_rows, rows_of
 from edgetune.judge.power import prospect
-from edgetune.judge.rows import packed_rows
 from edgetune.judge.series import Window, read_window
 from edgetune.report.axes import Axis, clock_ticks, number, of_ratios
 from edgetune.report.page import Event, Material, page

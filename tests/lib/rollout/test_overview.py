@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from edgetune.base import clock
 from edgetune.base.documents.head import Quarantine, head_key
-from edgetune.report.color import ATTENTION
-from edgetune.report.findings import WIDTH
-from edgetune.report.lines import block, shown
+from edgetune.report.findings import WIDTH, block, shown
+from edgetune.report.next_steps import ATTENTION
 from edgetune.rollout.record.rollout import save_plan
 from edgetune.rollout.status import attention
 from edgetune.rollout.status.attention import Need, Urgency

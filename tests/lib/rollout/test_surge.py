@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.judge.surge import peak_load
+from edgetune.judge.limits import peak_load
 from tests.support.builders import table_of
 
 INTERVAL = 10.0

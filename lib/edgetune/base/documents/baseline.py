@@ -1,15 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the hosts of a rollout counted before anything was changed."""
+"""What the hosts of a rollout counted before anything was changed, and between two looks at a soak;
+and what the judge has to know of them beside the metrics.
+
+Rows of numbers, one for each host of a document, are the base64 of little-endian floats of 32 bits
+(seven digits), row by row in the order of the document's hosts; ``judge.measured`` makes arrays of
+it. Versions before 0.9 kept a list of numbers for each host of each metric instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import sys
+from array import array
+from binascii import b2a_base64
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import chain
+from typing import Any
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.facts import Facts
 from edgetune.base.documents.reading import Number, decoded, encoded
-from edgetune.base.documents.rows import in_columns
+
+_TODAY = {"hosts": "rows", "halves": "halves"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,7 @@ class Prospect:
 class Usual:
     """One metric: its ``exposure`` (see ``Metric.unit_of``), what one event is (None where there
     was none), by how much slots vary beyond Poisson, and the rows of the hosts, of the whole and
-    of both halves (see ``documents.rows``, ``judge.measured``)."""
+    of both halves (see ``judge.measured``)."""
 
     exposure: str
     unit: Number | None
@@ -74,3 +86,121 @@ class Baseline:
 def read_baseline(key: str, document: Mapping[str, object]) -> Baseline:
     """A stored one of any version since 0.6; DamagedError names a field that cannot be read."""
     return decoded(key, Baseline, in_columns({**document}))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One metric: ``rows`` of the block's hosts (see ``judge.measured``)."""
+
+    rows: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """The span from ``start`` to ``end`` in slots of ``slot`` seconds, by metric.
+
+    ``resumed`` says that a person resumed this soak after it had been held.
+    """
+
+    start: float
+    end: float
+    slot: float
+    hosts: list[str]
+    metrics: dict[str, Counted]
+    facts: Facts
+    resumed: bool = False
+
+
+def packed(numbers: Any) -> str:
+    """The text of an array of floats of 32 bits."""
+    return b2a_base64(numbers.tobytes(), newline=False).decode("ascii")
+
+
+def in_columns(document: dict[str, Any]) -> dict[str, Any]:
+    """A baseline or a block of any version as today's have it.
+
+    What are no rows of its hosts is left for its reader to refuse.
+    """
+    metrics = document.get("metrics")
+    if "hosts" in document or not isinstance(metrics, dict) or not _are_of_old(metrics):
+        return document
+    hosts = list(dict.fromkeys(chain.from_iterable(own["hosts"] for own in metrics.values())))
+    return {
+        **document,
+        "hosts": hosts,
+        "metrics": {name: _of_today(own, hosts) for name, own in metrics.items()},
+    }
+
+
+def _are_of_old(metrics: dict[str, Any]) -> bool:
+    return all(
+        isinstance(own, dict) and isinstance(own.get("hosts"), dict) for own in metrics.values()
+    )
+
+
+def _of_today(own: dict[str, Any], hosts: Sequence[str]) -> dict[str, Any]:
+    rows = {_TODAY[name]: _text(own[name], hosts) for name in _TODAY if name in own}
+    return {**{name: value for name, value in own.items() if name not in _TODAY}, **rows}
+
+
+def _text(rows: Any, hosts: Sequence[str]) -> str:
+    """Empty if they are no rows of numbers, all of one length."""
+    try:
+        (width,) = {len(row) for row in rows.values()}
+        unknown = [math.nan] * width
+        numbers = array("f", chain.from_iterable(rows.get(host, unknown) for host in hosts))
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        return ""
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return packed(numbers)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """In how much of a window each metric was measured on each host, all in seconds.
+
+    ``seconds`` is the length of the window, ``watched`` the time between samples of one boot, by
+    host. ``known`` is by metric and host the part of it in which the metric is known, ``unread``
+    by counter or gauge and host the part in which that was not read; only what is more than
+    nothing is kept of it.
+    """
+
+    seconds: float
+    watched: dict[str, Number]
+    known: dict[str, dict[str, Number]]
+    unread: dict[str, dict[str, Number]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """Packets per second of all hosts together; None if they cannot be known."""
+
+    median: Number | None
+    peak: Number | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Each by host: in how many slots it was sampled, the time of its ``newest`` sample (None
+    without any), the first of its ``flaws`` in words, its mean ``packets`` per second (None if
+    unknown), the share of its slots in which it was ``idle``, and that of its idlest block.
+
+    ``boots`` holds those of its first and of its last sample. Versions before 0.8 kept neither
+    that nor ``idlest`` nor what was ``measured``.
+    """
+
+    samples: dict[str, int]
+    newest: dict[str, float | None]
+    flaws: dict[str, str]
+    packets: dict[str, Number | None]
+    idle: dict[str, float]
+    load: Load
+    idlest: dict[str, float] | None = None
+    boots: dict[str, list[str]] = field(default_factory=dict)
+    measured: Measured | None = None
+
+    @property
+    def at_idlest(self) -> Mapping[str, float]:
+        """``idlest``, or ``idle`` where that is all that is known."""
+        return self.idle if self.idlest is None else self.idlest

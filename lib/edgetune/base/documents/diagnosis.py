@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the hosts of a PoP found wrong with themselves, put together."""
+"""What the hosts of a PoP found wrong with themselves, put together, and what its doctor found."""
 
 from __future__ import annotations
 
@@ -106,3 +106,21 @@ class Diagnosis:
 def diagnosis_answer(data: Mapping[str, object]) -> DiagnosisAnswer:
     """An answer that ``hosts.answers`` let pass, without what nobody reads of it."""
     return taken(DiagnosisAnswer, data)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One thing that was found on ``hosts`` (none: on the PoP), and what a person can do."""
+
+    hosts: list[str]
+    what: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One ``check``, what it ``means`` where nothing is found, and its findings."""
+
+    check: str
+    means: str
+    findings: list[Group]

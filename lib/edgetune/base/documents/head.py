@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rollout as a whole: who, what, state, epoch, history.
+"""A rollout as a whole: who, what, state, epoch, history; its phases, and how its batches count.
 
 edgetune.rollout.ID
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, field
 from itertools import groupby
 
@@ -16,8 +17,10 @@ from edgetune.base import clock
 from edgetune.base.clock import Reading, shifted
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.look import Conclusion
+from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.reading import check_is, decoded
 from edgetune.base.documents.schema import read_versioned
+from edgetune.base.documents.words import State
 from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.base.freezes import in_force, read_written
 from edgetune.base.names import NAME
@@ -50,6 +53,8 @@ LARGEST_EPOCH = 10**12
 # Characters of a reason in the history: it may name every host of a batch.
 _LONGEST_REASON = 2_000
 _MOST_DOCUMENTS = 100_000
+
+_STILL = (State.HELD, State.COMPLETE, State.ROLLED_BACK, State.HANDED_OVER)
 
 
 @dataclass(frozen=True)
@@ -161,8 +166,7 @@ class Head:
     @property
     def cause(self) -> str:
         """Why it was taken back the last time, or is; empty if it never was."""
-        runs = groupby(self.history, key=lambda entry: entry.state)
-        causes = [next(own).reason for state, own in runs if state == "rolling_back"]
+        causes = [own[0].reason for own in runs(self.history) if own[0].state == "rolling_back"]
         return causes[-1] if causes else ""
 
     @property
@@ -240,3 +244,48 @@ def _check_shown(key: str, head: Head) -> None:
 
 def _are_mappings(values: object) -> bool:
     return type(values) is list and all(type(value) is dict for value in values)
+
+
+def numbers_of(head: Head, plan: Plan, state: str) -> range:
+    """Numbers of the batches that a rollout takes in a state."""
+    changes, planned = len(plan.batches), len(plan.every_batch)
+    return {
+        "changing": range(changes),
+        "promoting": range(changes, planned),
+        "rolling_back": range(head.first_restore, planned + head.restore_batches),
+    }.get(state, range(0))
+
+
+def batch_name(head: Head, plan: Plan, number: int) -> str:
+    """A batch as people count: ``batch 2 of 4`` of those of the state that takes it.
+
+    One of an earlier way back is counted with those of the plan, and not of how many.
+    """
+    for state in CHANGES_HOSTS:
+        numbers = numbers_of(head, plan, state)
+        if number in numbers:
+            return f"batch {number - numbers.start + 1} of {len(numbers)}"
+    return f"batch {number + 1}"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a rollout: the state it was in, from when to when."""
+
+    state: str
+    start: float
+    end: float
+
+
+def phases(history: Sequence[Entry], now: float) -> list[Phase]:
+    """All of them in order. One in which nothing happens any more has no length."""
+    begun = [own[0] for own in runs(history)]
+    newest = begun[-1]
+    last = newest.at if newest.state in _STILL else max(now, newest.at)
+    ends = [*(entry.at for entry in begun[1:]), last]
+    return [Phase(entry.state, entry.at, end) for entry, end in zip(begun, ends)]
+
+
+def runs(history: Sequence[Entry]) -> list[list[Entry]]:
+    """The entries of each stay in a state."""
+    return [list(own) for _, own in groupby(history, key=lambda entry: entry.state)]

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Prospect
-from edgetune.base.documents.block import Block
+from edgetune.base.documents.baseline import Block, Prospect, in_columns
 from edgetune.base.documents.reading import Number, check_is, decoded, encoded, renamed
-from edgetune.base.documents.rows import in_columns
 from edgetune.base.documents.words import Decision, Verdict
 
 
@@ -54,7 +52,7 @@ class Unwatched:
 
 @dataclass(frozen=True)
 class Spent:
-    """One sequential test after a look (see ``judge.sequential``).
+    """One sequential test after a look (see ``judge.permutation``).
 
     ``p`` is that of this look alone; ``spent`` of ``alpha`` is gone by now, which is the ``share``
     of it, and of this the share ``forgone`` was spent on other groups. ``alive`` are the draws that

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one host measured of itself at one moment, and what its agent answers to ``sample``.
+"""What one host measured of itself at one moment, and what its agent answers to ``sample``; and
+whether two samples are of one boot.
 
 Samples are stored in documents of columns (see ``metrics.table``).
 """
@@ -15,6 +16,9 @@ from edgetune.base.documents.reading import taken
 
 Readings = Mapping[str, Optional[float]]
 """By name of a counter or gauge; None for one that could not be read."""
+
+WANDERS = 60.0
+"""By how many seconds the time of one boot may be told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -63,3 +67,18 @@ class SampleAnswer:
 def sample_answer(data: Mapping[str, object]) -> SampleAnswer:
     """An answer that ``hosts.answers`` let pass, without what nobody reads of it."""
     return taken(SampleAnswer, data)
+
+
+def boot_of(identity: str, booted: float) -> str:
+    """The boot_id of a source that knows when a host booted (epoch seconds), and maybe its id."""
+    return f"{identity}@{booted:.0f}"
+
+
+def is_same_boot(one: str, other: str) -> bool:
+    """Whether neither the ids nor the times, as far as both are known, tell of two boots."""
+    (first, _, began), (second, _, begun) = one.partition("@"), other.partition("@")
+    if first and second and first != second:
+        return False
+    if began.isdigit() and begun.isdigit():
+        return abs(int(began) - int(begun)) <= WANDERS
+    return first == second

@@ -2,8 +2,8 @@
 """Which versions of stored documents this version of the pack understands.
 
 1   quarantined hosts had their reason alone
-2   baselines and looks had their rows as lists of numbers (see ``judge.rows``); batches did not
-    say what they wait for
+2   baselines and looks had their rows as lists of numbers (see ``documents.baseline``); batches
+    did not say what they wait for
 3   the type of a batch was called ``what``; a head kept more of its newest look; plans had other
     names, too (see ``documents.plan``)
 4   the present one

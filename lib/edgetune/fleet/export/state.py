@@ -9,8 +9,7 @@ from contextlib import suppress
 
 from edgetune import __version__
 from edgetune.base import clock
-from edgetune.base.documents.head import FORWARD, Head
-from edgetune.base.documents.phases import phases
+from edgetune.base.documents.head import FORWARD, Head, phases
 from edgetune.base.documents.rounds import ROLLED_BACK
 from edgetune.base.documents.steps import REASONS, STEPS, StepsTaken, read_steps, steps_key
 from edgetune.base.errors import DamagedError, RefusedError

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BMC is asked."""
+"""What a BMC is asked, and how it restarts its machine. Plans are shown without a client."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
 
 Values = Mapping[str, object]
 """Attributes of a BIOS by name."""
+
+
+RESTART, SHUTDOWN, FORCED, ON = "GracefulRestart", "GracefulShutdown", "ForceRestart", "On"
+"""Values of ResetType (DMTF DSP0268, Resource)."""
 
 
 @dataclass(frozen=True)
@@ -35,3 +39,13 @@ class Request:
     disbelieve_post: bool = False
     machine: Mapping[str, object] = field(default_factory=dict)
     known: Mapping[str, str] = field(default_factory=dict)
+
+
+def ladder(taken: Collection[str], force: bool) -> list[str]:
+    """The ways to restart a machine whose BMC takes these resets, the gentlest first.
+
+    A shutdown is a way only where the machine can be turned on again. ``force`` allows the last.
+    """
+    shuts_down = RESTART not in taken and ON in taken
+    ways = (RESTART, *([SHUTDOWN] if shuts_down else []), *([FORCED] if force else []))
+    return [way for way in ways if way in taken]

@@ -6,9 +6,8 @@ from __future__ import annotations
 from edgetune.net.bmc.answers import Answer
 from edgetune.net.bmc.client import Client
 from edgetune.net.bmc.identity import mismatch
-from edgetune.net.bmc.ladder import FORCED, ON, RESTART, SHUTDOWN
 from edgetune.net.bmc.payload import BmcError, text_at
-from edgetune.net.bmc.request import Request
+from edgetune.net.bmc.request import FORCED, ON, RESTART, SHUTDOWN, Request
 from edgetune.net.bmc.system import boot_progress, in_post, reset_action
 
 

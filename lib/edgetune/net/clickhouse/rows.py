@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from edgetune.base.documents.boots import boot_of, is_same_boot
-from edgetune.base.documents.sample import Sample
+from edgetune.base.documents.sample import Sample, boot_of, is_same_boot
 from edgetune.base.documents.table import countable
 from edgetune.net.clickhouse.table import Rows
 

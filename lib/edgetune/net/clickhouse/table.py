@@ -9,8 +9,7 @@ from typing import Any
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.net.clickhouse.hosts import by_value, is_one_of, parameters_of
-from edgetune.net.clickhouse.server import MOST_ROWS, Server
+from edgetune.net.clickhouse.server import MOST_ROWS, Server, by_value, is_one_of, parameters_of
 from edgetune.site.inventory import Host, Pop
 
 DEADLINE = 30.0

@@ -19,10 +19,9 @@ from edgetune.agent.connections import CONNECTIONS, unanswered
 from edgetune.base import clock
 from edgetune.base.errors import HostError, InputError
 from edgetune.net.hosts.answers import longest, read_answer
-from edgetune.net.hosts.connection import Login
+from edgetune.net.hosts.connection import Jumps, Login
 from edgetune.net.hosts.conversation import BOOTSTRAP, converse, greet
 from edgetune.net.hosts.helpers import Ask, Question, shared
-from edgetune.net.hosts.jumps import Jumps
 from edgetune.net.hosts.ssh_files import load_known_hosts, load_login_key
 from edgetune.net.result import HostResult
 from edgetune.site.config import Config

@@ -20,8 +20,7 @@ from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import EdgetuneError
 from edgetune.net.metrics.attached import NEAR, attached
 from edgetune.net.metrics.samples import Limit, Samples
-from edgetune.net.metrics.source import SOON, MetricSource, RememberingSource
-from edgetune.net.metrics.thinned import thinned
+from edgetune.net.metrics.source import SOON, MetricSource, RememberingSource, thinned
 from edgetune.site.inventory import Inventory, Pop
 
 _AT_ONCE, _MOST_THREADS = 8, 128

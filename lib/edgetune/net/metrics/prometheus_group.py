@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one Prometheus is asked for of some hosts of a PoP, and which host each answer is of."""
+"""What one Prometheus is asked for of some hosts of a PoP, and which host each answer is of.
+
+Of series that Prometheus adds up, such as those of the CPUs of a host, a sum is at each step as the
+last scrape told it, and that is also told for steps long after it. So the time of the last scrape
+is asked for, too, of one series of each host. With a step between every two scrapes each scrape has
+its sum, to the last digit.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,8 @@ from collections.abc import Mapping, Sequence
 
 from edgetune.base.errors import SourceError
 from edgetune.net.metrics.scraped import BOOT_INFO, BOOT_TIME, LATE, Own
-from edgetune.net.prometheus.added import dated, sum_of, time_of
-from edgetune.net.prometheus.answers import Series
-from edgetune.net.prometheus.client import MOST_SKEW, Client
-from edgetune.net.prometheus.promql import HostMatcher, one_of, quoted, selector
-from edgetune.net.prometheus.wanted import Wanted
+from edgetune.net.prometheus.client import MOST_SKEW, Client, Series
+from edgetune.net.prometheus.promql import HostMatcher, Wanted, one_of, quoted, selector
 from edgetune.site.inventory import Host
 
 MOST_STEPS = 10_000
@@ -163,3 +166,19 @@ def _usual_gap(times: Sequence[float]) -> float:
     """Seconds from one scrape to the next; 0 where there is but one."""
     gaps = [later - time for time, later in zip(times, times[1:])]
     return statistics.median(gaps) if gaps else 0.0
+
+
+def sum_of(selector: str, labels: Sequence[str]) -> str:
+    """The expression that adds up over these labels; series that differ in others stay apart."""
+    return f"sum without ({','.join(labels)}) ({selector})"
+
+
+def time_of(selector: str) -> str:
+    """The expression of when series were scraped last."""
+    return f"timestamp({selector})"
+
+
+def dated(name: str, sums: Series, scraped: Mapping[float, float]) -> Series:
+    """A sum by the times of its scrapes; ``scraped`` has these by the times it was asked for."""
+    found = {scraped[at]: value for at, value in zip(sums.times, sums.values) if at in scraped}
+    return Series({**sums.labels, "__name__": name}, [*found], [*found.values()])

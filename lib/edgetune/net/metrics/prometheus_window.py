@@ -25,8 +25,7 @@ from edgetune.net.metrics.scraped import (
 from edgetune.net.metrics.source import SOON, MetricNames
 from edgetune.net.prometheus.access import Access
 from edgetune.net.prometheus.client import MOST_SKEW, Client, TooLarge
-from edgetune.net.prometheus.promql import read_host_matcher
-from edgetune.net.prometheus.wanted import read_wanted
+from edgetune.net.prometheus.promql import read_host_matcher, read_wanted
 from edgetune.site.inventory import Host
 
 FIRST, LEAST = 300.0, 30.0

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Callable, ClassVar, Protocol, runtime_checkable
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.fields import Field, Fields
@@ -134,7 +136,7 @@ class RememberingSource(MetricSource, Protocol):
         """All that was measured of a PoP's hosts with ``start`` <= time <= ``end``, oldest first.
 
         Each row is one moment of one host, as a sample is, with the time at which it was measured
-        by the clock of the action runner. ``boot_id`` is as ``metrics.boots`` compares it. A host
+        by the clock of the action runner. ``boot_id`` is as ``is_same_boot`` compares it. A host
         without rows was not measured. SourceError names source, PoP and host where the answer is
         not whole, or two answers contradict each other.
         """
@@ -149,11 +151,7 @@ class RememberingSource(MetricSource, Protocol):
         also be told that are up to RECENT older than it. This asks for one window after the other;
         a source may do better.
         """
-        from edgetune.net.metrics.thinned import thinned
-
-        return thinned(
-            lambda begin, until: self.window(pop, begin, until), start, end, step, before
-        )
+        return thinned(partial(self.window, pop), start, end, step, before)
 
     @abstractmethod
     def newest(self, pop: Pop) -> float | None:
@@ -161,3 +159,27 @@ class RememberingSource(MetricSource, Protocol):
 
         It asks for that time alone, and ends within SOON. SourceError as for ``window``.
         """
+
+
+def thinned(
+    read: Callable[[float, float], SampleTable],
+    start: float,
+    end: float,
+    step: float,
+    before: float,
+) -> SampleTable:
+    """All samples in the ``before`` seconds until ``start``, and until each ``step`` seconds after
+    it, up to ``end``; all of the whole time where these nearly touch. ``read`` gives a window.
+
+    Counters tell by them what grew between. All samples of a large PoP over days would be millions.
+    """
+    # Every action reads the inventory, and with it this file; few of them sample.
+    from edgetune.base.documents.table import SampleTable
+
+    if step <= 1.5 * before:
+        return read(start - before, end)
+    found = SampleTable()
+    for number in range(math.ceil((end - start) / step) + 1):
+        border = start + step * number
+        found.add_table(read(border - before, border))
+    return found

@@ -12,8 +12,7 @@ from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline, Prospect
 from edgetune.base.errors import RefusedError
-from edgetune.judge.limits import median_by_host
-from edgetune.judge.surge import peak_load
+from edgetune.judge.limits import median_by_host, peak_load
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from edgetune.base import clock
-from edgetune.base.documents.baseline import Baseline
-from edgetune.base.documents.block import Block
+from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.plan import Groups, Plan
 from edgetune.base.documents.words import Decision

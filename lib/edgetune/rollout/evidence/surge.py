@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from edgetune.base.documents.table import SampleTable
-from edgetune.judge.surge import peak_load
+from edgetune.judge.limits import peak_load
 from edgetune.rollout.evidence.sampling import recent_samples
 from edgetune.rollout.record.rollout import Record
 

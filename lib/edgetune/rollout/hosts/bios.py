@@ -8,7 +8,7 @@ from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.batch import Batch
-from edgetune.base.documents.bmc import BiosPlan, BiosState
+from edgetune.base.documents.host import BiosPlan, BiosState
 from edgetune.base.errors import RefusedError
 from edgetune.net.bmc.payload import MAX_ERROR, BmcError, said, same
 from edgetune.net.result import HostResult

@@ -6,7 +6,7 @@ They get lost: by a reset to defaults, another board, some updates of the BIOS.
 
 from __future__ import annotations
 
-from edgetune.base.documents.bmc import BiosState
+from edgetune.base.documents.host import BiosState
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.bios_journal import load_journals

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from edgetune.agent.vocabulary.kind import SYSTEMS
 from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.base.documents.bmc import BiosPlan, BmcFacts
 from edgetune.base.documents.congestion import sets_congestion
-from edgetune.base.documents.host import HostFacts, SeenSettings
+from edgetune.base.documents.host import BiosPlan, BmcFacts, HostFacts, SeenSettings
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan, Restart
 from edgetune.base.documents.reading import encoded
@@ -22,7 +21,7 @@ from edgetune.intent.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning
 from edgetune.net.bmc.identity import is_named, matches, mismatch
-from edgetune.net.bmc.ladder import FORCED, ladder
+from edgetune.net.bmc.request import FORCED, ladder
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import refuse_short_retention

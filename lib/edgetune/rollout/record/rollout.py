@@ -21,9 +21,8 @@ from typing import Any
 from edgetune import PACK
 from edgetune.base.documents.baseline import Baseline, read_baseline
 from edgetune.base.documents.batch import Batch, HostStep, Wait, batch_key, read_batch
-from edgetune.base.documents.head import Head, head_key, read_head
+from edgetune.base.documents.head import Head, batch_name, head_key, numbers_of, read_head
 from edgetune.base.documents.look import Look, read_look
-from edgetune.base.documents.numbering import batch_name, numbers_of
 from edgetune.base.documents.plan import Plan, read_plan
 from edgetune.base.documents.reading import check_is, digest_of, read_document
 from edgetune.base.documents.schema import refuse_schema

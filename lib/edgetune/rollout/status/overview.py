@@ -10,8 +10,7 @@ from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.words import State
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.sanitize import command
-from edgetune.report.findings import WIDTH
-from edgetune.report.lines import Block, block, shown
+from edgetune.report.findings import WIDTH, Block, block, shown
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import all_pauses, standing_pauses

@@ -6,8 +6,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from edgetune.base.documents.batch import UNTOUCHED_STEPS, Batch
-from edgetune.base.documents.head import CHANGES_HOSTS
-from edgetune.base.documents.phases import phases
+from edgetune.base.documents.head import CHANGES_HOSTS, phases
 from edgetune.base.documents.words import State
 from edgetune.base.durations import DAY, roughly
 from edgetune.base.sanitize import shortened

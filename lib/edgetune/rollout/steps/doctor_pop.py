@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypedDict
 
-from edgetune.base.documents.checks import Checked
+from edgetune.base.documents.diagnosis import Checked
 from edgetune.base.documents.host import SeenSettings
 from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
@@ -58,7 +58,7 @@ class _Named(NamedTuple):
 
 
 class DoctorResult(TypedDict):
-    """``checks`` are rows as ``documents.checks.Checked``; those that ``failed`` have findings."""
+    """``checks`` are rows as ``diagnosis.Checked``; those that ``failed`` have findings."""
 
     pop: str
     checks: list[dict[str, object]]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.baseline import Baseline
-from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head
+from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head, phases
 from edgetune.base.documents.look import Look
-from edgetune.base.documents.phases import phases
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.durations import utc
 from edgetune.base.errors import EdgetuneError, InputError, RefusedError

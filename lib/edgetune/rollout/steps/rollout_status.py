@@ -12,7 +12,7 @@ from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
 from edgetune.base.errors import EdgetuneError, InputError, StoreError
 from edgetune.base.names import NAME
 from edgetune.base.sanitize import one_line
-from edgetune.report.color import color_of
+from edgetune.report.next_steps import color_of
 from edgetune.report.text import left_text, wait_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import stopped_by

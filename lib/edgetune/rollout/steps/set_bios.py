@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
-from edgetune.base.documents.bmc import BiosPlan, BiosSet
+from edgetune.base.documents.host import BiosPlan, BiosSet
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.settings import SettingRow
 from edgetune.base.errors import RefusedError

@@ -13,11 +13,10 @@ import pytest
 
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.net.bmc import bmcs as bmcs_module
-from edgetune.net.bmc.bmcs import Bmcs
+from edgetune.net.bmc.bmcs import Bmcs, Logins
 from edgetune.net.bmc.client import Client
 from edgetune.net.bmc.credentials import Login
 from edgetune.net.bmc.exchange import ROOT
-from edgetune.net.bmc.logins import Logins
 from edgetune.net.bmc.payload import BmcError
 from edgetune.net.http import UnreachedError
 from edgetune.site.inventory import Bmc, Host

@@ -13,10 +13,9 @@ import yaml
 from edgetune.net.bmc.bios import NO_SETTINGS
 from edgetune.net.bmc.checking import check
 from edgetune.net.bmc.evidence import evidence
-from edgetune.net.bmc.ladder import ladder
 from edgetune.net.bmc.payload import BmcError
 from edgetune.net.bmc.planning import MISSING, plan
-from edgetune.net.bmc.request import Request
+from edgetune.net.bmc.request import Request, ladder
 from edgetune.net.bmc.reset import facts
 from edgetune.net.bmc.setting import set_attributes
 from edgetune.net.bmc.system import bios_link, find_system, settings_link

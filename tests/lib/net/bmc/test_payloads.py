@@ -14,8 +14,8 @@ from edgetune.net.bmc.bios import Bios, State
 from edgetune.net.bmc.client import Client
 from edgetune.net.bmc.evidence import evidence
 from edgetune.net.bmc.jobs import Jobs
-from edgetune.net.bmc.logical import find_knob
 from edgetune.net.bmc.payload import BmcError, messages_of
+from edgetune.net.bmc.planning import find_knob
 from edgetune.net.bmc.request import Request
 from edgetune.net.bmc.reset import facts, reset
 from edgetune.net.bmc.system import members

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.net.bmc.logical import find_knob
 from edgetune.net.bmc.payload import BmcError
+from edgetune.net.bmc.planning import find_knob
 from edgetune.net.bmc.registry import Registry
 
 

@@ -16,7 +16,7 @@ from typing import Callable
 import pytest
 
 from edgetune.base.errors import InputError
-from edgetune.net.hosts import jumps
+from edgetune.net.hosts import connection
 from edgetune.net.hosts.certificates import check_host
 from tests.support.programs import needs_ipv6
 from tests.support.real_sshd import SSHD, USER, Sshd, ask, ask_one, fleet, keygen, make_key, public
@@ -111,7 +111,7 @@ def test_a_jump_host_that_does_not_let_through_is_named(folder: Path, start: Sta
 def test_a_dead_jump_host_costs_its_hosts_one_timeout_together(
     folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jumps, "_FAILED", 60)
+    monkeypatch.setattr(connection, "_FAILED", 60)
     end = start()
     with socket.create_server(("127.0.0.2", 0)) as mute:
         name = f"127.0.0.2:{mute.getsockname()[1]}"
@@ -127,7 +127,7 @@ def test_a_dead_jump_host_costs_its_hosts_one_timeout_together(
 def test_a_jump_host_that_comes_back_is_asked_again(
     folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jumps, "_FAILED", 0.1)
+    monkeypatch.setattr(connection, "_FAILED", 0.1)
     jump, end = start(), start()
     jump.close()
     own = fleet(folder)

@@ -23,12 +23,11 @@ from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import InputError, SourceError
 from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.judge.series import read_window
-from edgetune.net.clickhouse import hosts as named_hosts
 from edgetune.net.clickhouse import server as http
+from edgetune.net.clickhouse import server as named_hosts
 from edgetune.net.clickhouse import table as sql
-from edgetune.net.metrics.source import RememberingSource, Sampled
+from edgetune.net.metrics.source import RememberingSource, Sampled, thinned
 from edgetune.net.metrics.sources import open_source
-from edgetune.net.metrics.thinned import thinned
 from edgetune.site.inventory import Host, Pop
 from lab.bmc.certificates import make_certificates
 from lab.clickhouse import Asked, ClickHouse, Table, serving, stand_in

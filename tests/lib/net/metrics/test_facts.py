@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.base.documents.facts import Facts, Load
+from edgetune.base.documents.baseline import Facts, Load
 from edgetune.base.documents.reading import decoded, encoded
 from edgetune.judge.facts import merge_facts, window_facts
 from edgetune.judge.measured_share import Coverage

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgetune.base.documents.boots import boot_of, is_same_boot
-from edgetune.base.documents.sample import Sample
+from edgetune.base.documents.sample import Sample, boot_of, is_same_boot
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import SourceError
 from edgetune.base.fields import Fields

@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.base.clock import use, wall
-from edgetune.base.documents.boots import is_same_boot
+from edgetune.base.documents.sample import is_same_boot
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import InputError, SourceError
 from edgetune.intent.metrics.catalogue import METRICS, PACK_METRICS, Catalogue

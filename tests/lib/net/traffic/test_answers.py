@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.base.errors import DrainError
-from edgetune.net.traffic import Server, conversation, haproxy_backend
+from edgetune.net.traffic import Server, haproxy_backend
 from edgetune.net.traffic.drivers.haproxy import Haproxy
 from edgetune.net.traffic.haproxy_answers import read_one, read_servers
 from tests.support import FIXTURES
@@ -243,7 +243,7 @@ def test_a_whole_answer_ends_with_its_connection_and_has_a_bound(
     says: str,
 ) -> None:
     monkeypatch.setattr(haproxy_backend, "TIMEOUT", timeout)
-    monkeypatch.setattr(conversation, "LIMIT", 2 * 2**20)
+    monkeypatch.setattr(haproxy_backend, "LIMIT", 2 * 2**20)
     with pytest.raises(DrainError, match=says):
         driver_of(answering(act)).servers()
 

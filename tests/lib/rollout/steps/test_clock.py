@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.base.documents.baseline import Baseline
-from edgetune.base.documents.facts import Facts, Load
+from edgetune.base.documents.baseline import Baseline, Facts, Load
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain

@@ -71,7 +71,7 @@ class Prometheus(RememberingSource):
     @staticmethod
     def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
         """The series, and what is added up of them; a bucket is found by its bound."""
-        from edgetune.net.prometheus.wanted import read_entry
+        from edgetune.net.prometheus.promql import read_entry
 
         return read_entry(fields, limit)
 

@@ -13,9 +13,8 @@ from edgetune.base import clock
 from edgetune.base.addresses import canonical_url
 from edgetune.base.fields import Field
 from edgetune.net.connection import Tls
-from edgetune.net.traffic.conversation import shown_certificate
 from edgetune.net.traffic.driver import DrainDriver, Server
-from edgetune.net.traffic.haproxy_backend import HaproxyBackend
+from edgetune.net.traffic.haproxy_backend import HaproxyBackend, shown_certificate
 from edgetune.net.traffic.several import Part, Several
 
 _ADDRESS = (

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from edgetune.base import clock
 from edgetune.base.documents.congestion import ROUND
 from edgetune.base.fields import Field
-from edgetune.net.clickhouse.hosts import by_value, is_one_of, parameters_of
-from edgetune.net.clickhouse.server import Server
+from edgetune.net.clickhouse.server import Server, by_value, is_one_of, parameters_of
 from edgetune.net.metrics.sources.clickhouse import ClickHouse
 from edgetune.site.inventory import Pop
 from edgetune.wings.congestion.source import (
