@@ -16,8 +16,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from edgetune.base import clock
@@ -36,7 +35,6 @@ LIMIT = 16 << 20
 """Bytes of the longest body, unless a service may say more."""
 
 _MOST_TOLD = 300
-# Shorter ones would stand in every other word.
 _SHORTEST_SECRET = 4
 # Of what is not the body: headers, answers before the answer (1xx), the frames of chunks and of
 # TLS. http.client bounds a line of them, and neither all of them nor their time.
@@ -44,6 +42,8 @@ _BESIDE = 1 << 20
 _GZIP = b"\x1f\x8b"
 _LENGTH = re.compile("[0-9]{1,18}")
 _CODINGS = ("", "identity", "gzip", "x-gzip")
+
+Asking = TypeVar("Asking", bound="Client")
 
 
 class NetError(EdgetuneError):
@@ -74,6 +74,16 @@ class Answer(NamedTuple):
         """What the body says in JSON; ValueError where it is none."""
         return load_json(self.body.decode("utf-8"))
 
+    @property
+    def time(self) -> float | None:
+        """The service's clock in epoch seconds, in whole ones; None where it does not tell."""
+        from email.utils import parsedate_to_datetime
+
+        try:
+            return parsedate_to_datetime(self.headers.get("date", "")).timestamp()
+        except (TypeError, ValueError):
+            return None
+
 
 class Service:
     """One service at a URL; ``headers`` go with each question, no error shows ``secrets``.
@@ -87,26 +97,21 @@ class Service:
         headers: Mapping[str, str] = {},
         secrets: Iterable[str] = (),
         context: Callable[[], ssl.SSLContext] = Tls().context,
-        limit: int = LIMIT,
+        limit: int = 0,
         patience: float = CONNECT,
     ) -> None:
         self._place, self._context = urlsplit(url), context
-        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        self._secrets = [*secrets]
         self._headers = {"Accept-Encoding": "gzip", **headers}
-        self._limit, self._patience = limit, patience
-        self._most = 2 * limit + _BESIDE
+        self._limit, self._patience = limit or LIMIT, patience
+        self._most = 2 * self._limit + _BESIDE
         self._connection: Connection | None = None
         self._asking = threading.Lock()
 
     def __enter__(self) -> Service:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -171,9 +176,7 @@ class Service:
 
     def shown(self, text: str, most: int = _MOST_TOLD) -> str:
         """A text of the service in one short line, without secrets that it may repeat."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return shortened(text.strip(), most)
+        return shortened(struck(text, self._secrets).strip(), most)
 
     def _told(self, error: Exception) -> str:
         if type(error) in (ValueError, UnicodeEncodeError):
@@ -313,6 +316,30 @@ class _Socket:
         return self.file
 
     def close(self) -> None: ...
+
+
+class Client:
+    """What asks one service, and leaves it at the end of its ``with`` block."""
+
+    _service: Service
+
+    def __enter__(self: Asking) -> Asking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._service.close()
+
+
+def struck(text: str, secrets: Iterable[str]) -> str:
+    """The same text without secrets, as far as they are long enough."""
+    for secret in long_enough(secrets):
+        text = text.replace(secret, "***")
+    return text
+
+
+def long_enough(secrets: Iterable[str]) -> list[str]:
+    """Those that are struck out of texts; shorter ones would stand in every other word."""
+    return [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
 
 
 def query_of(pairs: Mapping[str, str] | Iterable[tuple[str, str]]) -> str:

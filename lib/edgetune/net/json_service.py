@@ -9,13 +9,12 @@ from typing import Any, Callable
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.secret_files import Authorization
 from edgetune.net.connection import Tls
-from edgetune.net.http import Answer, NetError, Service, query_of
+from edgetune.net.http import Answer, Client, NetError, Service, query_of
 
 MOST_BYTES = 64 << 20
-_MOST_TOLD = 200
 
 
-class JsonService:
+class JsonService(Client):
     """One service at ``url``, asked until ``deadline`` of ``clock.monotonic``.
 
     Answers have to be whole, in JSON, and of status 200. Errors are made by ``wrong`` of a text.
@@ -32,12 +31,6 @@ class JsonService:
         headers = {"Accept": "application/json", **login.headers}
         self._service = Service(url, headers, login.secrets, Tls(ca_file).context, MOST_BYTES)
         self._deadline, self._wrong = deadline, wrong
-
-    def __enter__(self) -> JsonService:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._service.close()
 
     def get(self, path: str = "", query: Iterable[tuple[str, str]] = (), refusal: int = 200) -> Any:
         """The document at a path below the URL, also that of status ``refusal``."""
@@ -60,13 +53,13 @@ class JsonService:
         except NetError as error:
             raise self._wrong(str(error)) from None
         if answer.status not in (200, refusal):
-            told = self._service.shown(_told(answer), _MOST_TOLD)
+            told = self._service.shown(_told(answer))
             raise self._wrong(f"{path} answers {answer.status}{told}".strip())
         try:
             return answer.document()
         except ValueError:
             kind = answer.headers.get("content-type", "nothing that says what it is")
-            told = self._service.shown(kind, _MOST_TOLD)
+            told = self._service.shown(kind)
             raise self._wrong(f"{path} answers no whole JSON, but {told}".strip()) from None
 
 

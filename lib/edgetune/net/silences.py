@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -17,12 +16,11 @@ from edgetune.base.errors import EdgetuneError
 from edgetune.base.sanitize import shortened
 from edgetune.base.secret_files import authorization
 from edgetune.net.connection import Tls
-from edgetune.net.http import NetError, Service
+from edgetune.net.http import Client, NetError, Service
 from edgetune.site.alertmanager import Alertmanager
 
 Matchers = Mapping[str, str]
 _API = "/api/v2"
-_SHOWN = 200
 PATIENCE = 3.0
 """Seconds for all hosts, all requests and all members of the cluster."""
 _SILENCES = "/silences"
@@ -39,7 +37,7 @@ class DeclinedError(AlertmanagerError):
     """Alertmanager answered that it does not do what was asked."""
 
 
-class Conversation:
+class Conversation(Client):
     """Requests over one connection, until ``deadline`` (of ``clock.monotonic``).
 
     InputError if the file of a secret cannot be used.
@@ -57,12 +55,6 @@ class Conversation:
         tls = Tls(settings.ca_file, settings.certificate_file, key_file=settings.key_file)
         self._service = Service(url, login.headers, login.secrets, tls.context)
 
-    def __enter__(self) -> Conversation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._service.close()
-
     def ask(self, method: str, path: str, body: object = None) -> tuple[Any, float]:
         """The answer's JSON (None without a body), and Alertmanager's clock in epoch seconds.
 
@@ -73,26 +65,18 @@ class Conversation:
         except NetError as error:
             raise self.failed(str(error)) from None
         if not 200 <= answer.status < 300:
-            told = self._service.shown(answer.body.decode("utf-8", "replace"), _SHOWN)
+            told = self._service.shown(answer.body.decode("utf-8", "replace"))
             why = f"{answer.status} {answer.reason} to {method}: {told}"
             raise DeclinedError(shortened(f"{self._url}: {why}"))
         try:
             document = answer.document() if answer.body else None
         except ValueError:
             raise self.failed("its answer is no JSON") from None
-        return document, _clock(answer.headers.get("date"))
+        return document, answer.time or clock.wall()
 
     def failed(self, why: str) -> AlertmanagerError:
         """The error that says of this member why it is of no use, to be raised."""
         return AlertmanagerError(shortened(f"{self._url}: {why}"))
-
-
-def _clock(date: str | None) -> float:
-    """What a header says, else our own clock."""
-    try:
-        return parsedate_to_datetime(date or "").timestamp()
-    except (TypeError, ValueError):
-        return clock.wall()
 
 
 @dataclass(frozen=True)
@@ -139,8 +123,10 @@ def _keep(member: Conversation, bound: float, rollout: str, wanted: Sequence[Wan
     # Where the time is not enough for all, the next attempt begins with the others.
     for each, before in sorted(lasting, key=lambda own: own[1].endsAt if own[1] else ""):
         _put(member, each, rollout, before, now, bound)
-    if declined:
-        _refuse_lasting(member, rollout, declined)
+    # Alertmanager answers 500 for one that it has forgotten, or never had.
+    for silence in _list(member, rollout)[0] if declined else ():
+        if silence.id in declined:
+            raise declined[silence.id]
 
 
 def _end(member: Conversation, over: Sequence[Silence]) -> dict[str, DeclinedError]:
@@ -152,18 +138,6 @@ def _end(member: Conversation, over: Sequence[Silence]) -> dict[str, DeclinedErr
         except DeclinedError as error:
             declined[silence.id] = error
     return declined
-
-
-def _refuse_lasting(
-    member: Conversation, rollout: str, declined: Mapping[str, DeclinedError]
-) -> None:
-    """DeclinedError unless silences that could not be ended are over all the same.
-
-    Alertmanager answers 500 for one that it has forgotten, or never had.
-    """
-    for silence in _list(member, rollout)[0]:
-        if silence.id in declined:
-            raise declined[silence.id]
 
 
 def _put(
@@ -192,18 +166,14 @@ def _list(member: Conversation, rollout: str) -> tuple[list[Silence], float]:
         if not isinstance(answer, list):
             raise TypeError
         found = [taken(Silence, own) for own in answer]
-        if not all(_is_whole(own) for own in found):
+        texts = [text for own in found for text in (own.id, own.startsAt, own.endsAt)]
+        if not all(type(text) is str and text for text in texts):
             raise TypeError
     except (TypeError, LookupError, AttributeError):
         raise member.failed("its list of silences is none") from None
     mark = Matcher(_MARK, rollout, isEqual=False)
     ours = [own for own in found if own.createdBy == PACK and mark in own.matchers]
     return [own for own in ours if own.status.state != "expired"], now
-
-
-def _is_whole(silence: Silence) -> bool:
-    texts = (silence.id, silence.startsAt, silence.endsAt)
-    return all(type(text) is str and text for text in texts)
 
 
 def _labels(silence: Silence) -> Matchers:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from typing import ClassVar
 from urllib.parse import urljoin, urlsplit
@@ -15,11 +15,9 @@ from edgetune.base import clock
 from edgetune.base.durations import duration
 from edgetune.net.bmc.answers import Answer, Lost, parsed
 from edgetune.net.bmc.payload import BmcError, said
-from edgetune.net.http import Answer as HttpAnswer
-from edgetune.net.http import GarbledError, NetError, Service
+from edgetune.net.http import GarbledError, NetError, Service, long_enough, struck
 
 ROOT = "/redfish/v1/"
-MAX_ANSWER = 16 << 20
 _CONNECT = 10.0
 # Of the time that is left: what an answer may take, as the other half is for looking again.
 _HALF = 0.5
@@ -37,11 +35,8 @@ _HINTS = {
     **dict.fromkeys((2, 18, 19, 20, 21), _UNKNOWN_CA),
     **dict.fromkeys((62, 64), _OTHER_NAME),
 }
-_STRUCK_OUT = "***"
 # Names of what a BMC says to people, in small letters.
 _TEXTS = ("message", "messageargs", "resolution")
-# Shorter ones would stand in every other word.
-_SHORTEST_SECRET = 4
 
 
 class Exchange:
@@ -153,15 +148,13 @@ class Exchange:
 
     def without_secrets(self, text: str) -> str:
         """The same text; what the BMC was logged in to with, and may repeat, is struck out."""
-        for secret in _long_enough(self.secrets):
-            text = text.replace(secret, _STRUCK_OUT)
-        return text
+        return struck(text, self.secrets)
 
     def parsed(self, raw: bytes) -> object:
         """What a body says in JSON, without secrets in its texts; None where it is none."""
         data = parsed(raw)
         text = raw.decode(errors="replace")
-        secrets = _long_enough(self.secrets)
+        secrets = long_enough(self.secrets)
         written = [*secrets, *(json.dumps(secret)[1:-1] for secret in secrets)]
         if not any(secret in text for secret in written):
             return data
@@ -199,7 +192,10 @@ class Exchange:
             answer = connection.ask(method, path, until, data, headers)
         except GarbledError as error:
             raise BmcError("garbage", f"{said(path)}: {error}") from None
-        if method == "GET" and _ended_early(answer):
+        is_told = "content-length" in answer.headers or "transfer-encoding" in answer.headers
+        # Else the connection ended the body, and maybe in the middle of an object.
+        begins = method == "GET" and not is_told and answer.body.lstrip()[:1] == b"{"
+        if begins and parsed(answer.body) is None:
             raise NetError("its answer was cut off")
         return Answer(path, answer.status, answer.headers, {}), answer.body
 
@@ -220,9 +216,7 @@ class Exchange:
         if self.left <= 0:
             raise BmcError("unreachable", f"did not answer within {duration(self._timeout)}")
         limit = min(_CONNECT, most, self.left)
-        made = _Connection(
-            self._origin, context=lambda: self._context, limit=MAX_ANSWER, patience=limit
-        )
+        made = _Connection(self._origin, context=lambda: self._context, patience=limit)
         made.most = most
         return made
 
@@ -244,15 +238,5 @@ def broken(error: Exception) -> BmcError:
     return BmcError("unreachable", _what(error))
 
 
-def _ended_early(answer: HttpAnswer) -> bool:
-    """Whether a body is half an object whose length was not told: the connection ended it."""
-    told = "content-length" in answer.headers or "transfer-encoding" in answer.headers
-    return not told and answer.body.lstrip()[:1] == b"{" and parsed(answer.body) is None
-
-
 def _what(error: BaseException) -> str:
     return said(getattr(error, "verify_message", "") or str(error) or type(error).__name__)
-
-
-def _long_enough(secrets: Iterable[str]) -> list[str]:
-    return [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.errors import SilentError, SourceError
 from edgetune.base.sanitize import shortened
+from edgetune.net import http
 from edgetune.net.http import Answer, LongAnswerError, NetError, Service, query_of
 from edgetune.net.prometheus.access import Access
 
@@ -39,7 +39,7 @@ class TooLarge(SourceError):
     a shorter time has fewer."""
 
 
-class Client:
+class Client(http.Client):
     """One Prometheus; ``where`` names it, and the PoP that it is asked for, in errors.
 
     Each answer has ended ``deadline`` seconds after its question, DEADLINE unless given.
@@ -50,12 +50,6 @@ class Client:
         self._deadline = DEADLINE if deadline is None else deadline
         url, login = f"{access.url.rstrip('/')}/api/v1", access.login()
         self._service = Service(url, login.headers, login.secrets, access.tls.context, MOST_BYTES)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._service.close()
 
     def raw(self, selector: str, end: float, seconds: int) -> list[Series]:
         """What was scraped of the series in so many seconds before ``end``.
@@ -81,7 +75,7 @@ class Client:
         answer = self._posted(what, query_of({**_WHOLE, **parameters, "timeout": timeout})[1:])
         if answer.status != 200:
             raise self._refused(answer)
-        self._check_clock(answer.headers.get("date", ""), sent)
+        self._check_clock(answer.time, sent)
         try:
             return read_matrix(answer.body)
         except ValueError as error:
@@ -102,11 +96,9 @@ class Client:
             return TooLarge(f"{self._where}: {told}")
         return self._wrong(told)
 
-    def _check_clock(self, date: str, sent: float) -> None:
-        """SourceError where its clock is far from ours; a header has whole seconds."""
-        try:
-            told = parsedate_to_datetime(date).timestamp()
-        except (TypeError, ValueError):
+    def _check_clock(self, told: float | None, sent: float) -> None:
+        """SourceError where its clock is far from ours."""
+        if told is None:
             return
         ahead = max(0.0, told - clock.wall()) or min(0.0, told + 1 - sent)
         if abs(ahead) > MOST_SKEW:

@@ -18,6 +18,7 @@ import pytest
 
 from edgetune.base import clock
 from edgetune.base.errors import InputError
+from edgetune.net import http
 from edgetune.net.bmc import client as client_module
 from edgetune.net.bmc import exchange
 from edgetune.net.bmc.answers import Answer, Lost, Outdated
@@ -346,7 +347,7 @@ class TestGet:
         assert bmc.count("DELETE", SESSION) == 1
 
     def test_too_long(self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(exchange, "MAX_ANSWER", 1000)
+        monkeypatch.setattr(http, "LIMIT", 1000)
         bmc.pages["/thing"] = {"Name": "x" * 1000}
         assert reason_of(bmc) == "garbage"
 
