@@ -113,7 +113,39 @@ class Server:
         return not self.withdrawn and self.up and not self.unknown
 
 
-class DrainDriver(Protocol):
+class Balancer(Protocol):
+    """What takes servers of one load balancer out of traffic; see `DrainDriver`."""
+
+    @abstractmethod
+    def servers(self) -> Mapping[str, Server]:
+        """All servers by name, as they are now. A server that is missing counts as lost."""
+
+    @abstractmethod
+    def withdraw(self, server: str) -> None:
+        """Let no new client come, while sessions go on; a withdrawn server stays as it is."""
+
+    @abstractmethod
+    def isolate(self, server: str) -> None:
+        """Let nothing come any more, not even clients that were there before.
+
+        A driver that has but one way to withdraw a server does the same here as in ``withdraw``.
+        """
+
+    @abstractmethod
+    def restore(self, server: str, withdrawn: str = "") -> None:
+        """Let new clients come, whoever withdrew the server.
+
+        With ``withdrawn``, a text that ``servers`` told of it before, it is withdrawn in that way.
+        That text may be a ``state``, too: then the server stands as it did, be that without
+        requests.
+        """
+
+    @abstractmethod
+    def refuses_changes(self) -> str:
+        """Why a change of a server of this PoP would be refused, or ""; changes nothing."""
+
+
+class DrainDriver(Balancer, Protocol):
     """A way to take hosts out of traffic; servers are named as in the inventory.
 
     Each call ends within a deadline of the driver's own. It raises DrainError when it fails:
@@ -143,34 +175,6 @@ class DrainDriver(Protocol):
     def misfits(cls, fields: Mapping[str, str]) -> Mapping[str, str]:
         """By field, why it does not fit the others; {} where all do."""
         return {}
-
-    @abstractmethod
-    def servers(self) -> Mapping[str, Server]:
-        """All servers by name, as they are now. A server that is missing counts as lost."""
-
-    @abstractmethod
-    def withdraw(self, server: str) -> None:
-        """Let no new client come, while sessions go on; a withdrawn server stays as it is."""
-
-    @abstractmethod
-    def isolate(self, server: str) -> None:
-        """Let nothing come any more, not even clients that were there before.
-
-        A driver that has but one way to withdraw a server does the same here as in ``withdraw``.
-        """
-
-    @abstractmethod
-    def restore(self, server: str, withdrawn: str = "") -> None:
-        """Let new clients come, whoever withdrew the server.
-
-        With ``withdrawn``, a text that ``servers`` told of it before, it is withdrawn in that way.
-        That text may be a ``state``, too: then the server stands as it did, be that without
-        requests.
-        """
-
-    @abstractmethod
-    def refuses_changes(self) -> str:
-        """Why a change of a server of this PoP would be refused, or ""; changes nothing."""
 
     def under(self, epoch: int) -> DrainDriver:
         """The same, acting under an epoch: hosts that steer themselves obey no older one."""

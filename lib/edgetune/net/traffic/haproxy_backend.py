@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Callable, TypeVar
 from edgetune.base import clock
 from edgetune.base.errors import DrainError
 from edgetune.net.connection import PART, Connection, Tls, reach, reach_path
-from edgetune.net.traffic.driver import Server
+from edgetune.net.traffic.driver import Balancer, Server
 from edgetune.net.traffic.haproxy_answers import DRAIN, MAINT, READY, read_one, read_servers
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ LIMIT = 16 * 2**20
 """Bytes of the largest answer: 16 MB hold some 50,000 rows of HAProxy's statistics."""
 
 
-class HaproxyBackend:
-    """What `driver.DrainDriver` says of servers, for those of one backend."""
+class HaproxyBackend(Balancer):
+    """The servers of one backend."""
 
     def __init__(self, address: str, backend: str, tls: Tls | None = None) -> None:
         """``tls`` is what an address of the scheme ``tls`` is asked with."""
@@ -62,8 +62,10 @@ class HaproxyBackend:
             raise DrainError(f"{self._address}: {withdrawn!r} is no state of a server")
         state, weight = wanted.groups()
         deadline = _deadline()
-        if weight:
-            self._weigh(server, weight, deadline)
+        known = self._servers(deadline).get(server) if weight else None
+        # Somebody else may have changed it, or a reload have forgotten it.
+        if known and known.state.partition(":")[2] != weight:
+            self._change(server, f"weight {weight}", deadline)
         self._set(server, state, deadline)
 
     def refuses_changes(self) -> str:
@@ -99,12 +101,6 @@ class HaproxyBackend:
             what, _, wanted = change.partition(" ")
             shown = (now.state if now else "not there:gone").split(":")[what == "weight"]
             raise DrainError(f"{self._address}: {place} is {shown}, not {wanted}{unanswered}")
-
-    def _weigh(self, server: str, weight: str, deadline: float) -> None:
-        """Somebody else may have changed it, or a reload have forgotten it."""
-        known = self._servers(deadline).get(server)
-        if known and known.state.partition(":")[2] != weight:
-            self._change(server, f"weight {weight}", deadline)
 
     def _servers(self, deadline: float) -> dict[str, Server]:
         # On one connection both are answered by the same process, be another one starting.

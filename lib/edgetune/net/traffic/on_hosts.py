@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from edgetune.base.dataclass import dataclass
+from edgetune.base.durations import read_duration
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.net.traffic.driver import DrainDriver, Server
 
@@ -52,6 +53,11 @@ class Agents(Protocol):
     @abstractmethod
     def ask(self, servers: Sequence[str], order: Order) -> Mapping[str, Answer]:
         """What each of them answers, within a deadline; failures are data, not exceptions."""
+
+
+def same_duration(text: str) -> str:
+    """All spellings of a duration as one text, for `Field`."""
+    return f"{read_duration(text):g}s"
 
 
 class OnHosts(DrainDriver):

@@ -12,33 +12,20 @@ Where the parts withdrew a server in different ways, the word of the whole is on
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Callable, Generic, Protocol, TypeVar
+from typing import Callable, Generic, TypeVar
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.errors import DrainError
-from edgetune.net.traffic.driver import Server
+from edgetune.net.traffic.driver import Balancer, DrainDriver, Server
 
 _READY = "ready"
 _AT, _BETWEEN = " at ", ", "
 
 Result = TypeVar("Result")
-
-
-class Balancer(Protocol):
-    """What a part does, as `driver.DrainDriver` has it."""
-
-    def servers(self) -> Mapping[str, Server]: ...
-
-    def withdraw(self, server: str) -> None: ...
-
-    def isolate(self, server: str) -> None: ...
-
-    def restore(self, server: str, withdrawn: str = "") -> None: ...
-
-    def refuses_changes(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -50,14 +37,17 @@ class Part:
     balancer: Balancer
 
 
-class Several:
+class Several(DrainDriver):
     """All parts; one alone is as it is."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
 
     def servers(self) -> Mapping[str, Server]:
-        told = self._told()
+        asked = _each(self._parts, lambda part: part.balancer.servers())
+        if asked.failed:
+            raise DrainError("; ".join(asked.failed.values()))
+        told = asked.told
         if len(told) == 1:
             return told[self._parts[0].name]
         names = dict.fromkeys(server for own in told.values() for server in own)
@@ -73,8 +63,7 @@ class Several:
         words = _words(withdrawn)
         usual = "" if words else withdrawn
         self._change(
-            server,
-            lambda part: part.balancer.restore(server, words.get(part.name, usual)),
+            server, lambda part: part.balancer.restore(server, words.get(part.name, usual))
         )
 
     def refuses_changes(self) -> str:
@@ -84,18 +73,13 @@ class Several:
             raise DrainError(problems)
         return problems
 
-    def answering(self) -> tuple[Several, str]:
-        """Those that answer, and why the others do not; itself and "" where all do, or none."""
+    def answering(self) -> tuple[DrainDriver, str]:
         asked = _each(self._parts, lambda part: part.balancer.servers())
         if not (asked.failed and asked.told):
             return self, ""
-        parts = [part for part in self._parts if part.name in asked.told]
-        return Several(parts), "; ".join(asked.failed.values())
-
-    def _told(self) -> dict[str, Mapping[str, Server]]:
-        asked = _each(self._parts, lambda part: part.balancer.servers())
-        asked.refuse()
-        return asked.told
+        rest = copy.copy(self)
+        rest._parts = [part for part in self._parts if part.name in asked.told]
+        return rest, "; ".join(asked.failed.values())
 
     def _shown(
         self, told: Mapping[str, Mapping[str, Server]], server: str
@@ -130,10 +114,6 @@ class _Asked(Generic[Result]):
     def __init__(self) -> None:
         self.told: dict[str, Result] = {}
         self.failed: dict[str, str] = {}
-
-    def refuse(self) -> None:
-        if self.failed:
-            raise DrainError("; ".join(self.failed.values()))
 
 
 def _each(parts: Sequence[Part], ask: Callable[[Part], Result]) -> _Asked[Result]:

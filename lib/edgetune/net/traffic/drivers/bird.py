@@ -5,15 +5,11 @@ from __future__ import annotations
 
 from edgetune.base.durations import read_duration
 from edgetune.base.fields import Field
-from edgetune.net.traffic.on_hosts import Agents, OnHosts
+from edgetune.net.traffic.on_hosts import Agents, OnHosts, same_duration
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]{0,63}"
 _PAIR = f"{_NAME}/{_NAME}"
 _PATH = r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]{1,100}){2,20}"
-
-
-def _same(text: str) -> str:
-    return f"{read_duration(text):g}s"
 
 
 class Bird(OnHosts):
@@ -38,7 +34,7 @@ class Bird(OnHosts):
             example="30s",
             pattern=r"[0-9][0-9a-z.]{0,20}",
             default="30s",
-            same=_same,
+            same=same_duration,
         ),
         "peers": Field(
             "the BGP protocols of routers, with a comma between; a host serves while one of them "

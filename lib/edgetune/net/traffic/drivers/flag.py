@@ -5,11 +5,7 @@ from __future__ import annotations
 
 from edgetune.base.durations import read_duration
 from edgetune.base.fields import Field
-from edgetune.net.traffic.on_hosts import Agents, OnHosts
-
-
-def _same(text: str) -> str:
-    return f"{read_duration(text):g}s"
+from edgetune.net.traffic.on_hosts import Agents, OnHosts, same_duration
 
 
 class Flag(OnHosts):
@@ -33,7 +29,7 @@ class Flag(OnHosts):
             example="20s",
             pattern=r"[0-9][0-9a-z.]{0,20}",
             default="20s",
-            same=_same,
+            same=same_duration,
         ),
     }
     advice = "make that directory on each host, on a disk, as root's own"

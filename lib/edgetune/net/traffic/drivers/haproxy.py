@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +12,7 @@ from edgetune.base import clock
 from edgetune.base.addresses import canonical_url
 from edgetune.base.fields import Field
 from edgetune.net.connection import Tls
-from edgetune.net.traffic.driver import DrainDriver, Server
+from edgetune.net.traffic.driver import Server
 from edgetune.net.traffic.haproxy_backend import HaproxyBackend, shown_certificate
 from edgetune.net.traffic.several import Part, Several
 
@@ -27,7 +26,7 @@ _SHOWN_WITHIN = 5.0
 _TLS = ("ca_file", "certificate_file", "server_name")
 
 
-class Haproxy(DrainDriver):
+class Haproxy(Several):
     """One or more HAProxies over their runtime API, and in each one or more backends. A server is
     withdrawn by ``drain`` and isolated by ``maint``.
 
@@ -113,35 +112,15 @@ class Haproxy(DrainDriver):
         self._tls, self._addresses = tls, address.split(" ")
         self._trusts_agents = agent_checks == "permitted"
         places = itertools.product(address.split(" "), backend.split(" "))
-        self._all = Several(
+        super().__init__(
             [Part(f"{own}/{name}", name, HaproxyBackend(own, name, tls)) for own, name in places]
         )
 
     def servers(self) -> Mapping[str, Server]:
-        told = self._all.servers()
+        told = super().servers()
         if not self._trusts_agents:
             return told
         return {name: replace(own, overridden_by="") for name, own in told.items()}
-
-    def withdraw(self, server: str) -> None:
-        self._all.withdraw(server)
-
-    def isolate(self, server: str) -> None:
-        self._all.isolate(server)
-
-    def restore(self, server: str, withdrawn: str = "") -> None:
-        self._all.restore(server, withdrawn)
-
-    def refuses_changes(self) -> str:
-        return self._all.refuses_changes()
-
-    def answering(self) -> tuple[DrainDriver, str]:
-        rest, away = self._all.answering()
-        if not away:
-            return self, ""
-        left = copy.copy(self)
-        left._all = rest
-        return left, away
 
     def certificates(self) -> Mapping[str, bytes]:
         found = {}
