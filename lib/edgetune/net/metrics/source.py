@@ -6,10 +6,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Callable, ClassVar, Protocol, runtime_checkable
 
 from edgetune.base.dataclass import dataclass
+from edgetune.base.errors import SilentError, SourceError
 from edgetune.base.fields import Field, Fields
 from edgetune.base.sanitize import shortened
 from edgetune.site.inventory import Host, Pop
@@ -23,6 +25,8 @@ RECENT = 300.0
 """How far back the newest sample of a source that remembers is looked for, in seconds."""
 SOON = 10.0
 """Seconds within which such a source tells when that was, or fails."""
+_POPS_AT_ONCE = 8
+"""Of one server."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,51 @@ class RememberingSource(MetricSource, Protocol):
 
         It asks for that time alone, and ends within SOON. SourceError as for ``window``.
         """
+
+
+class AskedByServer(RememberingSource):
+    """One for whose PoPs a server at ``url`` of their fields is asked, over and over."""
+
+    def sample(
+        self, hosts: Mapping[Host, Pop], health_requests: int
+    ) -> Iterator[Mapping[Host, Sampled]]:
+        """One PoP after the other; of one server, some at a time."""
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
+        of_pop: dict[str, list[Host]] = {}
+        for host, pop in hosts.items():
+            of_pop.setdefault(pop.name, []).append(host)
+        threads: dict[str, ThreadPoolExecutor] = {}
+        silent: set[str] = set()
+        with ExitStack() as stack:
+            asked = []
+            for own in of_pop.values():
+                pop = hosts[own[0]]
+                url = str(pop.metrics.fields["url"])
+                if url not in threads:
+                    # One that hangs takes the threads of no other.
+                    threads[url] = stack.enter_context(ThreadPoolExecutor(_POPS_AT_ONCE))
+                asked.append(threads[url].submit(self._sampled, pop, own, url, silent))
+            for each in as_completed(asked):
+                yield each.result()
+
+    def _sampled(
+        self, pop: Pop, hosts: Sequence[Host], url: str, silent: set[str]
+    ) -> Mapping[Host, Sampled]:
+        """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
+        if url in silent:
+            error = f"{pop.name}: the server at {url}: does not answer other PoPs either"
+            return dict.fromkeys(hosts, Sampled(error=error))
+        try:
+            return self.latest(pop, hosts)
+        except SourceError as error:
+            if isinstance(error, SilentError):
+                silent.add(url)
+            return dict.fromkeys(hosts, Sampled(error=str(error)))
+
+    @abstractmethod
+    def latest(self, pop: Pop, hosts: Sequence[Host]) -> Mapping[Host, Sampled]:
+        """Hosts of one PoP, sampled; SourceError where the source tells of none of them."""
 
 
 def thinned(

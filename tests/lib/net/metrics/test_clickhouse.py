@@ -290,7 +290,7 @@ def test_a_server_that_is_down_is_named_and_waited_for_once(site: Site) -> None:
     assert "does not answer: [Errno 111] Connection refused" in site.refusal()
     pops = [replace(site.pop(), name=f"p{number}") for number in range(3)]
     hosts = {replace(pop.hosts[0], name=f"of {pop.name}"): pop for pop in pops}
-    with mock.patch("edgetune.net.metrics.sources.clickhouse._POPS_AT_ONCE", 1):
+    with mock.patch("edgetune.net.metrics.source._POPS_AT_ONCE", 1):
         errors = sorted(own.error for own in sample(hosts).values())
     assert "Connection refused" in errors[0]
     assert all("does not answer other PoPs either" in text for text in errors[1:])
@@ -303,7 +303,7 @@ def test_a_server_that_hangs_has_the_threads_of_no_other(site: Site, tmp_path: P
         hanging.serve = lambda handler, asked: goes_on.wait(60)  # type: ignore[method-assign]
         slow = [replace(pop_of(tmp_path, {"url": hanging.url}), name=f"q{n}") for n in range(3)]
         hosts = {replace(pop.hosts[0], name=pop.name): pop for pop in [*slow, *pops]}
-        with mock.patch("edgetune.net.metrics.sources.clickhouse._POPS_AT_ONCE", 1):
+        with mock.patch("edgetune.net.metrics.source._POPS_AT_ONCE", 1):
             told = source().sample(hosts, 3)
             first = [host.name for _ in pops for host in next(told)]
             goes_on.set()

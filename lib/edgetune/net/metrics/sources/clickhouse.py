@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.base import clock
 from edgetune.base.addresses import canonical_url
-from edgetune.base.errors import SilentError, SourceError
 from edgetune.base.fields import Field, Fields
-from edgetune.net.metrics.source import RECENT, SOON, Connections, RememberingSource, Sampled
+from edgetune.net.metrics.source import RECENT, SOON, AskedByServer, Connections, Sampled
 from edgetune.site.inventory import Host, Pop
 
 if TYPE_CHECKING:
@@ -27,14 +25,12 @@ OLDEST = 60.0
 
 _COLUMN = "[A-Za-z_][A-Za-z0-9_]{0,99}"
 _FILE = "/[!-~]+"
-_POPS_AT_ONCE = 8
-"""Of one server."""
 
 # Seconds: rows of a clock that is ahead are looked for so far in the future.
 _FUTURE = 600.0
 
 
-class ClickHouse(RememberingSource):
+class ClickHouse(AskedByServer):
     """A table of ClickHouse with a row for each host and time, and a column for each reading. Its
     columns of readings have their names unless the metric says otherwise; those that are missing
     are not measured. [ClickHouse](../how-to/clickhouse.md) shows such a table, and a user."""
@@ -96,28 +92,6 @@ class ClickHouse(RememberingSource):
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def sample(
-        self, hosts: Mapping[Host, Pop], health_requests: int
-    ) -> Iterator[Mapping[Host, Sampled]]:
-        from concurrent.futures import ThreadPoolExecutor, as_completed
-
-        pops = {pop.name: pop for pop in hosts.values()}
-        of_pop: dict[str, list[Host]] = {name: [] for name in pops}
-        for host, pop in hosts.items():
-            of_pop[pop.name].append(host)
-        threads: dict[str, ThreadPoolExecutor] = {}
-        silent: set[str] = set()
-        with ExitStack() as stack:
-            asked = []
-            for name, own in of_pop.items():
-                url = str(pops[name].metrics.fields["url"])
-                if url not in threads:
-                    # One that hangs takes the threads of no other.
-                    threads[url] = stack.enter_context(ThreadPoolExecutor(_POPS_AT_ONCE))
-                asked.append(threads[url].submit(self._told, pops[name], own, silent))
-            for each in as_completed(asked):
-                yield each.result()
-
     def window(self, pop: Pop, start: float, end: float) -> SampleTable:
         now = clock.wall()
         table, reader = self._opened(pop, now)
@@ -140,22 +114,7 @@ class ClickHouse(RememberingSource):
         ends = clock.monotonic() + SOON
         return SiteTable(pop, {}, ends).newest(pop.hosts, now - RECENT, now)
 
-    def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
-        """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
-        from edgetune.net.clickhouse.table import TableFields
-
-        url = TableFields(**pop.metrics.fields).url
-        if url in silent:
-            error = f"{pop.name}: ClickHouse at {url}: does not answer other PoPs either"
-            return dict.fromkeys(hosts, Sampled(error=error))
-        try:
-            return self._newest(pop, hosts)
-        except SourceError as error:
-            if isinstance(error, SilentError):
-                silent.add(url)
-            return dict.fromkeys(hosts, Sampled(error=str(error)))
-
-    def _newest(self, pop: Pop, hosts: Sequence[Host]) -> dict[Host, Sampled]:
+    def latest(self, pop: Pop, hosts: Sequence[Host]) -> Mapping[Host, Sampled]:
         from edgetune.net.clickhouse.table import DEADLINE
 
         now, newest = clock.wall(), dict[str, "Sample"]()

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.base import clock
-from edgetune.base.errors import SilentError, SourceError
 from edgetune.base.fields import Field, Fields
-from edgetune.net.metrics.source import Connections, RememberingSource, Sampled
+from edgetune.net.metrics.source import AskedByServer, Connections, Sampled
 from edgetune.net.prometheus.access import FIELDS, Access
 from edgetune.net.prometheus.promql import MATCHERS, read_host_matcher
 from edgetune.site.inventory import Host, Pop
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
 
 FRESH = 60.0
 """Seconds for which the newest scrape of a host is news."""
-
-_POPS_AT_ONCE = 8
-"""Of one server."""
 
 
 def _known_matcher(text: str) -> str:
@@ -40,7 +35,7 @@ def _regular(text: str) -> str:
     return text
 
 
-class Prometheus(RememberingSource):
+class Prometheus(AskedByServer):
     """A Prometheus, or what answers as one (Thanos, Mimir, VictoriaMetrics), which scrapes the
     node_exporter of each host.
 
@@ -78,28 +73,6 @@ class Prometheus(RememberingSource):
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def sample(
-        self, hosts: Mapping[Host, Pop], health_requests: int
-    ) -> Iterator[Mapping[Host, Sampled]]:
-        from concurrent.futures import ThreadPoolExecutor, as_completed
-
-        of_pop: dict[str, list[Host]] = {}
-        for host, pop in hosts.items():
-            of_pop.setdefault(pop.name, []).append(host)
-        threads: dict[str, ThreadPoolExecutor] = {}
-        silent: set[str] = set()
-        with ExitStack() as stack:
-            asked = []
-            for own in of_pop.values():
-                pop = hosts[own[0]]
-                url = str(pop.metrics.fields["url"])
-                if url not in threads:
-                    # One that hangs takes the threads of no other.
-                    threads[url] = stack.enter_context(ThreadPoolExecutor(_POPS_AT_ONCE))
-                asked.append(threads[url].submit(self._newest, pop, own, silent))
-            for each in as_completed(asked):
-                yield each.result()
-
     def window(self, pop: Pop, start: float, end: float) -> SampleTable:
         return self._asked(pop, pop.hosts).table(start, min(end, clock.wall()))
 
@@ -111,20 +84,11 @@ class Prometheus(RememberingSource):
     def newest(self, pop: Pop) -> float | None:
         return self._asked(pop, pop.hosts).last_scrape(clock.wall())
 
-    def _newest(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> Mapping[Host, Sampled]:
-        """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
+    def latest(self, pop: Pop, hosts: Sequence[Host]) -> Mapping[Host, Sampled]:
         from edgetune.base.documents.sample import Sample
 
-        now, url = clock.wall(), str(pop.metrics.fields["url"])
-        try:
-            asked = self._asked(pop, hosts)
-            if url in silent:
-                raise SourceError(f"{asked.where}: does not answer for other PoPs either")
-            found = asked.newest(now - FRESH, now)
-        except SourceError as error:
-            if isinstance(error, SilentError):
-                silent.add(url)
-            return {host: Sampled(error=str(error)) for host in hosts}
+        now, asked = clock.wall(), self._asked(pop, hosts)
+        found = asked.newest(now - FRESH, now)
         return {
             host: Sampled(Sample(host.name, now, *own))
             if isinstance(own := found[host.name], tuple)
