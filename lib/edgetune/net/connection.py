@@ -71,16 +71,13 @@ class Connection:
         return part
 
     def sendall(self, data: ReadableBuffer) -> None:
-        """As a socket does."""
         with self._armed():
             self._sock.sendall(data)
 
     def close(self) -> None:
-        """As a socket does."""
         self._sock.close()
 
     def fileno(self) -> int:
-        """As a socket does."""
         return self._sock.fileno()
 
     def is_quiet(self) -> bool:

@@ -37,11 +37,9 @@ class TlsConnection(Connection):
         self._below.grant(deadline, most)
 
     def recv(self, size: int) -> bytes:
-        """As its parent does."""
         return self._do(partial(self._tls.read, size))
 
     def sendall(self, data: ReadableBuffer) -> None:
-        """As its parent does."""
         view = memoryview(data)
         while view:
             part = view[:PART]
@@ -56,7 +54,6 @@ class TlsConnection(Connection):
         self._below.close()
 
     def fileno(self) -> int:
-        """As its parent does."""
         return self._below.fileno()
 
     def is_quiet(self) -> bool:

@@ -83,7 +83,9 @@ def parsed(raw: bytes) -> object:
 
 def refusal(method: str, answer: Answer, data: object) -> BmcError:
     """What an answer that is no success means."""
-    what = f"answered {answer.status} to {method} {said(answer.link)}{_why(data)}"
+    found = errors_of(data) or messages_of(at(data, "error")) or messages_of(data)
+    why = f": {found[0].text}" if found else ""
+    what = f"answered {answer.status} to {method} {said(answer.link)}{why}"
     if answer.status == 401 or _says(data, _LOGGED_OUT):
         return LoggedOut(what)
     if answer.status == 403:
@@ -101,12 +103,6 @@ def refusal(method: str, answer: Answer, data: object) -> BmcError:
 def says_later(data: object) -> bool:
     """Whether the BMC did nothing, and would do it at another time."""
     return _says(data, _LATER)
-
-
-def _why(data: object) -> str:
-    """The first message of an error that tells what is wrong, as ``: text``."""
-    found = errors_of(data) or messages_of(at(data, "error")) or messages_of(data)
-    return f": {found[0].text}" if found else ""
 
 
 def _says(data: object, words: Sequence[str]) -> bool:

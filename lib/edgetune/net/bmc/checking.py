@@ -59,7 +59,8 @@ def _judge(
         return "running", job.text
     wanted, ours = request.attributes, request.ours
     lost = [n for n, v in wanted.items() if not same(state.next(n), v) and n not in derived]
-    waits = any(_is_pending(state, n, v) for n, v in (*ours.items(), *wanted.items()))
+    both = (*ours.items(), *wanted.items())
+    waits = any(n in state.pending and same(state.pending[n], v) for n, v in both)
     waits = waits or (job is not None and job.state == "waiting")
     # Asked only here: some BMCs never tell that the OS runs.
     if posting and (lost or waits):
@@ -84,10 +85,6 @@ def _derived(bios: Bios, state: State, request: Request) -> set[str]:
     registry = bios.registry(state)
     back = taken_back(needed, request.ours)
     return registry.derived(needed, state.current, back) if registry else set()
-
-
-def _is_pending(state: State, name: str, value: object) -> bool:
-    return name in state.pending and same(state.pending[name], value)
 
 
 def _still(state: State, name: str, value: object) -> str:

@@ -189,18 +189,14 @@ class Client:
                 return None
             data = self._exchange.parsed(body)
             if answer.status < 300:
-                found = self._whole(answer, data, body)
+                if not isinstance(data, dict):
+                    begun = self.without_secrets(body[:MAX_TEXT].decode(errors="replace"))
+                    what = f"is no JSON object: {said(begun, _SHOWN)!r}"
+                    raise BmcError("garbage", f"{said(answer.link)} {what}")
                 if not errors_of(data):
-                    return found
+                    return replace(answer, data=data)
             self._exchange.pause(refusal("GET", answer, data), pause, answer.retry_after)
         raise AssertionError("the last pause is None")
-
-    def _whole(self, answer: Answer, data: object, body: bytes) -> Answer:
-        if not isinstance(data, dict):
-            begun = self.without_secrets(body[:MAX_TEXT].decode(errors="replace"))
-            what = f"is no JSON object: {said(begun, _SHOWN)!r}"
-            raise BmcError("garbage", f"{said(answer.link)} {what}")
-        return replace(answer, data=data)
 
     def _sent(
         self, method: str, link: str, body: Mapping[str, object] | None, etag: str | None

@@ -21,14 +21,17 @@ _FILLERS = (
 )
 
 
+_HERE = {"UUID": "uuid", "serial": "serial"}
+_THERE = {"UUID": "system", "serial": "serial", "SKU": "sku"}
+
+
 def mismatch(machine: object, system: object) -> str | None:
     """Why they are two machines, or None: something matches, or one side tells nothing.
 
     ``machine`` is what the agent tells, ``{uuid, serial}``, and ``system`` what the BMC tells,
     ``{system, serial, sku}``. The SKU of a Dell is its service tag, which DMI has as the serial.
     """
-    here = _told(machine, {"UUID": "uuid", "serial": "serial"})
-    there = _told(system, {"UUID": "system", "serial": "serial", "SKU": "sku"})
+    here, there = _told(machine, _HERE), _told(system, _THERE)
     if not here or not there or _same_uuid(here, there) or _same_serial(here, there):
         return None
     return f"the host is {_shown(here)}, and that BMC's machine {_shown(there)}"
@@ -36,20 +39,19 @@ def mismatch(machine: object, system: object) -> str | None:
 
 def matches(machine: object, system: object) -> bool:
     """Whether something that both tell shows that they are one machine."""
-    here = _told(machine, {"UUID": "uuid", "serial": "serial"})
-    there = _told(system, {"UUID": "system", "serial": "serial", "SKU": "sku"})
+    here, there = _told(machine, _HERE), _told(system, _THERE)
     return _same_uuid(here, there) or _same_serial(here, there)
 
 
 def is_named(name: str, system: object) -> bool:
     """Whether a UUID or serial number that somebody wrote down is one that the BMC tells."""
-    told = _told(system, {"UUID": "system", "serial": "serial", "SKU": "sku"})
+    told = _told(system, _THERE)
     return bool(name) and name.lower() in (text.lower() for text in told.values())
 
 
 def told_uuid(machine: object) -> str:
     """The UUID that the agent tells, in lower case; "" where nobody wrote one."""
-    return _told(machine, {"UUID": "uuid"}).get("UUID", "").lower()
+    return _told(machine, _HERE).get("UUID", "").lower()
 
 
 def _told(data: object, names: Mapping[str, str]) -> dict[str, str]:

@@ -182,7 +182,12 @@ def find_knob(
         if names.get(_leading(modes), _leading(modes)) in current:
             found = {mode: _on_machine(modes[mode], names, current, registry) for mode in modes}
             return Knob(make.machines, {m: wanted for m, wanted in found.items() if wanted})
-    raise BmcError("refused", _nothing(registry, cpu))
+    offered = registry.offers("snoop") if registry else ""
+    if offered:
+        told = f"no attribute of this machine is known to set it; its registry lists {offered}"
+        raise BmcError("refused", told)
+    after = " (CPUs after the Xeon E5 v4 have no choice)" if "Xeon" in cpu else ""
+    raise BmcError("refused", f"this machine has no such setting{after}")
 
 
 @functools.cache
@@ -241,11 +246,3 @@ def _first(
             if candidate == value or (by_display and candidate == display):
                 return value
     return None
-
-
-def _nothing(registry: Registry | None, cpu: str) -> str:
-    offered = registry.offers("snoop") if registry else ""
-    if offered:
-        return f"no attribute of this machine is known to set it; its registry lists {offered}"
-    after = " (CPUs after the Xeon E5 v4 have no choice)" if "Xeon" in cpu else ""
-    return f"this machine has no such setting{after}"

@@ -195,7 +195,8 @@ def _clear_pending(state: State) -> str:
 
 def _delete(bios: Bios, job: Job) -> None:
     def is_gone() -> bool:
-        return not _waits(bios.jobs.find(job.link))
+        found = bios.jobs.find(job.link)
+        return found is None or found.state != "waiting"
 
     _settle(bios, lambda: bios.jobs.delete(job), is_gone)
 
@@ -213,10 +214,6 @@ def _find_job(bios: Bios, state: State) -> tuple[str, bool]:
         if not found:
             raise
         return found[0].link, True
-
-
-def _waits(job: Job | None) -> bool:
-    return job is not None and job.state == "waiting"
 
 
 def _settle(bios: Bios, act: Callable[[], object], is_done: Callable[[], bool]) -> None:

@@ -72,7 +72,9 @@ class Server:
         try:
             told = answer.document()
         except ValueError:
-            raise self.wrong(f"its answer has no end: {_end_of(answer.body)}") from None
+            # There stands the exception of a query that failed midway.
+            end = answer.body[-_LONGEST:].decode("utf-8", "replace").strip() or "it is empty"
+            raise self.wrong(f"its answer has no end: {end}") from None
         return self._whole(told, columns)
 
     def wrong(self, problem: str) -> SourceError:
@@ -82,12 +84,18 @@ class Server:
     def _ask(self, sql: str, parameters: Mapping[str, str], deadline: float) -> Answer:
         if self.ca_file and not os.access(self.ca_file, os.R_OK):
             raise InputError("inventory", f"ca_file of {self.where}", "cannot be read")
-        login, tls = self._login(), Tls(self.ca_file)
+        password = read_private(self.password_file, f"password_file of {self.where}")
+        login = {"X-ClickHouse-User": self.user, "X-ClickHouse-Key": password}
         kind, form = _form(sql, parameters)
         headers = {"Content-Type": kind, "Accept-Encoding": "identity"}
+        headers.update({name: value for name, value in login.items() if value})
         try:
-            path = query_of(_settings(left(deadline)))
-            with Service(self.url, *login, tls.context, MOST_BYTES) as service:
+            most = max(1, int(left(deadline) - _BEFORE))
+            # They stand in the address: a form is read after them.
+            settings = {**_SETTINGS, "max_execution_time": most, "wait_end_of_query": 1}
+            path = query_of({name: str(value) for name, value in settings.items()})
+            context = Tls(self.ca_file).context
+            with Service(self.url, {}, [password], context, MOST_BYTES) as service:
                 answer = service.ask("POST", path, deadline, form, headers)
         except LongAnswerError as error:
             raise self.wrong(str(error)) from None
@@ -98,12 +106,6 @@ class Server:
             told = answer.body.decode("utf-8", "replace").strip() or f"exception {code}"
             raise self.wrong(service.shown(f"answers {answer.status}: {told}", _LONGEST))
         return answer
-
-    def _login(self) -> tuple[Mapping[str, str], Sequence[str]]:
-        """Headers, and what of them nobody may see."""
-        password = read_private(self.password_file, f"password_file of {self.where}")
-        login = {"X-ClickHouse-User": self.user, "X-ClickHouse-Key": password}
-        return {name: value for name, value in login.items() if value}, [password]
 
     def _whole(self, answer: Any, columns: Sequence[str]) -> list[list[Any]]:
         if not isinstance(answer, dict):
@@ -124,13 +126,6 @@ class Server:
         return rows
 
 
-def _settings(seconds: float) -> dict[str, str]:
-    """Of the address: a form is read after them."""
-    most = max(1, int(seconds - _BEFORE))
-    settings = {**_SETTINGS, "max_execution_time": most, "wait_end_of_query": 1}
-    return {name: str(value) for name, value in settings.items()}
-
-
 def _form(sql: str, parameters: Mapping[str, str]) -> tuple[str, bytes]:
     """The type and the text of a form with the query and its parameters (RFC 7578).
 
@@ -142,11 +137,6 @@ def _form(sql: str, parameters: Mapping[str, str]) -> tuple[str, bytes]:
     head = f'--{between}\r\nContent-Disposition: form-data; name="{{}}"\r\n\r\n{{}}\r\n'
     parts = "".join(head.format(name, text) for name, text in form.items())
     return f"multipart/form-data; boundary={between}", f"{parts}--{between}--\r\n".encode()
-
-
-def _end_of(body: bytes) -> str:
-    """Where the exception of a query stands that failed midway."""
-    return body[-_LONGEST:].decode("utf-8", "replace").strip() or "it is empty"
 
 
 def by_value(hosts: Sequence[Host], template: str, where: str) -> dict[str, str]:

@@ -150,7 +150,9 @@ class SiteTable:
         parameters = {**self._names(), **named, **fields, **span, **before_moments}
         columns = [f"edgetune_{name}" for name in (*_OWN, *named)]
         sql = self._select([*named], [*fields])
-        rows = self._query(_last_of(sql) if moments else _in_order(sql), parameters, columns)
+        rows = self._query(
+            _last_of(sql) if moments else f"{sql} ORDER BY edgetune_time", parameters, columns
+        )
         rows = rows[::-1] if moments else rows
         before = first
         for row in rows:
@@ -206,11 +208,6 @@ class SiteTable:
     def _by_value(self, hosts: Sequence[Host]) -> dict[str, str]:
         """The name of each host by what the table has for it."""
         return by_value(hosts, self._fields.host_value, self.server.where)
-
-
-def _in_order(sql: str) -> str:
-    """All rows, the oldest first."""
-    return f"{sql} ORDER BY edgetune_time"
 
 
 def _last_of(sql: str) -> str:

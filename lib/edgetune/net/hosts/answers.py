@@ -233,7 +233,11 @@ def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes)
     """What a host answered, or its error; HostError names the first field that is no answer."""
     before, begun, _ = raw.partition(_BEGIN)
     if begun and before.strip():
-        raise HostError(_greeting(host, before))
+        told = shortened(before.decode("utf-8", "replace").strip(), _MOST_GREETING)
+        raise HostError(
+            f"{host} prints {told!r} before it: no start-up file of the login's shell (.bashrc, "
+            "/etc/bash.bashrc, .cshrc) may print anything where the shell is not interactive"
+        )
     reply = parse(raw)
     spoken = reply.get("edgetune") if isinstance(reply, dict) else None
     if spoken != AGENT_PROTOCOL or isinstance(spoken, bool):
@@ -249,14 +253,6 @@ def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes)
     return HostResult(host, error=": ".join(parts), reason=error.reason)
 
 
-def _greeting(host: str, before: bytes) -> str:
-    told = shortened(before.decode("utf-8", "replace").strip(), _MOST_GREETING)
-    return (
-        f"{host} prints {told!r} before it: no start-up file of the login's shell (.bashrc, "
-        "/etc/bash.bashrc, .cshrc) may print anything where the shell is not interactive"
-    )
-
-
 def read_result(verb: str, request: Mapping[str, object], result: object) -> dict[str, object]:
     """The result of a verb as every step may read it; HostError names the first wrong field."""
     fields: dict[str, Reader[object]] = {"boot_id": _BOOT_ID, **_RESULTS[verb]}
@@ -264,15 +260,12 @@ def read_result(verb: str, request: Mapping[str, object], result: object) -> dic
     if verb in ("plan", "verify", "confirm"):
         _refuse_other_settings(_ids(request.get("settings")), _ids(found["settings"]))
     if verb == "sockets":
-        _refuse_ragged(taken(SocketsAnswer, found))
+        columns = taken(SocketsAnswer, found).columns
+        if len({len(column) for column in vars(columns).values()}) != 1:
+            raise HostError("result.columns: are not of one length")
     if verb == "ready" and found["ready"] is not request.get("ready"):
         raise HostError("result.ready: is not what was asked for")
     return found
-
-
-def _refuse_ragged(told: SocketsAnswer) -> None:
-    if len({len(column) for column in vars(told.columns).values()}) != 1:
-        raise HostError("result.columns: are not of one length")
 
 
 def _ids(settings: object) -> list[str]:

@@ -67,7 +67,8 @@ def check_host(
 
     As with OpenSSH a name in it is no pattern.
     """
-    found = _read_blob(blob)
+    size = int.from_bytes(blob[:4], "big")
+    found = read_certificate(blob[4 : 4 + size] + b" " + base64.b64encode(blob))
     authority = blob_of(found.signature_key())
     if authority not in authorities:
         raise ValueError("is not by a @cert-authority that known_hosts has for it")
@@ -86,26 +87,17 @@ def check_host(
     _check_time(found)
 
 
-def _read_blob(blob: bytes) -> SSHCertificate:
-    size = int.from_bytes(blob[:4], "big")
-    return read_certificate(blob[4 : 4 + size] + b" " + base64.b64encode(blob))
-
-
 def _check_signature(found: SSHCertificate, blob: bytes) -> None:
+    authority = found.signature_key()
     try:
-        _refuse_sha1(found, blob)
+        # The signature ends a certificate: its type, and as many bytes as the key of RSA has.
+        if isinstance(authority, RSAPublicKey):
+            before = blob[: -4 - (authority.key_size + 7) // 8]
+            if not before.endswith(_RSA_SIGNATURES):
+                raise ValueError("is by SHA-1")
         found.verify_cert_signature()
     except (InvalidSignature, UnsupportedAlgorithm, ValueError):
         raise ValueError("has a signature that does not hold") from None
-
-
-def _refuse_sha1(found: SSHCertificate, blob: bytes) -> None:
-    """The signature ends a certificate: its type, and as many bytes as the key of RSA has."""
-    authority = found.signature_key()
-    if isinstance(authority, RSAPublicKey):
-        before = blob[: -4 - (authority.key_size + 7) // 8]
-        if not before.endswith(_RSA_SIGNATURES):
-            raise ValueError("is by SHA-1")
 
 
 def _check_time(found: SSHCertificate) -> None:

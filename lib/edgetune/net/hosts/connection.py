@@ -98,7 +98,6 @@ class BoundedConnection:
         return max(0.0, self._deadline - clock.monotonic())
 
     def settimeout(self, seconds: float | None) -> None:
-        """As a socket does."""
         self._below.settimeout(seconds)
 
     def close(self) -> None:

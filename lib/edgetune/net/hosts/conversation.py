@@ -99,17 +99,14 @@ def _read_all(channel: paramiko.Channel, most: int) -> bytes:
         if size > most:
             raise HostError(f"it has more than {most} bytes")
     # The agent ends an answer so, and nothing but its end looks like this.
-    if not b"".join(parts).endswith(b"}\n") and _was_cut_off(channel):
-        raise ConnectionError("the connection broke before the answer was through")
+    if not b"".join(parts).endswith(b"}\n"):
+        # A program that ended says with what status.
+        channel.status_event.wait(_END)
+        if channel.exit_status == -1:
+            raise ConnectionError("the connection broke before the answer was through")
     if not parts:
         raise HostError(f"it is empty: {_stderr_line(channel)}")
     return b"".join(parts)
-
-
-def _was_cut_off(channel: paramiko.Channel) -> bool:
-    """Whether the other end went away: a program that ended says with what status."""
-    channel.status_event.wait(_END)
-    return channel.exit_status == -1
 
 
 def _stderr_line(channel: paramiko.Channel) -> str:

@@ -105,15 +105,17 @@ class KnownHosts:
     def _lines_of(self, name: str) -> list[_Line]:
         """Remembered: every line with a hash costs some microseconds."""
         if name not in self._found:
-            self._found[name] = self._look_up(name)
+            wanted = name.encode()
+            self._found[name] = [
+                *self._plain.get(name, ()),
+                *(
+                    own
+                    for salt, hash, own in self._hashed
+                    if hmac.digest(salt, wanted, "sha1") == hash
+                ),
+                *(line for line in self._patterns if _matches(name, line.names)),
+            ]
         return self._found[name]
-
-    def _look_up(self, name: str) -> list[_Line]:
-        found = list(self._plain.get(name, ()))
-        wanted = name.encode()
-        found += [own for salt, hash, own in self._hashed if _digest(salt, wanted) == hash]
-        found += [line for line in self._patterns if _matches(name, line.names)]
-        return found
 
 
 class HostKeys(paramiko.MissingHostKeyPolicy):
@@ -159,18 +161,16 @@ class HostKeys(paramiko.MissingHostKeyPolicy):
         if own in self._types:
             return
         if key.public_blob is not None and self._authorities:
-            self._check_certificate(key.public_blob.key_blob, own)
+            blob = key.public_blob.key_blob
+            try:
+                check_host(blob, own, self._name, self._authorities, self._revoked)
+            except ValueError as error:
+                raise paramiko.SSHException(f"its SSH host certificate {error}") from None
         elif self._authorities:
             text = "its SSH host key is not in known_hosts, and it shows no certificate"
             raise paramiko.SSHException(text)
         else:
             raise paramiko.SSHException(f"its SSH host key is not the one in {self._place}")
-
-    def _check_certificate(self, blob: bytes, key: bytes) -> None:
-        try:
-            check_host(blob, key, self._name, self._authorities, self._revoked)
-        except ValueError as error:
-            raise paramiko.SSHException(f"its SSH host certificate {error}") from None
 
     def _is_unknown(self, algorithm: str) -> bool:
         type = "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
@@ -198,10 +198,6 @@ def _salt_and_hash(names: str) -> list[tuple[bytes, bytes]]:
         return [(binascii.a2b_base64(parts[2]), binascii.a2b_base64(parts[3]))]
     except ValueError:
         return []
-
-
-def _digest(salt: bytes, name: bytes) -> bytes:
-    return hmac.digest(salt, name, "sha1")
 
 
 def _matches(name: str, names: str) -> bool:

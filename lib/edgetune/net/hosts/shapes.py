@@ -39,7 +39,7 @@ def parse(raw: bytes) -> Any:
     """
     try:
         document = json.loads(
-            raw, parse_int=_whole_of, parse_float=_number_of, parse_constant=_refuse_constant
+            raw, parse_int=_whole_of, parse_float=_number_of, parse_constant=_number_of
         )
     except (ValueError, RecursionError):
         raise HostError(f"it is not the agent's: {raw[:60]!r}") from None
@@ -58,10 +58,6 @@ def _number_of(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError("a number is not finite")
     return number
-
-
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number")
 
 
 def _bound(value: object, where: str, deep: int) -> None:
@@ -110,26 +106,29 @@ def _wrong(where: str, what: str, value: object) -> HostError:
     return HostError(f"{where}: must be {what}, not {_SHOWN.repr(value)}")
 
 
-def text(most: int = 300, least: int = 0) -> Reader[str]:
-    """A text of so many characters."""
+def _checked(is_one: Callable[[Any], bool], what: str) -> Reader[Any]:
+    """The value as it is, if it is one."""
 
-    def read(value: object, where: str) -> str:
-        if not isinstance(value, str) or not least <= len(value) <= most:
-            raise _wrong(where, f"a text of {least} to {most} characters", value)
+    def read(value: object, where: str) -> Any:
+        if not is_one(value):
+            raise _wrong(where, what, value)
         return value
 
     return read
+
+
+def text(most: int = 300, least: int = 0) -> Reader[str]:
+    """A text of so many characters."""
+    what = f"a text of {least} to {most} characters"
+    return _checked(lambda value: isinstance(value, str) and least <= len(value) <= most, what)
 
 
 def name(pattern: str) -> Reader[str]:
     """A text that matches the whole pattern."""
-
-    def read(value: object, where: str) -> str:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise _wrong(where, f"a text like {pattern}", value)
-        return value
-
-    return read
+    return _checked(
+        lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value)),
+        f"a text like {pattern}",
+    )
 
 
 def remark(value: object, where: str) -> str:
@@ -141,38 +140,22 @@ def remark(value: object, where: str) -> str:
 
 def word(*words: str) -> Reader[str]:
     """One of these words."""
-
-    def read(value: object, where: str) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise _wrong(where, f"one of {', '.join(words)}", value)
-        return value
-
-    return read
-
-
-def flag(value: object, where: str) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise _wrong(where, "true or false", value)
-    return value
+    what = f"one of {', '.join(words)}"
+    return _checked(lambda value: isinstance(value, str) and value in words, what)
 
 
 def whole(most: int) -> Reader[int]:
     """A whole number from 0 to ``most``."""
-
-    def read(value: object, where: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise _wrong(where, f"a whole number from 0 to {most}", value)
-        return value
-
-    return read
+    return _checked(
+        lambda value: type(value) is int and 0 <= value <= most, f"a whole number from 0 to {most}"
+    )
 
 
-def number(value: object, where: str) -> float:
-    """A number, whole or not."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > LARGEST:
-        raise _wrong(where, f"a number of at most {LARGEST:g}", value)
-    return value
+flag: Reader[bool] = _checked(lambda value: isinstance(value, bool), "true or false")
+number: Reader[float] = _checked(
+    lambda value: type(value) in (int, float) and abs(value) <= LARGEST,
+    f"a number of at most {LARGEST:g}",
+)
 
 
 def amount(value: object, where: str) -> float:

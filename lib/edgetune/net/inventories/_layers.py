@@ -82,7 +82,8 @@ class Layers:
             yield _Layer(self._where, f"groups.{group}", self._groups[group])
         if told is not None:
             yield _Layer(teller, f"pops.{name}", told)
-        yield _Layer(self._where, f"pops.{name}", _without(own, "groups"))
+        entry = {field: value for field, value in own.items() if field != "groups"}
+        yield _Layer(self._where, f"pops.{name}", entry)
 
 
 def _mapping(fields: Fields, name: str) -> Entry:
@@ -149,7 +150,3 @@ def _holds(entry: Entry, parts: Sequence[str]) -> bool:
             if end == len(parts) or (isinstance(below, Mapping) and _holds(below, parts[end:])):
                 return True
     return False
-
-
-def _without(entry: Entry, name: str) -> Entry:
-    return {own: value for own, value in entry.items() if own != name}

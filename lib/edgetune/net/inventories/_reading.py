@@ -144,14 +144,9 @@ def _refuse_without_use(fields: Fields, pop: Pop) -> None:
         raise fields.wrong("health_tls", "is given, but health is not an https URL")
     if pop.congestion and not pop.ports:
         raise fields.wrong("ports", "is empty, but congestion needs the ports of clients")
-    if pop.congestion and pop.congestion.terms.canary:
-        _refuse_canary(fields.inside("congestion"), pop)
-
-
-def _refuse_canary(fields: Fields, pop: Pop) -> None:
     canary = pop.congestion.terms.canary if pop.congestion else ""
-    if canary not in {host.name for host in pop.hosts}:
-        raise fields.wrong("canary", f"the PoP has no host {canary!r}")
+    if canary and canary not in {host.name for host in pop.hosts}:
+        raise fields.inside("congestion").wrong("canary", f"the PoP has no host {canary!r}")
 
 
 def _read_load_balancer(fields: Fields) -> LoadBalancer:

@@ -84,7 +84,9 @@ class _Netbox:
         with service_of(self._url, self.where, self._login, self._ca_file) as service:
             self._refuse_unknown_filters(service)
             devices = self._all(service, _DEVICES, [*self._query, *_SHORT])
-            found = self._hosts.pops(self.where, ((_title(own), own) for own in devices))
+            found = self._hosts.pops(
+                self.where, ((f"device {own.get('id')}", own) for own in devices)
+            )
             if self._site_paths and found:
                 for site in self._all(service, _SITES, ()):
                     entry = found.get(str(site.get("slug")), {})
@@ -151,10 +153,6 @@ class _Netbox:
         if given.names() and not by_site:
             raise source.wrong("site_fields", "is given, but fields.pop is not site.slug")
         return {name: given.text(name) for name in given.names()}
-
-
-def _title(device: Record) -> str:
-    return f"device {device.get('id')}"
 
 
 def _put(entry: dict[str, Any], told: Mapping[str, Any]) -> None:

@@ -41,7 +41,10 @@ def attached(samples: SampleTable, more: SampleTable, near: float = NEAR) -> Sam
     """
     rows = _by_host(samples)
     given = _given(rows, more, near)
-    known = _times_of(rows, given)
+    known = {
+        host: [time for time, row in zip(times, own) if row in given]
+        for host, (times, own) in rows.items()
+    }
     hosts = samples.hosts
     kept = [
         row in given or not _is_near(time, known.get(hosts[host], []), near)
@@ -79,14 +82,10 @@ def _given(rows: Mapping[str, _Rows], more: SampleTable, near: float) -> dict[in
     found = dict[int, int]()
     for host, (swept, their_rows) in _by_host(more).items():
         times, own = rows.get(host, ([], []))
-        places = _Places(times, swept, min(near, _LATE * _spacing(times)))
+        spacing = median(map(sub, times[1:], times)) if len(times) > 1 else math.inf
+        places = _Places(times, swept, min(near, _LATE * spacing))
         found.update((own[place], their_rows[number]) for place, number in places.holder.items())
     return found
-
-
-def _spacing(times: Sequence[float]) -> float:
-    """How far apart times are, mostly."""
-    return median(map(sub, times[1:], times)) if len(times) > 1 else math.inf
 
 
 class _Places:
@@ -134,13 +133,6 @@ class _Places:
 
     def _apart(self, number: int, place: int) -> float:
         return abs(self._times[place] - self._swept[number])
-
-
-def _times_of(rows: Mapping[str, _Rows], given: Mapping[int, int]) -> dict[str, list[float]]:
-    return {
-        host: [time for time, row in zip(times, own) if row in given]
-        for host, (times, own) in rows.items()
-    }
 
 
 def _is_near(time: float, times: Sequence[float], near: float) -> bool:

@@ -125,7 +125,7 @@ class HostGroup:
 
 def last_scrapes(matchers: Sequence[str]) -> str:
     """The expression of when each host of these matchers was scraped last."""
-    return time_of(_named(BOOT_TIME, matchers))
+    return f"timestamp({_named(BOOT_TIME, matchers)})"
 
 
 def asked_as(wanted: Wanted, devices: str) -> str:
@@ -171,11 +171,6 @@ def _usual_gap(times: Sequence[float]) -> float:
 def sum_of(selector: str, labels: Sequence[str]) -> str:
     """The expression that adds up over these labels; series that differ in others stay apart."""
     return f"sum without ({','.join(labels)}) ({selector})"
-
-
-def time_of(selector: str) -> str:
-    """The expression of when series were scraped last."""
-    return f"timestamp({selector})"
 
 
 def dated(name: str, sums: Series, scraped: Mapping[float, float]) -> Series:

@@ -155,12 +155,12 @@ class PrometheusWindow:
                 continue
             scrapes = self._scrapes(group, found, start, boots)
             add_scrapes(table, scrapes, until if until < end else math.inf, self._gauges)
-            step = max(
-                LEAST, min(4 * step, step * AT_ONCE / max(1, _samples_in(found)), group.longest)
-            )
+            every = (each for own in found.values() for named in own.values() for each in named)
+            size = max(1, sum(len(each.times) for each in every))
+            step = max(LEAST, min(4 * step, step * AT_ONCE / size, group.longest))
             start = until
             # The next part takes their room.
-            del found, scrapes
+            del found, scrapes, every
 
     def _add_last(
         self,
@@ -206,8 +206,3 @@ class PrometheusWindow:
                 raise SourceError(f"{self.where}: {host}: {error}") from None
         boots.update({each.host: each.boot for each in scrapes if each.boot})
         return scrapes
-
-
-def _samples_in(found: Mapping[str, Own]) -> int:
-    every = (each for own in found.values() for named in own.values() for each in named)
-    return sum(len(each.times) for each in every)

@@ -69,15 +69,13 @@ def open_samples(config: Config) -> Samples:
     return RedisSamples(open_redis(config), config.sample_retention)
 
 
-class SqliteSamples:
+class SqliteSamples(Samples):
     """Samples in a SQLite file."""
 
     def __init__(self, database: Database, retention: float) -> None:
-        self._database = database
-        self._retention = retention
+        self._database, self._retention = database, retention
 
     def add(self, pop: str, samples: Sequence[Sample]) -> None:
-        """Keep them, and forget those past their retention."""
         rows = [(pop, time, text) for time, text in _documents(samples)]
         if not rows:
             return
@@ -87,32 +85,27 @@ class SqliteSamples:
             db.execute("DELETE FROM samples WHERE time < ?", (newest - self._retention,))
 
     def window(self, pop: str, start: float, end: float) -> SampleTable:
-        """All with start <= time <= end, oldest first."""
         query = "SELECT value FROM samples WHERE pop = ? AND time BETWEEN ? AND ? ORDER BY time"
         with self._database.transaction() as db:
             return _read(row[0] for row in db.execute(query, (pop, start, end)))
 
     def newest(self, pops: Sequence[str]) -> dict[str, float]:
-        """When each PoP was sampled last."""
         query = "SELECT MAX(time) FROM samples WHERE pop = ?"
         with self._database.transaction() as db:
             found = {pop: db.execute(query, (pop,)).fetchone()[0] for pop in pops}
         return {pop: float(time) for pop, time in found.items() if time is not None}
 
     def limit(self) -> Limit | None:
-        """A file grows as far as its disk does."""
-        return None
+        return None  # a file grows as far as its disk does
 
 
-class RedisSamples:
+class RedisSamples(Samples):
     """Samples in Redis, one sorted set a PoP with the time as score."""
 
     def __init__(self, client: Any, retention: float) -> None:
-        self._client = client
-        self._retention = retention
+        self._client, self._retention = client, retention
 
     def add(self, pop: str, samples: Sequence[Sample]) -> None:
-        """Keep them, and forget those past their retention."""
         if not samples:
             return
         documents = {text: time for time, text in _documents(samples)}
@@ -125,12 +118,10 @@ class RedisSamples:
             pipe.execute()
 
     def window(self, pop: str, start: float, end: float) -> SampleTable:
-        """All with start <= time <= end, oldest first."""
         with redis_errors(_key(pop)):
             return _read(self._texts(_key(pop), start, end))
 
     def newest(self, pops: Sequence[str]) -> dict[str, float]:
-        """When each PoP was sampled last."""
         pipe = self._client.pipeline(transaction=False)
         for pop in pops:
             pipe.zrevrange(_key(pop), 0, 0, withscores=True)
@@ -139,7 +130,6 @@ class RedisSamples:
         return {pop: rows[0][1] for pop, rows in zip(pops, found) if rows}
 
     def limit(self) -> Limit | None:
-        """Redis' own bound (``maxmemory``)."""
         with redis_errors():
             told = self._client.info("memory")
         most = int(told.get("maxmemory", 0))

@@ -151,7 +151,8 @@ def _reading(own: Own, wanted: Wanted, scrapes: Scrapes, starts: Sequence[int]) 
         return []
     for each in series:
         if not (math.isfinite(sum(each.values)) and min(each.values, default=0.0) >= 0):
-            scrapes.odd = f"{each.name} has {_worst(each.values):g}"
+            odd = (value for value in each.values if not (math.isfinite(value) and value >= 0))
+            scrapes.odd = f"{each.name} has {next(odd):g}"
     columns = [_placed(each, scrapes.times) for each in series]
     added = columns[0] if len(columns) == 1 else _added(columns, starts)
     return [value * factor if value >= 0 else math.nan for value in added]
@@ -200,8 +201,3 @@ def _one(own: Own, names: Sequence[str], added: Sequence[str], asked: str = "") 
 
 def _shown(labels: Mapping[str, str], names: Iterable[str]) -> str:
     return ", ".join(f'{name}="{labels.get(name, "")}"' for name in names)
-
-
-def _worst(values: Sequence[float]) -> float:
-    """The first that no host can count."""
-    return next(value for value in values if not (math.isfinite(value) and value >= 0))

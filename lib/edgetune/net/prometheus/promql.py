@@ -131,7 +131,9 @@ def read_entry(fields: Fields, limit: float | None) -> dict[str, object]:
     )
     matchers = fields.text("matchers", "", pattern=MATCHERS)
     if limit is not None:
-        matchers = ",".join(filter(None, [matchers, _bucket(limit)]))
+        # Prometheus 3 writes 1 as 1.0; earlier versions do not.
+        bound = re.escape(f"{limit:g}").replace("\\.", "[.]")
+        matchers = ",".join(filter(None, [matchers, f'le=~"{bound}([.]0)?"']))
     found = {
         "series": list(series) if isinstance(series, tuple) else series,
         "matchers": matchers,
@@ -140,12 +142,6 @@ def read_entry(fields: Fields, limit: float | None) -> dict[str, object]:
         "within": fields.text("within", "", pattern=_SERIES),
     }
     return {name: value for name, value in found.items() if value not in (None, "", [])}
-
-
-def _bucket(limit: float) -> str:
-    # Prometheus 3 writes 1 as 1.0; earlier versions do not.
-    bound = re.escape(f"{limit:g}").replace("\\.", "[.]")
-    return f'le=~"{bound}([.]0)?"'
 
 
 def read_wanted(told: Mapping[str, Mapping[str, object]]) -> list[Wanted]:
