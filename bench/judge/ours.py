@@ -19,12 +19,14 @@ from bench.judge.production import judge_soak
 from bench.judge.scenarios import SOAK, Replicate, Series
 from edgetune.base.documents.plan import Groups
 from edgetune.intent.plan import SHARE_OF_WORK
-from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.comparison import Column, harm, work_margin
 from edgetune.judge.permutation import Draws, budget, make_draws, spent, take_out
 from edgetune.judge.standardise import (
+    change,
     dispersion,
     expected,
+    filled,
+    lasting,
     log_rates,
     observed_and_expected,
     smallest_unit,

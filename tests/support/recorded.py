@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from edgetune.net.bmc.answers import Answer
+from edgetune.net.bmc.answers import Answer, Request, ladder
 from edgetune.net.bmc.bios import Bios
 from edgetune.net.bmc.client import Client
-from edgetune.net.bmc.evidence import evidence
+from edgetune.net.bmc.machine import evidence, facts
 from edgetune.net.bmc.payload import BmcError, list_at, text_at
 from edgetune.net.bmc.planning import find_knob, plan
 from edgetune.net.bmc.registry import Registry
-from edgetune.net.bmc.request import Request, ladder
-from edgetune.net.bmc.reset import facts
 from edgetune.net.bmc.system import find_system, in_post, managers
 from tests.support import FIXTURES
 

@@ -115,6 +115,13 @@ class Fields:
             raise self.wrong(field, f"{text!r} {expected(pattern)}")
         return text
 
+    def words(self, field: str) -> str:
+        """Text that is more than spaces."""
+        text: str = self.text(field)
+        if not text.strip():
+            raise self.wrong(field, "is empty")
+        return text
+
     def number(
         self,
         field: str,

@@ -279,7 +279,8 @@ class _Document:
             if top.merged is not None:
                 self._refuse(event, "'<<' is given twice")
         elif not isinstance(key, str):
-            self._refuse(event, f"the name {_written(event)} is no text (put it in quotes)")
+            written = getattr(event, "value", f"*{getattr(event, 'anchor', '')}")
+            self._refuse(event, f"the name {written[:100]} is no text (put it in quotes)")
         elif len(key) > MOST_OF_A_NAME:
             self._refuse(event, f"a name has more than {MOST_OF_A_NAME} characters")
         elif key in top.value:
@@ -297,11 +298,6 @@ class _Document:
         place = "".join(each.place() for each in self._open).lstrip(".")
         text = f"{place[:200]}: {problem}" if place else problem
         raise yaml.MarkedYAMLError(problem=text, problem_mark=event.start_mark)  # type: ignore[arg-type]
-
-
-def _written(event: yaml.Event) -> str:
-    """A scalar as it stands in the file."""
-    return str(getattr(event, "value", "*" + str(getattr(event, "anchor", ""))))[:100]
 
 
 def _plain(text: str) -> str | float | None:

@@ -45,16 +45,11 @@ class Freeze:
         ends = []
         for midnight in (today - _DAY, today, today + _DAY):
             if DAYS[midnight.weekday()] in self.days:
-                start, end = self._on(midnight)
+                day_of_end = midnight if self.end > self.start else midnight + _DAY
+                start = _earliest(midnight + timedelta(minutes=self.start), self.zone)
+                end = _latest(day_of_end + timedelta(minutes=self.end), self.zone)
                 ends += [end] if start <= moment < end else []
         return max(ends, default=None)
-
-    def _on(self, midnight: datetime) -> tuple[float, float]:
-        day_of_end = midnight if self.end > self.start else midnight + _DAY
-        start = midnight + timedelta(minutes=self.start)
-        return _earliest(start, self.zone), _latest(
-            day_of_end + timedelta(minutes=self.end), self.zone
-        )
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ def same_person(one: str, other: str) -> bool:
     if not (first and second) or _all_of(first) & _all_of(second):
         return True
     if first.names and second.names:
-        return any(_look_alike(*pair) for pair in itertools.product(first.names, second.names))
+        pairs = itertools.product(first.names, second.names)
+        return any(not f"{a}{b}".isascii() and _looks(a) == _looks(b) for a, b in pairs)
     if first.account and second.account:
         return False
     raise RefusedError(
@@ -91,7 +92,9 @@ def comparable(name: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     if any(unicodedata.category(char)[0] == "C" for char in "".join(folded.split())):
         raise RefusedError(f"{name!r} is no name to compare: it holds characters that do not show")
-    words = " ".join(_bare(_local(_bare(folded))).split())
+    # An account without its domain: of ana+x@corp, ana/admin@CORP, ana:corp and corp\ana.
+    account = re.split(r"[@:/+]", _bare(folded).rpartition("\\")[2], maxsplit=1)[0]
+    words = " ".join(_bare(account).split())
     scripts = {_script(char) for char in words if char.isalpha()}
     if len(scripts) > 1:
         mixed = " and ".join(sorted(scripts))
@@ -105,19 +108,9 @@ def _bare(text: str) -> str:
     return text[kept[0] : kept[-1] + 1] if kept else ""
 
 
-def _local(text: str) -> str:
-    """An account without its domain: of ana+x@corp, ana/admin@CORP, ana:corp and corp\\ana."""
-    account = text.rpartition("\\")[2]
-    return re.split(r"[@:/+]", account, maxsplit=1)[0]
-
-
 def _script(char: str) -> str:
     word = unicodedata.name(char, "UNKNOWN").split(maxsplit=1)[0]
     return "CJK" if word in _EAST_ASIAN else word
-
-
-def _look_alike(one: str, other: str) -> bool:
-    return not f"{one}{other}".isascii() and _looks(one) == _looks(other)
 
 
 def _looks(name: str) -> str:

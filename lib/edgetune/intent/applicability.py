@@ -29,29 +29,21 @@ class Applicability:
     cpus: int = 0
     numa_nodes: int = 0
 
-    def problems(self, facts: HostFacts, interfaces: Sequence[str]) -> list[str]:
-        """Why a tuning with these interfaces is not for a host; empty when it is."""
-        return [*self._of_system(facts), *self._of_cpus(facts), *self._of_nics(facts, interfaces)]
-
-    def _of_system(self, facts: HostFacts) -> Iterator[str]:
+    def problems(self, facts: HostFacts, interfaces: Sequence[str]) -> Iterator[str]:
+        """Why a tuning with these interfaces is not for a host; none where it is."""
         if self.os and facts.os.id not in self.os:
             yield f"it runs {facts.os.id or 'an unknown system'}, not {_any_of(self.os)}"
         if self.kernel and _version(facts.kernel) < _version(self.kernel):
             yield f"its kernel is {facts.kernel}, older than {self.kernel}"
-
-    def _of_cpus(self, facts: HostFacts) -> Iterator[str]:
-        cpus = facts.cpus
-        count, nodes = cpus.count, len(cpus.nodes) or 1
-        if self.cpu_vendors and cpus.vendor not in self.cpu_vendors:
-            vendor = cpus.vendor or "of an unknown maker"
+        count, nodes = facts.cpus.count, len(facts.cpus.nodes) or 1
+        if self.cpu_vendors and facts.cpus.vendor not in self.cpu_vendors:
+            vendor = facts.cpus.vendor or "of an unknown maker"
             yield f"its CPUs are {vendor}, not {_any_of(self.cpu_vendors)}"
         if count < self.cpus:
             yield f"it has {count} CPUs, less than {self.cpus}"
         if nodes < self.numa_nodes:
             has = "1 NUMA node" if nodes == 1 else f"{nodes} NUMA nodes"
             yield f"it has {has}, less than {self.numa_nodes}"
-
-    def _of_nics(self, facts: HostFacts, interfaces: Sequence[str]) -> Iterator[str]:
         for name in interfaces if self.drivers else ():
             driver = facts.nics[name].driver if name in facts.nics else None
             if driver not in self.drivers:

@@ -131,21 +131,24 @@ def make_plan(
     if not touched:
         hosts = f"{'every host that only= names' if options.only else 'every host'} of {pop.name}"
         raise NothingToDo(f"nothing to do: {hosts} is as {tuning.name} wants it")
-    disruption = _disruption(tuning, [observed[host] for host in touched])
+    changed = {row.id for host in touched for row in _changes(observed[host])}
+    disruption = max((tuning.setting_of(id).disruption for id in changed), key=DISRUPTIONS.index)
     strata = draw_groups(pop, touched, options, kernels, systems)
     out = _most_at_once(pop, disruption, options)
     batches, promote_batches = _batches(strata, out, disruption)
     _refuse_late_pause(len(batches) + len(promote_batches), options)
+    named = {tuning.intent.metric, *(guard.metric for guard in tuning.guards)}
     plan = Plan(
         schema=PLAN_SCHEMA,
         pop=pop.name,
         tuning=PlannedTuning(tuning.name, tuning.version, tuning.digest),
         intent=tuning.intent,
-        guards=_guards(tuning),
+        guards=[*tuning.guards, *([] if WORK in named else [SHARE_OF_WORK])],
         definitions={**tuning.metrics},
         options=options,
         disruption=disruption,
-        restarts=_restarts(touched, disruption, restarts),
+        # How their BMCs may restart those that do not reboot themselves.
+        restarts={h: restarts[h] for h in touched if disruption == "reboot" and h in restarts},
         hosts_in_pop=len(pop.hosts),
         must_serve=pop.must_serve,
         strata=strata,
@@ -161,11 +164,6 @@ def make_plan(
     )
     _refuse_powerless(plan)
     return plan.signed()
-
-
-def _guards(tuning: Tuning) -> list[Guard]:
-    named = {tuning.intent.metric, *(guard.metric for guard in tuning.guards)}
-    return [*tuning.guards, *([] if WORK in named else [SHARE_OF_WORK])]
 
 
 def settings_by_agent(rows: Iterable[Own]) -> list[Own]:
@@ -214,25 +212,8 @@ def _refuse_unsupported(observed: Mapping[str, Sequence[SettingRow]]) -> None:
         if row.status == "unsupported"
     ]
     if problems:
-        raise RefusedError("; ".join(problems[:3]) + _more(len(problems) - 3))
-
-
-def _more(count: int) -> str:
-    return f"; and {count} more" if count > 0 else ""
-
-
-def _disruption(tuning: Tuning, observed: Sequence[Sequence[SettingRow]]) -> str:
-    changed = {row.id for rows in observed for row in _changes(rows)}
-    asked = [tuning.setting_of(id).disruption for id in changed]
-    return max(asked, key=DISRUPTIONS.index)
-
-
-def _restarts(
-    touched: Sequence[str], disruption: str, restarts: Mapping[str, Restart]
-) -> dict[str, Restart]:
-    """Of hosts that are to reboot, how their BMCs may restart those that do not."""
-    asked = touched if disruption == "reboot" else ()
-    return {host: restarts[host] for host in asked if host in restarts}
+        more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise RefusedError("; ".join(problems[:3]) + more)
 
 
 def _identity(host: Host) -> list[str | int]:
@@ -263,7 +244,10 @@ def _batches(
     # A tuning that reboots is compared with control hosts that rebooted at the same time.
     shams = [PlannedBatch("control", "sham", own) for own in control if disruption == "reboot"]
     promotions = [PlannedBatch("control", "change", hosts) for hosts in control]
-    return _interleave(changes, shams), promotions
+    woven: list[PlannedBatch] = []
+    for index in range(max(len(changes), len(shams))):
+        woven += changes[index : index + 1] + shams[index : index + 1]
+    return woven, promotions
 
 
 def _refuse_late_pause(batches: int, options: Options) -> None:
@@ -276,13 +260,6 @@ def _refuse_late_pause(batches: int, options: Options) -> None:
 def _cut(hosts: Sequence[str], size: int) -> list[list[str]]:
     rest = range(1, len(hosts), size)
     return [list(hosts[:1]), *(list(hosts[start : start + size]) for start in rest)][: len(hosts)]
-
-
-def _interleave(one: list[PlannedBatch], other: list[PlannedBatch]) -> list[PlannedBatch]:
-    woven: list[PlannedBatch] = []
-    for index in range(max(len(one), len(other))):
-        woven += one[index : index + 1] + other[index : index + 1]
-    return woven
 
 
 def _profiles(
@@ -322,15 +299,11 @@ def _more_or_less_sure(options: Options, least: float) -> str:
     asked = {"alpha_benefit": options.alpha_benefit, "alpha_harm": options.alpha_harm}
     enough = math.ceil(least * 100) / 100
     words = " ".join(f"{name}={enough:g}" for name, alpha in asked.items() if alpha < least)
-    hosts = f"take at least {_enough_hosts(options)} hosts of like hardware"
-    return f"{hosts}, or be less sure: {words}" if enough <= MOST_ALPHA else hosts
-
-
-def _enough_hosts(options: Options) -> int:
-    """How many hosts of one hardware can be drawn in as many ways as both alphas ask for."""
     wanted = min(options.alpha_benefit, options.alpha_harm)
-    counts = itertools.count(2)
-    return next(n for n in counts if 1 / math.comb(n, test_hosts(n, options)) <= wanted)
+    ways = ((n, math.comb(n, test_hosts(n, options))) for n in itertools.count(2))
+    needed = next(n for n, drawn in ways if 1 / drawn <= wanted)
+    hosts = f"take at least {needed} hosts of like hardware"
+    return f"{hosts}, or be less sure: {words}" if enough <= MOST_ALPHA else hosts
 
 
 def _seconds(batches: int, pop: Pop, disruption: str, options: Options) -> float:

@@ -34,7 +34,11 @@ def render(tuning: Tuning, facts: Facts) -> list[HostSetting]:
 def misfits(tuning: Tuning, facts: Facts) -> list[str]:
     """Why a tuning is not for the host with these facts; empty when it is."""
     known = taken(HostFacts, facts)
-    foreign = [f"{own.where}.kind: {why}" for own, why in _of_other_systems(tuning, known.system)]
+    foreign = [
+        f"{own.where}.kind: {why}"
+        for own in tuning.settings
+        if not own.optional and (why := KINDS[own.kind].refusal_on(known.system))
+    ]
     if foreign:
         return foreign
     targets = [target for own in tuning.settings for target in _targets(tuning, own, known)]
@@ -43,15 +47,7 @@ def misfits(tuning: Tuning, facts: Facts) -> list[str]:
     if each and not interfaces:
         drivers = " or ".join(tuning.applies_to.drivers)
         return ["no interface is up" + (f" and has the driver {drivers}" if drivers else "")]
-    return tuning.applies_to.problems(known, interfaces)
-
-
-def _of_other_systems(tuning: Tuning, system: str) -> Iterator[tuple[SettingTemplate, str]]:
-    """The settings that no host with this operating system has, and that are not optional."""
-    for setting in tuning.settings:
-        why = KINDS[setting.kind].refusal_on(system)
-        if why and not setting.optional:
-            yield setting, why
+    return [*tuning.applies_to.problems(known, interfaces)]
 
 
 def _targets(

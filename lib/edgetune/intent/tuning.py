@@ -117,10 +117,12 @@ def load_tuning(path: Path, metrics: Mapping[str, Metric] = METRICS) -> Tuning:
     name = fields.text("name", pattern=_WORD)
     intent = _read_intent(fields.inside("intent"), metrics)
     guards = tuple(_read_guard(guard, metrics) for guard in fields.each("guards"))
+    judged = [intent.metric, *(guard.metric for guard in guards), WORK]
+    parts = [part for own in judged for part in metrics[own].parts]
     tuning = Tuning(
         name=name,
         version=fields.text("version", pattern=_VERSION),
-        summary=_read_words(fields, "summary"),
+        summary=fields.words("summary"),
         intent=intent,
         guards=guards,
         settings=tuple(
@@ -129,7 +131,7 @@ def load_tuning(path: Path, metrics: Mapping[str, Metric] = METRICS) -> Tuning:
         ),
         digest=digest_of(data),
         applies_to=read_applicability(fields),
-        metrics=_judged_by(metrics, intent, guards),
+        metrics={name: metrics[name] for name in (*judged, *parts)},
     )
     if not tuning.settings:
         raise fields.wrong("settings", "is empty")
@@ -138,14 +140,6 @@ def load_tuning(path: Path, metrics: Mapping[str, Metric] = METRICS) -> Tuning:
     _refuse_twice(fields, tuning.settings)
     fields.done()
     return tuning
-
-
-def _judged_by(
-    metrics: Mapping[str, Metric], intent: Intent, guards: Sequence[Guard]
-) -> dict[str, Metric]:
-    judged = [intent.metric, *(guard.metric for guard in guards), WORK]
-    parts = [part for name in judged for part in metrics[name].parts]
-    return {name: metrics[name] for name in (*judged, *parts)}
 
 
 def _read_intent(fields: Fields, metrics: Mapping[str, Metric]) -> Intent:
@@ -182,8 +176,8 @@ def _read_setting(fields: Fields, where: str) -> SettingTemplate:
         only=_read_only(fields, name, value),
         disruption=_read_disruption(fields, kind),
         restart=fields.text("restart", target.get("service"), pattern=SERVICE_NAME),
-        why=_read_words(fields, "why"),
-        source=_read_words(fields, "source"),
+        why=fields.words("why"),
+        source=fields.words("source"),
         where=where,
         optional=fields.flag("optional", False),
     )
@@ -194,13 +188,6 @@ def _read_setting(fields: Fields, where: str) -> SettingTemplate:
 def _in_words(markdown: str) -> str:
     """A sentence of the reference, within one of an error."""
     return markdown.replace("`", "").rstrip(".")
-
-
-def _read_words(fields: Fields, field: str) -> str:
-    text = str(fields.text(field))
-    if not text.strip():
-        raise fields.wrong(field, "is empty")
-    return text
 
 
 def _read_target(fields: Fields, kind: Kind) -> Mapping[str, str]:

@@ -15,9 +15,7 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.plan import Plan, Strata
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
-from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.coverage import wanted
-from edgetune.judge.hypotheses import LOGS, root, under
 from edgetune.judge.measured import (
     COUNTS,
     EVENTS,
@@ -29,6 +27,7 @@ from edgetune.judge.measured import (
     rows_of,
 )
 from edgetune.judge.permutation import draws_of, interval
+from edgetune.judge.standardise import LOGS, change, filled, lasting, root, under
 
 Array = Any
 Blocks = Sequence[Block]
@@ -193,13 +192,12 @@ class Comparison:
     @cached_property
     def theta(self) -> Mapping[str, float]:
         """How much of a host's baseline lasts, by its two halves, for each metric."""
-        return {metric: self._lasting(metric) for metric in self.shown}
-
-    def _lasting(self, metric: str) -> float:
-        strata = self.draws.strata
-        halves = halves_of(self.baseline, metric, self.draws.hosts)
-        first, second = (rates_of(rows, strata) for rows in halves)
-        return lasting(self.before(metric), first, second, strata)
+        strata, found = self.draws.strata, {}
+        for metric in self.shown:
+            halves = halves_of(self.baseline, metric, self.draws.hosts)
+            first, second = (rates_of(rows, strata) for rows in halves)
+            found[metric] = lasting(self.before(metric), first, second, strata)
+        return found
 
     def before(self, metric: str) -> Array:
         """The logarithm of each host's rate in the baseline."""

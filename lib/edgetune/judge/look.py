@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.look import Doubt, Effect, Look, Moment, Spent, Unwatched
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.base.documents.words import Verdict
-from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.comparison import Blocks, Comparison, harm
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.facts import merge_facts
@@ -29,6 +28,7 @@ from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import got_worse, outliers
 from edgetune.judge.permutation import budget, p_value, pack, spent, take_out, unpack
 from edgetune.judge.soundness import doubts, everyone, reboots_before
+from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.verdict import (
     Findings,
     because,
@@ -223,18 +223,12 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
         interval=plan.options.interval,
         draws=compared.draws,
     )
-    found += reboots_before(hosts, baseline, facts) if _goes_on(compared) else []
+    # Before a soak that is resumed lies one that was held, and perhaps what a person did.
+    if not plan.reboots and not compared.blocks[0].resumed:
+        found += reboots_before(hosts, baseline, facts)
     found += baseline_doubts(plan, hosts, baseline)
     found += soak_doubts(plan, members, baseline, facts)
     return found + too_little(compared)
-
-
-def _goes_on(compared: Comparison) -> bool:
-    """Whether nothing but chance reboots a host between the baseline and this soak.
-
-    Before a soak that is resumed lies one that was held, and perhaps what a person did.
-    """
-    return not compared.plan.reboots and not compared.blocks[0].resumed
 
 
 def unwatched_of(compared: Comparison) -> list[Unwatched]:
@@ -245,23 +239,18 @@ def unwatched_of(compared: Comparison) -> list[Unwatched]:
 
 def too_little(compared: Comparison) -> list[Doubt]:
     """What is too little to prove anything good by."""
-    return [*_few_hosts(compared), *_few_events(compared)]
-
-
-def _few_hosts(compared: Comparison) -> Iterator[Doubt]:
-    draws = len(compared.draws)
+    found, draws = [], len(compared.draws)
     if budget(compared.plan.options.alpha_benefit, 1.0, draws) < 1:
-        yield Doubt("few_hosts", f"too few hosts are left: they can be drawn in {draws} ways only")
-
-
-def _few_events(compared: Comparison) -> Iterator[Doubt]:
+        text = f"too few hosts are left: they can be drawn in {draws} ways only"
+        found.append(Doubt("few_hosts", text))
     events = compared.events(compared.metric)
     improves = compared.plan.intent.goal == "improve"
     least = LEAST_EVENTS if improves else LEAST_EVENTS_EACH * len(compared.draws.hosts)
     # What never happens was not made to happen.
     if events < least and (improves or events):
         text = f"{compared.metric}: only {events:g} events on all hosts together"
-        yield Doubt("few_events", text)
+        found.append(Doubt("few_events", text))
+    return found
 
 
 def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:
@@ -291,9 +280,10 @@ def _row(compared: Comparison, metric: str) -> Effect:
     whole = compared.ratio(metric, theta=DIFFERENCE_IN_DIFFERENCES)
     before, after = compared.levels(metric)
     test, control = compared.draws.test, ~compared.draws.test
+    guard_or_part = "guard" if metric in compared.margins else "part"
     return Effect(
         metric=metric,
-        role=_role(compared, metric),
+        role="intent" if metric == compared.metric else guard_or_part,
         exposure=compared.baseline.metrics[metric].exposure,
         ratio=ratio,
         interval=[bounds[0] or None, bounds[1] if math.isfinite(bounds[1]) else None],
@@ -308,12 +298,6 @@ def _row(compared: Comparison, metric: str) -> Effect:
         test_after=_mean(after[test]),
         control_after=_mean(after[control]),
     )
-
-
-def _role(compared: Comparison, metric: str) -> str:
-    if metric == compared.metric:
-        return "intent"
-    return "guard" if metric in compared.margins else "part"
 
 
 def _is_better(row: Effect, worse: float) -> bool:

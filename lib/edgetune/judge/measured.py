@@ -4,7 +4,7 @@
 For each metric every host has a row ``[events, exposure, counts, *observed, *expected]`` (see
 ``documents.baseline``): events as they were counted, counts the same in the metric's ``unit``, and
 of these the weighted sums (see ``standardise``): in a baseline under no effect, in a block under
-each of ``RATIOS`` (see ``hypotheses``). Blocks of version 0.7 have those under no effect alone.
+each of ``RATIOS`` (see ``standardise``). Blocks of version 0.7 have those under no effect alone.
 A block is the part of a soak between two looks; rows of consecutive blocks add up.
 """
 
@@ -21,14 +21,17 @@ from edgetune.base.documents.baseline import Baseline, Block, Counted, Usual, pa
 from edgetune.base.documents.plan import Strata
 from edgetune.base.errors import InputError
 from edgetune.judge.facts import window_facts
-from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened, own_share
 from edgetune.judge.series import Series, Window
 from edgetune.judge.standardise import (
     LAST_DIGITS,
+    NO_EFFECT,
+    RATIOS,
     dispersion,
+    evened,
     expected,
     log_rates,
     observed_and_expected,
+    own_share,
     smallest_unit,
     weights,
 )
@@ -242,10 +245,8 @@ def rows_in(
         good = False
     if not good:
         raise InputError("record", where, "are no rows of its hosts")
-    return rows if [*known] == [*hosts] else _in_order(rows, known, hosts)
-
-
-def _in_order(rows: Array, known: Sequence[str], hosts: Sequence[str]) -> Array:
+    if [*known] == [*hosts]:
+        return rows
     places = {host: place for place, host in enumerate(known)}
-    where = np.array([places.get(host, -1) for host in hosts], dtype=int)
-    return np.where(where[:, None] < 0, np.nan, rows[where])
+    at = np.array([places.get(host, -1) for host in hosts], dtype=int)
+    return np.where(at[:, None] < 0, np.nan, rows[at])

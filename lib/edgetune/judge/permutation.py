@@ -102,18 +102,14 @@ def make_draws(strata: Strata, seed: int, draws: int = DRAWS, drawn_by: int = DR
     weights /= weights.sum()
     number = [test + control for test, control in sizes]
     gain = [w * (1 / test + 1 / control) for w, (test, control) in zip(weights, sizes)]
-    few = _ways(sizes) <= ENUMERATE_UP_TO
+    ways = math.prod(math.comb(test + control, test) for test, control in sizes)
     return Draws(
         hosts=tuple(host for test, control in drawn for host in (*test, *control)),
         strata=np.repeat(np.arange(len(drawn)), number),
-        chosen=_every(sizes) if few else _some(sizes, seed, draws, drawn_by),
+        chosen=_every(sizes) if ways <= ENUMERATE_UP_TO else _some(sizes, seed, draws, drawn_by),
         gain=np.repeat(gain, number),
         cost=np.repeat([w / control for w, (_, control) in zip(weights, sizes)], number),
     )
-
-
-def _ways(sizes: Sequence[tuple[int, int]]) -> int:
-    return math.prod(math.comb(test + control, test) for test, control in sizes)
 
 
 def _every(sizes: Sequence[tuple[int, int]]) -> Array:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from edgetune.base.documents.baseline import Baseline, Prospect
-from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan, Strata
-from edgetune.judge.change import filled
 from edgetune.judge.measured import EVENTS, halves_of, rates_of
 from edgetune.judge.permutation import TIE, Draws, draws_of
+from edgetune.judge.standardise import filled
 
 Array = Any
 
@@ -62,7 +61,9 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
     shift = math.inf
     if happened:
         shift = detectable(draws, filled(rates[1] - rates[0], draws.strata), alpha)
-        shift *= _shorter(plan.options, baseline)
+        lasted = baseline.end - baseline.start
+        soaks = plan.options.soak - plan.options.warmup
+        shift *= max(1.0, math.sqrt((1 + lasted / soaks) / 4))
     improves = plan.intent.goal == "improve"
     share = -math.expm1(-shift) if improves else math.expm1(min(shift, 700))
     return Prospect(
@@ -73,8 +74,3 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
         power=POWER,
         alpha=alpha,
     )
-
-
-def _shorter(options: Options, baseline: Baseline) -> float:
-    lasted, soaks = baseline.end - baseline.start, options.soak - options.warmup
-    return max(1.0, math.sqrt((1 + lasted / soaks) / 4))

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline, Block, Counted, Facts, Load
-from edgetune.base.documents.look import Doubt, Look, Moment, Unwatched
+from edgetune.base.documents.look import Doubt, Look, Moment
 from edgetune.base.documents.plan import Groups, Plan, Strata
 from edgetune.base.documents.words import Decision
 from edgetune.base.errors import InputError
@@ -45,7 +45,11 @@ def judge_ring(records: Mapping[str, PopRecord]) -> Look:
     compared = Comparison(_one_plan(records), strata, _baseline(records), [_soak(records)])
     own = {pop: Comparison(r.plan, r.strata, r.baseline, r.blocks) for pop, r in records.items()}
     unsound = [doubt for pop, each in own.items() for doubt in _doubts(pop, each)]
-    absent = [row for pop, each in own.items() for row in _unwatched(pop, each)]
+    absent = [
+        replace(row, hosts=[f"{pop}/{host}" for host in row.hosts])
+        for pop, each in own.items()
+        for row in unwatched_of(each)
+    ]
     return judge(compared, [*unsound, *too_little(compared)], Moment(1, 1, 1.0), None, absent)
 
 
@@ -58,11 +62,6 @@ def judge_each(decisions: Mapping[str, str]) -> tuple[Decision, str]:
     if without:
         return Decision.HOLD, f"{', '.join(without)} promoted by somebody, not by a verdict"
     return Decision.PROMOTE, "every PoP was promoted by its own verdict"
-
-
-def _unwatched(pop: str, own: Comparison) -> Iterator[Unwatched]:
-    for row in unwatched_of(own):
-        yield replace(row, hosts=[f"{pop}/{host}" for host in row.hosts])
 
 
 def _doubts(pop: str, own: Comparison) -> Iterator[Doubt]:

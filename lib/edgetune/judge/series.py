@@ -363,12 +363,9 @@ def _coverage(
             continue
         known[name] = np.nansum(np.where(np.isnan(series.events), 0.0, seconds), axis=1)
         for counter in {*own.counters, *own.less, exposures[name]} - {SECONDS}:
-            unread[counter] = watched - _read_of(steps, counter, seconds)
+            read = np.where(np.isnan(steps.grown(counter)), 0.0, seconds)
+            unread[counter] = watched - np.nansum(read, axis=1)
     return Coverage(watched, known, unread)
-
-
-def _read_of(steps: _Steps, counter: str, seconds: Array) -> Array:
-    return np.nansum(np.where(np.isnan(steps.grown(counter)), 0.0, seconds), axis=1)
 
 
 def _boots(table: _Table, start: float, end: float) -> dict[str, tuple[str, str]]:

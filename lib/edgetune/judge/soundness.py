@@ -18,10 +18,10 @@ from edgetune.base.documents.look import Doubt
 from edgetune.base.documents.plan import Strata, both_groups
 from edgetune.base.durations import roughly
 from edgetune.intent.metrics.catalogue import WORK
-from edgetune.judge.change import filled
 from edgetune.judge.facts import rebooted_between
 from edgetune.judge.permutation import Draws, p_value
 from edgetune.judge.series import REBOOTED
+from edgetune.judge.standardise import filled
 
 LEAST = 2
 """Samples of a host that tell a rate."""
@@ -137,9 +137,10 @@ def _spill_over(groups: Groups, soak: Facts) -> Iterator[Doubt]:
     who = f"{len(idle)} {group} host{'s' if len(idle) > 1 else ''}"
     text = f"{who} carried no traffic for {100 * share:.0f} % of the soak ({named(idle)})"
     more = _moved_load(groups, soak)
+    ever = tuple(host for host in everyone(groups) if soak.at_idlest.get(host, 0.0) > IDLE_TIME)
     told = f", {100 * (more - 1):.0f} % more each at most" if more else ""
     text += f": the others carried theirs{told}"
-    yield Doubt("spill_over", text, biased=True, explains=more, hosts=_ever_idle(groups, soak))
+    yield Doubt("spill_over", text, biased=True, explains=more, hosts=ever)
 
 
 def _moved_load(groups: Groups, soak: Facts) -> float | None:
@@ -151,11 +152,6 @@ def _moved_load(groups: Groups, soak: Facts) -> float | None:
     idlest = {host: soak.at_idlest.get(host, 0.0) for host in everyone(groups)}
     share = max(sum(idlest[host] for host in own) / max(1, len(own)) for own in groups.values())
     return 1 / (1 - share) if share < 1 else None
-
-
-def _ever_idle(groups: Groups, soak: Facts) -> tuple[str, ...]:
-    idlest = soak.at_idlest
-    return tuple(host for host in everyone(groups) if idlest.get(host, 0.0) > IDLE_TIME)
 
 
 def everyone(groups: Groups) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host counted against what was to be expected of it at that time.
+"""What a host counted against what was to be expected of it at that time, and how it changed.
 
 What is expected in a slot is the host's exposure (packets, seconds) times the rate of its
 stratum in that very slot: a surge of the whole PoP is in both and cancels, and its few slots do
@@ -7,7 +7,20 @@ not outweigh the quiet ones. Slots are weighted as counts with that mean and a v
 ``mean + dispersion * mean ** 2`` deserve (the quasi-score of the negative binomial): plain sums
 for rare events, the mean of the ratios for bursty ones. Both are functions of all hosts alike,
 whichever group they are in, so permutation tests on them stay valid where no group differs.
-Where one does, its ratio is divided out first (see ``hypotheses``).
+
+Where one does, a hypothesis says that the tuning multiplies the events of test hosts by a ratio.
+Once that is divided out of their counts, before anything is standardised, hosts are exchangeable
+again if the hypothesis is true: a permutation test of it is as exact as that of no effect, and the
+ratio at which both groups look alike is the estimate (Hodges and Lehmann, Annals of Mathematical
+Statistics 34, 1963; Rosenbaum, Observational Studies, 2002, section 2.4). To compare rates as they
+were counted would not do: the weights of slots shrink bursts, those of the larger group more. The
+sums of a block are kept under a few hypotheses; what lies between is interpolated.
+
+A change is ``log(rate after) - theta * log(rate before)``. ``theta`` 1 is the difference in
+differences. A smaller one takes off only as much of a host's baseline as will last (CUPED: Deng,
+Xu, Kohavi, Walker, WSDM 2013). Fitted to baseline and soak, as there, it also takes off a part of
+the effect where hosts are few; so it is fitted to the two halves of the baseline alone.
+``python -m bench.judge`` compares both.
 """
 
 from __future__ import annotations
@@ -16,13 +29,17 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.judge.change import numbers_of
-
 Array = Any
 
 LAST_DIGITS = 1e-9
 """Sums differ by this share of them for no other reason than their order."""
 _LEAST = 1e-3
+
+RATIOS = (1 / 16, 1 / 4, 1 / 2, 1.0, 3.0, 16.0)
+"""Closer to each other where less than 1 is supposed: the weights follow the ratio there."""
+LOGS = np.log(RATIOS)
+NO_EFFECT = RATIOS.index(1.0)
+DIFFERENCE_IN_DIFFERENCES = 1.0
 
 
 def smallest_unit(events: Array) -> float:
@@ -98,4 +115,88 @@ def log_rates(sums: Array, counts: Array, strata: Array, scale: Array | float = 
         half = 0.5 * observed[own].sum() / (counts * scales)[own].sum()
         exposed = np.where(means[own] > 0, means[own], np.nan)
         found[own] = np.log((observed[own] + half) / exposed / scales[own])
+    return found
+
+
+def evened(test: Array, ratio: float) -> Array:
+    """What each host's counts are multiplied by to be alike under a hypothesis, shape (hosts,).
+
+    The larger counts become smaller: multiplied, small ones would seem burstier than they are.
+    """
+    return np.where(test, 1 / max(ratio, 1.0), min(ratio, 1.0))
+
+
+def own_share(ratio: float) -> float:
+    """What a host's own events and exposure weigh in the rate that weighs its slots.
+
+    Those of the other hosts weigh 1. Its own make a host's bursts count for less. Under a ratio
+    below 1 the smaller counts of test hosts are burstier than the evened ones of control: there
+    that would lower the estimate.
+    """
+    return min(ratio, 1.0)
+
+
+def under(rates: Array, test: Array, supposed: float) -> Array:
+    """The logarithm of each host's rate under a hypothesis, shape (hosts,).
+
+    ``rates`` are those of ``rates_under``; ``supposed`` is the logarithm of a ratio.
+    """
+    above = int(np.clip(np.searchsorted(LOGS, supposed), 1, len(LOGS) - 1))
+    low, high = LOGS[above - 1], LOGS[above]
+    part = np.clip((supposed - low) / (high - low), 0.0, 1.0)
+    between = (1 - part) * rates[:, above - 1] + part * rates[:, above]
+    return between - supposed * test
+
+
+def root(differences: Array) -> float:
+    """The logarithm of the ratio at which the groups are alike.
+
+    ``differences`` of test and control hosts are those under ``RATIOS``; beyond these they fall
+    as the ratio grows.
+    """
+    falling = np.minimum.accumulate(differences)
+    if falling[0] <= 0:
+        return float(LOGS[0] + falling[0])
+    if falling[-1] >= 0:
+        return float(LOGS[-1] + falling[-1])
+    return float(np.interp(0.0, -falling, LOGS))
+
+
+def change(before: Array, after: Array, theta: float = DIFFERENCE_IN_DIFFERENCES) -> Array:
+    """The change of each host, shape (hosts,); NaN where one of both is not known."""
+    return after - theta * before
+
+
+def lasting(before: Array, first: Array, second: Array, strata: Array) -> float:
+    """The share of the variance between hosts that lasts: what theta should be.
+
+    The logarithms of the hosts' rates in the baseline and in its two halves, between which only
+    what does not last differs. Pooled within strata, between 0 and 1; 1 if hosts do not differ.
+    """
+    known = np.isfinite(before) & np.isfinite(first) & np.isfinite(second)
+    between = _squares(before, strata, known)
+    passing = _squares(first - second, strata, known) / 4
+    return min(max(1 - passing / between, 0.0), 1.0) if between > 0 else 1.0
+
+
+def numbers_of(strata: Array) -> Array:
+    """The strata that hosts are in; ``strata`` numbers that of each from 0 on."""
+    return np.flatnonzero(np.bincount(strata))
+
+
+def _squares(values: Array, strata: Array, known: Array) -> float:
+    groups = [values[known & (strata == stratum)] for stratum in numbers_of(strata)]
+    return sum(float(((own - own.mean()) ** 2).sum()) for own in groups if own.size)
+
+
+def filled(values: Array, strata: Array) -> Array:
+    """Unknown changes as the mean of their stratum: they speak for neither group.
+
+    What is unknown in a whole stratum is 0.
+    """
+    found = values.copy()
+    for stratum in numbers_of(strata):
+        own = strata == stratum
+        known = own & np.isfinite(values)
+        found[own & ~known] = values[known].mean() if known.any() else 0.0
     return found

@@ -130,7 +130,7 @@ def sentence(
     said = metric.phrase.format(much=_much(metric, ratio))
     return (
         f"Test hosts {said} than control relative to their own baseline{_WINDOWS[window]} "
-        f"({_range(metric, *bounds)}), p = {_probability(p)}"
+        f"({_range(metric, *bounds)}), p = {probability(p)}"
     )
 
 
@@ -154,5 +154,6 @@ def _range(metric: Metric, low: float, high: float) -> str:
     return f"{_percent(near).removesuffix(' %')} to {_percent(far)}"
 
 
-def _probability(p: float) -> str:
+def probability(p: float) -> str:
+    """With three digits, or of a smaller one the first."""
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1g}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.host import Booted, Changed, HostFacts, Sessions
+from edgetune.base.documents.host import Changed, HostFacts
 from edgetune.base.documents.reading import taken
 from edgetune.base.sanitize import shortened
 
@@ -52,12 +52,13 @@ class HostResult:
     @property
     def boot_id(self) -> str:
         """The boot in which an agent answered."""
-        return self.read(Booted).boot_id
+        return str(self.data["boot_id"])
 
     @property
     def sessions(self) -> int:
         """How many its agent counts, to ``ready`` and ``sessions``."""
-        return self.read(Sessions).sessions
+        count: Any = self.data["sessions"]
+        return int(count)
 
     @property
     def facts(self) -> HostFacts:

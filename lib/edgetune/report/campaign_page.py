@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from edgetune.base.dataclass import dataclass
@@ -114,21 +114,17 @@ def _steps(record: Record) -> list[Next]:
             Next("To let no further rollout begin:", command("hold_campaign", campaign=id)),
         ]
     if record.state == "held":
+        accepts = command("resume_campaign", campaign=id, accept="true")
+        overrule = Next("To go on although the ring's verdict does not promote:", accepts)
         return [
             Next("To go on, once its cause is mended:", command("resume_campaign", campaign=id)),
-            *_overrule(record),
+            # The verdict of a ring is all that keeps it from being left.
+            *([overrule] if record.present and record.present.verdict else []),
             Next("To end it:", command("abort_campaign", campaign=id)),
         ]
     return [
         Next("Nothing is left to do. The report of each rollout has the command to take it back.")
     ]
-
-
-def _overrule(record: Record) -> Iterator[Next]:
-    """The verdict of a ring that is all that keeps it from being left."""
-    if record.present and record.present.verdict:
-        accepts = command("resume_campaign", campaign=record.id, accept="true")
-        yield Next("To go on although the ring's verdict does not promote:", accepts)
 
 
 def _ring(

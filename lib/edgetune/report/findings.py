@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of a terminal: texts that are folded, commands that are not, and the first ones of many.
 
-What a preflight or a doctor found has the hosts of each finding in one line.
+What a preflight or a doctor found has the hosts of each finding in one line, and so has what
+differs in an inventory.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.diagnosis import Checked, Group
-from edgetune.base.names import hosts_text
+from edgetune.base.documents.inventory import PopChange
+from edgetune.base.names import hosts_text, listed
 from edgetune.base.sanitize import one_line
 
 WIDTH = 79
@@ -142,3 +144,23 @@ def shown(found: Sequence[Block], more: str, most: int = 0) -> list[str]:
             return [*kept, f"... and {len(found) - number} more: {more}"]
         kept += each.told[:room]
     return [*kept, f"... the commands that help: {more}"]
+
+
+def changes_text(changes: Sequence[PopChange]) -> str:
+    """Some lines for each PoP that differs."""
+    return "\n".join(line for change in changes for line in _lines(change))
+
+
+def _lines(change: PopChange) -> Iterator[str]:
+    yield change.pop
+    if change.removed:
+        yield f"  - {len(change.removed)} gone: {hosts_text(change.removed)}"
+    if change.added:
+        yield f"  + {len(change.added)} new: {hosts_text(change.added)}"
+    by_fields: dict[tuple[str, ...], list[str]] = {}
+    for host, fields in change.changed.items():
+        by_fields.setdefault(tuple(fields), []).append(host)
+    for names, hosts in by_fields.items():
+        yield f"  ~ {listed(names)} of {hosts_text(hosts)}"
+    if change.fields:
+        yield f"  ~ {listed(change.fields)} of the PoP"

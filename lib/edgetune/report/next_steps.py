@@ -71,9 +71,8 @@ def _soak(head: Head) -> Iterator[Next]:
     if head.wait:
         yield Next("Its workflow takes the looks, and promotes, holds or takes back by itself.")
     else:
-        yield Next(
-            "The rule advance_soaking takes the looks that are due. To take them now:", _look(head)
-        )
+        now = command("advance_rollout", rollout=head.id)
+        yield Next("The rule advance_soaking takes the looks that are due. To take them now:", now)
     yield Next("To take it back:", _back(head))
 
 
@@ -105,7 +104,8 @@ def _rolling_back(head: Head) -> Iterator[Next]:
 def _rolled_back(head: Head) -> Iterator[Next]:
     if not head.quarantined:
         yield Next("Nothing is left to do: no host carries the change.")
-    yield Next("To try again, once the cause is mended:", _plan(head))
+    again = command("plan_rollout", pop=head.pop, tuning=head.tuning)
+    yield Next("To try again, once the cause is mended:", again)
 
 
 def _quarantined(head: Head) -> Iterator[Next]:
@@ -113,14 +113,6 @@ def _quarantined(head: Head) -> Iterator[Next]:
         yield Next(f"Once {host} is mended:", command("release_host", host=host))
         adopt = command("adopt_host", host=host, rollout=head.id)
         yield Next(f"If {host} was replaced by another machine:", adopt)
-
-
-def _plan(head: Head) -> str:
-    return command("plan_rollout", pop=head.pop, tuning=head.tuning)
-
-
-def _look(head: Head) -> str:
-    return command("advance_rollout", rollout=head.id)
 
 
 def _back(head: Head) -> str:

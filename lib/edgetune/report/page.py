@@ -30,12 +30,12 @@ from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
 from edgetune.judge.outliers import changes_of, odd_hosts
+from edgetune.judge.verdict import probability
 from edgetune.report.axes import number
 from edgetune.report.effects import bounds, level, moved_per, said_of, share, unit_of
-from edgetune.report.headline import headline
+from edgetune.report.headline import Out, headline, out_text, requests_text, times_out
 from edgetune.report.next_steps import next_steps
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
-from edgetune.report.service import Out, out_text, requests_text, times_out
 from edgetune.report.text import evidence_text, prospect_text, service_text, value_text
 from edgetune.report.timeseries import compared, timeseries_of
 
@@ -96,6 +96,7 @@ def page(material: Material) -> str:
     """The whole page."""
     head, plan, looks = material.head, material.plan, material.looks
     judged = newest_judged(looks)
+    power = material.baseline.power if material.baseline else None
     members = compared(plan, looks)
     out = times_out(material.batches, material.made)
     return render(
@@ -117,14 +118,14 @@ def page(material: Material) -> str:
         requests=requests_text(plan, material.batches),
         since=runs(head.history)[-1][0].at,
         present=_present(head),
-        prospect=_prospect(material.baseline),
+        prospect=prospect_text(power) if power else "",
         profiles=[profile for profile in plan.profiles if profile.before],
         groups=plan.groups,
         batches=[_batch(material, batch) for batch in material.batches],
         **_pictures(material)._asdict(),
         forest=forest(judged.metrics, metrics_of(plan)) if judged else None,
         **_hosts(material, judged, members, out),
-        timeline=_timeline(material),
+        timeline=sorted(_events(material), key=lambda event: event.at),
     )
 
 
@@ -150,10 +151,6 @@ def newest_judged(looks: Sequence[Look]) -> Look | None:
 def render(template: str, made: float, **given: object) -> str:
     """A page of a template of this room; whatever is ``given`` is escaped there."""
     return _templates().get_template(template).render(made=made, version=__version__, **given)
-
-
-def _prospect(baseline: Baseline | None) -> str:
-    return prospect_text(baseline.power) if baseline and baseline.power else ""
 
 
 def _present(head: Head) -> Entry:
@@ -234,11 +231,6 @@ def _batch(material: Material, batch: Batch) -> BatchRow:
     return BatchRow(name, _DOES[batch.batch_type], batch.group, list(batch.hosts), counts, ended)
 
 
-def _timeline(material: Material) -> list[Event]:
-    """What happened, oldest first."""
-    return sorted(_events(material), key=lambda event: event.at)
-
-
 def _events(material: Material) -> Iterator[Event]:
     for entry in material.head.history:
         yield Event(entry.at, "state", entry.state, entry.reason, entry.by)
@@ -278,7 +270,7 @@ def _templates() -> jinja2.Environment:
         metric=lambda plan, name: metrics_of(plan)[name],
         moved=moved_per,
         number=number,
-        p=_probability,
+        p=probability,
         said=_said,
         share=share,
         stamp=stamp,
@@ -304,10 +296,6 @@ def _said(row: Effect, metric: Metric) -> str:
     if all(level == 0 for level in levels):
         return "nothing happened"
     return said_of(metric, row.ratio, row.interval)
-
-
-def _probability(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
 
 
 def local(seconds: float) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from edgetune.base.dataclass import dataclass
@@ -183,10 +184,7 @@ def _spread(lines: Sequence[Line]) -> list[Line]:
     if lack <= 0 or not (upper.label and lower.label):
         return list(lines)
     moved = {upper.group: -lack / 2, lower.group: lack / 2}
-    return [
-        Line(own.group, own.slots, own.steps, own.label, round(own.beside + moved[own.group], 1))
-        for own in lines
-    ]
+    return [replace(own, beside=round(own.beside + moved[own.group], 1)) for own in lines]
 
 
 def _slots(points: Sequence[Point], across: Axis, upwards: Axis) -> str:

@@ -20,18 +20,16 @@ from edgetune.base.names import listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
-from edgetune.net.bmc.request import FORCED, ON, SHUTDOWN
+from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN
 from edgetune.report.next_steps import for_a_person
-
-
-def _ways(count: int) -> str:
-    return str(count) if count < MOST_WAYS else "10^18 or more"
 
 
 def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
     """A plan, as it is shown before anything is touched; ``inventory`` says how old that is, and
     ``drain`` how hosts are taken out of traffic."""
     tuning, options = plan.tuning, plan.options
+    ways = str(plan.assignments) if plan.assignments < MOST_WAYS else "10^18 or more"
+    kept_to = _row("only", kept_to_text(plan)) if options.only else []
     lines = [
         f"Plan {plan.digest}: {tuning.name} {tuning.version} on {plan.pop}",
         f"  intent      {_intent(plan.intent)}",
@@ -41,10 +39,10 @@ def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
         f"  duration    about {roughly(plan.seconds)} "
         f"({duration(options.baseline)} baseline, {duration(options.soak)} soak)",
         f"  looks       {_looks(options)}",
-        f"  groups      drawn with seed {options.seed}; {_ways(plan.assignments)} ways, "
+        f"  groups      drawn with seed {options.seed}; {ways} ways, "
         f"smallest possible p = {1 / plan.assignments:.4f}",
     ]
-    lines[3:3] = [*_kept_to(plan), *_restarts(plan), *_falls_back(plan)]
+    lines[3:3] = [*kept_to, *_restarts(plan), *_falls_back(plan)]
     lines[1:1] = _row("inventory", inventory) if inventory else []
     lines += _row("drain", drain) if drain and plan.disruption != "live" else []
     lines += [f"  identity    {line}" for line in _machines(plan)]
@@ -72,10 +70,6 @@ def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
         what = {"change": "change", "sham": "reboot only"}[batch.batch_type]
         lines.append(f"    {number}  {what:<11} {batch.group:<8}{listed(batch.hosts)}{promoted}")
     return _page(lines)
-
-
-def _kept_to(plan: Plan) -> list[str]:
-    return _row("only", kept_to_text(plan)) if plan.options.only else []
 
 
 def _falls_back(plan: Plan) -> list[str]:

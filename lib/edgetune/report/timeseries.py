@@ -94,7 +94,10 @@ def _one(
 ) -> Timeseries:
     steps = {group: _steps(metric, hosts, baseline, blocks) for group, hosts in members.items()}
     slots = {group: _slots(metric, hosts, window) for group, hosts in members.items()}
-    usual = {group: _usual(metric, hosts, baseline) for group, hosts in members.items()}
+    usual = {
+        group: _rate(rows_of([baseline], metric, hosts)[0]) if baseline else math.nan
+        for group, hosts in members.items()
+    }
     relative = all(math.isfinite(rate) and rate > 0 for rate in usual.values())
     unit = definition.unit_of(exposure)
     factor = {g: 1 / usual[g] if relative else unit.scale for g in members}
@@ -123,10 +126,6 @@ def _steps(
     middle = (start + end) / 2
     first, second = map(_rate, halves_of(baseline, metric, hosts))
     return [(start, middle, first), (middle, end, second), *steps]
-
-
-def _usual(metric: str, hosts: Sequence[str], baseline: Baseline | None) -> float:
-    return _rate(rows_of([baseline], metric, hosts)[0]) if baseline else math.nan
 
 
 def _rate(rows: Array) -> float:

@@ -17,7 +17,6 @@ from bench.judge.production import METRIC, judge_soak
 from bench.judge.promises import FLEETS, Fleet, Promise, draw
 from edgetune.base.documents.baseline import Counted
 from edgetune.base.documents.plan import Groups
-from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from edgetune.judge.measured import (
     measure_baseline,
     measure_block,
@@ -25,6 +24,7 @@ from edgetune.judge.measured import (
     rates_under,
     rows_of,
 )
+from edgetune.judge.standardise import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from tests.support.examples import examples
 from tests.support.soaks import counted
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.base.documents.plan import Groups
-from edgetune.judge.change import filled, lasting
 from edgetune.judge.comparison import HANDICAP, Column, harm
 from edgetune.judge.permutation import make_draws, p_value
+from edgetune.judge.standardise import filled, lasting
 from tests.support.examples import examples
 
 Array = Any

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from edgetune.judge.change import change, filled
 from edgetune.judge.standardise import (
+    change,
     dispersion,
     expected,
+    filled,
     log_rates,
     observed_and_expected,
     smallest_unit,

@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from edgetune.judge import measured
-from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened, own_share
 from edgetune.judge.measured import sums_under
-from edgetune.judge.standardise import expected, observed_and_expected, weights
+from edgetune.judge.standardise import (
+    NO_EFFECT,
+    RATIOS,
+    evened,
+    expected,
+    observed_and_expected,
+    own_share,
+    weights,
+)
 from tests.support.examples import examples
 
 Array = Any

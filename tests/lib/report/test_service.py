@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.base.documents.batch import Batch, HostStep
-from edgetune.report.service import Out, out_text, requests_text, times_out
+from edgetune.report.headline import Out, out_text, requests_text, times_out
 from tests.support.builders import plan
 
 READY = "ready"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgetune.base.documents.batch import HostStep
-from edgetune.report.service import times_out
+from edgetune.report.headline import times_out
 from edgetune.rollout.record.rollout import read_rollout
 from tests.support.world import World, at_every_moment, changing
 

@@ -200,7 +200,10 @@ def read_head(rollout: str, text: str) -> Head:
     """A stored head; DamagedError if it is none, RefusedError if a later version wrote it."""
     key = head_key(rollout)
     head = decoded(key, Head, read_versioned(key, text))
-    head.taken_over = _taken_over(head)
+    # No step of a batch writes the head again. So in another boot the moment stays where it is: a
+    # shift that is worked out anew at each read would move it along with the present.
+    here = head.clock is not None and clock.is_of_this_boot(head.clock)
+    head.taken_over = shifted(head.taken_over, clock.shift_since(head.clock) if here else 0.0)
     named = ID.fullmatch(rollout)
     check_is(key, "id", head.id == rollout, "is that of another rollout")
     check_is(key, "pop", named is None or named[1] == head.pop, "is not that of the id")
@@ -222,28 +225,15 @@ def read_head(rollout: str, text: str) -> Head:
     return head
 
 
-def _taken_over(head: Head) -> float:
-    """When it was, by the present wall clock.
-
-    No step of a batch writes the head again. So in another boot the moment stays where it is:
-    a shift that is worked out anew at each read would move it along with the present.
-    """
-    here = head.clock is not None and clock.is_of_this_boot(head.clock)
-    return shifted(head.taken_over, clock.shift_since(head.clock) if here else 0.0)
-
-
 def _check_shown(key: str, head: Head) -> None:
     """What people are shown of a rollout holds what its text takes from it."""
     for host, why in head.quarantined.items():
         named = f"quarantined.{host}"
         both = (why.step is None) == (why.batch is None)
         check_is(key, named, both, "tells no step of a batch")
-        events = _are_mappings(why.bmc.get("events", []))
-        check_is(key, f"{named}.bmc", events, "tells no events")
-
-
-def _are_mappings(values: object) -> bool:
-    return type(values) is list and all(type(value) is dict for value in values)
+        events = why.bmc.get("events", [])
+        good = type(events) is list and all(type(event) is dict for event in events)
+        check_is(key, f"{named}.bmc", good, "tells no events")
 
 
 def numbers_of(head: Head, plan: Plan, state: str) -> range:

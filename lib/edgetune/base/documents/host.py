@@ -105,20 +105,6 @@ class HostFacts:
 
 
 @dataclass(frozen=True)
-class Booted:
-    """In which boot a host answered; of any verb."""
-
-    boot_id: str
-
-
-@dataclass(frozen=True)
-class Sessions:
-    """How many sessions a host counts; of ``ready`` and ``sessions``."""
-
-    sessions: int
-
-
-@dataclass(frozen=True)
 class Steered:
     """How a host that steers its own traffic stands, as in `edgetune.net.traffic.driver.Server`; of
     ``drain``. ``refuses`` is why a change would be refused, or ""."""
@@ -267,7 +253,7 @@ class BiosPlan(BmcFacts):
 @dataclass(frozen=True)
 class BiosState:
     """Whether attributes of a BIOS are as they should be: ``state`` and ``reason`` as
-    ``bmc.checking`` says, what is ``current`` and ``pending`` of them, and what else is pending."""
+    ``bmc.setting`` says, what is ``current`` and ``pending`` of them, and what else is pending."""
 
     state: str
     reason: str

@@ -179,7 +179,7 @@ def load_definition(path: Path, others: Known) -> Definition:
     way = _way_of(fields)
     own = dict(fields.inside("readings", {}).named(_NAME))
     metric = Metric(
-        title=_read_words(fields, "title"),
+        title=fields.words("title"),
         phrase=_read_phrase(fields),
         better=str(fields.text("better", choices=("lower", "higher"))),
         mass=fields.flag("mass", False),
@@ -199,15 +199,8 @@ def _way_of(fields: Fields) -> str:
     return given[0]
 
 
-def _read_words(fields: Fields, field: str) -> str:
-    text = str(fields.text(field))
-    if not text.strip():
-        raise fields.wrong(field, "is empty")
-    return text
-
-
 def _read_phrase(fields: Fields) -> str:
-    text = _read_words(fields, "phrase")
+    text = fields.words("phrase")
     if re.findall(r"\{[^}]*\}?|\}", text) != ["{much}"]:
         raise fields.wrong("phrase", "must hold {much} once, and no other brace")
     return text
@@ -231,7 +224,7 @@ def _read_counters(fields: Fields, _: Known) -> dict[str, Any]:
 
 def _read_unit(fields: Fields) -> dict[str, Any]:
     scale = fields.number("scale", 1.0, minimum=_LEAST_SCALE)
-    return {"unit": _read_words(fields, "unit"), "scale": float(scale)}
+    return {"unit": fields.words("unit"), "scale": float(scale)}
 
 
 def _read_gauge(fields: Fields, _: Known) -> dict[str, Any]:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BMC answers to a request (DMTF DSP0266, 7 and 8), and what an answer means."""
+"""What a BMC is asked, how it restarts its machine, and what its answers mean (DSP0266, 7 and 8).
+
+No client is imported: plans are shown without.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
 from edgetune.net.bmc.payload import BmcError, at, errors_of, messages_of, said
@@ -28,6 +32,11 @@ _LATER = (
 # What a BMC may say of a wrong password, or of a session that has ended, with another status than
 # 401: HPE, and Base of DSP0268.
 _LOGGED_OUT = ("UnauthorizedLoginAttempt", "NoValidSession")
+
+Values = Mapping[str, object]
+"""Attributes of a BIOS by name."""
+RESTART, SHUTDOWN, FORCED, ON = "GracefulRestart", "GracefulShutdown", "ForceRestart", "On"
+"""Values of ResetType (DMTF DSP0268, Resource)."""
 
 
 class Lost(BmcError):
@@ -108,3 +117,38 @@ def says_later(data: object) -> bool:
 def _says(data: object, words: Sequence[str]) -> bool:
     found = messages_of(data) + messages_of(at(data, "error"))
     return any(word in message.id for message in found for word in words)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a verb is to do, or to look at; each reads what is its own.
+
+    system          -- the UUID of the machine that is meant; empty for any
+    attributes      -- what ``set`` makes of a BIOS, and ``check`` looks for
+    ours            -- what else may be pending, as it is of ours
+    job             -- the job that ``set`` made, for ``check``
+    settings        -- those of a plan, for ``plan``
+    kind            -- of a ``reset``; ``machine`` is what the host tells of itself, ``known`` what
+                       its BMC told the plan, ``os_answers`` and ``disbelieve_post`` as there
+    """
+
+    system: str = ""
+    attributes: Values = field(default_factory=dict)
+    ours: Values = field(default_factory=dict)
+    job: str = ""
+    settings: Sequence[Mapping[str, object]] = ()
+    kind: str = ""
+    os_answers: bool = False
+    disbelieve_post: bool = False
+    machine: Mapping[str, object] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
+
+
+def ladder(taken: Collection[str], force: bool) -> list[str]:
+    """The ways to restart a machine whose BMC takes these resets, the gentlest first.
+
+    A shutdown is a way only where the machine can be turned on again. ``force`` allows the last.
+    """
+    shuts_down = RESTART not in taken and ON in taken
+    ways = (RESTART, *([SHUTDOWN] if shuts_down else []), *([FORCED] if force else []))
+    return [way for way in ways if way in taken]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edgetune.base.dataclass import dataclass
-from edgetune.net.bmc.answers import Answer
+from edgetune.net.bmc.answers import Answer, Values
 from edgetune.net.bmc.client import Client
 from edgetune.net.bmc.jobs import Jobs
 from edgetune.net.bmc.payload import (
@@ -26,7 +26,6 @@ from edgetune.net.bmc.payload import (
     text_at,
 )
 from edgetune.net.bmc.registry import Registry
-from edgetune.net.bmc.request import Values
 from edgetune.net.bmc.system import (
     bios_link,
     find_registry,

@@ -16,16 +16,13 @@ from typing import Any, Callable
 
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError
-from edgetune.net.bmc.answers import Answer
-from edgetune.net.bmc.checking import check
+from edgetune.net.bmc.answers import Answer, Request
 from edgetune.net.bmc.client import Client, trust
 from edgetune.net.bmc.credentials import Login
-from edgetune.net.bmc.evidence import evidence
+from edgetune.net.bmc.machine import evidence, facts, reset
 from edgetune.net.bmc.payload import MAX_ERROR, BmcError, said
 from edgetune.net.bmc.planning import plan
-from edgetune.net.bmc.request import Request
-from edgetune.net.bmc.reset import facts, reset
-from edgetune.net.bmc.setting import set_attributes
+from edgetune.net.bmc.setting import check, set_attributes
 from edgetune.net.bmc.system import find_system, refuse_another
 from edgetune.net.result import HostResult
 from edgetune.site.config import Config

@@ -16,13 +16,12 @@ from edgetune.agent.vocabulary.kinds.bios_attribute import KIND
 from edgetune.agent.vocabulary.setting import Setting
 from edgetune.base.dataclass import dataclass
 from edgetune.base.files import load_yaml
-from edgetune.net.bmc.answers import Answer
+from edgetune.net.bmc.answers import Answer, Request, Values
 from edgetune.net.bmc.bios import NO_SETTINGS, Bios, State
 from edgetune.net.bmc.client import Client
+from edgetune.net.bmc.machine import facts
 from edgetune.net.bmc.payload import BmcError, is_secret, said, same, text_at, text_of
 from edgetune.net.bmc.registry import Registry
-from edgetune.net.bmc.request import Request, Values
-from edgetune.net.bmc.reset import facts
 
 MISSING = (
     "the BMC has no registry of the attributes (registry missing), and nothing is set unchecked"

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Callable
 
+from edgetune.net.bmc.answers import Values
 from edgetune.net.bmc.payload import BmcError, at, list_at, said, same, text_at
-from edgetune.net.bmc.request import Values
 
 _FORBIDS = {
     "ReadOnly": "read-only",

@@ -23,8 +23,7 @@ from edgetune.net.metrics.scraped import (
     scrapes_of,
 )
 from edgetune.net.metrics.source import SOON, MetricNames
-from edgetune.net.prometheus.access import Access
-from edgetune.net.prometheus.client import MOST_SKEW, Client, TooLarge
+from edgetune.net.prometheus.client import MOST_SKEW, Access, Client, TooLarge
 from edgetune.net.prometheus.promql import read_host_matcher, read_wanted
 from edgetune.site.inventory import Host
 

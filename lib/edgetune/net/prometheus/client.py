@@ -14,11 +14,12 @@ from typing import Any
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.errors import SilentError, SourceError
+from edgetune.base.errors import InputError, SilentError, SourceError
 from edgetune.base.sanitize import shortened
+from edgetune.base.secret_files import Authorization, authorization
 from edgetune.net import http
+from edgetune.net.connection import Tls
 from edgetune.net.http import Answer, LongAnswerError, NetError, Service, query_of
-from edgetune.net.prometheus.access import Access
 
 DEADLINE = 30.0
 """Seconds for one whole answer."""
@@ -32,6 +33,36 @@ _WHOLE = {"dedup": "true", "partial_response": "false", "max_source_resolution":
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 _MOST_TOLD = 300
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a Prometheus is and how one logs in to it, by the fields of its source.
+
+    A file is read when it is needed, for it may be renewed.
+    """
+
+    url: str
+    bearer_token_file: str = ""
+    username: str = ""
+    password_file: str = ""
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    tenant: str = ""
+
+    @property
+    def tls(self) -> Tls:
+        """Whose certificate is believed, and the one of ours, whose key may be in its file."""
+        return Tls(self.ca_file, self.certificate_file, key_file=self.key_file)
+
+    def login(self) -> Authorization:
+        """The headers of a request; InputError names the field, and never shows a secret."""
+        found = {"X-Scope-OrgID": self.tenant} if self.tenant else {}
+        if self.bearer_token_file and self.username:
+            raise InputError("metrics", "username", "is given beside bearer_token_file")
+        login = authorization(self.bearer_token_file, self.username, self.password_file, "metrics")
+        return Authorization({**found, **login.headers}, login.secrets)
 
 
 class TooLarge(SourceError):

@@ -15,8 +15,8 @@ from typing import Callable
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.errors import EdgetuneError
+from edgetune.net.bmc.answers import ON, SHUTDOWN
 from edgetune.net.bmc.payload import BmcError
-from edgetune.net.bmc.request import ON, SHUTDOWN
 from edgetune.net.result import HostResult
 from edgetune.rollout.hosts.bios import machine_of
 from edgetune.rollout.hosts.side_effects import ask_bmcs

@@ -9,7 +9,7 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import UNTOUCHED_STEPS, Batch, HostStep
 from edgetune.base.errors import RefusedError, SourceError
 from edgetune.judge.limits import sickness
-from edgetune.net.bmc.request import SHUTDOWN
+from edgetune.net.bmc.answers import SHUTDOWN
 from edgetune.rollout.evidence.baseline import usual_health
 from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room
 from edgetune.rollout.ownership.lease import Rollout

@@ -20,8 +20,8 @@ from edgetune.base.sanitize import command
 from edgetune.intent.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning
+from edgetune.net.bmc.answers import FORCED, ladder
 from edgetune.net.bmc.identity import is_named, matches, mismatch
-from edgetune.net.bmc.request import FORCED, ladder
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import refuse_short_retention

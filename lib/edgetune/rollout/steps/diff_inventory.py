@@ -10,7 +10,7 @@ from edgetune.base import clock
 from edgetune.base.documents.inventory import PopChange
 from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
-from edgetune.report.inventory import changes_text
+from edgetune.report.findings import changes_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.kept_inventory import compared
 from edgetune.rollout.store.inventory import kept_inventory

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.net.bmc import checking, jobs
+from edgetune.net.bmc import jobs
+from edgetune.net.bmc import setting as bios_setting
 from edgetune.net.result import HostResult
 from lab.bmc.jobs import Job
 from tests.support.bmc_site import PASSWORD, Site, setting, snoop
@@ -309,7 +310,7 @@ class TestFaults:
     ) -> None:
         done = dell.set()
         dell.boot()
-        monkeypatch.setattr(checking, "in_post", lambda system: True)
+        monkeypatch.setattr(bios_setting, "in_post", lambda system: True)
         assert dell.check(job=done.data["job"]).data["state"] == "done"
         assert dell.check(dell.first).data["state"] == "running"
 

@@ -21,12 +21,11 @@ from edgetune.base.errors import InputError
 from edgetune.net import http
 from edgetune.net.bmc import client as client_module
 from edgetune.net.bmc import exchange
-from edgetune.net.bmc.answers import Answer, Lost, Outdated
+from edgetune.net.bmc.answers import Answer, Lost, Outdated, Request
 from edgetune.net.bmc.client import Client, trust
 from edgetune.net.bmc.credentials import Login
-from edgetune.net.bmc.evidence import evidence
+from edgetune.net.bmc.machine import evidence
 from edgetune.net.bmc.payload import BmcError
-from edgetune.net.bmc.request import Request
 from edgetune.site.config import read_config
 from lab.bmc.certificates import Certificates, make_certificates
 from tests.support.bmc_server import (

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from edgetune.net.bmc.answers import Request, ladder
 from edgetune.net.bmc.bios import NO_SETTINGS
-from edgetune.net.bmc.checking import check
-from edgetune.net.bmc.evidence import evidence
+from edgetune.net.bmc.machine import evidence, facts
 from edgetune.net.bmc.payload import BmcError
 from edgetune.net.bmc.planning import MISSING, plan
-from edgetune.net.bmc.request import Request, ladder
-from edgetune.net.bmc.reset import facts
-from edgetune.net.bmc.setting import set_attributes
+from edgetune.net.bmc.setting import check, set_attributes
 from edgetune.net.bmc.system import bios_link, find_system, settings_link
 from tests.support.bmc_site import setting, snoop
 from tests.support.cases import cases

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from edgetune.net.bmc.answers import Answer
+from edgetune.net.bmc.answers import Answer, Request
 from edgetune.net.bmc.bios import Bios, State
 from edgetune.net.bmc.client import Client
-from edgetune.net.bmc.evidence import evidence
 from edgetune.net.bmc.jobs import Jobs
+from edgetune.net.bmc.machine import evidence, facts, reset
 from edgetune.net.bmc.payload import BmcError, messages_of
 from edgetune.net.bmc.planning import find_knob
-from edgetune.net.bmc.request import Request
-from edgetune.net.bmc.reset import facts, reset
 from edgetune.net.bmc.system import members
 from edgetune.report.text import evidence_text
 from tests.support import FIXTURES

@@ -17,8 +17,7 @@ from edgetune.site.inventory import Host, Pop
 if TYPE_CHECKING:
     from edgetune.base.documents.sample import Sample
     from edgetune.base.documents.table import SampleTable
-    from edgetune.net.clickhouse.rows import Reader
-    from edgetune.net.clickhouse.table import Rows, SiteTable
+    from edgetune.net.clickhouse.table import Reader, Rows, SiteTable
 
 OLDEST = 60.0
 """Seconds: an older row tells nothing of a host as it is now."""
@@ -131,8 +130,7 @@ class ClickHouse(AskedByServer):
 
     def _opened(self, pop: Pop, now: float, ends: float = math.inf) -> tuple[SiteTable, Reader]:
         """The table of a PoP, and what reads its rows."""
-        from edgetune.net.clickhouse.rows import Reader
-        from edgetune.net.clickhouse.table import SiteTable
+        from edgetune.net.clickhouse.table import Reader, SiteTable
 
         metrics = self._connections.catalogue
         told = metrics.told_by("clickhouse")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 from edgetune.base import clock
 from edgetune.base.fields import Field, Fields
 from edgetune.net.metrics.source import AskedByServer, Connections, Sampled
-from edgetune.net.prometheus.access import FIELDS, Access
 from edgetune.net.prometheus.promql import MATCHERS, read_host_matcher
 from edgetune.site.inventory import Host, Pop
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 FRESH = 60.0
 """Seconds for which the newest scrape of a host is news."""
+_PATH = r"(/[^\0-\x1f\x7f]*)?"
 
 
 def _known_matcher(text: str) -> str:
@@ -44,7 +44,32 @@ class Prometheus(AskedByServer):
     """
 
     fields: ClassVar[Mapping[str, Field]] = {
-        **FIELDS,
+        "url": Field(
+            "where its API is, without `/api/v1`",
+            "http://prometheus.example.org:9090",
+            r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?",
+        ),
+        "bearer_token_file": Field(
+            "file with a token to log in with", "/etc/edgetune/token", _PATH, ""
+        ),
+        "username": Field("name to log in with", "edgetune", r"[^:\0-\x1f\x7f]*", ""),
+        "password_file": Field(
+            "file with the password of `username`", "/etc/edgetune/password", _PATH, ""
+        ),
+        "ca_file": Field(
+            "file with the certificates that its own is verified with, those of the system unless "
+            "given",
+            "/etc/edgetune/ca.pem",
+            _PATH,
+            "",
+        ),
+        "certificate_file": Field(
+            "file with a client certificate", "/etc/edgetune/client.pem", _PATH, ""
+        ),
+        "key_file": Field(
+            "file with the key of the certificate", "/etc/edgetune/key.pem", _PATH, ""
+        ),
+        "tenant": Field("tenant, for Mimir (`X-Scope-OrgID`)", "edge", r"[!-~]*", ""),
         "matcher": Field(
             "labels that the series of a host have, in PromQL; `{name}` and `{address}` are the "
             "host's",
@@ -99,6 +124,7 @@ class Prometheus(AskedByServer):
     def _asked(self, pop: Pop, hosts: Sequence[Host]) -> PrometheusWindow:
         # Every action reads the inventory, and with it this file.
         from edgetune.net.metrics.prometheus_window import PrometheusWindow
+        from edgetune.net.prometheus.client import Access
 
         own, catalogue = dict(pop.metrics.fields), self._connections.catalogue
         matcher, devices = own.pop("matcher"), own.pop("devices")
