@@ -136,7 +136,9 @@ def make_plan(
     strata = draw_groups(pop, touched, options, kernels, systems)
     out = _most_at_once(pop, disruption, options)
     batches, promote_batches = _batches(strata, out, disruption)
-    _refuse_late_pause(len(batches) + len(promote_batches), options)
+    count = len(batches) + len(promote_batches)
+    _refuse_late_pause(count, options)
+    each = _BATCH_SECONDS[disruption] + (pop.reboot_time if disruption == "reboot" else 0)
     named = {tuning.intent.metric, *(guard.metric for guard in tuning.guards)}
     plan = Plan(
         schema=PLAN_SCHEMA,
@@ -160,7 +162,7 @@ def make_plan(
         batches=batches,
         promote_batches=promote_batches,
         assignments=assignments(strata),
-        seconds=_seconds(len(batches) + len(promote_batches), pop, disruption, options),
+        seconds=float(round(options.baseline + options.soak + count * each)),
     )
     _refuse_powerless(plan)
     return plan.signed()
@@ -304,9 +306,3 @@ def _more_or_less_sure(options: Options, least: float) -> str:
     needed = next(n for n, drawn in ways if 1 / drawn <= wanted)
     hosts = f"take at least {needed} hosts of like hardware"
     return f"{hosts}, or be less sure: {words}" if enough <= MOST_ALPHA else hosts
-
-
-def _seconds(batches: int, pop: Pop, disruption: str, options: Options) -> float:
-    each = float(_BATCH_SECONDS[disruption])
-    each += pop.reboot_time if disruption == "reboot" else 0
-    return float(round(options.baseline + options.soak + batches * each))

@@ -72,8 +72,10 @@ def soak_doubts(plan: Plan, groups: Groups, baseline: Facts, soak: Facts) -> lis
         gone = _lost(metric, everyone(own), silent, soak.measured)
         lost[metric] = [host for host in gone if host not in side[1]]
     samples = _one_sided("samples", groups, (), soak.measured)
+    share = _most_watched(soak.measured) / max(soak.measured.seconds, 1e-9)
+    thin = f"no host was sampled in more than {100 * share:.0f} % of the soak"
     return [
-        *_thin(soak.measured),
+        *([Doubt("missing", thin)] if 0 < share < WATCHED_LEAST else []),
         *_sides_told({**sides, "samples": samples}),
         *_told(metrics_of(plan), lost, soak.measured, "soak", "stopped being measured"),
     ]
@@ -82,12 +84,6 @@ def soak_doubts(plan: Plan, groups: Groups, baseline: Facts, soak: Facts) -> lis
 def _unrecorded(window: str) -> Doubt:
     what = f"its record does not say what was measured in the {window}"
     return Doubt("unrecorded", f"{what}: an earlier version of the pack wrote it")
-
-
-def _thin(soak: Measured) -> Iterator[Doubt]:
-    share = _most_watched(soak) / max(soak.seconds, 1e-9)
-    if 0 < share < WATCHED_LEAST:
-        yield Doubt("missing", f"no host was sampled in more than {100 * share:.0f} % of the soak")
 
 
 def _most_watched(measured: Measured) -> float:

@@ -20,12 +20,12 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.look import Doubt, Effect, Look, Moment, Spent, Unwatched
 from edgetune.base.documents.plan import Plan, Strata, both_groups
-from edgetune.base.documents.words import Verdict
+from edgetune.base.documents.words import Decision, Verdict
 from edgetune.judge.comparison import Blocks, Comparison, harm
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.facts import merge_facts
 from edgetune.judge.limits import Newest, beyond_limits
-from edgetune.judge.outliers import got_worse, outliers
+from edgetune.judge.outliers import outliers
 from edgetune.judge.permutation import budget, p_value, pack, spent, take_out, unpack
 from edgetune.judge.soundness import doubts, everyone, reboots_before
 from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES
@@ -37,7 +37,6 @@ from edgetune.judge.verdict import (
     not_watched,
     outliers_named,
     sentence,
-    without_data,
 )
 
 Array = Any
@@ -71,9 +70,9 @@ def take_look(
 
 def no_look(moment: Moment, error: str) -> Look:
     """One that found nothing out, and why. It spends no alpha."""
-    verdict, decision = without_data(moment.passed >= 1)
+    decision = Decision.HOLD if moment.passed >= 1 else Decision.WAIT
     reason = f"{error}, look {moment.number} of {moment.of}"
-    return Look(verdict, decision, reason, moment)
+    return Look(Verdict.INCONCLUSIVE, decision, reason, moment)
 
 
 def judge(
@@ -107,7 +106,7 @@ def judge(
     said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
     hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
     odd = outliers(hosts, compared.strata)
-    worse_off = [own for own in odd if got_worse(own, compared.metrics)]
+    worse_off = [own for own in odd if (own.times > 1) == (compared.worse(own.metric) > 0)]
     why = because(found, math.expm1(compared.allowed)) + outliers_named(worse_off)
     return Look(
         verdict=verdict,

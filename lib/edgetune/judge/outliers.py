@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from edgetune.base.documents.look import Outlier
-from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Strata
 
 FAR = 5.0
@@ -59,11 +58,6 @@ def outliers(rows: Rows, strata: Strata) -> list[Outlier]:
         Outlier(host, group_of[host], metric, float(f"{times:.4g}"))
         for times, host, metric in far[:MOST]
     ]
-
-
-def got_worse(own: Outlier, metrics: Mapping[str, Metric]) -> bool:
-    """Whether an outlier is one to the worse."""
-    return (own.times > 1) == (metrics[own.metric].better == "lower")
 
 
 def outlier_text(own: Outlier) -> str:

@@ -57,7 +57,10 @@ def decide(found: Findings) -> tuple[Verdict, Decision]:
     """
     if found.harmed:
         return Verdict.DEGRADED, Decision.ROLL_BACK
-    return _verdict(found), _decision(found)
+    if not found.last:
+        return _verdict(found), Decision.WAIT
+    is_good = found.proven and not found.unwell
+    return _verdict(found), Decision.PROMOTE if is_good else Decision.HOLD
 
 
 def _verdict(found: Findings) -> Verdict:
@@ -70,17 +73,6 @@ def _verdict(found: Findings) -> Verdict:
     if found.last and found.helped:
         return Verdict.IMPROVED if found.better else Verdict.NO_DIFFERENCE
     return Verdict.INCONCLUSIVE
-
-
-def _decision(found: Findings) -> Decision:
-    if not found.last:
-        return Decision.WAIT
-    return Decision.PROMOTE if found.proven and not found.unwell else Decision.HOLD
-
-
-def without_data(last: bool) -> tuple[Verdict, Decision]:
-    """The same of a look that found nothing out."""
-    return Verdict.INCONCLUSIVE, Decision.HOLD if last else Decision.WAIT
 
 
 def because(found: Findings, margin: float) -> str:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.congestion import ROUND, Chosen, Configuration, PrefixEffect
+from edgetune.base.documents.congestion import ROUND, Chosen, PrefixEffect
 from edgetune.base.documents.rounds import (
     ROLLED_BACK,
     Decisions,
@@ -19,9 +18,10 @@ from edgetune.base.documents.rounds import (
     prefixes_text,
 )
 from edgetune.base.durations import roughly, utc
-from edgetune.base.sanitize import command, one_line
+from edgetune.base.sanitize import command
 from edgetune.report.axes import number
 from edgetune.report.effects import bounds, share
+from edgetune.report.findings import folded
 
 WIDTH = 79
 SHOWN = 20
@@ -160,7 +160,8 @@ def congestion_text(material: CongestionMaterial) -> str:
 def _facts(material: CongestionMaterial) -> Iterator[tuple[str, str]]:
     rounds, own, newest = material.rounds, material.rounds.configuration, material.newest
     if own is not None:
-        yield "has", configuration_text(material, own)
+        age = f"{material.ago(rounds.since)} old, confirmed {material.ago(rounds.confirmed)} ago"
+        yield "has", f"configuration {own.number} ({own.checksum}), {own.algorithm}, {age}"
     there = {*material.with_it}
     for name, why in material.unwell[:SHOWN] if rounds.is_treating else []:
         yield "has it" if name in there else "not on", f"{name}: {why}"
@@ -174,13 +175,6 @@ def _facts(material: CongestionMaterial) -> Iterator[tuple[str, str]]:
         yield "window", f"no initial windows any more: {material.decisions.windows_off}"
     for prefix, why in [*rounds.skipped.items()][:3]:
         yield "skipped", f"{prefix}: {why}"
-
-
-def configuration_text(material: CongestionMaterial, own: Configuration) -> str:
-    """Its number, checksum and age."""
-    rounds = material.rounds
-    age = f"{material.ago(rounds.since)} old, confirmed {material.ago(rounds.confirmed)} ago"
-    return f"configuration {own.number} ({own.checksum}), {own.algorithm}, {age}"
 
 
 def row_text(row: RoundRow) -> str:
@@ -282,11 +276,4 @@ def commands(material: CongestionMaterial) -> dict[str, str]:
 def _folded(head: str, text: str) -> list[str]:
     if not text:
         return []
-    indent = " " * min(len(head), 22)
-    return textwrap.wrap(
-        one_line(head + text),
-        WIDTH,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return folded(head + text, WIDTH, further=" " * min(len(head), 22))

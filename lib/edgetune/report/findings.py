@@ -91,13 +91,7 @@ def _told(row: Group) -> list[str]:
 
 
 def _wrapped(text: str, further: str = "") -> list[str]:
-    return textwrap.wrap(
-        one_line(text),
-        WIDTH - _INDENT,
-        subsequent_indent=further,
-        break_on_hyphens=False,
-        break_long_words=False,
-    ) or [""]
+    return folded(text, WIDTH - _INDENT, further=further) or [""]
 
 
 @dataclass(frozen=True)
@@ -106,6 +100,18 @@ class Block:
 
     told: Sequence[str]
     commands: Sequence[str]
+
+
+def folded(text: str, columns: int, first: str = "", further: str = "") -> list[str]:
+    """A text in lines of so many columns, with what they begin with; no word is broken."""
+    return textwrap.wrap(
+        one_line(text),
+        columns,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def block(
@@ -117,13 +123,7 @@ def block(
     whole, to be copied: it may be longer than a line.
     """
     indent = len(head) if head and len(head) <= columns * _FARTHEST else 4
-    told = textwrap.wrap(
-        one_line(head + text),
-        columns,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    told = folded(head + text, columns, further=" " * indent)
     rows = (commands or {}).items()
     return Block(told, [one_line(f"  {what + ':':<11} {line}") for what, line in rows])
 

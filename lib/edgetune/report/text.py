@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 
 from edgetune.agent.vocabulary.values import in_a_line
@@ -21,6 +20,7 @@ from edgetune.base.sanitize import command, one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN
+from edgetune.report.findings import folded
 from edgetune.report.next_steps import for_a_person
 
 
@@ -102,14 +102,7 @@ def _early_hang(plan: Plan) -> str:
 
 def _row(name: str, text: str) -> list[str]:
     """A row of the plan, as many lines as it needs."""
-    return textwrap.wrap(
-        text,
-        78,
-        initial_indent=f"  {name:<12}",
-        subsequent_indent=14 * " ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return folded(text, 78, f"  {name:<12}", 14 * " ")
 
 
 def kept_to_text(plan: Plan) -> str:
@@ -249,14 +242,7 @@ def left_text(head: Head, out: Sequence[str] | None) -> str:
     lines = [
         f"WITHOUT AN OWNER: {head.id}",
         f"  {head.tuning} on {head.pop}: {head.state}",
-        *textwrap.wrap(
-            one_line(f"out of service by its record: {known}"),
-            79,
-            initial_indent="  ",
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        ),
+        *folded(f"out of service by its record: {known}", 79, "  ", "    "),
     ]
     return _page([*lines, *(f"  {what + ':':<11} {way}" for what, way in ways_out(head).items())])
 

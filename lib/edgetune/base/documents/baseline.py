@@ -79,8 +79,7 @@ class Baseline:
 
     def document(self) -> dict[str, object]:
         """As it is stored."""
-        found: dict[str, object] = encoded(self)
-        return found
+        return dict(encoded(self))
 
 
 def read_baseline(key: str, document: Mapping[str, object]) -> Baseline:

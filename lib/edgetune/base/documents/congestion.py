@@ -249,8 +249,7 @@ class Configuration:
 
     def document(self) -> dict[str, object]:
         """As it is stored and sent."""
-        found: dict[str, object] = encoded(self)
-        return found
+        return dict(encoded(self))
 
 
 def sets_congestion(ids: Iterable[str]) -> bool:

@@ -113,6 +113,11 @@ class Profile:
     hosts: list[str]
     left_out: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def tries_a_boot(self) -> bool:
+        """Whether a boot tries one of them, and a confirmation makes that last."""
+        return any(KINDS[own.kind].is_tried_by_a_boot(own.target) for own in self.settings)
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -201,11 +206,11 @@ class Plan:
     @property
     def tries_boots(self) -> bool:
         """Whether a boot tries something on any host; see ``tries_a_boot``."""
-        return any(map(_tries_a_boot, self.profiles))
+        return any(own.tries_a_boot for own in self.profiles)
 
     def tries_a_boot(self, host: str) -> bool:
         """Whether a boot tries something on a host, and its confirmation makes that last."""
-        return _tries_a_boot(self.profile_of(host))
+        return self.profile_of(host).tries_a_boot
 
     def profile_of(self, host: str) -> Profile:
         """The settings of one host and what stood there when the plan was made."""
@@ -276,7 +281,3 @@ def assignments(strata: Strata) -> int:
         test, control = len(stratum.test), len(stratum.control)
         ways = min(ways * math.comb(test + control, test), MOST_WAYS)
     return ways
-
-
-def _tries_a_boot(profile: Profile) -> bool:
-    return any(KINDS[own.kind].is_tried_by_a_boot(own.target) for own in profile.settings)

@@ -176,34 +176,28 @@ def load_definition(path: Path, others: Known) -> Definition:
     name = fields.text("name", pattern=_NAME)
     if name != path.stem:
         raise fields.wrong("name", f"{name!r} is not the name of its file")
-    way = _way_of(fields)
+    given = [way for way in _WAYS if fields.raw(way, None) is not None]
+    if len(given) != 1:
+        raise fields.wrong(next(iter(_WAYS)), f"give exactly one of {', '.join(_WAYS)}")
+    (way,) = given
+    phrase = fields.words("phrase")
+    if re.findall(r"\{[^}]*\}?|\}", phrase) != ["{much}"]:
+        raise fields.wrong("phrase", "must hold {much} once, and no other brace")
     own = dict(fields.inside("readings", {}).named(_NAME))
     metric = Metric(
         title=fields.words("title"),
-        phrase=_read_phrase(fields),
+        phrase=phrase,
         better=str(fields.text("better", choices=("lower", "higher"))),
         mass=fields.flag("mass", False),
         unsteady=_read_unsteady(own),
         **_WAYS[way](fields, others),
     )
-    limits = _limits(fields, way)
+    # The bound of the bucket that a counter counts.
+    below = fields.inside("buckets") if way == "buckets" else None
+    limits = {str(below.text("within")): below.number("slower_than")} if below else {}
     readings = {name: _read_reading(each, way, limits.get(name)) for name, each in own.items()}
     fields.done()
     return Definition(path, metric, readings)
-
-
-def _way_of(fields: Fields) -> str:
-    given = [way for way in _WAYS if fields.raw(way, None) is not None]
-    if len(given) != 1:
-        raise fields.wrong(next(iter(_WAYS)), f"give exactly one of {', '.join(_WAYS)}")
-    return given[0]
-
-
-def _read_phrase(fields: Fields) -> str:
-    text = fields.words("phrase")
-    if re.findall(r"\{[^}]*\}?|\}", text) != ["{much}"]:
-        raise fields.wrong("phrase", "must hold {much} once, and no other brace")
-    return text
 
 
 def _read_unsteady(readings: Mapping[str, Fields]) -> dict[str, float]:
@@ -239,14 +233,6 @@ def _read_buckets(fields: Fields, _: Known) -> dict[str, Any]:
         raise below.wrong("slower_than", f"{limit:g} is none of the bounds {bounds}")
     below.done()
     return {"counters": [total], "less": [within], "per": total, **_read_unit(fields)}
-
-
-def _limits(fields: Fields, way: str) -> dict[str, float]:
-    """The bound of the bucket that a counter counts."""
-    if way != "buckets":
-        return {}
-    below = fields.inside("buckets")
-    return {str(below.text("within")): below.number("slower_than")}
 
 
 def _read_composite(fields: Fields, others: Known) -> dict[str, Any]:

@@ -48,7 +48,11 @@ def reset(client: Client, system: Answer, request: Request) -> dict[str, object]
         offered = f"it takes: {', '.join(taken)}" if taken else "its BMC lists no resets"
         raise BmcError("refused", f"the machine takes no {kind}; {offered}")
     _refuse_another(system, request)
-    _refuse_power(kind, text_at(system.data, "PowerState"))
+    power = text_at(system.data, "PowerState")
+    if kind == ON and power != "Off":
+        raise BmcError("busy", f"the machine is not off: PowerState is {power or 'not told'}")
+    if kind != ON and power != "On":
+        raise BmcError("refused", f"the machine is not on: PowerState is {power or 'not told'}")
     progress = boot_progress(system)
     if kind != ON and in_post(system) and not request.disbelieve_post:
         raise BmcError("busy", f"the machine is in POST, and is left alone: {progress}")
@@ -67,14 +71,6 @@ def _refuse_another(system: Answer, request: Request) -> None:
             other = f"its {name} is {machine[name] or 'not told'}, and was {was}"
     if other:
         raise BmcError("refused", f"bmc.address leads to another machine: {other}")
-
-
-def _refuse_power(kind: str, power: str) -> None:
-    told = power or "not told"
-    if kind == ON and power != "Off":
-        raise BmcError("busy", f"the machine is not off: PowerState is {told}")
-    if kind != ON and power != "On":
-        raise BmcError("refused", f"the machine is not on: PowerState is {told}")
 
 
 def _machine(system: Answer) -> dict[str, str]:

@@ -236,6 +236,7 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
 
 
 def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
+    given = fields.raw("server_address", None)
     host = Host(
         name=name,
         address=_read_address(fields, "address"),
@@ -244,7 +245,7 @@ def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
         hardware=fields.text("hardware", ""),
         server=fields.text("server", name, pattern=NAME),
         bmc=_read_bmc(fields, credentials),
-        server_address=_read_server_address(fields),
+        server_address="" if given is None else _read_address(fields, "server_address"),
         jump=_read_jump(fields),
         host_keys=_read_host_keys(fields),
         host_key_alias=fields.text("host_key_alias", "", pattern=_DNS_NAME),
@@ -312,11 +313,6 @@ def _read_spelled(
     except ValueError as error:
         raise fields.wrong(name, f"{text!r}: {error}") from None
     return text
-
-
-def _read_server_address(fields: Fields) -> str:
-    given = fields.raw("server_address", None)
-    return "" if given is None else _read_address(fields, "server_address")
 
 
 def _refuse_shared(where: str, pops: list[Pop]) -> None:

@@ -146,7 +146,12 @@ def _all_raw(wanted: Sequence[Wanted], hosts: Sequence[str], devices: str) -> li
 def _all_added(wanted: Sequence[Wanted], hosts: Sequence[str]) -> list[tuple[str, str, str]]:
     """How each is asked for, the name of its metric, and the expression of its sum."""
     return [
-        (each.asked, name, sum_of(_named(name, [*hosts, each.matchers]), each.added))
+        # Series that differ in other labels stay apart.
+        (
+            each.asked,
+            name,
+            f"sum without ({','.join(each.added)}) ({_named(name, [*hosts, each.matchers])})",
+        )
         for each in wanted
         if each.is_added_there
         for name in each.series
@@ -166,11 +171,6 @@ def _usual_gap(times: Sequence[float]) -> float:
     """Seconds from one scrape to the next; 0 where there is but one."""
     gaps = [later - time for time, later in zip(times, times[1:])]
     return statistics.median(gaps) if gaps else 0.0
-
-
-def sum_of(selector: str, labels: Sequence[str]) -> str:
-    """The expression that adds up over these labels; series that differ in others stay apart."""
-    return f"sum without ({','.join(labels)}) ({selector})"
 
 
 def dated(name: str, sums: Series, scraped: Mapping[float, float]) -> Series:

@@ -152,6 +152,10 @@ def _server(name: str, state: _State, stat: _Stat) -> Server:
     has_agent = bool(_number(state, "srv_agent_state") & _CHECK_ENABLED)
     bits = _number(state, "srv_admin_state")
     withdrawn = _withdrawn(bits)
+    # As ``set server ... weight`` takes it: 0% and 100% do in every backend, others not in those
+    # whose algorithm is static. 100% is what the configuration says, be that another one by then.
+    whole, weight = _number(state, "srv_iweight"), str(_number(state, "srv_uweight"))
+    weight = "0%" if weight == "0" else "100%" if weight == str(whole) else weight
     return Server(
         name,
         withdrawn,
@@ -163,7 +167,7 @@ def _server(name: str, state: _State, stat: _Stat) -> Server:
         passing=not has_check or _number(state, "srv_check_result") in _PASSED,
         idle="" if withdrawn else _idle(state, stat, [status, *more], has_agent),
         # What it inherits comes back by itself, and is not to be forced upon it.
-        state=f"{_withdrawn(bits & (_FORCED_MAINT | _FORCED_DRAIN)) or READY}:{_weight(state)}",
+        state=f"{_withdrawn(bits & (_FORCED_MAINT | _FORCED_DRAIN)) or READY}:{weight}",
         overridden_by=f"its agent check in {state.be_name}" if has_agent else "",
     )
 
@@ -185,15 +189,6 @@ def _idle(state: _State, stat: _Stat, status: Sequence[str], has_agent: bool) ->
     if not (_number(state, "srv_uweight") and _number(stat, "weight")):
         return "weight 0" + (", by its agent check or by hand" if has_agent else "")
     return ""
-
-
-def _weight(state: _State) -> str:
-    """As ``set server ... weight`` takes it: 0% and 100% do in every backend, others not in those
-    whose algorithm is static. 100% is what the configuration says, be that another one by then."""
-    weight = _number(state, "srv_uweight")
-    if not weight:
-        return "0%"
-    return "100%" if weight == _number(state, "srv_iweight") else str(weight)
 
 
 def _waiting(servers: Sequence[tuple[Server, _Stat]], total: _Stat) -> set[str]:

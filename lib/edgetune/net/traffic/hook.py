@@ -121,10 +121,13 @@ def _server(fields: Fields) -> Server:
         raise fields.wrong("sessions", "is missing; null says that nobody can tell")
     if "up" not in fields.names():
         raise fields.wrong("up", "is missing")
+    withdrawn: str = fields.text("withdrawn", pattern=_WORD)
+    if withdrawn.partition(":")[0] == _READY:
+        raise fields.wrong("withdrawn", f"{_READY} is the word for a server that is not; leave ''")
     checked = fields.flag("checked", True)
     server = Server(
         name=fields.text("name", pattern=_NAME),
-        withdrawn=_word(fields),
+        withdrawn=withdrawn,
         up=fields.flag("up", False),
         sessions=fields.whole("sessions", None, minimum=0),
         address=fields.text("address", ""),
@@ -136,13 +139,6 @@ def _server(fields: Fields) -> Server:
     )
     fields.done()
     return server
-
-
-def _word(fields: Fields) -> str:
-    word: str = fields.text("withdrawn", pattern=_WORD)
-    if word.partition(":")[0] == _READY:
-        raise fields.wrong("withdrawn", f"{_READY} is the word for a server that is not; leave ''")
-    return word
 
 
 def _deadline() -> float:
