@@ -137,7 +137,10 @@ def make_plan(
     out = _most_at_once(pop, disruption, options)
     batches, promote_batches = _batches(strata, out, disruption)
     count = len(batches) + len(promote_batches)
-    _refuse_late_pause(count, options)
+    # A person who asked to be waited for would wait in vain.
+    if options.pause_after >= count:
+        text = f"there are {count} batches, and one has to be left: give at most {count - 1}"
+        raise InputError("parameter", "pause_after", text)
     each = _BATCH_SECONDS[disruption] + (pop.reboot_time if disruption == "reboot" else 0)
     named = {tuning.intent.metric, *(guard.metric for guard in tuning.guards)}
     plan = Plan(
@@ -250,13 +253,6 @@ def _batches(
     for index in range(max(len(changes), len(shams))):
         woven += changes[index : index + 1] + shams[index : index + 1]
     return woven, promotions
-
-
-def _refuse_late_pause(batches: int, options: Options) -> None:
-    """A person who asked to be waited for would wait in vain."""
-    if options.pause_after >= batches:
-        text = f"there are {batches} batches, and one has to be left: give at most {batches - 1}"
-        raise InputError("parameter", "pause_after", text)
 
 
 def _cut(hosts: Sequence[str], size: int) -> list[list[str]]:

@@ -137,7 +137,11 @@ def load_tuning(path: Path, metrics: Mapping[str, Metric] = METRICS) -> Tuning:
         raise fields.wrong("settings", "is empty")
     if tuning.name != path.stem:
         raise fields.wrong("name", f"{tuning.name!r} is not the name of its file")
-    _refuse_twice(fields, tuning.settings)
+    seen: set[str] = set()
+    for index, setting in enumerate(tuning.settings):
+        if setting.id in seen:
+            raise fields.wrong(f"settings[{index}]", f"{setting.id} is set twice")
+        seen.add(setting.id)
     fields.done()
     return tuning
 
@@ -270,11 +274,3 @@ def _read_disruption(fields: Fields, kind: Kind) -> str:
     if given == "live" and fields.raw("restart", None):
         return "restart"
     return str(given)
-
-
-def _refuse_twice(fields: Fields, settings: Sequence[SettingTemplate]) -> None:
-    seen: set[str] = set()
-    for index, setting in enumerate(settings):
-        if setting.id in seen:
-            raise fields.wrong(f"settings[{index}]", f"{setting.id} is set twice")
-        seen.add(setting.id)

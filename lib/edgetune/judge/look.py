@@ -89,11 +89,13 @@ def judge(
     tests, worst = _tests(compared, moment, previous, biases)
     worse, better = tests["harm"], tests["help"]
     rows = [_row(compared, metric) for metric in compared.shown]
+    low, high = rows[0].interval
     found = Findings(
         goal=plan.intent.goal,
         harmed=worse.out and not _blind(biases),
         helped=better.out and (better.score or 0.0) > 0,
-        better=_is_better(rows[0], compared.worse(compared.metric)),
+        # All of the interval is an improvement.
+        better=(high or math.inf) < 1 if compared.worse(compared.metric) > 0 else (low or 0.0) > 1,
         doubts=unsound,
         last=moment.passed >= 1,
         worst=worst[0],
@@ -136,7 +138,13 @@ def _tests(
     Under a bias no draw is taken out by the test of benefit, and by that of harm only by what the
     bias does not explain: the alpha is left to the looks that follow.
     """
-    scores = harm(_statistics(compared, biases), compared.columns)
+    statistics = compared.statistics
+    if biases and not _blind(biases):
+        # Less what the biases explain, without hosts that are not comparable.
+        explained = {metric: _explained(metric, biases) for metric in compared.margins}
+        without = {host for doubt in biases for host in doubt.hosts}
+        statistics = compared.beyond(explained, without)
+    scores = harm(statistics, compared.columns)
     options, draws = compared.plan.options, compared.draws
     even = spent(options.alpha_harm, moment.passed, len(draws), options.planned_looks)
     tests = {}
@@ -165,14 +173,6 @@ def _tests(
 def _blind(biases: Sequence[Doubt]) -> bool:
     """Whether a bias could explain any harm."""
     return any(doubt.explains is None for doubt in biases)
-
-
-def _statistics(compared: Comparison, biases: Sequence[Doubt]) -> Array:
-    """Those of the columns, less what the biases explain, without hosts that are not comparable."""
-    if not biases or _blind(biases):
-        return compared.statistics
-    explained = {metric: _explained(metric, biases) for metric in compared.margins}
-    return compared.beyond(explained, {host for doubt in biases for host in doubt.hosts})
 
 
 def _explained(metric: str, biases: Sequence[Doubt]) -> float:
@@ -297,13 +297,6 @@ def _row(compared: Comparison, metric: str) -> Effect:
         test_after=_mean(after[test]),
         control_after=_mean(after[control]),
     )
-
-
-def _is_better(row: Effect, worse: float) -> bool:
-    """Whether all of a metric's interval is an improvement; ``worse`` is the sign of a change to
-    the worse."""
-    low, high = row.interval
-    return (high or math.inf) < 1 if worse > 0 else (low or 0.0) > 1
 
 
 def _mean(levels: Array) -> float | None:

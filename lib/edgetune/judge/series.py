@@ -277,7 +277,10 @@ class _Steps:
         for step in np.flatnonzero(fell):
             at = self._at[step]
             host = self._table.hosts[self._table.host[at]]
-            text = _fall(counter, column[at], column[at + 1])
+            old, new = column[at], column[at + 1]
+            wrapped = 2**31 <= old < 2**32 and new < 2**31
+            how = "it wrapped at 32 bits" if wrapped else "it was reset"
+            text = f"{counter} fell from {old:.0f} to {new:.0f}: {how}"
             self._flaws.append((self._middle[step], host, text))
         return np.where(fell, np.nan, grown)
 
@@ -315,12 +318,6 @@ class _Steps:
         sums = np.bincount(cell, weights=values, minlength=size)
         known = np.bincount(cell, minlength=size) > 0
         return np.where(known, sums, np.nan).reshape(self.shape)
-
-
-def _fall(counter: str, old: float, new: float) -> str:
-    wrapped = 2**31 <= old < 2**32 and new < 2**31
-    how = "it wrapped at 32 bits" if wrapped else "it was reset"
-    return f"{counter} fell from {old:.0f} to {new:.0f}: {how}"
 
 
 def _exposure(table: _Table, metric: Metric) -> str:

@@ -130,16 +130,12 @@ def _course(series: Timeseries, group: str) -> str:
     scale = series.scale.get(group, 1.0)
     values = [value * scale for _, _, value in series.steps[group]]
     later = [value for value in values[series.halves :] if math.isfinite(value)]
-    before = scale if series.relative else _mean(values[: series.halves])
+    known = [value for value in values[: series.halves] if math.isfinite(value)]
+    before = scale if series.relative else statistics.fmean(known) if known else None
     if later:
         return f"{moved(before, later[-1], series.unit)} by the newest look"
     told = f"had {number(before)} {series.unit}" if before is not None else "are not known"
     return f"{told} in the baseline"
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    known = [value for value in values if math.isfinite(value)]
-    return statistics.fmean(known) if known else None
 
 
 def _time_drawing(series: Timeseries, phases: Sequence[Phase], frame: Frame) -> TimeDrawing:

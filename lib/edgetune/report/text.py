@@ -11,7 +11,7 @@ from edgetune.base.documents.batch import Wait
 from edgetune.base.documents.head import Head, Quarantine
 from edgetune.base.documents.look import Effect, Look, Spent
 from edgetune.base.documents.options import Options
-from edgetune.base.documents.plan import MOST_WAYS, Intent, Plan
+from edgetune.base.documents.plan import MOST_WAYS, Plan
 from edgetune.base.documents.sample import Drift
 from edgetune.base.documents.settings import SettingRow, Standing
 from edgetune.base.durations import duration, roughly, utc
@@ -29,10 +29,13 @@ def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
     ``drain`` how hosts are taken out of traffic."""
     tuning, options = plan.tuning, plan.options
     ways = str(plan.assignments) if plan.assignments < MOST_WAYS else "10^18 or more"
+    intent = f"improve {plan.intent.metric}"
+    if plan.intent.goal != "improve":
+        intent = f"no harm to {plan.intent.metric} beyond {plan.intent.margin:.0%}"
     kept_to = _row("only", kept_to_text(plan)) if options.only else []
     lines = [
         f"Plan {plan.digest}: {tuning.name} {tuning.version} on {plan.pop}",
-        f"  intent      {_intent(plan.intent)}",
+        f"  intent      {intent}",
         f"  disruption  {plan.disruption}; at least {plan.must_serve} of "
         f"{plan.hosts_in_pop} hosts stay in service",
         *_guards(plan),
@@ -325,12 +328,6 @@ def _looks(options: Options) -> str:
     if looks == 1:
         return f"one, at the end of the soak, at {alpha}"
     return f"{looks}, every {each}; harm is taken back at the first that proves it, {alpha} in all"
-
-
-def _intent(intent: Intent) -> str:
-    if intent.goal == "improve":
-        return f"improve {intent.metric}"
-    return f"no harm to {intent.metric} beyond {intent.margin:.0%}"
 
 
 def _change(row: SettingRow) -> str:

@@ -278,25 +278,24 @@ class Config:
 
 def read_config(data: Mapping[str, object]) -> Config:
     """Check a configuration mapping; InputError names the key, UnconfiguredError the file."""
-    if _is_none(data or {}):
+    given, defaults = data or {}, {each.name: each.written for each in options_of(Config)}
+    # Where nobody wrote a configuration, StackStorm hands over the schema's defaults.
+    is_default = all(name in defaults and value == defaults[name] for name, value in given.items())
+    if is_default and "inventory" not in given:
         raise UnconfiguredError(
             FILE,
             None,
             f"is not there, or not registered: write it as {PACK}.yaml.example of the pack shows, "
             "then run: st2ctl reload --register-configs",
         )
-    fields = Fields(data or {}, "configuration")
-    _refuse_secrets(data or {})
+    fields = Fields(given, "configuration")
+    _refuse_secrets(given)
     config = read_options(fields, Config)
+    too_short = f"must be longer than owner_timeout, {duration(config.owner_timeout)}"
     if config.claim_ttl <= config.owner_timeout:
-        raise fields.wrong(
-            "claim_ttl", f"must be longer than owner_timeout, {duration(config.owner_timeout)}"
-        )
+        raise fields.wrong("claim_ttl", too_short)
     if config.alertmanager.url and config.alertmanager.bound <= config.owner_timeout:
-        raise fields.wrong(
-            "alertmanager.bound",
-            f"must be longer than owner_timeout, {duration(config.owner_timeout)}",
-        )
+        raise fields.wrong("alertmanager.bound", too_short)
     if open_from(config.freezes, _SOME_WEEK) is None:
         raise fields.wrong("freezes", "leave no minute of the week in which a rollout may begin")
     return replace(
@@ -304,14 +303,6 @@ def read_config(data: Mapping[str, object]) -> Config:
         tunings=(*config.tunings, PACK_TUNINGS),
         metrics=(*config.metrics, PACK_METRICS),
     )
-
-
-def _is_none(data: Mapping[str, object]) -> bool:
-    """Whether nobody wrote a configuration: StackStorm then hands over the schema's defaults."""
-    if "inventory" in data:
-        return False
-    defaults = {each.name: each.written for each in options_of(Config)}
-    return all(name in defaults and value == defaults[name] for name, value in data.items())
 
 
 def _refuse_secrets(data: Mapping[str, object]) -> None:

@@ -105,7 +105,9 @@ def _post(url: str, silence: object) -> None:
 
 def test_silences_of_others_are_left_alone(either: Silenced) -> None:
     """Of another rollout, of other matchers, and of people, be it that they changed ours."""
-    settings = Alertmanager((either.url,), {"host": "{name}", "pop": "{pop}"}, BOUND)
+    settings = Alertmanager(
+        url=(either.url,), matchers={"host": "{name}", "pop": "{pop}"}, bound=BOUND
+    )
     mine = Wanted({"host": "e009", "pop": "lab1"}, "")
     assert keep_silences(settings, "r2", [replace(mine, comment="another rollout")]) == ""
     assert keep_silences(settings, "r1", [Wanted({"host": "e009"}, "another matcher")]) == ""
@@ -270,7 +272,7 @@ def test_two_of_one_host_are_ended_both_and_none_of_another_rollout_whatever_is_
     keep(alertmanager, ["e000"])
     (own,) = alertmanager.kept.values()
     alertmanager.kept["twin"] = {**own, "id": "twin"}
-    settings = Alertmanager((alertmanager.url,), {"host": "{name}"}, BOUND)
+    settings = Alertmanager(url=(alertmanager.url,), matchers={"host": "{name}"}, bound=BOUND)
     keep_silences(settings, "r2", [_wanted(settings, "e000", "another rollout")])
     monkeypatch.setattr(alertmanagers, "_passes", lambda silence, query: True)
     assert keep(alertmanager, [], back=["e000"]) == ""

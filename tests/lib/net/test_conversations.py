@@ -41,7 +41,7 @@ from edgetune.net.clickhouse.server import Server
 from edgetune.net.connection import Tls
 from edgetune.net.hosts import ssh_files
 from edgetune.net.http import LongAnswerError, NetError, Service, UnreachedError
-from edgetune.net.inventories import _told
+from edgetune.net.inventories import _layers
 from edgetune.net.inventories.netbox import NetboxInventory
 from edgetune.net.inventories.prometheus_sd import PrometheusSdInventory
 from edgetune.net.prometheus.client import Access, Client
@@ -121,7 +121,7 @@ def _http_sd(place: Place) -> object:
 
 
 def _prometheus(place: Place, scheme: str = "http") -> object:
-    access = Access(place.url(scheme), ca_file=place.authority)
+    access = Access(url=place.url(scheme), ca_file=place.authority)
     with Client(access, f"prometheus at {place.url()}", DEADLINE) as client:
         return client.raw("{}", time.time(), 60)
 
@@ -132,7 +132,7 @@ def _clickhouse(place: Place) -> object:
 
 
 def _alertmanager(place: Place) -> object:
-    settings = Alertmanager((place.url(),), {"host": "{name}"}, 600.0)
+    settings = Alertmanager(url=(place.url(),), matchers={"host": "{name}"}, bound=600.0)
     raise EdgetuneError(silences.keep_silences(settings, "r1", []))
 
 
@@ -225,7 +225,7 @@ def _short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
         (stackstorm, "TIMEOUT"),
         (health, "TIMEOUT"),
         (silences, "PATIENCE"),
-        (_told, "DEADLINE"),
+        (_layers, "DEADLINE"),
         (bird_control, "SECONDS"),
         (databases, "REDIS_TIMEOUT"),
         (databases, "BUSY"),

@@ -41,7 +41,7 @@ def world(tmp_path: Path, alertmanager: InMemory) -> World:
 def _made(folder: Path, where: Silenced, **planned: Any) -> World:
     """A rollout that is changing, with an Alertmanager."""
     made = changing(folder, **planned)
-    settings = Alertmanager((where.url,), {"host": "{name}"}, BOUND)
+    settings = Alertmanager(url=(where.url,), matchers={"host": "{name}"}, bound=BOUND)
     made.context.config = replace(made.context.config, alertmanager=settings)
     return made
 

@@ -26,7 +26,7 @@ def test_without_it_nothing_is_silenced(given: Any) -> None:
 
 
 def test_one_url_or_several_are_taken() -> None:
-    assert _read(OWN) == Alertmanager((URL,), {"host": "{name}"}, BOUND)
+    assert _read(OWN) == Alertmanager(url=(URL,), matchers={"host": "{name}"}, bound=BOUND)
     several = {**OWN, "url": [f"{URL}/", "https://[2001:db8::1]/alertmanager"], "bound": "1h"}
     read = _read(several)
     assert read.url == (URL, "https://[2001:db8::1]/alertmanager")
@@ -44,5 +44,5 @@ def test_one_url_or_several_are_taken() -> None:
     ],
 )
 def test_matchers_are_those_of_a_host(template: str, address: str, value: str) -> None:
-    settings = Alertmanager((URL,), {"instance": template, "job": "node"})
+    settings = Alertmanager(url=(URL,), matchers={"instance": template, "job": "node"})
     assert settings.matchers_of("lab1", "e000", address) == {"instance": value, "job": "node"}

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
 from edgetune.base.files import MOST_BYTES, load_json, load_yaml, read_file
-from edgetune.net.inventories._layers import Layers
+from edgetune.net.inventories._layers import HostFields, Layers, Record
 from edgetune.net.inventories._reading import WholeInventory
-from edgetune.net.inventories._told import HostFields, Record
 
 _MOST_BYTES = 4 * MOST_BYTES
 _NAME, _POP, _ADDRESS = "inventory_hostname", "edgetune_pop", "ansible_host"

@@ -11,9 +11,8 @@ from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
 from edgetune.base.files import load_yaml
 from edgetune.base.secret_files import Authorization, read_private
-from edgetune.net.inventories._layers import Layers
+from edgetune.net.inventories._layers import HostFields, Layers, Record, at, service_of
 from edgetune.net.inventories._reading import WholeInventory
-from edgetune.net.inventories._told import HostFields, Record, at, service_of
 from edgetune.net.json_service import JsonService
 
 Pairs = Sequence[tuple[str, str]]

@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
 from edgetune.base.files import load_yaml
-from edgetune.base.secret_files import authorization
-from edgetune.net.inventories._layers import Layers
+from edgetune.base.secret_files import HttpLogin
+from edgetune.net.inventories._layers import HostFields, Layers, Record, service_of
 from edgetune.net.inventories._reading import WholeInventory
-from edgetune.net.inventories._told import HostFields, Record, service_of
 
 _URL = r"https?://[A-Za-z0-9.:\[\]-]+[!-~]*"
 _USUAL = {
@@ -53,13 +52,9 @@ class PrometheusSdInventory(WholeInventory):
             )
         where = url or f"file_sd of {path}"
         fields = HostFields(source, _USUAL)
-        login = authorization(
-            source.text("bearer_token_file", ""),
-            source.text("username", ""),
-            source.text("password_file", ""),
-            "inventory",
-            "source.",
-        )
+        names = ("bearer_token_file", "username", "password_file")
+        given = HttpLogin(*(source.text(name, "") for name in names))
+        login = given.authorization("inventory", "source.")
         ca_file = source.text("ca_file", "")
         source.done()
         if url:
