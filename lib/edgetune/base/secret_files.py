@@ -55,18 +55,32 @@ class Authorization:
     secrets: tuple[str, ...] = ()
 
 
-def authorization(
-    bearer_token_file: str, username: str, password_file: str, where: str, inside: str = ""
-) -> Authorization:
-    """By a token, or by a name and a password (RFC 6750, RFC 7617); none where no file is named.
+@dataclass(frozen=True)
+class HttpLogin:
+    """How one logs in over HTTP, by files of the action runner; each is empty for none.
 
-    InputError names the field, with ``inside`` before it.
+    The key of a certificate may be in its file. A file is read when it is needed, for it may be
+    renewed.
     """
-    if bearer_token_file:
-        token = read_private(bearer_token_file, f"{inside}bearer_token_file", where)
-        return Authorization({"Authorization": f"Bearer {token}"}, (token,))
-    if username:
-        password = read_private(password_file, f"{inside}password_file", where)
-        pair = b64encode(f"{username}:{password}".encode()).decode()
-        return Authorization({"Authorization": f"Basic {pair}"}, (pair, password))
-    return Authorization({})
+
+    bearer_token_file: str = ""
+    username: str = ""
+    password_file: str = ""
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+
+    def authorization(self, where: str, inside: str = "") -> Authorization:
+        """By a token, or by a name and a password (RFC 6750, RFC 7617); none where no file is
+        named.
+
+        InputError names the field, with ``inside`` before it.
+        """
+        if self.bearer_token_file:
+            token = read_private(self.bearer_token_file, f"{inside}bearer_token_file", where)
+            return Authorization({"Authorization": f"Bearer {token}"}, (token,))
+        if self.username:
+            password = read_private(self.password_file, f"{inside}password_file", where)
+            pair = b64encode(f"{self.username}:{password}".encode()).decode()
+            return Authorization({"Authorization": f"Basic {pair}"}, (pair, password))
+        return Authorization({})

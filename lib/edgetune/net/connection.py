@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
+    from edgetune.base.secret_files import HttpLogin
+
 PART = 1 << 16
 """Bytes that are read at once."""
 
@@ -111,6 +113,11 @@ class Tls(NamedTuple):
     certificate_file: str = ""
     server_name: str = ""
     key_file: str = ""
+
+    @classmethod
+    def of(cls, login: HttpLogin) -> Tls:
+        """As one logs in to a service."""
+        return cls(login.ca_file, login.certificate_file, key_file=login.key_file)
 
     def context(self) -> ssl.SSLContext:
         """What says so to OpenSSL; OSError names the file that cannot be used."""

@@ -14,7 +14,6 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import encoded, taken
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.sanitize import shortened
-from edgetune.base.secret_files import authorization
 from edgetune.net.connection import Tls
 from edgetune.net.http import Client, NetError, Service
 from edgetune.site.alertmanager import Alertmanager
@@ -45,14 +44,7 @@ class Conversation(Client):
 
     def __init__(self, settings: Alertmanager, url: str, deadline: float) -> None:
         self._url, self._deadline = url, deadline
-        login = authorization(
-            settings.bearer_token_file,
-            settings.username,
-            settings.password_file,
-            "configuration",
-            inside="alertmanager.",
-        )
-        tls = Tls(settings.ca_file, settings.certificate_file, key_file=settings.key_file)
+        login, tls = settings.authorization("configuration", "alertmanager."), Tls.of(settings)
         self._service = Service(url, login.headers, login.secrets, tls.context)
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[Any, float]:

@@ -6,11 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from dataclasses import fields as members
 
 from edgetune.base.addresses import filled
 from edgetune.base.dataclass import dataclass
 from edgetune.base.fields import Fields
 from edgetune.base.sanitize import Pattern
+from edgetune.base.secret_files import HttpLogin
 
 BOUND = 1800.0
 """Seconds, unless given."""
@@ -25,23 +27,17 @@ _OF_A_HOST = re.compile(r"\{(name|address)\}")
 
 
 @dataclass(frozen=True)
-class Alertmanager:
+class Alertmanager(HttpLogin):
     """Members of one cluster by ``url``, of which any will do; none where nothing is silenced.
 
     ``matchers`` has for each label of an alert the value that it has on a host: a text with
     ``{name}``, ``{address}`` and ``{pop}``. No silence lasts longer than ``bound`` seconds unless
-    it is renewed. Each ``_file`` is a path, empty for none.
+    it is renewed.
     """
 
     url: tuple[str, ...] = ()
     matchers: Mapping[str, str] = field(default_factory=dict)
     bound: float = BOUND
-    bearer_token_file: str = ""
-    username: str = ""
-    password_file: str = ""
-    ca_file: str = ""
-    certificate_file: str = ""
-    key_file: str = ""
 
     def matchers_of(self, pop: str, name: str, address: str) -> dict[str, str]:
         """The labels of the alerts of one host, with their values."""
@@ -58,12 +54,7 @@ def read_alertmanager(fields: Fields) -> Alertmanager:
         url=_read_urls(fields),
         matchers=_read_matchers(fields.inside("matchers")),
         bound=fields.duration("bound", BOUND, minimum=60),
-        bearer_token_file=fields.text("bearer_token_file", ""),
-        username=fields.text("username", ""),
-        password_file=fields.text("password_file", ""),
-        ca_file=fields.text("ca_file", ""),
-        certificate_file=fields.text("certificate_file", ""),
-        key_file=fields.text("key_file", ""),
+        **{each.name: fields.text(each.name, "") for each in members(HttpLogin)},
     )
     fields.done()
     _refuse_halves(fields, read)

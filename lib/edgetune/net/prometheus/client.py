@@ -16,7 +16,7 @@ from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.errors import InputError, SilentError, SourceError
 from edgetune.base.sanitize import shortened
-from edgetune.base.secret_files import Authorization, authorization
+from edgetune.base.secret_files import Authorization, HttpLogin
 from edgetune.net import http
 from edgetune.net.connection import Tls
 from edgetune.net.http import Answer, LongAnswerError, NetError, Service, query_of
@@ -36,32 +36,18 @@ _MOST_TOLD = 300
 
 
 @dataclass(frozen=True)
-class Access:
-    """Where a Prometheus is and how one logs in to it, by the fields of its source.
+class Access(HttpLogin):
+    """Where a Prometheus is and how one logs in to it, by the fields of its source."""
 
-    A file is read when it is needed, for it may be renewed.
-    """
-
-    url: str
-    bearer_token_file: str = ""
-    username: str = ""
-    password_file: str = ""
-    ca_file: str = ""
-    certificate_file: str = ""
-    key_file: str = ""
+    url: str = ""
     tenant: str = ""
-
-    @property
-    def tls(self) -> Tls:
-        """Whose certificate is believed, and the one of ours, whose key may be in its file."""
-        return Tls(self.ca_file, self.certificate_file, key_file=self.key_file)
 
     def login(self) -> Authorization:
         """The headers of a request; InputError names the field, and never shows a secret."""
         found = {"X-Scope-OrgID": self.tenant} if self.tenant else {}
         if self.bearer_token_file and self.username:
             raise InputError("metrics", "username", "is given beside bearer_token_file")
-        login = authorization(self.bearer_token_file, self.username, self.password_file, "metrics")
+        login = self.authorization("metrics")
         return Authorization({**found, **login.headers}, login.secrets)
 
 
@@ -80,7 +66,9 @@ class Client(http.Client):
         self._where = where
         self._deadline = DEADLINE if deadline is None else deadline
         url, login = f"{access.url.rstrip('/')}/api/v1", access.login()
-        self._service = Service(url, login.headers, login.secrets, access.tls.context, MOST_BYTES)
+        self._service = Service(
+            url, login.headers, login.secrets, Tls.of(access).context, MOST_BYTES
+        )
 
     def raw(self, selector: str, end: float, seconds: int) -> list[Series]:
         """What was scraped of the series in so many seconds before ``end``.
@@ -105,7 +93,10 @@ class Client(http.Client):
         sent = clock.wall()
         answer = self._posted(what, query_of({**_WHOLE, **parameters, "timeout": timeout})[1:])
         if answer.status != 200:
-            raise self._refused(answer)
+            told = f"answers {answer.status}: {error_text(answer.body) or answer.reason}"
+            if "too many samples" in told:
+                raise TooLarge(f"{self._where}: {told}")
+            raise self._wrong(told)
         self._check_clock(answer.time, sent)
         try:
             return read_matrix(answer.body)
@@ -120,12 +111,6 @@ class Client(http.Client):
             raise TooLarge(f"{self._where}: {error}") from None
         except NetError as error:
             raise SilentError(f"{self._where}: {error}") from None
-
-    def _refused(self, answer: Answer) -> SourceError:
-        told = f"answers {answer.status}: {error_text(answer.body) or answer.reason}"
-        if "too many samples" in told:
-            return TooLarge(f"{self._where}: {told}")
-        return self._wrong(told)
 
     def _check_clock(self, told: float | None, sent: float) -> None:
         """SourceError where its clock is far from ours."""

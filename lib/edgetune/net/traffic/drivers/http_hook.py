@@ -6,7 +6,7 @@ from __future__ import annotations
 from edgetune.base.addresses import canonical_url
 from edgetune.base.errors import DrainError
 from edgetune.base.fields import Field
-from edgetune.base.secret_files import authorization
+from edgetune.base.secret_files import HttpLogin
 from edgetune.net.json_service import JsonService
 from edgetune.net.traffic.hook import HookDriver
 
@@ -63,7 +63,7 @@ class HttpHook(HookDriver):
             service.post({"do": do, "server": server, "withdrawn": withdrawn})
 
     def _service(self, deadline: float) -> JsonService:
-        login = authorization(self._token_file, "", "", "load_balancer")
+        login = HttpLogin(self._token_file).authorization("load_balancer")
         return JsonService(
             self._url,
             login,
