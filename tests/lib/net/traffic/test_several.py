@@ -116,6 +116,8 @@ def test_one_that_is_away_leaves_no_server_drained_and_keeps_no_other_from_its_o
     assert rest.servers()[FIRST].withdrawn == "maint"
     rest.restore(FIRST)
     assert pair.one.sends_to(FIRST)
+    with pytest.raises(DrainError, match=silent):
+        pair.driver.servers()
     pair.one.go_away()
     assert pair.driver.answering() == (pair.driver, "")
 
