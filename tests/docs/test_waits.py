@@ -20,10 +20,10 @@ LIB = ROOT / "lib/edgetune"
 CLOCK = LIB / "base/clock.py"
 # What makes a process wait; a step with ``retry_after`` has a workflow wait.
 _WAITS = ("sleep", "wait", "select")
-# Until what a batch waits that may not begin, as `_Held` is told in the code.
+# Until what a batch waits that may not begin, as `Held` is told in the code.
 _HELD = {
-    "_until_calm(opened)": "surge",
-    "_until_room(opened)": "room",
+    "calm": "surge",
+    "room": "room",
     "''": "frozen",
     "goes_on": "paused",
 }
@@ -81,9 +81,9 @@ def in_states() -> Iterator[str]:
     yield from (f"pause {cause}" for cause in CAUSES)
     yield from (f"congestion {state}" for state in ROUNDS)
     yield "everything stopped"
-    drains = ast.parse((LIB / "rollout/steps/drain_hosts.py").read_text())
-    for _, call in calls(drains):
-        if called(call) == "_Held":
+    holds = ast.parse((LIB / "rollout/gates/held.py").read_text())
+    for _, call in calls(holds):
+        if called(call) == "Held":
             yield f"batch {_HELD[ast.unparse(call.args[1])]}"
     for file in (LIB / "fleet/campaign").glob("*.py"):
         for _, call in calls(ast.parse(file.read_text())):

@@ -25,6 +25,6 @@ def surge_in(opened: Record, samples: SampleTable) -> str:
     if opened.head.usual_load <= 0:
         return ""
     times = peak_load(samples, opened.plan.options.interval) / opened.head.usual_load
-    if times <= opened.context.config.surge_factor:
+    if times <= opened.config.surge_factor:
         return ""
     return f"{opened.head.pop} carries {times:.1f} times its usual load; nothing is drained now"

@@ -11,6 +11,7 @@ from edgetune.base.errors import RefusedError
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.hosts.drain import POLL, known_servers
 from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room, put_back
+from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -31,7 +32,7 @@ def wait_for_room(
     opened: Rollout, driver: DrainDriver, names: Sequence[str], patient: bool
 ) -> Mapping[str, Server]:
     """The servers, once enough others serve; hosts that serve nothing need no room."""
-    deadline = clock.monotonic() + (opened.context.config.health_deadline if patient else 0)
+    deadline = clock.monotonic() + (opened.config.health_deadline if patient else 0)
     while True:
         servers = known_servers(opened, driver, names)
         serving = hosts_in_service(opened.pop, servers)
@@ -57,6 +58,7 @@ def give_room_back(opened: Rollout, driver: DrainDriver, work: Batch, served: Se
         put_back(driver, host.server, work.hosts[host.name].lb_before)
         work.hosts[host.name].lb_before, work.hosts[host.name].out_at = None, 0.0
     opened.move(work, served, "planned")
+    keep_silenced(opened, work)
     names = ", ".join(served)
     return f"{names} went back: {left} hosts in service, {opened.pop.must_serve} must stay"
 

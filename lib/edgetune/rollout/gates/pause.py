@@ -4,6 +4,10 @@
 Each cause has a key of its own (``edgetune.pause.CAUSE.POP``) and is lifted alone: a surge ends by
 itself; a lost host, what somebody asked for and what a plan asked for wait for a person. Hosts that
 are out are finished and given back, looks go on, and no rollback is ever held up.
+
+The pause that a plan asks for with ``pause_after`` is bound to its rollout. The batch behind it
+writes it when it would begin, and never again. A person lifts it, the rollback of that rollout
+does, or ``release_record`` where its record is given up.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from edgetune import PACK
 from edgetune.base import clock
@@ -23,6 +27,9 @@ from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.store.records import value_of
+
+if TYPE_CHECKING:
+    from edgetune.rollout.record.rollout import Record
 
 PLANNED = "pause_after"
 """The cause of a pause that a plan asks for by its option of that name."""
@@ -142,3 +149,46 @@ def pause_answer(context: Context, pop: str, changed: bool, message: str) -> Pau
     channels = [head.channel for head in heads if head.pop == pop and head.state not in ENDED]
     channel = channels[-1] if channels else ""
     return {"pop": pop, "changed": changed, "channel": channel, "message": message}
+
+
+def pause_as_planned(opened: Record, batch: int) -> None:
+    """Pause the PoP if the plan asks for that before this batch, and it was not paused for it."""
+    if _is_asked_for(opened, batch) and _own(opened) is None:
+        plan, head = opened.plan, opened.head
+        reason = f"after {batch} of {len(plan.every_batch)} batches, as the plan says"
+        pause = Pause(True, clock.wall(), head.by, reason, head.id)
+        save_pause(opened.context, head.pop, PLANNED, pause)
+
+
+def waits_for_a_person(opened: Record, batch: int) -> str:
+    """That a rollout pauses before this batch, and how it goes on; nothing if it does not."""
+    own = _own(opened) if _is_asked_for(opened, batch) else None
+    if not _is_asked_for(opened, batch) or (own and not own.paused):
+        return ""
+    return f"waits for a person: {command('resume_pop', pop=opened.head.pop)} lets it go on"
+
+
+def lift_planned(opened: Record, by: str) -> None:
+    """A rollout that is taken back waits for nobody, and neither does the next one."""
+    lift_planned_of(opened.context, opened.head.pop, opened.head.id, by)
+
+
+def lift_planned_of(context: Context, pop: str, rollout: str, by: str) -> None:
+    """The same of a rollout whose record cannot be read."""
+    own = _of_rollout(context, pop, rollout)
+    if own and own.paused:
+        save_pause(context, pop, PLANNED, own.lifted(by))
+
+
+def _is_asked_for(opened: Record, batch: int) -> bool:
+    return 0 < opened.plan.options.pause_after == batch
+
+
+def _own(opened: Record) -> Pause | None:
+    return _of_rollout(opened.context, opened.head.pop, opened.head.id)
+
+
+def _of_rollout(context: Context, pop: str, rollout: str) -> Pause | None:
+    """That of an earlier rollout does not count."""
+    pause = pause_for(context, pop, PLANNED)
+    return pause if pause and pause.rollout == rollout else None

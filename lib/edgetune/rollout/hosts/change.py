@@ -59,7 +59,7 @@ def settings_request(opened: Record, host: Host) -> dict[str, object]:
 
 def reach(opened: Record, hosts: Sequence[Host]) -> dict[str, HostResult]:
     """Ask hosts for their facts over and over for ``health_deadline``; failures stay silent."""
-    patience = opened.context.config.health_deadline
+    patience = opened.config.health_deadline
     return opened.context.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
 

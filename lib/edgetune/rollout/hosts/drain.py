@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.durations import duration, utc
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts.in_service import leaving, was_admitted
+from edgetune.rollout.hosts.in_service import leaving, state_of, was_admitted
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.hosts.readiness import set_ready
+from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.order import after_drain, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.results import WaitingResult
@@ -55,7 +57,7 @@ def drain_report(opened: Record, work: Batch, message: str) -> DrainResult:
         "failed": failed,
         "error": errors,
         "next": "check_drained" if draining else after_drain(opened, work),
-        "retry_after": retry_after(opened.context.config, waited, *_LOOK) if draining else 0,
+        "retry_after": retry_after(opened.config, waited, *_LOOK) if draining else 0,
         "message": errors or waits_text(work, draining) or message,
     }
 
@@ -92,6 +94,33 @@ def reachable(opened: Rollout, work: Batch, names: Sequence[str]) -> tuple[Drain
     return rest, out
 
 
+def withdraw(
+    opened: Rollout,
+    work: Batch,
+    driver: DrainDriver,
+    names: Sequence[str],
+    servers: Mapping[str, Server],
+) -> None:
+    """Begin to drain hosts, whose servers these are; what each was before is written down first."""
+    known = {name: servers[opened.pop.host(name).server] for name in names}
+    unknown = {name: each.unknown for name, each in known.items() if each.unknown}
+    if unknown and work.batch_type != "restore":
+        raise DrainError("; ".join(f"{name}: {why}" for name, why in unknown.items()))
+    for name in names:
+        host = work.hosts[name]
+        if name not in unknown:
+            host.lb_before = host.lb_before or state_of(known[name])
+        host.out_at = host.out_at or clock.now()
+    opened.move(work, names, "draining")
+    keep_silenced(opened, work)
+    for each in opened.hosts(names):
+        if known[each.name].is_let_in:
+            opened.lease.permit()
+            with suppress(DrainError) if work.batch_type == "restore" else nullcontext():
+                # Whoever awaits the drain sees it, and tries again.
+                driver.withdraw(each.server)
+
+
 def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     """Those of drained hosts that still are, before something is done to them.
 
@@ -126,7 +155,7 @@ def _taken_out_again(
 
     One that is let in again meanwhile is isolated again, and has to stay out for a while.
     """
-    patience, names = opened.context.config.health_deadline, [host.name for host in hosts]
+    patience, names = opened.config.health_deadline, [host.name for host in hosts]
     began, let_in, out_since = clock.monotonic(), dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
     refused: dict[str, str] = {}
     while names:
@@ -179,7 +208,7 @@ def _told(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> Mapping[str, Server]:
     """The servers; DrainError where one of these hosts tells nothing for ``health_deadline``."""
-    deadline = clock.monotonic() + opened.context.config.health_deadline
+    deadline = clock.monotonic() + opened.config.health_deadline
     while True:
         servers = known_servers(opened, driver, names)
         known = {host.name: servers[host.server].unknown for host in opened.hosts(names)}

@@ -153,7 +153,7 @@ def _contradiction(
             "since it was told over SSH to say not ready, the load balancer's check of "
             f"{', '.join(fell)} fails, which passed before"
         )
-    late = opened.context.config.health_deadline
+    late = opened.config.health_deadline
     if any(clock.now() - work.hosts[name].told_at > late for name in unproven):
         return (
             "was told over SSH to say not ready, and its check by the load balancer did not fail "

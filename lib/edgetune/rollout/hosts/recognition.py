@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
-from edgetune.base.errors import RefusedError
+from edgetune.base.errors import DrainError, RefusedError
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import DrainDriver, Server
+from edgetune.rollout.hosts.drain import POLL, known_servers
 from edgetune.rollout.hosts.identity import strangers
-from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.hosts.quarantine import fail_host, take_out_quarantined, why_lost
 from edgetune.rollout.hosts.reverts import revert_text, waits_for_revert
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
@@ -30,7 +32,7 @@ def without_strangers(
     before anything is done to it.
     """
     back = work.batch_type == "restore"
-    patience = 0 if back else opened.context.config.health_deadline
+    patience = 0 if back else opened.config.health_deadline
     answers = _facts(opened, names, patience)
     silent = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
     wrong = _strangers(opened, work, servers, answers)
@@ -45,7 +47,7 @@ def recognised(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> list[str]:
     """Those of a rollback that answer as the plan's machines: some were silent before."""
-    answers = _facts(opened, names, opened.context.config.health_deadline)
+    answers = _facts(opened, names, opened.config.health_deadline)
     _fail_strangers(opened, work, _strangers(opened, work, driver.servers(), answers))
     for name in work.at("draining"):
         answer = answers.get(name)
@@ -87,3 +89,42 @@ def _fail_strangers(opened: Rollout, work: Batch, wrong: Mapping[str, str]) -> N
         fail_host(opened, work, name, why)
     if wrong:
         opened.save_batch(work)
+
+
+def without_lost(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> list[str]:
+    """In a rollback, a host that the load balancer lost stops nobody else: it is quarantined."""
+    lost = _lost(opened, driver, names) if work.batch_type == "restore" else {}
+    for name, why in lost.items():
+        fail_host(opened, work, name, why)
+    if lost:
+        opened.save_batch(work)
+        take_out_quarantined(opened, work)
+    return [name for name in names if name not in lost]
+
+
+def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> dict[str, str]:
+    """Hosts that the load balancer's whole list lacks in every look for ``health_deadline``, and
+    why; with several load balancers, that the list of one lacks.
+
+    DrainError if it knows none of the PoP's hosts: that says something of the load balancer.
+    """
+    deadline = clock.monotonic() + opened.config.health_deadline
+    lost = dict.fromkeys(names, "")
+    while True:
+        servers = driver.servers()
+        if not any(host.server in servers for host in opened.pop.hosts):
+            raise DrainError(f"{opened.pop.name}: the load balancer knows none of its hosts")
+        whys = {host.name: why_lost(servers.get(host.server)) for host in opened.hosts([*lost])}
+        lost = {name: why for name, why in whys.items() if why}
+        if not lost or clock.monotonic() > deadline:
+            return lost
+        clock.sleep(POLL)
+        opened.lease.permit()
+
+
+def recognise_live(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
+    """Before hosts are changed while they serve; a rollback asks nothing of a load balancer."""
+    if names and work.batch_type != "restore":
+        without_strangers(opened, work, known_servers(opened, driver, names), names)

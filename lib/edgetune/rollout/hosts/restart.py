@@ -74,7 +74,7 @@ def rescue(opened: Rollout, work: Batch, silent: Mapping[str, HostResult]) -> li
     Their next boot is of the old kernel. Each way has the time of a boot, as the one that hangs
     had: a host without a network heeds the gentle way. A BMC that is away is waited for as long.
     """
-    deadline = opened.context.config.reboot_deadline
+    deadline = opened.config.reboot_deadline
     waited = {name: clock.now() - _told_at(opened, work, name) for name in silent}
     hopeful = {
         name: way
@@ -218,7 +218,7 @@ def _heard_us(opened: Record, host: HostStep) -> bool:
 
 def _patience(opened: Record) -> float:
     """Seconds in which a host that was told to reboot itself may go on answering."""
-    return min(opened.context.config.reset_after, opened.context.config.reboot_deadline)
+    return min(opened.config.reset_after, opened.config.reboot_deadline)
 
 
 def asked_for(host: HostStep) -> str:

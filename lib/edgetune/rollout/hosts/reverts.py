@@ -47,7 +47,7 @@ def apply_timeout(opened: Record) -> int:
 
 def _way_back(opened: Record) -> float:
     """How long a host takes to take its change back: a kernel goes with another boot."""
-    return _MARGIN + (opened.context.config.reboot_deadline if opened.plan.tries_boots else 0)
+    return _MARGIN + (opened.config.reboot_deadline if opened.plan.tries_boots else 0)
 
 
 def confirm_window(opened: Record, hosts: int) -> float:
@@ -55,7 +55,7 @@ def confirm_window(opened: Record, hosts: int) -> float:
 
     Longer than ``verify_hosts`` goes on asking a host that does not answer.
     """
-    config = opened.context.config
+    config = opened.config
     if opened.plan.reboots:
         return _AFTER_REBOOT + config.reboot_deadline
     rounds = math.ceil(max(hosts, 1) / config.ssh_threads)
@@ -71,7 +71,7 @@ def expect_revert(opened: Record, work: Batch, names: Sequence[str], begun_in: f
 
 def may_still_revert(opened: Record, host: HostStep) -> bool:
     """Whether a host that cannot be reached may yet come back by taking its change back."""
-    config, now = opened.context.config, clock.now()
+    config, now = opened.config, clock.now()
     longest = config.health_deadline + apply_timeout(opened) + config.reboot_deadline
     longest += _way_back(opened)
     longest += confirm_window(opened, len(opened.pop.hosts))

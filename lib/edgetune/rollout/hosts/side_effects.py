@@ -31,7 +31,7 @@ def ask_hosts(
         opened.lease.permit()
         return {"epoch": opened.head.epoch, **request(host)}
 
-    patience = opened.context.config.health_deadline if patient else 0
+    patience = opened.config.health_deadline if patient else 0
     return opened.context.fleet.ask(opened.hosts(names), verb, permitted, timeout, patience)
 
 

@@ -14,24 +14,13 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import SETTLED_STEPS, Batch, Silence
 from edgetune.base.names import listed
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.lease import Rollout, open_rollout
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host, Pop
 
 _RENEWED = 0.1
 """The part of its bound after which a silence is renewed, and a failure tried again."""
 _FAILED = "alerts of hosts are not silenced: "
-
-
-def open_batch(context: Context, rollout: str, epoch: int, number: int) -> tuple[Rollout, Batch]:
-    """A rollout and one of its batches to act on; alerts of its hosts that are out stay silenced.
-
-    Errors as of ``open_rollout`` and ``Record.batch``.
-    """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(number)
-    keep_silenced(opened, work)
-    return opened, work
 
 
 def keep_silenced(opened: Rollout, work: Batch) -> None:
@@ -43,7 +32,7 @@ def keep_silenced(opened: Rollout, work: Batch) -> None:
     """
     before, out = work.silence or Silence(), _out_of_service(work)
     hosts = sorted({*out, *before.hosts})
-    if not opened.context.config.alertmanager.url or not hosts or not _is_due(opened, before, out):
+    if not opened.config.alertmanager.url or not hosts or not _is_due(opened, before, out):
         return
     if hosts != before.hosts:
         work.silence = Silence(hosts, 0.0, before.problem)
@@ -73,7 +62,7 @@ def _out_of_service(work: Batch) -> list[str]:
 def _is_due(opened: Record, before: Silence, out: Sequence[str]) -> bool:
     age = clock.wall() - before.at
     # A clock that was set back makes it negative.
-    is_recent = 0 <= age < _RENEWED * opened.context.config.alertmanager.bound
+    is_recent = 0 <= age < _RENEWED * opened.config.alertmanager.bound
     return not is_recent or (list(out) != before.hosts and not before.problem)
 
 
@@ -82,7 +71,7 @@ def _ask(opened: Record, hosts: Sequence[str], out: Sequence[str]) -> str:
     # Most sites have none, and HTTP and TLS are half of what a step would import.
     from edgetune.net.silences import Wanted, keep_silences
 
-    settings, pop = opened.context.config.alertmanager, opened.pop
+    settings, pop = opened.config.alertmanager, opened.pop
     # One may have left the inventory since.
     known = [host for host in pop.hosts if host.name in hosts]
     problem = shared_matchers(opened.context, pop, known)

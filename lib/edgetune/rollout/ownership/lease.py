@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from edgetune import RECORD_SCHEMA
 from edgetune.base import clock
@@ -77,6 +78,7 @@ class Rollout(Record):
     def __init__(self, context: Context, head: Head) -> None:
         super().__init__(context, head)
         self.lease = Lease(self)
+        self._kept: dict[int, dict[str, object]] = {}
 
     @property
     def load_balancer(self) -> DrainDriver:
@@ -88,10 +90,22 @@ class Rollout(Record):
         self.lease.renew()
         self.context.store.put(head_key(self.head.id), self.head.document())
 
+    def batch(self, number: int) -> Batch:
+        """A batch, see ``Record.batch``; ``settle`` compares with it."""
+        batch = super().batch(number)
+        self._kept[number] = _content(batch)
+        return batch
+
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
         self.lease.renew()
         self.context.store.put(batch_key(self.head.id, batch.number), batch.document())
+        self._kept[batch.number] = _content(batch)
+
+    def settle(self, batch: Batch) -> None:
+        """The same, unless that would write what is written."""
+        if _content(batch) != self._kept.get(batch.number):
+            self.save_batch(batch)
 
     def move(self, batch: Batch, names: Sequence[str], step: str) -> None:
         """Write down that these hosts are now at ``step``."""
@@ -112,6 +126,11 @@ class Rollout(Record):
             json.dumps({"schema": RECORD_SCHEMA, "rollout": self.head.id, **body})
         )
         self.context.store.put(key, json.dumps({**document, "digest": digest_of(document)}))
+
+
+def _content(batch: Batch) -> dict[str, object]:
+    """What a batch's document tells, but for when it was written."""
+    return {**asdict(batch), "clock": None}
 
 
 def as_owner(context: Context, rollout: str) -> Rollout:

@@ -33,6 +33,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import read_heads
 from edgetune.rollout.record.kept_inventory import pop_of_rollout
 from edgetune.rollout.record.unreadable import is_released
+from edgetune.site.config import Config
 from edgetune.site.inventory import Host, Pop
 
 
@@ -42,6 +43,11 @@ class Record:
     def __init__(self, context: Context, head: Head) -> None:
         self.context = context
         self.head = head
+
+    @property
+    def config(self) -> Config:
+        """The configuration that it is looked at with."""
+        return self.context.config
 
     @cached_property
     def plan(self) -> Plan:

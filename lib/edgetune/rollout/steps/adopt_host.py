@@ -62,7 +62,7 @@ def _owned(opened: Rollout) -> Iterator[None]:
     if head.state in CARRIED_ON_BY_A_WORKFLOW:
         raise RefusedError(f"rollout {head.id} is {head.state}; wait until its workflow is through")
     refuse_unfinished(opened.context, head.pop, but=head.id)
-    claim = claims.take(head.pop, head.id, opened.context.config.claim_ttl, above=head.epoch)
+    claim = claims.take(head.pop, head.id, opened.config.claim_ttl, above=head.epoch)
     head.epoch = claim.epoch
     try:
         opened.save()

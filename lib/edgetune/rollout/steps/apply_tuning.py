@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.reading import encoded
-from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.change import (
     ChangeResult,
     agent_settings,
@@ -15,6 +14,7 @@ from edgetune.rollout.hosts.change import (
     was_drained,
     write_answers,
 )
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.reverts import (
     apply_timeout,
@@ -23,8 +23,8 @@ from edgetune.rollout.hosts.reverts import (
     expect_revert,
 )
 from edgetune.rollout.hosts.side_effects import ask_hosts
-from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_change
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
 
@@ -39,18 +39,18 @@ class AppliedResult(ChangeResult):
     retry_after: int
 
 
-def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> AppliedResult:
+@BatchStep
+def apply_tuning(opened: Rollout, work: Batch) -> AppliedResult:
     """Change the drained hosts of a batch to what the plan shows, and nothing else.
 
     A host that is not as the plan saw it refuses. Repeated, it changes nothing.
     """
-    opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("drained", "changing")
     names = keep_out(opened, work, names)
     tuned, others = by_agent(opened, names)
     provisional = [name for name in tuned if _cuts_off(opened, name)]
     longest = apply_timeout(opened)
-    expect_revert(opened, work, provisional, context.config.health_deadline + longest)
+    expect_revert(opened, work, provisional, opened.config.health_deadline + longest)
     opened.move(work, names, "changing")
     window = confirm_window(opened, len(work.hosts))
     answers = ask_hosts(

@@ -12,7 +12,7 @@ from edgetune.base.documents.words import Decision
 from edgetune.base.errors import AWAY, InputError, RefusedError
 from edgetune.base.names import listed
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause_after import lift_planned
+from edgetune.rollout.gates.pause import lift_planned
 from edgetune.rollout.hosts.rollback import plan_restore
 from edgetune.rollout.ownership.lease import open_rollout
 from edgetune.rollout.ownership.transitions import enter_state, unfinished_batches

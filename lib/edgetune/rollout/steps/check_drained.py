@@ -10,7 +10,7 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.errors import ServerError
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.context import Context
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import (
     CONTRADICTS,
     DrainResult,
@@ -29,7 +29,7 @@ from edgetune.rollout.hosts.reverts import (
     revert_text,
     waits_for_revert,
 )
-from edgetune.rollout.hosts.silencing import keep_silenced, open_batch
+from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -39,7 +39,8 @@ _CHECK = "says not ready, and the load balancer's check of it has not failed yet
 _NEXT = "is told to say not ready once the others have"
 
 
-def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> DrainResult:
+@BatchStep
+def check_drained(opened: Rollout, work: Batch) -> DrainResult:
     """Which hosts of the batch carry no session any more; an overdue one is put back and skipped.
 
     A host without sessions is isolated (clients with a persistence cookie still come to one that
@@ -49,7 +50,6 @@ def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> Dra
     the plan's ``drop_sessions`` an overdue host goes on with its sessions. In a rollback an overdue
     host is quarantined: it stays drained.
     """
-    opened, work = open_batch(context, rollout, epoch, batch)
     draining = work.at("draining")
     if draining:
         driver, draining = reachable(opened, work, draining)
@@ -142,7 +142,7 @@ def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
     host = work.hosts[name]
     host.awaited = why
     patient = work.batch_type == "restore" and may_still_revert(opened, host)
-    if not patient and clock.now() - host.at > opened.context.config.health_deadline:
+    if not patient and clock.now() - host.at > opened.config.health_deadline:
         fail_host(opened, work, name, why)
     return False
 
@@ -196,7 +196,7 @@ def _goes_on(opened: Rollout, work: Batch, name: str, why: str, driver: DrainDri
 
 
 def _is_overdue(opened: Record, host: HostStep) -> bool:
-    return clock.now() - host.at > opened.context.config.drain_deadline
+    return clock.now() - host.at > opened.config.drain_deadline
 
 
 def _give_up(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from edgetune.base.documents.batch import Batch
 from edgetune.base.names import listed
 from edgetune.judge.limits import beyond_limits
-from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.baseline import usual_health
 from edgetune.rollout.evidence.sampling import sample_pop
-from edgetune.rollout.gates.pause_after import waits_for_a_person
-from edgetune.rollout.hosts.silencing import open_batch
+from edgetune.rollout.gates.pause import waits_for_a_person
+from edgetune.rollout.hosts.door import BatchStep
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.results import BatchResult
 from edgetune.rollout.record.rollout import Record
 
@@ -25,15 +25,15 @@ class HealthResult(BatchResult):
     channel: str
 
 
-def check_health(context: Context, rollout: str, epoch: int, batch: int) -> HealthResult:
+@BatchStep
+def check_health(opened: Rollout, work: Batch) -> HealthResult:
     """Hold the hosts of a batch that serve again against the limits of ``judge.limits``.
 
     ``remaining`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
     """
-    opened, work = open_batch(context, rollout, epoch, batch)
     remaining = len(work.at("planned"))
-    now = {sample.host: sample.gauges for sample in sample_pop(context, opened.pop)}
-    if context.remembers(opened.pop):
+    now = {sample.host: sample.gauges for sample in sample_pop(opened.context, opened.pop)}
+    if opened.context.remembers(opened.pop):
         # Between two scrapes nothing is known of a host that has just come back.
         now = {**{host.name: {} for host in opened.pop.hosts}, **now}
     # What is taken back already serves again: nothing is stopped for it.
@@ -44,7 +44,6 @@ def check_health(context: Context, rollout: str, epoch: int, batch: int) -> Heal
     for name in work.at("done"):
         work.hosts[name].error = failed.get(name)
     work.checked = not remaining
-    opened.save_batch(work)
     errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
     return {
         "remaining": remaining,

@@ -10,8 +10,8 @@ from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.durations import duration
 from edgetune.net.result import HostResult
 from edgetune.report.text import evidence_text
-from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.bios import settled
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import waits_text
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.hosts.restart import (
@@ -25,18 +25,17 @@ from edgetune.rollout.hosts.restart import (
 )
 from edgetune.rollout.hosts.reverts import revert_text, waits_for_revert
 from edgetune.rollout.hosts.side_effects import ask_bmcs
-from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_boot, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.results import WaitingResult
 from edgetune.rollout.record.rollout import Record
 
 
-def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> WaitingResult:
+@BatchStep
+def check_rebooted(opened: Rollout, work: Batch) -> WaitingResult:
     """Who is back under another boot_id, with the right BIOS; who is awaited, who is overdue."""
-    opened, work = open_batch(context, rollout, epoch, batch)
     awaited = work.at("rebooting", "coming_back")
-    answers = context.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, TIMEOUT)
+    answers = opened.context.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, TIMEOUT)
     back = [name for name in awaited if is_back(work, answers[name])]
     bios = _bios_of(opened, work, back)
     failed, still_out = [], []
@@ -72,7 +71,6 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
         if not waits_for_revert(opened, work, answers[name])
     ]
     failed += _give_up(opened, work, given_up, answers)
-    opened.save_batch(work)
     waiting = [name for name in work.at("rebooting", "coming_back") if name not in failed]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     waited = clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
@@ -81,7 +79,7 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> Wa
         "failed": failed,
         "error": errors,
         "next": after_boot(opened, work),
-        "retry_after": retry_after(context.config, waited, *LOOK) if waiting else 0,
+        "retry_after": retry_after(opened.config, waited, *LOOK) if waiting else 0,
         "message": errors or waits_text(work, waiting) or "all are back",
     }
 
@@ -97,7 +95,7 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
 
 def _is_final(opened: Record, host: HostStep, bios: HostResult) -> bool:
     """Whether waiting makes no BIOS better; what is not there may not have been read yet."""
-    had_time = clock.now() - host.back_at > opened.context.config.health_deadline
+    had_time = clock.now() - host.back_at > opened.config.health_deadline
     return bios.reason == "failed" or (bios.reason == "absent" and had_time)
 
 
@@ -126,9 +124,9 @@ def _evidence(told: HostResult) -> str:
 
 
 def _overdue(opened: Record, since: float) -> bool:
-    return clock.now() - since > opened.context.config.reboot_deadline
+    return clock.now() - since > opened.config.reboot_deadline
 
 
 def _late(opened: Record, unreachable: bool) -> str:
     what = "did not come back" if unreachable else "did not reboot"
-    return f"{what} within {duration(opened.context.config.reboot_deadline)}"
+    return f"{what} within {duration(opened.config.reboot_deadline)}"

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from edgetune.base.documents.batch import Batch
-from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.bios import disturbed
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.hosts.restart import LOOK, TIMEOUT
 from edgetune.rollout.hosts.reverts import expect_revert
 from edgetune.rollout.hosts.side_effects import ask_hosts
-from edgetune.rollout.hosts.silencing import open_batch
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.results import BatchResult
 from edgetune.rollout.record.rollout import Record
 
@@ -29,7 +29,8 @@ class RebootResult(BatchResult):
     retry_after: int
 
 
-def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> RebootResult:
+@BatchStep
+def reboot_hosts(opened: Rollout, work: Batch) -> RebootResult:
     """Reboot the hosts that need it; the boot_id they have now is written down first.
 
     With a BIOS to look after, none in which a change of somebody else has come to be pending.
@@ -37,14 +38,15 @@ def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Rebo
     twice, and a step that died before it was sent is sent by the next one. A host that does
     not answer may be going down already: ``check_rebooted`` will tell.
     """
-    opened, work = open_batch(context, rollout, epoch, batch)
     names = [name for name in _to_reboot(work) if work.hosts[name].reboot]
     names = keep_out(opened, work, names)
     refused = disturbed(opened, work, names)
     failed = [name for name, why in refused.items() if fail_host(opened, work, name, why)]
     names = [name for name in names if name not in refused]
-    patience = context.config.health_deadline
-    facts = context.fleet.ask(opened.hosts(names), "facts", lambda host: {}, patience=patience)
+    patience = opened.config.health_deadline
+    facts = opened.context.fleet.ask(
+        opened.hosts(names), "facts", lambda host: {}, patience=patience
+    )
     failed += [
         name
         for name, answer in facts.items()
@@ -57,7 +59,7 @@ def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Rebo
         work.hosts[name].go("rebooting")
     # The timer of a host starts anew with its boot.
     provisional = [name for name in ready if work.hosts[name].reverts_at]
-    expect_revert(opened, work, provisional, context.config.reboot_deadline)
+    expect_revert(opened, work, provisional, opened.config.reboot_deadline)
     # Whoever was on the way before is told again, and has its time from now.
     opened.move(work, work.at("rebooting"), "rebooting")
     sent = ask_hosts(
@@ -70,7 +72,6 @@ def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Rebo
     )
     said_no = [name for name, answer in sent.items() if answer.failed and answer.reason in _NO]
     failed += [name for name in said_no if fail_host(opened, work, name, str(sent[name].error))]
-    opened.save_batch(work)
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     return {
         "failed": failed,
@@ -87,7 +88,7 @@ def _first_look(opened: Record, work: Batch) -> int:
         return 0
     before = opened.batch(work.number - 1).hosts.values() if work.number else ()
     shortest = min((host.boot_took for host in before if host.boot_took), default=0.0)
-    soon = min(_SHORTER * shortest - _A_TASK, opened.context.config.owner_timeout / 3)
+    soon = min(_SHORTER * shortest - _A_TASK, opened.config.owner_timeout / 3)
     return max(LOOK[0], int(soon))
 
 

@@ -11,7 +11,7 @@ from edgetune.base import clock
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause_after import lift_planned_of
+from edgetune.rollout.gates.pause import lift_planned_of
 from edgetune.rollout.record.heads import read_heads
 from edgetune.rollout.record.unreadable import release_key
 

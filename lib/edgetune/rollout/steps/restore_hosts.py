@@ -9,7 +9,6 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import WayBack
 from edgetune.net.result import HostResult
-from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.change import (
     ChangeResult,
     by_agent,
@@ -20,6 +19,7 @@ from edgetune.rollout.hosts.change import (
     was_drained,
     write_answers,
 )
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.reverts import (
     APPLY_TIMEOUT,
@@ -27,8 +27,8 @@ from edgetune.rollout.hosts.reverts import (
     waits_for_revert,
 )
 from edgetune.rollout.hosts.side_effects import ask_hosts
-from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_change, retry_after
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.results import WaitingResult
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
@@ -41,9 +41,9 @@ class RestoreResult(ChangeResult, WaitingResult):
     """By host what it took back; ``waiting`` hosts may yet do so by themselves."""
 
 
-def restore_hosts(context: Context, rollout: str, epoch: int, batch: int) -> RestoreResult:
+@BatchStep
+def restore_hosts(opened: Rollout, work: Batch) -> RestoreResult:
     """Take the tuning back on the drained hosts of a batch, from each host's own journal."""
-    opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("drained", "changing")
     names = keep_out(opened, work, names)
     silent = _foresee(opened, work, names)
@@ -69,7 +69,7 @@ def restore_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Res
         **report,
         "waiting": len(waiting),
         "next": "restore_hosts" if waiting else after_change(work),
-        "retry_after": retry_after(context.config, waited, *_LOOK) if waiting else 0,
+        "retry_after": retry_after(opened.config, waited, *_LOOK) if waiting else 0,
     }
 
 
@@ -81,7 +81,7 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
     """
     hosts, patience = (
         opened.hosts(by_agent(opened, names)[0]),
-        opened.context.config.health_deadline,
+        opened.config.health_deadline,
     )
     answers = opened.context.fleet.ask(
         hosts, "verify", lambda host: settings_request(opened, host), patience=patience

@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.rollout.context import Context
+from edgetune.base.documents.batch import Batch
 from edgetune.rollout.hosts.change import ChangeResult, change_report
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
 from edgetune.rollout.hosts.side_effects import ask_hosts
-from edgetune.rollout.hosts.silencing import open_batch
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.site.inventory import Host
 
 
-def restore_live(context: Context, rollout: str, epoch: int, batch: int) -> ChangeResult:
+@BatchStep
+def restore_live(opened: Rollout, work: Batch) -> ChangeResult:
     """Take the live settings of the tuning back on the hosts of a batch that are not drained yet.
 
     A host that did so is not asked again. One that fails is, and stays where it is in its batch.
     """
-    opened, work = open_batch(context, rollout, epoch, batch)
     names = [name for name in work.at("planned") if not work.hosts[name].live_back]
 
     def request(host: Host) -> dict[str, object]:
@@ -29,5 +30,4 @@ def restore_live(context: Context, rollout: str, epoch: int, batch: int) -> Chan
     for name, answer in answers.items():
         work.hosts[name].live_back = not answer.failed
         work.hosts[name].ours |= answer.changed
-    opened.save_batch(work)
     return change_report(answers, "back in what they can take back while they serve", [])

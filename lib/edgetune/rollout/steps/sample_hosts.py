@@ -108,7 +108,7 @@ def _next_sample(opened: Rollout, by_rule: bool) -> float:
     interval: float = opened.plan.options.interval
     left = interval - (now - head.created) % interval
     if by_rule:
-        left = max(left, opened.context.config.owner_timeout / 3)
+        left = max(left, opened.config.owner_timeout / 3)
     ends = {"baseline": head.baseline[1:]}.get(head.state, [])
     if head.state == "soaking":
         ends = [Soak(opened).next_end]

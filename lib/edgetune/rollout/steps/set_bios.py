@@ -18,12 +18,11 @@ from edgetune.base.errors import RefusedError
 from edgetune.intent.plan import settings_by_bmc
 from edgetune.net.result import HostResult
 from edgetune.report.text import was_and_is_text
-from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.bios import LATER, save_owned, target_of
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.hosts.side_effects import ask_bmcs
-from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_bios, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.bios_journal import BiosJournal, Change, Entry, load_journals
@@ -34,14 +33,14 @@ from edgetune.rollout.record.rollout import Record
 _LOOK = (5, 60)
 
 
-def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingResult:
+@BatchStep
+def set_bios(opened: Rollout, work: Batch) -> WaitingResult:
     """Let the BIOS of drained hosts come up as wanted, or as before, at their next boot.
 
     What was there is written down first. A control host is only looked at: a reboot would bring
     in what somebody else left pending, so that fails it. ``waiting`` counts BMCs that cannot do
     it yet: the step is to be called again then.
     """
-    opened, work = open_batch(context, rollout, epoch, batch)
     names = [name for name in work.at("drained") if work.hosts[name].bios != "set"]
     names = keep_out(opened, work, names)
     for name in names:
@@ -50,7 +49,6 @@ def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingR
     opened.save_batch(work)
     answers = _WAYS[work.batch_type](opened, work, names)
     failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
-    opened.save_batch(work)
     stay = [name for name in names if name not in failed and work.hosts[name].step == "drained"]
     waiting = [name for name in stay if work.hosts[name].bios != "set"]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
@@ -59,7 +57,7 @@ def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingR
     return {
         "waiting": len(waiting),
         "next": "set_bios" if waiting else after_bios(work),
-        "retry_after": retry_after(context.config, waited, *_LOOK) if waiting else 0,
+        "retry_after": retry_after(opened.config, waited, *_LOOK) if waiting else 0,
         "failed": failed,
         "error": errors,
         "message": errors
@@ -178,7 +176,7 @@ def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
         return False
     # Whoever takes it over has that time again.
     since = max(host.bios_at, opened.head.taken_over)
-    overdue = clock.now() - since > opened.context.config.reboot_deadline
+    overdue = clock.now() - since > opened.config.reboot_deadline
     if answer.reason in LATER and not overdue:
         return False
     return fail_host(opened, work, name, f"BIOS: {answer.error}")

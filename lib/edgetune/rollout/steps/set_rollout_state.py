@@ -13,7 +13,7 @@ from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.baseline import usual_load
-from edgetune.rollout.gates.pause_after import waits_for_a_person
+from edgetune.rollout.gates.pause import waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY, needed_rules, what_is_off
 from edgetune.rollout.ownership.lease import Rollout, open_rollout

@@ -10,11 +10,11 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.base.names import listed
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.context import Context
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.in_service import put_back, was_serving, why_out
 from edgetune.rollout.hosts.quarantine import fail_host, take_out_quarantined, why_lost
-from edgetune.rollout.hosts.silencing import keep_silenced, open_batch
+from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.results import BatchResult
 
@@ -30,13 +30,13 @@ class UndrainResult(BatchResult):
     next: str
 
 
-def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> UndrainResult:
+@BatchStep
+def undrain_hosts(opened: Rollout, work: Batch) -> UndrainResult:
     """Give verified hosts their previous state back and wait until they serve again.
 
     In a rollback it is the batch's last step in the load balancer: hosts that were quarantined
     on the way are seen out of service.
     """
-    opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("verified", "undraining")
     drained = [name for name in names if work.hosts[name].lb_before is not None]
     opened.move(work, names, "undraining")
@@ -113,7 +113,7 @@ def _not_back(
     """
     served = [name for name in names if was_serving(work.hosts[name].lb_before)]
     expected = {opened.pop.host(name).server: name for name in served}
-    patience = opened.context.config.health_deadline
+    patience = opened.config.health_deadline
     began, sure = clock.monotonic(), min(patience, _SURE)
     since: dict[str, float] = {}
     while True:

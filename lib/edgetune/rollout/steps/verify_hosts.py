@@ -12,7 +12,6 @@ from edgetune.base.documents.host import ProvenSettings, SeenSettings, VerifiedS
 from edgetune.base.documents.settings import Standing, standings
 from edgetune.net.result import HostResult
 from edgetune.report.text import was_and_is_text
-from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.bios import forget, settled
 from edgetune.rollout.hosts.change import (
     ChangeResult,
@@ -24,12 +23,12 @@ from edgetune.rollout.hosts.change import (
     settings_request,
     write_answers,
 )
+from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.health import sick_services
 from edgetune.rollout.hosts.readiness import set_ready
 from edgetune.rollout.hosts.reverts import can_cut_off
 from edgetune.rollout.hosts.side_effects import ask_hosts
-from edgetune.rollout.hosts.silencing import open_batch
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
@@ -41,7 +40,8 @@ class VerifiedResult(ChangeResult):
     next: str
 
 
-def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> VerifiedResult:
+@BatchStep
+def verify_hosts(opened: Rollout, work: Batch) -> VerifiedResult:
     """Prove over new connections that hosts are as they should be and that their service answers.
 
     So is their BIOS, where the tuning has to do with it. Changed hosts are confirmed by it: a
@@ -49,7 +49,6 @@ def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Veri
     has answered: a kernel becomes the default by it. Restored hosts are compared with what the plan
     saw before; what was never ours need only answer. Hosts that served all the while are done.
     """
-    opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("changed", "rebooted") if work.batch_type != "sham" else work.at("rebooted")
     answers = _proofs(opened, work, names)
     well = [name for name in names if not answers[name].failed]
@@ -72,7 +71,7 @@ def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str,
 
     A BMC that is busy, or whose answer is lost, is asked again for ``health_deadline``.
     """
-    deadline = clock.monotonic() + opened.context.config.health_deadline
+    deadline = clock.monotonic() + opened.config.health_deadline
     wrong: dict[str, HostResult] = {}
     while names:
         answers = settled(opened, work, names)
@@ -144,7 +143,7 @@ def _verify(opened: Record, names: Sequence[str]) -> dict[str, HostResult]:
         opened.hosts(names),
         "verify",
         lambda host: settings_request(opened, host),
-        patience=opened.context.config.health_deadline,
+        patience=opened.config.health_deadline,
     )
     return {name: _not_run(answer) or answer for name, answer in answers.items()}
 
@@ -198,7 +197,7 @@ def _compare_with_before(
     opened: Record, work: Batch, names: Sequence[str]
 ) -> dict[str, HostResult]:
     hosts = opened.hosts(names)
-    patience = opened.context.config.health_deadline
+    patience = opened.config.health_deadline
     answers = opened.context.fleet.ask(
         hosts, "plan", lambda host: settings_request(opened, host), patience=patience
     )
@@ -224,7 +223,7 @@ def _not_as(before: Mapping[str, Standing | None], answer: HostResult) -> HostRe
 
 def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     """Ask the service on each host until it answers; failures are those that never did."""
-    deadline = clock.monotonic() + opened.context.config.health_deadline
+    deadline = clock.monotonic() + opened.config.health_deadline
     while True:
         sick = sick_services(opened.context, opened.pop, opened.hosts(names))
         if not sick or clock.monotonic() > deadline:

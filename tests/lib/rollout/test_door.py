@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the door of a step writes as it closes, and when it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.base.documents.batch import Batch
+from edgetune.base.errors import DrainError, FencedError, StoreError
+from edgetune.rollout.hosts.door import BatchStep
+from edgetune.rollout.ownership.lease import Rollout
+from tests.support.world import Died, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.mark("baseline")
+    world.mark("changing")
+    return world
+
+
+def _step(error: BaseException | None) -> Any:
+    @BatchStep
+    def count_hosts(opened: Rollout, work: Batch) -> dict[str, object]:
+        """Whoever reads this reads the step."""
+        next(iter(work.hosts.values())).awaited = "something"
+        if error:
+            raise error
+        return {"message": "done"}
+
+    return count_hosts
+
+
+def _awaited(world: World) -> str:
+    return next(iter(world.batch(0).hosts.values())).awaited
+
+
+def test_what_a_step_learned_is_written_at_its_end(world: World) -> None:
+    assert world.step(_step(None), 0) == {"message": "done"}
+    assert _awaited(world) == "something"
+
+
+def test_so_it_is_where_the_step_cannot_go_on(world: World) -> None:
+    with pytest.raises(DrainError, match="no answer"):
+        world.step(_step(DrainError("no answer")), 0)
+    assert _awaited(world) == "something"
+
+
+@pytest.mark.parametrize("error", [FencedError("taken"), StoreError("away"), Died()])
+def test_nothing_is_written_by_whom_it_is_not_for(world: World, error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        world.step(_step(error), 0)
+    assert _awaited(world) == ""
+
+
+def test_what_is_written_already_is_not_written_again(world: World) -> None:
+    world.step(_step(None), 0)
+    clock = world.batch(0).clock
+    world.step(_step(None), 0)
+    assert world.batch(0).clock == clock
+
+
+def test_the_error_of_the_step_stands_where_the_writing_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rollout, "save_batch", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        world.step(_step(None), 0)
+
+    def away(*given: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(Rollout, "save_batch", away)
+    with pytest.raises(DrainError, match="no answer"):
+        world.step(_step(DrainError("no answer")), 0)
+
+
+def test_a_step_is_called_and_read_as_the_function_that_it_is_made_of(world: World) -> None:
+    step = _step(None)
+    assert (step.__name__, step.__doc__) == ("count_hosts", "Whoever reads this reads the step.")
+    assert step(world.context, rollout=world.rollout, epoch=world.epoch, batch=0)
