@@ -7,7 +7,7 @@ from docs.pages.entries import entry
 from docs.pages.markdown import code, page, table
 from edgetune.base.documents.congestion import Terms, Thresholds
 from edgetune.base.options import Option, options_of
-from edgetune.wings.congestion.appliers import APPLIERS
+from edgetune.wings.congestion.entry import APPLIERS
 from edgetune.wings.congestion.sources import SOURCES
 
 

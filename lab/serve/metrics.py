@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from edgetune.base.errors import EdgetuneError
+from edgetune.fleet.export.families import CONTENT_TYPE
 from edgetune.fleet.export.state import read_state
-from edgetune.fleet.export.values import CONTENT_TYPE
 from edgetune.rollout.context import Context
 from lab.usage import UsageError
 

@@ -18,8 +18,7 @@ import yaml
 from edgetune.base.documents.head import Head
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads
-from edgetune.rollout.record.progress import out_of_service
-from edgetune.rollout.record.rollout import read_rollout
+from edgetune.rollout.record.rollout import out_of_service, read_rollout
 from lab import simulated
 from lab.runner.execution import Listener
 from lab.runner.runs import Run, ended_runs

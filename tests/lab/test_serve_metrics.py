@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from edgetune.fleet.export.values import CONTENT_TYPE
+from edgetune.fleet.export.families import CONTENT_TYPE
 from lab.cli import _parser
 from lab.serve.metrics import metrics_served, read_address
 from lab.usage import UsageError

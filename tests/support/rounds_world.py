@@ -23,8 +23,7 @@ from edgetune.net.result import HostResult
 from edgetune.site.inventory import Pop
 from edgetune.wings.congestion.rounds import round as round_module
 from edgetune.wings.congestion.rounds import work
-from edgetune.wings.congestion.rounds.kept import open_rounds
-from edgetune.wings.congestion.rounds.results import RoundResult
+from edgetune.wings.congestion.rounds.kept import RoundResult, open_rounds
 from edgetune.wings.congestion.rounds.steps.push_configuration import push_configuration
 from edgetune.wings.congestion.rounds.steps.select_prefixes import select_prefixes
 from edgetune.wings.congestion.rounds.work import read_known

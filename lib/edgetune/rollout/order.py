@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of a batch through ``roll_batch`` or ``restore_batch``: what follows each step, and when.
 
-Each step tells ``next``, the task to follow, and ``retry_after``, the seconds until then.
+Each step tells ``next``, the task to follow, and ``retry_after``, the seconds until then. The
+result of a step is typed beside it, field by field like the ``output_schema`` of its action; what
+results of steps on a batch have in common stands here.
 """
 
 from __future__ import annotations
+
+from typing import TypedDict
 
 from edgetune.base.documents.batch import Batch
 from edgetune.rollout.record.rollout import Record
@@ -63,3 +67,19 @@ def retry_after(config: Config, waited: float, least: float, most: float) -> int
     workflow pays for each more than for the one before. Its owner is seen to live all the while.
     """
     return max(1, round(min(max(waited / 4, least), most, config.owner_timeout / 3)))
+
+
+class BatchResult(TypedDict):
+    """``failed`` are the hosts on which a step failed, ``error`` says why; both may be empty."""
+
+    failed: list[str]
+    error: str
+    message: str
+
+
+class WaitingResult(BatchResult):
+    """``waiting`` hosts have the task ``next`` taken in ``retry_after`` seconds."""
+
+    waiting: int
+    next: str
+    retry_after: int

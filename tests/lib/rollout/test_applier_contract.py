@@ -13,7 +13,7 @@ from edgetune.agent.appliers import APPLIERS
 from edgetune.agent.host import Host
 from edgetune.agent.vocabulary.places import CONGESTION, PREFIX_FILE_TOLD
 from edgetune.base.documents.congestion import Treated
-from edgetune.wings.congestion.appliers import APPLIERS as KNOWN
+from edgetune.wings.congestion.entry import APPLIERS as KNOWN
 from tests.support import ROOT, appliers
 from tests.support.agent_root import until
 from tests.support.appliers import CHOSEN, V4_CLIENTS, V6_CLIENTS, Double

@@ -19,9 +19,9 @@ from cryptography.x509.oid import NameOID
 
 from edgetune.base import clock
 from edgetune.base.files import load_yaml
-from edgetune.rollout.planning import pack_folder
-from edgetune.rollout.planning.pack_folder import site_files
+from edgetune.rollout.planning import site_checks
 from edgetune.rollout.planning.preflight import Subject
+from edgetune.rollout.planning.site_checks import site_files
 from edgetune.rollout.steps.doctor_pop import check_nodes, check_pack_folder
 from edgetune.rollout.store import nodes
 from edgetune.rollout.store.nodes import Node, differences, this_node
@@ -154,7 +154,7 @@ def test_the_doctor_compares_what_nodes_left_and_a_timer_leaves_it(world: EmptyW
 def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "packs/edgetune"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(pack_folder, "ROOT", folder)
+    monkeypatch.setattr(site_checks, "ROOT", folder)
     return folder
 
 
@@ -219,15 +219,15 @@ def test_nothing_that_is_usual_lies_there(
     defaults of the schema, nor the example of a configuration."""
     own = world.context.config
     assert {ROOT / "tunings", ROOT / "metrics"} <= {*own.tunings, *own.metrics}
-    assert pack_folder.ROOT == ROOT and list(site_files(own)) == []
-    monkeypatch.setattr(pack_folder, "ROOT", Path("/opt/stackstorm/packs/edgetune"))
+    assert site_checks.ROOT == ROOT and list(site_files(own)) == []
+    monkeypatch.setattr(site_checks, "ROOT", Path("/opt/stackstorm/packs/edgetune"))
     schema = load_yaml(ROOT / "config.schema.yaml")
     texts = [str(own.get("default")) for own in schema.values()]
     example = load_yaml(ROOT / "edgetune.yaml.example")
     assert read_config(example).records == "st2"
     for value in example.values():
         texts += map(str, value if isinstance(value, list) else [value])
-    assert not [text for text in texts if pack_folder._is_inside(text)]
+    assert not [text for text in texts if site_checks._is_inside(text)]
 
 
 HOUR = 3600.0

@@ -14,8 +14,8 @@ from edgetune.base.errors import StoreError
 from edgetune.fleet.action import safe
 from edgetune.fleet.campaign.advance import step_campaign
 from edgetune.fleet.campaign.run import run_campaign
+from edgetune.rollout.ownership.automation import thread_of
 from edgetune.rollout.record.heads import all_heads
-from edgetune.rollout.status.chat_thread import thread_of
 from lab.runner import Engine, Pack
 from lab.serve.rules import RuleBook
 from tests.support import ROOT

@@ -20,9 +20,8 @@ from edgetune.rollout.gates.approval import Approval, load_approval, save_approv
 from edgetune.rollout.gates.pause import pauses_of
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.ownership.lease import as_owner
-from edgetune.rollout.record.heads import read_heads
+from edgetune.rollout.record.heads import read_heads, unreadable_rollouts
 from edgetune.rollout.record.rollout import load_plan, read_rollout, save_plan
-from edgetune.rollout.record.unreadable import unreadable_rollouts
 from tests.support.builders import concluded, plan
 from tests.support.damage import JUNK, damaged, places, put, without
 from tests.support.soaking import USUAL, soaking

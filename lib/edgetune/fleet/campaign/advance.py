@@ -40,8 +40,7 @@ from edgetune.fleet.campaign.record import (
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import all_heads, refuse_unfinished
 from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 

@@ -25,8 +25,8 @@ from edgetune.fleet.campaign.record import (
 from edgetune.report.campaign import definition_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
 from edgetune.rollout.planning.make_plan import make_for
+from edgetune.rollout.record.heads import refuse_unfinished
 from edgetune.rollout.record.kept_inventory import whole_inventory
 
 # No name of a PoP.

@@ -15,15 +15,14 @@ from edgetune.base.documents.steps import REASONS, STEPS, StepsTaken, read_steps
 from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.base.names import NAME
 from edgetune.fleet.campaign.record import readable_records
+from edgetune.fleet.export.families import Values
 from edgetune.fleet.export.under_way import UNREADABLE, read_open
-from edgetune.fleet.export.values import Values
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.record.heads import read_heads
-from edgetune.rollout.record.unreadable import keeping_their_pop
+from edgetune.rollout.record.heads import keeping_their_pop, read_heads
+from edgetune.rollout.status.attention import Seen
 from edgetune.rollout.status.congestion import SeenRounds, seen_rounds
-from edgetune.rollout.status.status_scope import Seen
 from edgetune.rollout.store.heartbeat import GUARD
 
 _OTHER = "other"

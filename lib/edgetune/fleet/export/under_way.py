@@ -14,14 +14,12 @@ from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.words import State
 from edgetune.base.errors import EdgetuneError, StoreError
-from edgetune.fleet.export.values import Values
+from edgetune.fleet.export.families import Values
 from edgetune.rollout.hosts.quarantine import in_service_still
-from edgetune.rollout.ownership.lease import idle_times
-from edgetune.rollout.ownership.orphans import is_orphaned
-from edgetune.rollout.record.progress import out_of_service
-from edgetune.rollout.record.rollout import Record
+from edgetune.rollout.ownership.lease import idle_times, is_orphaned
+from edgetune.rollout.record.rollout import Record, out_of_service
+from edgetune.rollout.status.attention import Seen
 from edgetune.rollout.status.present import Present
-from edgetune.rollout.status.status_scope import Seen
 
 UNREADABLE = "unreadable"
 """In place of the state of a rollout whose head cannot be read."""

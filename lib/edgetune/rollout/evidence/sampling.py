@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Have the hosts of PoPs sampled, and keep the samples."""
+"""Have the hosts of PoPs sampled, and keep the samples; whether a PoP carries so much more than
+usual that this is no time to drain anything."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from edgetune.base.documents.sample import Drift, Sample
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import SourceError
 from edgetune.base.sanitize import shortened
+from edgetune.judge.limits import peak_load
 from edgetune.net.metrics.source import Sampled
 from edgetune.report.text import drift_text
 from edgetune.rollout.context import Context
@@ -200,3 +202,25 @@ def _drift_of(rows: Sequence[Drift]) -> list[str]:
     more = len(rows) - _MOST_DRIFT
     told = [shortened(drift_text(row)) for row in rows[:_MOST_DRIFT]]
     return [*told, f"and {more} more settings"] if more > 0 else told
+
+
+# Intervals back in which load counts as the present one.
+_RECENT = 3
+
+
+def surge_of(opened: Record) -> str:
+    """Why nothing is drained now, or nothing; hosts are sampled if there is no fresh sample."""
+    if opened.head.usual_load <= 0:
+        return ""
+    interval = opened.plan.options.interval
+    return surge_in(opened, recent_samples(opened, _RECENT * interval, interval))
+
+
+def surge_in(opened: Record, samples: SampleTable) -> str:
+    """The same of some samples."""
+    if opened.head.usual_load <= 0:
+        return ""
+    times = peak_load(samples, opened.plan.options.interval) / opened.head.usual_load
+    if times <= opened.config.surge_factor:
+        return ""
+    return f"{opened.head.pop} carries {times:.1f} times its usual load; nothing is drained now"

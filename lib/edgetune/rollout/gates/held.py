@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.batch import UNTOUCHED_STEPS, Batch
 from edgetune.base.sanitize import command
-from edgetune.rollout.evidence.surge import surge_of
+from edgetune.rollout.evidence.sampling import surge_of
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import (
     PLANNED,

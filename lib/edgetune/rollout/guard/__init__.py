@@ -23,16 +23,13 @@ from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
 from edgetune.rollout.guard.degraded import sick_hosts, worse_group
-from edgetune.rollout.guard.lost import lost_hosts
+from edgetune.rollout.guard.pausing import lost_hosts, surge_now, surge_over
 from edgetune.rollout.guard.rounds import stuck_rounds
-from edgetune.rollout.guard.stale import stale_samples
-from edgetune.rollout.guard.stalled import stalled_rollout, waiting_rollout
-from edgetune.rollout.guard.surge import surge_now, surge_over
+from edgetune.rollout.guard.stalled import stale_samples, stalled_rollout, waiting_rollout
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.record.heads import Unreadable, read_heads
-from edgetune.rollout.record.unreadable import keeping_their_pop, unreadable_text
+from edgetune.rollout.record.heads import Unreadable, keeping_their_pop, read_heads, unreadable_text
 from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
 
 Check = Callable[[Watched], "Finding | None"]

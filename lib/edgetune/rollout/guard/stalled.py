@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody moves a rollout on, or it waits for long for something that may never come."""
+"""Nobody moves a rollout on, it waits for long for something that may never come, or the guard sees
+nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,7 @@ from edgetune.base.sanitize import command
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.guard.turns import AN_HOUR
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.rollout.ownership.lease import idle_time
-from edgetune.rollout.ownership.orphans import is_orphaned
+from edgetune.rollout.ownership.lease import idle_time, is_orphaned
 from edgetune.rollout.status.present import Present, spoken
 
 
@@ -81,3 +82,19 @@ def _late(watched: Watched) -> float:
         return 0.0
     since = Soak(watched.opened).waits_since
     return 0.0 if since is None else watched.now - since
+
+
+def stale_samples(watched: Watched) -> Finding | None:
+    """No fresh sample of any host of the PoP."""
+    longest = watched.stale_after
+    newest = max([watched.head.created, *watched.samples.time])
+    if not watched.under_way or newest > watched.now - longest:
+        return None
+    reason = (
+        f"no host of {watched.head.pop} was sampled for {roughly(longest)}, so nothing is seen of "
+        f"{watched.head.id}; see that the rule sample_running is enabled and that "
+        f"{command('sample_hosts', pop=watched.head.pop)} succeeds"
+    )
+    if watched.unknown:
+        reason = f"{watched.unknown}; nothing is seen of {watched.head.id}"
+    return watched.finding(reason, "stale", is_acted_on=False)

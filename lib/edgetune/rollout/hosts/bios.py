@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the BIOS of a host should hold for a rollout, and what its BMC says that it holds."""
+"""What the BIOS of a host should hold, and what its BMC says that it holds.
+
+Attributes of standing tunings get lost: by a reset to defaults, another board, some updates.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from edgetune.base.documents.host import BiosPlan, BiosState
 from edgetune.base.errors import RefusedError
 from edgetune.net.bmc.payload import MAX_ERROR, BmcError, said, same
 from edgetune.net.result import HostResult
-from edgetune.rollout.hosts.side_effects import ask_bmcs
+from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.bios_journal import (
     BiosJournal,
@@ -22,6 +25,7 @@ from edgetune.rollout.record.bios_journal import (
     save_journal,
 )
 from edgetune.rollout.record.rollout import Record
+from edgetune.site.inventory import Host
 
 # The states of a BIOS that does not hold what it should.
 _NOT_THERE = ("failed", "absent")
@@ -47,7 +51,7 @@ def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     """
     targets, unread = _to_prove(opened, work, names)
     asked = [name for name, target in targets.items() if target.attributes]
-    answers = ask_bmcs(opened, asked, "check", lambda host: vars(targets[host.name]))
+    answers = opened.ask_bmcs(asked, "check", lambda host: vars(targets[host.name]))
     unasked = {name: HostResult(name) for name in targets if name not in asked}
     if work.batch_type == "restore":
         answers = {name: _old_again(targets[name], answer) for name, answer in answers.items()}
@@ -62,7 +66,7 @@ def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, s
     if not opened.sets_bios:
         return {}
     targets, unread = _to_prove(opened, work, names)
-    answers = ask_bmcs(opened, list(targets), "check", lambda host: vars(targets[host.name]))
+    answers = opened.ask_bmcs(list(targets), "check", lambda host: vars(targets[host.name]))
     told = {name: answer for name, answer in answers.items() if not answer.failed}
     found = {name: ", ".join(answer.read(BiosState).foreign) for name, answer in told.items()}
     text = "BIOS: changes of somebody else wait for the next boot"
@@ -168,3 +172,26 @@ def save_owned(opened: Rollout, journal: BiosJournal) -> None:
     """Keep a journal; FencedError where the rollout has lost its claim."""
     opened.lease.renew()
     save_journal(opened.context, journal)
+
+
+def bios_drift(context: Context, pop: str) -> dict[str, list[str]]:
+    """A text for each host of a PoP that does not hold, or does not tell, what it should."""
+    hosts = [host for host in context.inventory.pop(pop).hosts if host.bmc]
+    journals, unread = load_journals(context, pop, [host.name for host in hosts])
+    tuned = [host for host in hosts if host.name in journals and journals[host.name].entries]
+
+    def request(host: Host) -> dict[str, object]:
+        journal = journals[host.name]
+        return {"attributes": journal.expected, "ours": {}, "job": "", "system": journal.system}
+
+    answers = {**unread, **context.bmcs.ask(tuned, "check", request)}
+    whys = {name: _why_adrift(answer) for name, answer in answers.items()}
+    return {name: [f"BIOS: {why}"] for name, why in whys.items() if why}
+
+
+def _why_adrift(answer: HostResult) -> str:
+    """Why a BIOS does not hold what it should, or what keeps that from being known."""
+    if answer.failed:
+        return str(answer.error)
+    told = answer.read(BiosState)
+    return "" if told.state == "done" else told.reason

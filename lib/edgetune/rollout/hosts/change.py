@@ -12,8 +12,8 @@ from edgetune.base.documents.settings import HostSetting, Standing, standings
 from edgetune.intent.plan import settings_by_agent
 from edgetune.net.result import HostResult
 from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.results import BatchResult
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
 
@@ -57,10 +57,15 @@ def settings_request(opened: Record, host: Host) -> dict[str, object]:
     }
 
 
-def reach(opened: Record, hosts: Sequence[Host]) -> dict[str, HostResult]:
-    """Ask hosts for their facts over and over for ``health_deadline``; failures stay silent."""
+def ask_settings(opened: Record, names: Sequence[str], verb: str) -> dict[str, HostResult]:
+    """Ask hosts what they say of the tuning, over and over for ``health_deadline``."""
     patience = opened.config.health_deadline
-    return opened.context.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
+    return opened.ask(names, verb, lambda host: settings_request(opened, host), patience=patience)
+
+
+def reach(opened: Record, names: Sequence[str]) -> dict[str, HostResult]:
+    """Ask hosts for their facts over and over for ``health_deadline``; failures stay silent."""
+    return opened.ask(names, "facts", patience=opened.config.health_deadline)
 
 
 class HostChange(TypedDict):

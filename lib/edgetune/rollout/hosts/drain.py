@@ -15,9 +15,8 @@ from edgetune.rollout.hosts.in_service import leaving, state_of, was_admitted
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.hosts.readiness import set_ready
 from edgetune.rollout.hosts.silencing import keep_silenced
-from edgetune.rollout.order import after_drain, retry_after
+from edgetune.rollout.order import WaitingResult, after_drain, retry_after
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.results import WaitingResult
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
 

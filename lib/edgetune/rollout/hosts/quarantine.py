@@ -15,7 +15,7 @@ from edgetune.base.documents.head import Quarantine
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.base.sanitize import shortened
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.evidence.surge import surge_of
+from edgetune.rollout.evidence.sampling import surge_of
 from edgetune.rollout.hosts.in_service import (
     hosts_in_service,
     needs_room,
@@ -23,7 +23,6 @@ from edgetune.rollout.hosts.in_service import (
     shown,
     state_of,
 )
-from edgetune.rollout.hosts.side_effects import ask_hosts
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -186,7 +185,7 @@ def _no_room(left: int, least: int) -> str:
 def _tell_not_ready(opened: Rollout, names: Sequence[str]) -> dict[str, str]:
     """By host, why it does not say "not ready" itself."""
     request = {"rollout": opened.head.id, "ready": False, "ports": list(opened.pop.ports)}
-    answers = ask_hosts(opened, names, "ready", lambda host: request, patient=False)
+    answers = opened.ask_hosts(names, "ready", lambda host: request, patient=False)
     return {
         name: f"it could not be told to say not ready: {answer.error}"
         for name, answer in answers.items()

@@ -18,7 +18,6 @@ from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.hosts.identity import BY_INTERFACE, BY_INVENTORY
 from edgetune.rollout.hosts.in_service import put_back
 from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.hosts.side_effects import ask_hosts
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -35,16 +34,15 @@ def set_ready(
     """
     request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
     expected = addresses or {}
-    return ask_hosts(
-        opened, names, "ready", lambda host: {**request, "address": expected.get(host.name) or None}
+    return opened.ask_hosts(
+        names, "ready", lambda host: {**request, "address": expected.get(host.name) or None}
     )
 
 
 def own_sessions(opened: Rollout, names: Sequence[str]) -> Mapping[str, HostResult]:
     """How many ``sessions`` hosts count themselves; nothing is changed."""
     request = {"ports": list(opened.pop.ports)}
-    hosts = opened.hosts(names)
-    return opened.context.fleet.ask(hosts, "sessions", lambda host: request) if hosts else {}
+    return opened.ask(names, "sessions", lambda host: request) if names else {}
 
 
 def proven_by_effect(

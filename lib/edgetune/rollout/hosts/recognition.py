@@ -33,7 +33,7 @@ def without_strangers(
     """
     back = work.batch_type == "restore"
     patience = 0 if back else opened.config.health_deadline
-    answers = _facts(opened, names, patience)
+    answers = opened.ask(names, "facts", patience=patience)
     silent = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
     wrong = _strangers(opened, work, servers, answers)
     wrong = wrong if back else {**silent, **wrong}
@@ -47,7 +47,7 @@ def recognised(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> list[str]:
     """Those of a rollback that answer as the plan's machines: some were silent before."""
-    answers = _facts(opened, names, opened.config.health_deadline)
+    answers = opened.ask(names, "facts", patience=opened.config.health_deadline)
     _fail_strangers(opened, work, _strangers(opened, work, driver.servers(), answers))
     for name in work.at("draining"):
         answer = answers.get(name)
@@ -57,11 +57,6 @@ def recognised(
             else:
                 fail_host(opened, work, name, str(answer.error))
     return [n for n in names if work.hosts[n].step == "draining" and not answers[n].failed]
-
-
-def _facts(opened: Record, names: Sequence[str], patience: float) -> dict[str, HostResult]:
-    hosts = opened.hosts(names)
-    return opened.context.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
 
 def _strangers(

@@ -19,7 +19,6 @@ from edgetune.net.bmc.answers import ON, SHUTDOWN
 from edgetune.net.bmc.payload import BmcError
 from edgetune.net.result import HostResult
 from edgetune.rollout.hosts.bios import machine_of
-from edgetune.rollout.hosts.side_effects import ask_bmcs
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
@@ -53,7 +52,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
 
     def request(host: Host) -> dict[str, object]:
         # The others of the batch took their time: it may be in POST by now.
-        answer = opened.context.fleet.ask([host], "facts", lambda each: {}, TIMEOUT)[host.name]
+        answer = opened.ask([host.name], "facts", timeout=TIMEOUT)[host.name]
         if answer.failed or is_back(work, answer):
             raise BmcError("busy", "the host is on its way by now")
         waited = clock.now() - told_at[host.name]
@@ -130,7 +129,7 @@ def _send(
         work.hosts[name].at = clock.now()
     opened.save_batch(work)
     try:
-        answers = ask_bmcs(opened, list(ways), "reset", full_request)
+        answers = opened.ask_bmcs(list(ways), "reset", full_request)
     except EdgetuneError:  # it is no longer permitted
         leave(set(ways) - asked)
         raise
@@ -166,7 +165,7 @@ def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     def request(host: Host) -> dict[str, object]:
         return {"kind": ON, "os_answers": False, "known": _known(opened, host.name)}
 
-    answers = ask_bmcs(opened, off, "reset", request)
+    answers = opened.ask_bmcs(off, "reset", request)
     turned = []
     for name, answer in answers.items():
         host = work.hosts[name]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What StackStorm has to do by itself for rollouts under way, and what of that is off.
+"""What StackStorm has to do by itself for rollouts under way, and what of that is off; and where in
+chat an execution was asked for.
 
 Registering the pack again, as an upgrade does, switches every rule to what its file says; a sensor
 may be off, unconfigured or dead. Then nothing fails, and nothing happens. The local runner has no
@@ -8,7 +9,9 @@ StackStorm to ask; it says itself what it serves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from edgetune import PACK
 from edgetune.base import clock
@@ -16,6 +19,7 @@ from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.stackstorm import Rule
 from edgetune.base.durations import roughly
 from edgetune.base.errors import EdgetuneError
+from edgetune.base.fields import Fields
 from edgetune.rollout.context import Context
 from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.store.stackstorm import entries
@@ -81,3 +85,27 @@ def _quiet(last: Heartbeat | None, now: float) -> str:
     if now - last.time > QUIET:
         return f"has not looked for {roughly(round(now - last.time))}"
     return f"cannot look: {last.problem}" if last.problem else ""
+
+
+_MESSAGE = r"[0-9]{1,20}[.][0-9]{1,9}"
+"""The id of a message in Slack."""
+
+
+def thread_of(context: Context, channel: str, execution: str) -> str:
+    """``CHANNEL|MESSAGE`` where a message in that channel began the execution, else the channel.
+
+    hubot hands StackStorm the message with what the execution is to be announced by
+    (``source_context``). Slack has a thread for each message; other chats know no such ids.
+    """
+    api = context.stackstorm
+    if not (channel and execution and api):
+        return channel
+    # Without an answer, or the right to ask, the channel does.
+    with suppress(EdgetuneError):
+        found = api.call("GET", f"/executions/{execution}?include_attributes=liveaction")
+        told = Fields(found, "execution").inside("liveaction").inside("notify", {})
+        asked = told.inside("on-complete", {}).inside("data", {})
+        message = str(asked.inside("source_context", {}).raw("id", ""))
+        if asked.raw("source_channel", "") == channel and re.fullmatch(_MESSAGE, message):
+            return f"{channel}|{message}"
+    return channel

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this process still act on a rollout: its claim, and the kill switch.
+"""May this process still act on a rollout: its claim, and the kill switch; and is anybody there.
 
 One owner at a time holds the claim of a PoP, under an epoch. Each owner that follows has a larger
 epoch, and hosts refuse what comes with a smaller one.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Callable
 
 from edgetune import RECORD_SCHEMA
 from edgetune.base import clock
@@ -24,6 +25,11 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.record.rollout import Record, baseline_key, look_key, read_rollout
 from edgetune.rollout.store.claims import Claim
+from edgetune.rollout.store.heartbeat import SILENT
+from edgetune.site.inventory import Host
+
+if TYPE_CHECKING:
+    from edgetune.net.result import HostResult
 
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0
@@ -84,6 +90,43 @@ class Rollout(Record):
     def load_balancer(self) -> DrainDriver:
         """What steers requests to the hosts; what it changes it does under our epoch."""
         return self.context.load_balancer(self.pop).under(self.head.epoch)
+
+    def ask_hosts(
+        self,
+        names: Sequence[str],
+        verb: str,
+        request: Callable[[Host], Mapping[str, object]],
+        timeout: float = 60,
+        patient: bool = True,
+    ) -> dict[str, HostResult]:
+        """Have hosts change something, under our epoch and as long as it is permitted.
+
+        A host that cannot be reached is asked again for ``health_deadline`` s: every verb can be
+        repeated. ``patient`` False asks once.
+        """
+
+        def permitted(host: Host) -> dict[str, object]:
+            self.lease.permit()
+            return {"epoch": self.head.epoch, **request(host)}
+
+        patience = self.config.health_deadline if patient else 0
+        return self.context.fleet.ask(self.hosts(names), verb, permitted, timeout, patience)
+
+    def ask_bmcs(
+        self, names: Sequence[str], verb: str, request: Callable[[Host], Mapping[str, object]]
+    ) -> dict[str, HostResult]:
+        """Ask the BMCs of hosts, as long as it is permitted, be it in the middle of it.
+
+        In a rollback one BMC that refuses a login does not stop the others of its credentials name.
+        """
+
+        def permitted(host: Host) -> Mapping[str, object]:
+            self.lease.permit()
+            return request(host)
+
+        refusals = 2 if self.head.state == "rolling_back" else 1
+        ask, hosts, permit = self.context.bmcs.ask, self.hosts(names), self.lease.permit
+        return ask(hosts, verb, permitted, permit=permit, refusals=refusals) if names else {}
 
     def save(self) -> None:
         """Write the head, as its owner only."""
@@ -181,3 +224,49 @@ def _who_goes_on(context: Context, rollout: str) -> str:
 
 def _goes_on(head: Head) -> str:
     return f"; {head.last_by} goes on with it ({head.state}), and nothing is left to do here"
+
+
+def enter_state(opened: Rollout, state: str, owner: str, requested_by: str, reason: str) -> None:
+    """Let a rollout enter a state under a new epoch; the caller saves it.
+
+    RefusedError if that state cannot follow. Of two callers with the same epoch one wins, the
+    other gets FencedError.
+    """
+    head, context = opened.head, opened.context
+    before, epoch = head.state, head.epoch
+    head.enter(state, requested_by, reason)
+    ttl = context.config.claim_ttl
+    head.epoch = context.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch).epoch
+    head.owner = owner or head.owner
+    if state != before:
+        head.recoveries = 0
+
+
+def unfinished_batches(opened: Record) -> tuple[int, int]:
+    """The first batch of the present state that is not finished, and the one after its last."""
+    numbers = opened.numbers(opened.head.state)
+    first, end = numbers.start, numbers.stop
+    while first < end - 1 and opened.batch(first).finished:
+        first += 1
+    return first, end
+
+
+def is_orphaned(context: Context, head: Head) -> bool:
+    """Whether somebody should be carrying the rollout on, and nobody is.
+
+    That is seen when StackStorm still runs its owner, and the owner's action is dead; else after
+    ``owner_timeout`` seconds without a step.
+    """
+    if not head.wants_a_workflow:
+        return False
+    try:
+        interval: float = Rollout(context, head).plan.options.interval
+    except RefusedError:
+        # A damaged plan must not hide the other orphans.
+        interval = 0
+    idle = idle_time(context, head.pop)
+    if idle >= context.config.claim_ttl or idle > context.config.owner_timeout + interval:
+        return True
+    if idle <= SILENT or not context.executions:
+        return False
+    return head.owner in context.executions.dead_workflows

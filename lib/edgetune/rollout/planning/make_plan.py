@@ -25,15 +25,11 @@ from edgetune.net.bmc.identity import is_named, matches, mismatch
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import refuse_short_retention
-from edgetune.rollout.planning.chosen_hosts import chosen_hosts
-from edgetune.rollout.planning.missing_metrics import (
-    refuse_untold,
-    refuse_untold_by_system,
-)
+from edgetune.rollout.planning.choices import chosen_hosts, refuse_untold, refuse_untold_by_system
 from edgetune.rollout.planning.preflight import Finding, Subject, refuse_unfit
 from edgetune.rollout.record.bios_journal import load_journal
+from edgetune.rollout.record.heads import refuse_unreadable
 from edgetune.rollout.record.kept_inventory import pop_for_plan
-from edgetune.rollout.record.unreadable import refuse_unreadable
 from edgetune.rollout.store.records import value_of
 from edgetune.site.inventory import Host, Pop
 

@@ -14,13 +14,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from edgetune import PACK
 from edgetune.base.documents.baseline import Baseline, read_baseline
-from edgetune.base.documents.batch import Batch, HostStep, Wait, batch_key, read_batch
+from edgetune.base.documents.batch import (
+    SETTLED_STEPS,
+    Batch,
+    HostStep,
+    Wait,
+    batch_key,
+    read_batch,
+)
 from edgetune.base.documents.head import Head, batch_name, head_key, numbers_of, read_head
 from edgetune.base.documents.look import Look, read_look
 from edgetune.base.documents.plan import Plan, read_plan
@@ -30,11 +37,13 @@ from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.names import NAME
 from edgetune.intent.plan import settings_by_bmc
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import read_heads
+from edgetune.rollout.record.heads import is_released, read_heads
 from edgetune.rollout.record.kept_inventory import pop_of_rollout
-from edgetune.rollout.record.unreadable import is_released
 from edgetune.site.config import Config
 from edgetune.site.inventory import Host, Pop
+
+if TYPE_CHECKING:
+    from edgetune.net.result import HostResult
 
 
 class Record:
@@ -85,6 +94,17 @@ class Record:
     def hosts(self, names: Sequence[str]) -> list[Host]:
         """The inventory's hosts of these names."""
         return [self.pop.host(name) for name in names]
+
+    def ask(
+        self,
+        names: Sequence[str],
+        verb: str,
+        request: Callable[[Host], Mapping[str, object]] = lambda host: {},
+        timeout: float = 60,
+        patience: float = 0,
+    ) -> dict[str, HostResult]:
+        """Ask the agents of hosts something that changes nothing, as ``Fleet.ask`` does."""
+        return self.context.fleet.ask(self.hosts(names), verb, request, timeout, patience)
 
     def numbers(self, state: str) -> range:
         """Numbers of the batches that are taken in a state."""
@@ -200,3 +220,30 @@ def read_rollout(context: Context, rollout: str) -> Record:
     if text is None:
         raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
     return Record(context, read_head(rollout, text))
+
+
+def failures_text(opened: Record) -> Iterator[str]:
+    """Each host that failed its batch: batch, name, the step where it stands, error."""
+    for batch in opened.batches():
+        for name, error in batch.failures.items():
+            yield f"{opened.name_of(batch)}: {name} ({batch.hosts[name].step}): {error}"
+
+
+def under_way(batches: Iterable[Batch]) -> Iterator[tuple[str, HostStep]]:
+    """Hosts that a batch has in hand, with where each stands."""
+    for batch in batches:
+        for name, host in batch.hosts.items():
+            if host.step not in (*SETTLED_STEPS, "planned"):
+                yield name, host
+
+
+def out_of_service(batches: Iterable[Batch]) -> list[str]:
+    """Hosts that a rollout took out of service and has not put back, by its record; a record is
+    written before what it names is done."""
+    out: dict[str, bool] = {}
+    for batch in batches:
+        for name, host in batch.hosts.items():
+            drained = host.lb_before is not None or host.step == "quarantined"
+            if drained or host.step in ("done", "skipped"):
+                out[name] = drained and host.step not in ("done", "skipped")
+    return [name for name, is_out in out.items() if is_out]

@@ -18,7 +18,9 @@ from edgetune.rollout.ownership.automation import needed_rules, what_is_off
 from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.status.attention import (
     Need,
+    Seen,
     Urgency,
+    counted,
     damaged_part,
     handing_over,
     held,
@@ -32,7 +34,6 @@ from edgetune.rollout.status.attention import (
 )
 from edgetune.rollout.status.congestion import RULES, SeenRounds, seen_rounds
 from edgetune.rollout.status.present import Present, spoken
-from edgetune.rollout.status.status_scope import Seen, counted
 
 ROUNDS = "congestion control"
 """In place of a tuning: rounds that go on beside rollouts."""

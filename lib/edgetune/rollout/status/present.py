@@ -13,8 +13,7 @@ from edgetune.base.sanitize import shortened
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.hosts.silencing import silence_text
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.progress import out_of_service
-from edgetune.rollout.record.rollout import Record
+from edgetune.rollout.record.rollout import Record, out_of_service
 
 _LONGEST_REASON = 100
 # From how many seconds on a span is told in whole hours, and in whole minutes.

@@ -13,11 +13,11 @@ from edgetune.report.text import rollout_text
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import pause_text, pauses_of
 from edgetune.rollout.ownership.automation import needed_rules, what_is_off
+from edgetune.rollout.record.heads import unreadable_text
 from edgetune.rollout.record.rollout import Record
-from edgetune.rollout.record.unreadable import unreadable_text
+from edgetune.rollout.status.attention import Seen, counted
 from edgetune.rollout.status.congestion import seen_rounds, what_is_wrong
 from edgetune.rollout.status.present import Present, spoken
-from edgetune.rollout.status.status_scope import Seen, counted
 
 _RECENT = 900.0
 

@@ -12,9 +12,9 @@ from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.bios import forget, still_set
+from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.lease import Rollout, as_owner
-from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
-from edgetune.rollout.record.results import BatchResult
+from edgetune.rollout.record.heads import refuse_unfinished
 from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
@@ -80,7 +80,7 @@ def _places(opened: Record, host: str) -> list[Batch]:
 
 
 def _refuse_tuned(opened: Record, host: str) -> None:
-    answer = opened.context.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
+    answer = opened.ask([host], "facts")[host]
     if answer.failed:
         raise RefusedError(f"{host}: {answer.error}")
     stands = answer.facts.applied(opened.head.tuning)

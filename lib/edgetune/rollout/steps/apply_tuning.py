@@ -22,7 +22,6 @@ from edgetune.rollout.hosts.reverts import (
     confirm_window,
     expect_revert,
 )
-from edgetune.rollout.hosts.side_effects import ask_hosts
 from edgetune.rollout.order import after_change
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
@@ -53,14 +52,13 @@ def apply_tuning(opened: Rollout, work: Batch) -> AppliedResult:
     expect_revert(opened, work, provisional, opened.config.health_deadline + longest)
     opened.move(work, names, "changing")
     window = confirm_window(opened, len(work.hosts))
-    answers = ask_hosts(
-        opened,
+    answers = opened.ask_hosts(
         tuned,
         "apply",
         lambda host: _apply_request(opened, work, host, window),
         longest,
     )
-    answers.update(reach(opened, opened.hosts(others)))
+    answers.update(reach(opened, others))
     answered = [name for name in provisional if not answers[name].failed]
     expect_revert(opened, work, answered, 0)
     for name in tuned:

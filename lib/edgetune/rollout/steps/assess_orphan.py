@@ -17,8 +17,7 @@ from edgetune.net.traffic import Server
 from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.in_service import shown
 from edgetune.rollout.ownership.lease import open_rollout
-from edgetune.rollout.record.progress import failures_text, under_way
-from edgetune.rollout.record.rollout import Record
+from edgetune.rollout.record.rollout import Record, failures_text, under_way
 
 # A rollout whose owner dies again and again is taken back rather than tried for ever.
 MOST_RECOVERIES = 3
@@ -85,7 +84,7 @@ def _findings(opened: Record) -> dict[str, str]:
     if not hosts:
         return {}
     servers = _servers(opened)
-    answers = opened.context.fleet.ask(opened.hosts(list(hosts)), "facts", lambda host: {})
+    answers = opened.ask([*hosts], "facts")
     return {
         name: f"{name} was {host.step}; {shown(servers.get(opened.pop.host(name).server))}, "
         + _on_host(host, answers[name], opened.head.tuning)

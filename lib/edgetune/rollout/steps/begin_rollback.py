@@ -14,10 +14,8 @@ from edgetune.base.names import listed
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import lift_planned
 from edgetune.rollout.hosts.rollback import plan_restore
-from edgetune.rollout.ownership.lease import open_rollout
-from edgetune.rollout.ownership.transitions import enter_state, unfinished_batches
-from edgetune.rollout.record.progress import failures_text, under_way
-from edgetune.rollout.record.rollout import Record
+from edgetune.rollout.ownership.lease import enter_state, open_rollout, unfinished_batches
+from edgetune.rollout.record.rollout import Record, failures_text, under_way
 
 
 class RollbackResult(TypedDict):

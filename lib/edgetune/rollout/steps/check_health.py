@@ -10,8 +10,8 @@ from edgetune.rollout.evidence.baseline import usual_health
 from edgetune.rollout.evidence.sampling import sample_pop
 from edgetune.rollout.gates.pause import waits_for_a_person
 from edgetune.rollout.hosts.door import BatchStep
+from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.results import BatchResult
 from edgetune.rollout.record.rollout import Record
 
 _DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}

@@ -24,10 +24,8 @@ from edgetune.rollout.hosts.restart import (
     turn_on,
 )
 from edgetune.rollout.hosts.reverts import revert_text, waits_for_revert
-from edgetune.rollout.hosts.side_effects import ask_bmcs
-from edgetune.rollout.order import after_boot, retry_after
+from edgetune.rollout.order import WaitingResult, after_boot, retry_after
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.results import WaitingResult
 from edgetune.rollout.record.rollout import Record
 
 
@@ -35,7 +33,7 @@ from edgetune.rollout.record.rollout import Record
 def check_rebooted(opened: Rollout, work: Batch) -> WaitingResult:
     """Who is back under another boot_id, with the right BIOS; who is awaited, who is overdue."""
     awaited = work.at("rebooting", "coming_back")
-    answers = opened.context.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, TIMEOUT)
+    answers = opened.ask(awaited, "facts", timeout=TIMEOUT)
     back = [name for name in awaited if is_back(work, answers[name])]
     bios = _bios_of(opened, work, back)
     failed, still_out = [], []
@@ -107,7 +105,7 @@ def _give_up(
     All BMCs at once: what took the hosts away may have taken the BMCs, too.
     """
     with_bmc = [name for name in names if opened.pop.host(name).bmc]
-    told = ask_bmcs(opened, with_bmc, "evidence", lambda host: {})
+    told = opened.ask_bmcs(with_bmc, "evidence", lambda host: {})
     failed = []
     for name in names:
         error, said = _late(opened, answers[name].failed), told.get(name, HostResult(name))

@@ -16,11 +16,11 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import use_approval, valid_approval
 from edgetune.rollout.gates.freeze import refuse_if_frozen
 from edgetune.rollout.gates.pause import refuse_if_paused
+from edgetune.rollout.ownership.automation import thread_of
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.ownership.other_rollouts import largest_epoch, refuse_unfinished
+from edgetune.rollout.record.heads import largest_epoch, refuse_unfinished
 from edgetune.rollout.record.rollout import load_plan, read_rollout
-from edgetune.rollout.status.chat_thread import thread_of
 
 _UNRECORDED = 60.0
 

@@ -22,12 +22,6 @@ from edgetune.report.findings import doctor_text, grouped
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import megabytes, memory_text, most_bytes
 from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, what_is_off
-from edgetune.rollout.planning.expiring_certificates import (
-    Certificate,
-    certificates,
-    check_certificates,
-)
-from edgetune.rollout.planning.pack_folder import site_files
 from edgetune.rollout.planning.preflight import (
     CLOCKS_APART,
     Check,
@@ -44,8 +38,14 @@ from edgetune.rollout.planning.preflight import (
     check_permission,
     check_systems,
 )
+from edgetune.rollout.planning.site_checks import (
+    Certificate,
+    certificates,
+    check_certificates,
+    site_files,
+)
+from edgetune.rollout.record.heads import unreadable_rollouts
 from edgetune.rollout.record.kept_inventory import compared
-from edgetune.rollout.record.unreadable import unreadable_rollouts
 from edgetune.rollout.status.congestion import RULES, seen_rounds, what_is_wrong
 from edgetune.rollout.store.inventory import kept_inventory
 from edgetune.rollout.store.nodes import differences, this_node

@@ -11,10 +11,8 @@ from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.ownership.lease import idle_times
-from edgetune.rollout.ownership.orphans import is_orphaned
-from edgetune.rollout.record.heads import read_heads
-from edgetune.rollout.record.unreadable import keeping_their_pop, unreadable_text
+from edgetune.rollout.ownership.lease import idle_times, is_orphaned
+from edgetune.rollout.record.heads import keeping_their_pop, read_heads, unreadable_text
 from edgetune.rollout.store.nodes import this_node
 
 

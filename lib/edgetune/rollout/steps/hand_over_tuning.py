@@ -18,13 +18,10 @@ from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.hosts.change import by_agent, settings_request
 from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
 from edgetune.rollout.hosts.rollback import carrying
-from edgetune.rollout.hosts.side_effects import ask_hosts
+from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.ownership.lease import Rollout, open_rollout
-from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
-from edgetune.rollout.ownership.transitions import enter_state
-from edgetune.rollout.record.heads import all_heads
-from edgetune.rollout.record.results import BatchResult
+from edgetune.rollout.ownership.lease import Rollout, enter_state, open_rollout
+from edgetune.rollout.record.heads import all_heads, refuse_unfinished
 from edgetune.rollout.record.rollout import Record, read_rollout
 from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.steps.take_over_rollout import take_over
@@ -103,9 +100,9 @@ def _way_out(found: Sequence[Record]) -> str:
 
 def _show(record: Record) -> dict[str, HostResult]:
     """What each host would do."""
-    hosts = record.hosts(_carrying(record))
-    ask = record.context.fleet.ask
-    return ask(hosts, "hand_over", lambda host: {**_request(record, host, True), "epoch": 0})
+    return record.ask(
+        _carrying(record), "hand_over", lambda host: {**_request(record, host, True), "epoch": 0}
+    )
 
 
 def _request(record: Record, host: Host, dry_run: bool) -> dict[str, object]:
@@ -142,8 +139,7 @@ def _hand_over(
     opened = open_rollout(context, head.id, epoch)
     enter_state(opened, "handing_over", owner, requested_by, reason)
     opened.save()
-    answers = ask_hosts(
-        opened,
+    answers = opened.ask_hosts(
         _carrying(opened),
         "hand_over",
         lambda host: _request(opened, host, False),

@@ -8,8 +8,7 @@ from typing import TypedDict
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.report.text import handed_over_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.other_rollouts import refuse_unfinished
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import all_heads, refuse_unfinished
 
 
 class AppliedResult(TypedDict):

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from edgetune.base.documents.batch import Batch
 from edgetune.rollout.hosts.bios import disturbed
+from edgetune.rollout.hosts.change import reach
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.hosts.restart import LOOK, TIMEOUT
 from edgetune.rollout.hosts.reverts import expect_revert
-from edgetune.rollout.hosts.side_effects import ask_hosts
+from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.results import BatchResult
 from edgetune.rollout.record.rollout import Record
 
 # A boot is looked at first after this much of what the shortest one took before, which was seen a
@@ -43,10 +43,7 @@ def reboot_hosts(opened: Rollout, work: Batch) -> RebootResult:
     refused = disturbed(opened, work, names)
     failed = [name for name, why in refused.items() if fail_host(opened, work, name, why)]
     names = [name for name in names if name not in refused]
-    patience = opened.config.health_deadline
-    facts = opened.context.fleet.ask(
-        opened.hosts(names), "facts", lambda host: {}, patience=patience
-    )
+    facts = reach(opened, names)
     failed += [
         name
         for name, answer in facts.items()
@@ -62,8 +59,7 @@ def reboot_hosts(opened: Rollout, work: Batch) -> RebootResult:
     expect_revert(opened, work, provisional, opened.config.reboot_deadline)
     # Whoever was on the way before is told again, and has its time from now.
     opened.move(work, work.at("rebooting"), "rebooting")
-    sent = ask_hosts(
-        opened,
+    sent = opened.ask_hosts(
         work.at("rebooting"),
         "reboot",
         lambda host: {"boot_id": work.hosts[host.name].boot_before, "drained": True},

@@ -12,8 +12,7 @@ from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import lift_planned_of
-from edgetune.rollout.record.heads import read_heads
-from edgetune.rollout.record.unreadable import release_key
+from edgetune.rollout.record.heads import read_heads, release_key
 
 
 class GivenUpResult(TypedDict):

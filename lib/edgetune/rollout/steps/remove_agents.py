@@ -13,9 +13,9 @@ from edgetune.base.names import listed
 from edgetune.base.sanitize import command
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
+from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.ownership.other_rollouts import largest_epoch, refuse_unfinished
-from edgetune.rollout.record.results import BatchResult
+from edgetune.rollout.record.heads import largest_epoch, refuse_unfinished
 from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.store.records import value_of
 from edgetune.site.inventory import Host, Pop

@@ -11,11 +11,11 @@ from edgetune.base.documents.host import WayBack
 from edgetune.net.result import HostResult
 from edgetune.rollout.hosts.change import (
     ChangeResult,
+    ask_settings,
     by_agent,
     is_same,
     reach,
     settings_before,
-    settings_request,
     was_drained,
     write_answers,
 )
@@ -26,10 +26,8 @@ from edgetune.rollout.hosts.reverts import (
     waiting_text,
     waits_for_revert,
 )
-from edgetune.rollout.hosts.side_effects import ask_hosts
-from edgetune.rollout.order import after_change, retry_after
+from edgetune.rollout.order import WaitingResult, after_change, retry_after
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.results import WaitingResult
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
 
@@ -50,10 +48,10 @@ def restore_hosts(opened: Rollout, work: Batch) -> RestoreResult:
     known = [name for name in names if name not in silent]
     opened.move(work, known, "changing")
     tuned, others = by_agent(opened, known)
-    answers = ask_hosts(
-        opened, tuned, "restore", lambda host: _restore_request(opened, work, host), APPLY_TIMEOUT
+    answers = opened.ask_hosts(
+        tuned, "restore", lambda host: _restore_request(opened, work, host), APPLY_TIMEOUT
     )
-    answers.update(reach(opened, opened.hosts(others)))
+    answers.update(reach(opened, others))
     for name, answer in answers.items():
         work.hosts[name].ours |= answer.changed
         if not answer.failed:
@@ -79,13 +77,7 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
     Tunings that came later hold settings, and some that the plan saw may stand no more.
     Failures are those that do not tell.
     """
-    hosts, patience = (
-        opened.hosts(by_agent(opened, names)[0]),
-        opened.config.health_deadline,
-    )
-    answers = opened.context.fleet.ask(
-        hosts, "verify", lambda host: settings_request(opened, host), patience=patience
-    )
+    answers = ask_settings(opened, by_agent(opened, names)[0], "verify")
     told = {name: answer for name, answer in answers.items() if not answer.failed}
     for name, answer in told.items():
         seen, goes_back_to = settings_before(opened, name), work.hosts[name].goes_back_to

@@ -8,7 +8,6 @@ from edgetune.base.documents.batch import Batch
 from edgetune.rollout.hosts.change import ChangeResult, change_report
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
-from edgetune.rollout.hosts.side_effects import ask_hosts
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.site.inventory import Host
 
@@ -26,7 +25,7 @@ def restore_live(opened: Rollout, work: Batch) -> ChangeResult:
         live = [own.id for own in settings if KINDS[own.kind].disruption == "live"]
         return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
 
-    answers = ask_hosts(opened, names, "restore", request, APPLY_TIMEOUT)
+    answers = opened.ask_hosts(names, "restore", request, APPLY_TIMEOUT)
     for name, answer in answers.items():
         work.hosts[name].live_back = not answer.failed
         work.hosts[name].ours |= answer.changed

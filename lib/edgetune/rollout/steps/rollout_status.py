@@ -16,15 +16,12 @@ from edgetune.report.next_steps import color_of
 from edgetune.report.text import left_text, wait_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.ownership.lease import Rollout, idle_times
-from edgetune.rollout.ownership.orphans import is_orphaned
-from edgetune.rollout.record.heads import has_record, read_heads
-from edgetune.rollout.record.progress import out_of_service
-from edgetune.rollout.record.rollout import read_rollout
-from edgetune.rollout.record.unreadable import keeping_their_pop, unreadable_text
+from edgetune.rollout.ownership.lease import Rollout, idle_times, is_orphaned
+from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_heads, unreadable_text
+from edgetune.rollout.record.rollout import out_of_service, read_rollout
+from edgetune.rollout.status.attention import Seen
 from edgetune.rollout.status.overview import Overview
 from edgetune.rollout.status.rollout_details import InFull
-from edgetune.rollout.status.status_scope import Seen
 
 
 class RolloutRow(TypedDict):

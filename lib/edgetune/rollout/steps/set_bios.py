@@ -22,11 +22,9 @@ from edgetune.rollout.hosts.bios import LATER, save_owned, target_of
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.hosts.side_effects import ask_bmcs
-from edgetune.rollout.order import after_bios, retry_after
+from edgetune.rollout.order import WaitingResult, after_bios, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.bios_journal import BiosJournal, Change, Entry, load_journals
-from edgetune.rollout.record.results import WaitingResult
 from edgetune.rollout.record.rollout import Record
 
 # Seconds between two tries with a BMC that is busy.
@@ -74,7 +72,7 @@ def _change(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
 
 
 def _look(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    return ask_bmcs(opened, names, "plan", lambda host: _looking(opened, host.name))
+    return opened.ask_bmcs(names, "plan", lambda host: _looking(opened, host.name))
 
 
 def _take_back(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
@@ -99,7 +97,7 @@ def _begin(
     opened: Rollout, journals: Mapping[str, BiosJournal], names: Sequence[str]
 ) -> dict[str, HostResult]:
     """Write down what is there, all of it; failures are hosts that are not as the plan saw them."""
-    answers = ask_bmcs(opened, names, "plan", lambda host: _looking(opened, host.name))
+    answers = opened.ask_bmcs(names, "plan", lambda host: _looking(opened, host.name))
     failed = {name: answer for name, answer in answers.items() if answer.failed}
     for name, answer in answers.items():
         if name in failed:
@@ -157,7 +155,7 @@ def _set(
 ) -> dict[str, HostResult]:
     targets = {name: target_of(opened, journals[name], back) for name in names}
     asked = [name for name in names if targets[name].attributes]
-    answers = ask_bmcs(opened, asked, "set", lambda host: vars(targets[host.name]))
+    answers = opened.ask_bmcs(asked, "set", lambda host: vars(targets[host.name]))
     for name, answer in answers.items():
         entry = journals[name].of(opened.head.id)
         job = "" if answer.failed else answer.read(BiosSet).job

@@ -16,8 +16,7 @@ from edgetune.rollout.evidence.baseline import usual_load
 from edgetune.rollout.gates.pause import waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY, needed_rules, what_is_off
-from edgetune.rollout.ownership.lease import Rollout, open_rollout
-from edgetune.rollout.ownership.transitions import enter_state, unfinished_batches
+from edgetune.rollout.ownership.lease import Rollout, enter_state, open_rollout, unfinished_batches
 from edgetune.rollout.record.rollout import Record
 
 _ENTERED_ELSEWHERE = ("claimed", "rolling_back", "handing_over", "handed_over")

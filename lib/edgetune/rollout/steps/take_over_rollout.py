@@ -9,11 +9,10 @@ from edgetune.base import clock
 from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.lease import as_owner
-from edgetune.rollout.ownership.orphans import is_orphaned
-from edgetune.rollout.ownership.other_rollouts import largest_epoch, refuse_unfinished
+from edgetune.rollout.ownership.automation import thread_of
+from edgetune.rollout.ownership.lease import as_owner, is_orphaned
+from edgetune.rollout.record.heads import largest_epoch, refuse_unfinished
 from edgetune.rollout.record.rollout import read_rollout
-from edgetune.rollout.status.chat_thread import thread_of
 
 
 class _Refused(TypedDict):

@@ -15,8 +15,8 @@ from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.in_service import put_back, was_serving, why_out
 from edgetune.rollout.hosts.quarantine import fail_host, take_out_quarantined, why_lost
 from edgetune.rollout.hosts.silencing import keep_silenced
+from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.results import BatchResult
 
 _SICK = "does not pass the load balancer's check"
 # For so long a server is looked at until its absence is believed, in seconds.

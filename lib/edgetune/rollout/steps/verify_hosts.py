@@ -16,6 +16,7 @@ from edgetune.rollout.hosts.bios import forget, settled
 from edgetune.rollout.hosts.change import (
     ChangeResult,
     agent_settings,
+    ask_settings,
     by_agent,
     is_same,
     reach,
@@ -28,7 +29,6 @@ from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.health import sick_services
 from edgetune.rollout.hosts.readiness import set_ready
 from edgetune.rollout.hosts.reverts import can_cut_off
-from edgetune.rollout.hosts.side_effects import ask_hosts
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
@@ -101,19 +101,19 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
         tried = [name for name in tuned if opened.plan.tries_a_boot(name)]
         kept = [name for name in tuned if name not in tried]
         seen = _confirm(opened, work, kept)
-        return {**seen, **_verify(opened, tried), **reach(opened, opened.hosts(others))}
+        return {**seen, **_verify(opened, tried), **reach(opened, others)}
     ours = [name for name in tuned if work.hosts[name].ours]
     others = [name for name in names if name not in ours]
     return {
         **_compare_with_before(opened, work, ours),
-        **reach(opened, opened.hosts(others)),
+        **reach(opened, others),
     }
 
 
 def _confirm(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     lost = _lost_connections(opened, names)
     reached = [name for name in names if name not in lost]
-    answers = ask_hosts(opened, reached, "confirm", lambda host: settings_request(opened, host))
+    answers = opened.ask_hosts(reached, "confirm", lambda host: settings_request(opened, host))
     found = {name: _not_confirmed(answer) or answer for name, answer in answers.items()}
     for name, answer in found.items():
         if not answer.failed:
@@ -124,7 +124,7 @@ def _confirm(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
 def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     """Whose network was changed, and who cannot be reached from each of many ports since."""
     changed = [name for name in names if can_cut_off(agent_settings(opened, name))]
-    found = reach(opened, opened.hosts(changed))
+    found = reach(opened, changed)
     there = [name for name in changed if not found[name].failed]
     lost = opened.context.fleet.lost_connections(opened.hosts(there), opened.pop.ports)
     silent = {name: answer for name, answer in found.items() if answer.failed}
@@ -139,12 +139,7 @@ def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostRe
 
 def _verify(opened: Record, names: Sequence[str]) -> dict[str, HostResult]:
     """Whether hosts run what a boot was to try; nothing is confirmed by it."""
-    answers = opened.context.fleet.ask(
-        opened.hosts(names),
-        "verify",
-        lambda host: settings_request(opened, host),
-        patience=opened.config.health_deadline,
-    )
+    answers = ask_settings(opened, names, "verify")
     return {name: _not_run(answer) or answer for name, answer in answers.items()}
 
 
@@ -196,11 +191,7 @@ def _not_verified(answer: HostResult, told: VerifiedSettings) -> HostResult:
 def _compare_with_before(
     opened: Record, work: Batch, names: Sequence[str]
 ) -> dict[str, HostResult]:
-    hosts = opened.hosts(names)
-    patience = opened.config.health_deadline
-    answers = opened.context.fleet.ask(
-        hosts, "plan", lambda host: settings_request(opened, host), patience=patience
-    )
+    answers = ask_settings(opened, names, "plan")
     before: dict[str, dict[str, Standing | None]] = {
         name: {**settings_before(opened, name), **work.hosts[name].goes_back_to} for name in names
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import SampleResult, pops_under_way, sample_pops
-from edgetune.rollout.hosts.bios_drift import bios_drift
+from edgetune.rollout.hosts.bios import bios_drift
 from edgetune.rollout.record.heads import all_heads
 
 

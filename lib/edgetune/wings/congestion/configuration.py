@@ -12,7 +12,7 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.congestion import LONGEST_TTL, SHORTEST_TTL, Configuration, Treated
 from edgetune.base.errors import RefusedError
 from edgetune.base.sanitize import shortened
-from edgetune.wings.congestion.appliers import APPLIERS
+from edgetune.wings.congestion.entry import APPLIERS
 from edgetune.wings.congestion.selection import Selection
 
 NEVER = (

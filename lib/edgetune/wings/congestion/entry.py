@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what the inventory says of the congestion control of a PoP's clients."""
+"""Reads what the inventory says of the congestion control of a PoP's clients; and by what hosts
+give prefixes one of their own, as ``apply`` names it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
+
 from edgetune.base.addresses import span_of_network
+from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.congestion import Terms, Thresholds
-from edgetune.base.fields import Fields
+from edgetune.base.fields import Field, Fields
 from edgetune.base.options import read_options
 from edgetune.net.inventories._reading import read_own
 from edgetune.site.inventory import Congestion
-from edgetune.wings.congestion.appliers import APPLIERS
 from edgetune.wings.congestion.sources import SOURCES
 
 
@@ -41,3 +45,30 @@ def _refuse_exclude(fields: Fields, terms: Terms) -> None:
             span_of_network(network)
         except ValueError as error:
             raise fields.wrong(f"exclude[{index}]", f"{network!r}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Applier:
+    """What it does, in sentences, whether a prefix may have an initial window by it, and the
+    ``fields`` that the inventory has for it."""
+
+    means: str
+    has_windows: bool
+    fields: Mapping[str, Field] = field(default_factory=dict)
+
+
+APPLIERS: Mapping[str, Applier] = {
+    "routes": Applier(
+        "Each host gets a route for each prefix, a copy of the best one with ``congctl``. The "
+        "kernel then chooses the congestion control of each new connection. A prefix may have an "
+        "initial window, too.",
+        has_windows=True,
+    ),
+    "file": Applier(
+        "Each host gets a file with a line for each prefix, as a block ``geo`` of nginx includes "
+        "it. The host itself says where that is, and by which commands its web server checks and "
+        "reloads it: [a file of prefixes](../how-to/prefix-file.md). The web server sets the "
+        "congestion control of responses. It sets no initial window.",
+        has_windows=False,
+    ),
+}

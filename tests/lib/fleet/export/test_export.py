@@ -20,9 +20,8 @@ from edgetune.base.documents.batch import Batch, HostStep, batch_key
 from edgetune.base.documents.head import FORWARD, Quarantine, head_key
 from edgetune.base.documents.steps import REASONS, STEPS, StepTaken, steps_key
 from edgetune.base.errors import StoreError
-from edgetune.fleet.export.families import FAMILIES
+from edgetune.fleet.export.families import FAMILIES, Values
 from edgetune.fleet.export.state import read_state
-from edgetune.fleet.export.values import Values
 from edgetune.net.databases import Database
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import Pause, save_pause

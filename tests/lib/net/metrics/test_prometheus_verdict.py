@@ -22,11 +22,11 @@ from edgetune.net.metrics.sources.prometheus import Prometheus
 from edgetune.net.prometheus.client import Client
 from edgetune.rollout.evidence.baseline import measure
 from edgetune.rollout.evidence.soak import Soak
-from edgetune.rollout.guard.stale import stale_samples
+from edgetune.rollout.guard.stalled import stale_samples
 from edgetune.rollout.guard.watched import Watched
 from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.status.attention import Seen
 from edgetune.rollout.status.overview import Overview
-from edgetune.rollout.status.status_scope import Seen
 from edgetune.rollout.steps import report_rollout
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.site.inventory import Metrics

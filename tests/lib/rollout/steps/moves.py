@@ -27,10 +27,8 @@ from edgetune.rollout.hosts.readiness import set_ready
 from edgetune.rollout.ownership.kill_switch import RESUMED_KEY, STOP_KEY, stopped_by
 from edgetune.rollout.ownership.lease import as_owner, idle_time
 from edgetune.rollout.record.bios_journal import BiosJournal, load_journal
-from edgetune.rollout.record.heads import all_heads
-from edgetune.rollout.record.progress import out_of_service
-from edgetune.rollout.record.rollout import load_plan, read_rollout
-from edgetune.rollout.record.unreadable import unreadable_rollouts
+from edgetune.rollout.record.heads import all_heads, unreadable_rollouts
+from edgetune.rollout.record.rollout import load_plan, out_of_service, read_rollout
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout

@@ -10,8 +10,7 @@ import pytest
 
 from edgetune.base.documents.head import Head
 from edgetune.report.text import left_text
-from edgetune.rollout.record.progress import out_of_service
-from edgetune.rollout.record.rollout import read_rollout
+from edgetune.rollout.record.rollout import out_of_service, read_rollout
 from tests.support.world import World, changing
 
 pytestmark = pytest.mark.usefixtures("clock")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the rounds of PoPs are kept: beside the claims, in Redis or SQLite.
+"""Where the rounds of PoPs are kept: beside the claims, in Redis or SQLite; and what steps answer.
 
 They are too large for StackStorm's datastore, which tells its triggers of each value.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from edgetune.base.documents.rounds import Rounds, read_rounds
 from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
@@ -70,3 +70,38 @@ class RedisRounds:
 
 def _key(pop: str) -> str:
     return f"edgetune:congestion:{pop}"
+
+
+class RoundResult(TypedDict):
+    """A step of a round: which task is ``next`` ("" for none), which hosts ``failed`` and why."""
+
+    pop: str
+    next: str
+    number: int
+    prefixes: int
+    done: list[str]
+    missing: list[str]
+    failed: list[str]
+    error: str
+    message: str
+
+
+class SelectedResult(RoundResult):
+    """The same, and the chat channel that is told of it, "" where nothing is news."""
+
+    channel: str
+
+
+def round_result(pop: str, message: str, next: str = "", error: str = "") -> RoundResult:
+    """One in which no host was told anything."""
+    return {
+        "pop": pop,
+        "next": next,
+        "number": 0,
+        "prefixes": 0,
+        "done": [],
+        "missing": [],
+        "failed": [],
+        "error": error,
+        "message": f"{pop}: {message}",
+    }

@@ -17,10 +17,8 @@ from edgetune.base.errors import RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import frozen_text
 from edgetune.rollout.gates.pause import why_paused
-from edgetune.rollout.record.heads import read_heads
-from edgetune.rollout.record.progress import under_way
-from edgetune.rollout.record.rollout import Record, load_plan
-from edgetune.rollout.record.unreadable import keeping_their_pop
+from edgetune.rollout.record.heads import keeping_their_pop, read_heads
+from edgetune.rollout.record.rollout import Record, load_plan, under_way
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from edgetune.base.durations import DAY, duration
 from edgetune.base.errors import FencedError, InputError, RefusedError, SourceError
 from edgetune.base.sanitize import shortened
 from edgetune.site.inventory import Pop
-from edgetune.wings.congestion.appliers import APPLIERS
 from edgetune.wings.congestion.configuration import (
     Limits,
     make_configuration,
@@ -33,10 +32,10 @@ from edgetune.wings.congestion.configuration import (
     untold,
 )
 from edgetune.wings.congestion.effect import compare, compare_windows, harm
-from edgetune.wings.congestion.levels import levels_of
+from edgetune.wings.congestion.entry import APPLIERS
 from edgetune.wings.congestion.rounds.permission import Permission
 from edgetune.wings.congestion.rounds.work import Work, entry_of
-from edgetune.wings.congestion.rows import PrefixRows
+from edgetune.wings.congestion.rows import PrefixRows, levels_of
 from edgetune.wings.congestion.selection import Excluded, Selection, advance, put_off
 from edgetune.wings.congestion.sources import open_source
 

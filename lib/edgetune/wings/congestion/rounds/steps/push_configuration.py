@@ -7,8 +7,8 @@ from edgetune.base.documents.rounds import ROLLED_BACK, prefixes_text
 from edgetune.rollout.context import Context
 from edgetune.site.inventory import Pop
 from edgetune.wings.congestion.push import Pushed
+from edgetune.wings.congestion.rounds.kept import RoundResult, round_result
 from edgetune.wings.congestion.rounds.permission import permission_on
-from edgetune.wings.congestion.rounds.results import RoundResult, round_result
 from edgetune.wings.congestion.rounds.telling import change, in_order, keep, take_back
 from edgetune.wings.congestion.rounds.work import Work, join
 

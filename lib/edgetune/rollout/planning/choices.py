@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tuning is judged by, and the metric source of a PoP does not have."""
+"""Which hosts of a PoP a rollout is about, and what of its metrics the PoP's source lacks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.agent.vocabulary.kind import SYSTEMS
-from edgetune.base.errors import RefusedError
+from edgetune.base.documents.options import Options
+from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.names import listed
 from edgetune.intent.metrics.catalogue import WORK, Catalogue
 from edgetune.intent.tuning import Tuning
-from edgetune.site.inventory import Pop
+from edgetune.site.inventory import Host, Pop
 
 SIDES = {"linux": "from", "freebsd": "freebsd"}
 """Where the file of a metric says what an agent reads on hosts with an operating system."""
@@ -83,3 +85,38 @@ def _needed(tuning: Tuning, without_packets: bool) -> Iterator[str]:
     for name, optional in {WORK: False, **guards}.items():
         if not (optional or (name == WORK and without_packets)):
             yield name
+
+
+def chosen_hosts(pop: Pop, options: Options) -> list[Host]:
+    """In the order of the inventory; all of the PoP where neither option is given.
+
+    InputError names a word that means no host, or two things. RefusedError if no host is left.
+    """
+    left_out = {pop.host(name).name for name in options.exclude}
+    kept = {name for word in options.only for name in _named(pop, word)}
+    named = [host for host in pop.hosts if not options.only or host.name in kept]
+    hosts = [host for host in named if host.name not in left_out]
+    if not hosts:
+        raise RefusedError(f"exclude= leaves no host of {pop.name}: take some names out of it")
+    return hosts
+
+
+def _named(pop: Pop, word: str) -> list[str]:
+    """Names of the hosts that a word of ``only`` means."""
+    host = [host.name for host in pop.hosts if host.name == word]
+    rack = [host.name for host in pop.hosts if host.rack and host.rack == word]
+    if host and rack and host != rack:
+        text = f"{word!r} is a host and a rack of {pop.name}: give the names of the hosts"
+        raise InputError("parameter", "only", text)
+    if not host and not rack:
+        text = f"{word!r} is no host and no rack of {pop.name}{_known(pop, word)}"
+        raise InputError("parameter", "only", text)
+    return host or rack
+
+
+def _known(pop: Pop, word: str) -> str:
+    racks = sorted({host.rack for host in pop.hosts if host.rack})
+    close = nearest(word, [*(host.name for host in pop.hosts), *racks])
+    if close:
+        return f" (did you mean {close}?)"
+    return f"; its racks: {listed(racks)}" if racks else "; the inventory names no rack there"

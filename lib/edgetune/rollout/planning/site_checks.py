@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates that edgetune has at hand for a PoP, and when they end."""
+"""What the doctor looks at besides a rollout: certificates that edgetune has at hand, and when they
+end; what of a site lies in the folder of the pack, which StackStorm removes when it installs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from datetime import timezone
 from pathlib import Path
 from typing import Callable, NamedTuple
 
 from cryptography import x509
 
+import edgetune
 from edgetune.base import clock
 from edgetune.base.durations import roughly, utc
 from edgetune.base.errors import EdgetuneError
-from edgetune.base.files import read_file
+from edgetune.base.files import load_yaml, read_file
+from edgetune.net.databases import SCHEME
 from edgetune.net.hosts.ssh_files import load_user_certificate
 from edgetune.rollout.context import Context
 from edgetune.rollout.planning.preflight import Finding
+from edgetune.site.config import PACK_METRICS, PACK_TUNINGS, Config
 from edgetune.site.inventory import Pop
 
 _MOST_BYTES = 1 << 20
@@ -81,3 +88,44 @@ def _end(found: x509.Certificate) -> float:
     if hasattr(found, "not_valid_after_utc"):
         return found.not_valid_after_utc.timestamp()
     return found.not_valid_after.replace(tzinfo=timezone.utc).timestamp()
+
+
+ROOT = Path(edgetune.__file__).resolve().parents[2]
+
+_OWN = (PACK_METRICS, PACK_TUNINGS)
+
+
+def site_files(config: Config) -> Iterator[tuple[str, str]]:
+    """Fields of the configuration and of the inventory, each with its path below ``ROOT``.
+
+    InputError where the inventory cannot be read.
+    """
+    for field, text in [
+        *_texts("configuration", config),
+        *_texts("inventory", load_yaml(config.inventory)),
+    ]:
+        if _is_inside(text):
+            yield field, text
+
+
+def _texts(name: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        below = [(f"{name}.{key}", own) for key, own in value.items()]
+    elif isinstance(value, (list, tuple)):
+        below = [(f"{name}[{index}]", own) for index, own in enumerate(value)]
+    elif is_dataclass(value):
+        below = [(f"{name}.{each.name}", getattr(value, each.name)) for each in fields(value)]
+    else:
+        yield from [(name, str(value))] if isinstance(value, (str, Path)) else []
+        return
+    for own, each in below:
+        yield from _texts(own, each) if each not in _OWN else ()
+
+
+def _is_inside(text: str) -> bool:
+    """Whether it is a path in there, as it is written or once links are followed."""
+    path = text[len(SCHEME) :] if text.startswith(SCHEME) else text
+    if not path.startswith("/") or "\0" in path:
+        return False
+    ways = (os.path.normpath(path), os.path.realpath(path))
+    return any(ROOT in (Path(way), *Path(way).parents) for way in ways)

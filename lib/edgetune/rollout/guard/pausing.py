@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host does not answer any more while the others of its PoP do."""
+"""What pauses a PoP: a host that does not answer while the others do, and a surge.
+
+A surge begins with a single interval above ``surge_factor`` and is over once three minutes had
+none: load that goes up and down would else begin a batch in each of its dips.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
+from edgetune.base.documents.table import SampleTable
 from edgetune.base.durations import roughly
+from edgetune.rollout.evidence.sampling import surge_in
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.rollout.record.progress import under_way
+from edgetune.rollout.record.rollout import under_way
 
 _STATES = ("baseline", "changing", "soaking", "held", "promoting")
 # So many times in a row the others were sampled and it was not.
@@ -58,3 +64,39 @@ def _last_seen(watched: Watched) -> dict[str, float]:
 def _known_since(watched: Watched) -> float:
     lifted = watched.pauses.get("lost_host")
     return lifted.at if lifted and not lifted.paused and lifted.at > watched.head.created else 0.0
+
+
+_SURGING = ("claimed", "baseline", "changing", "soaking", "promoting", "rolling_back")
+_QUIET = 180.0
+_QUIET_INTERVALS = 3
+
+
+def surge_now(watched: Watched) -> Finding | None:
+    """A surge for which the PoP is not paused yet."""
+    if watched.head.state not in _SURGING or watched.is_paused("surge"):
+        return None
+    reason = surge_in(watched.opened, watched.since(_quiet(watched)))
+    return watched.finding(reason, "surge") if reason else None
+
+
+def surge_over(watched: Watched) -> Finding | None:
+    """The end of a surge for which the PoP is paused; with its rollout nothing is left to wait."""
+    if not watched.is_paused("surge"):
+        return None
+    mark = f"surge-{watched.pauses['surge'].at:.0f}"
+    if not watched.under_way:
+        return watched.finding(f"no rollout is under way on {watched.head.pop} any more", mark)
+    quiet = _quiet(watched)
+    recent = watched.since(quiet)
+    if not _covers(recent, quiet) or surge_in(watched.opened, recent):
+        return None
+    return watched.finding(f"{watched.head.pop} carries its usual load again", mark)
+
+
+def _quiet(watched: Watched) -> float:
+    return max(_QUIET, _QUIET_INTERVALS * watched.interval)
+
+
+def _covers(samples: SampleTable, seconds: float) -> bool:
+    """Whether samples tell enough of a time to say that nothing happened in it."""
+    return len(samples) > 0 and samples.time[-1] - samples.time[0] >= seconds / 2
