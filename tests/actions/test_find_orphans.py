@@ -12,8 +12,8 @@ from edgetune.base.errors import StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
-from edgetune.rollout.store.executions import PAGE
 from edgetune.rollout.store.heartbeat import SILENT, Heartbeat
+from edgetune.rollout.store.stackstorm import PAGE
 from tests.support.action_case import EdgetuneActionTestCase
 from tests.support.scenarios import Scenario, read_scenarios
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from edgetune.net.metrics.pop_samples import PopSamples
     from edgetune.net.metrics.source import MetricSource
     from edgetune.net.traffic.on_hosts import Agents
-    from edgetune.rollout.store.executions import Executions
     from edgetune.rollout.store.heartbeat import Heartbeats
     from edgetune.rollout.store.nodes import Nodes
+    from edgetune.rollout.store.stackstorm import Executions
 
 
 class Context:
@@ -59,7 +59,7 @@ class Context:
     @cached_property
     def executions(self) -> Executions | None:
         """What runs in StackStorm, as seen once; None where that is not to be known."""
-        from edgetune.rollout.store.executions import Executions
+        from edgetune.rollout.store.stackstorm import Executions
 
         # With RBAC a user may not be permitted to see that.
         with suppress(EdgetuneError):

@@ -14,7 +14,8 @@ from edgetune.base.errors import StoreError
 from edgetune.base.files import load_yaml
 from edgetune.net.databases import Database
 from edgetune.rollout.ownership.automation import ALWAYS, QUIET, SOAKING
-from edgetune.rollout.store.heartbeat import GUARD, Heartbeat, SqliteHeartbeats
+from edgetune.rollout.store.heartbeat import GUARD, Heartbeat, Heartbeats
+from edgetune.rollout.store.texts import SqliteTexts
 from tests.support import ROOT
 from tests.support.world import World
 
@@ -99,7 +100,9 @@ def test_a_guard_that_does_not_look_is_told_everywhere(
 
 
 def test_a_guard_that_never_looked_is_told(world: World, tmp_path: Path) -> None:
-    world.context.heartbeats = SqliteHeartbeats(Database(f"sqlite:///{tmp_path}/other.sqlite"))
+    world.context.heartbeats = Heartbeats(
+        SqliteTexts(Database(f"sqlite:///{tmp_path}/other.sqlite"), "heartbeats", "name")
+    )
     assert "RolloutGuard has never looked" in world.status()
 
 

@@ -41,12 +41,13 @@ from edgetune.rollout.guard.turns import TURN, Alone, RedisTurns
 from edgetune.rollout.store import records as stores
 from edgetune.rollout.store import stackstorm
 from edgetune.rollout.store.claims import Claim, RedisClaims, SqliteClaims
-from edgetune.rollout.store.heartbeat import Heartbeat, RedisHeartbeats, SqliteHeartbeats
+from edgetune.rollout.store.heartbeat import Heartbeat, Heartbeats
 from edgetune.rollout.store.nodes import FRESH, Node, RedisNodes
 from edgetune.rollout.store.records import WITNESS, SensorStore, SqliteStore, St2Store, open_store
 from edgetune.rollout.store.stackstorm import StackStorm
+from edgetune.rollout.store.texts import RedisTexts, SqliteTexts
 from edgetune.site.config import read_config
-from edgetune.wings.congestion.rounds.kept import RedisRounds, SqliteRounds
+from edgetune.wings.congestion.rounds.kept import KeptRounds
 from tests.support.builders import reading
 from tests.support.cases import cases
 from tests.support.damage import damaged
@@ -117,8 +118,15 @@ def samples(opened: Any) -> Any:
 
 
 def test_the_last_heartbeat_and_the_last_rounds_of_a_pop_are_kept(opened: Any) -> None:
-    heartbeats = opened(SqliteHeartbeats, RedisHeartbeats)
-    rounds = opened(SqliteRounds, lambda client: RedisRounds(client, 100.0))
+    heartbeats = Heartbeats(
+        opened(lambda own: SqliteTexts(own, "heartbeats", "name"), lambda own: RedisTexts(own, 9))
+    )
+    rounds = KeptRounds(
+        opened(
+            lambda own: SqliteTexts(own, "congestion", "pop"),
+            lambda own: RedisTexts(own, 100, "edgetune:congestion:"),
+        )
+    )
     assert heartbeats.last("guard") is rounds.get("lab1") is None
     for heartbeat in (Heartbeat(7.5), Heartbeat(8.0, "\u00e9 {% x %}")):
         heartbeats.beat("guard", heartbeat)
@@ -137,10 +145,11 @@ def test_what_is_no_heartbeat_or_round_is_damaged(redis: Any, database: Database
         redis.set(key, text)
         with database.transaction() as db:
             db.execute("INSERT OR REPLACE INTO heartbeats VALUES (?, ?)", (key, text))
-        for kept in (RedisHeartbeats(redis), SqliteHeartbeats(database)):
+        for kept in (RedisTexts(redis, 9), SqliteTexts(database, "heartbeats", "name")):
             with pytest.raises(DamagedError, match=f"{key} is damaged"):
-                kept.last("guard")
-    rounds, key = RedisRounds(redis, 100.0), "edgetune:congestion:lab1"
+                Heartbeats(kept).last("guard")
+    key = "edgetune:congestion:lab1"
+    rounds = KeptRounds(RedisTexts(redis, 100, "edgetune:congestion:"))
     rounds.put(Rounds("lab1"))
     assert 0 < redis.ttl(key) <= 100
     redis.set(key, b"\xff")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TypedDict
 
 from edgetune.base import clock
@@ -55,7 +54,7 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
         metrics=metrics,
         waits=waits_of(context, record, heads),
         missing=missing,
-        files=_files(folder),
+        files={path.name for path in folder.iterdir()} if folder.is_dir() else set(),
         made=clock.wall(),
     )
     path = folder / page_of_campaign(record.id)
@@ -67,10 +66,6 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
         "url": url,
         "message": f"the report is {url or path}",
     }
-
-
-def _files(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
 
 def _effects(

@@ -156,19 +156,15 @@ def _begin(
     except FencedError:
         raise RefusedError("another campaign begins at this moment; try again") from None
     try:
-        _refuse_shared(context, record)
+        # Two campaigns over one PoP would each count the other's work as its own.
+        for other in all_records(context):
+            shared = sorted(other.pops.keys() & record.pops.keys())
+            if shared and other.state not in ENDED:
+                raise RefusedError(
+                    f"{', '.join(shared)}: in campaign {other.id}, which is {other.state}"
+                )
         context.claims.renew(_BEGINNING, claim, _LONGEST)
         put_record(context, record)
     finally:
         context.claims.release(_BEGINNING, claim)
     return record
-
-
-def _refuse_shared(context: Context, record: Record) -> None:
-    """Two campaigns over one PoP would each count the other's work as its own."""
-    for other in all_records(context):
-        shared = sorted(other.pops.keys() & record.pops.keys())
-        if shared and other.state not in ENDED:
-            raise RefusedError(
-                f"{', '.join(shared)}: in campaign {other.id}, which is {other.state}"
-            )

@@ -2,7 +2,6 @@
 """What the records say, as Prometheus metrics: to be alerted on and drawn.
 
 families         what is exported, values of it by labels, and the text that Prometheus reads
-under_way        rollouts that have not ended, or left hosts in quarantine
 state            all of it, read at one moment
 export_metrics   the step of the action: a file for node_exporter's textfile collector
 """

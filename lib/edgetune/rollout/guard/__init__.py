@@ -24,8 +24,12 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
 from edgetune.rollout.guard.degraded import sick_hosts, worse_group
 from edgetune.rollout.guard.pausing import lost_hosts, surge_now, surge_over
-from edgetune.rollout.guard.rounds import stuck_rounds
-from edgetune.rollout.guard.stalled import stale_samples, stalled_rollout, waiting_rollout
+from edgetune.rollout.guard.stalled import (
+    stale_samples,
+    stalled_rollout,
+    stuck_rounds,
+    waiting_rollout,
+)
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.ownership.kill_switch import stopped_by

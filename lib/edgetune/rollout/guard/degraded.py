@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
 
 from edgetune.base.documents.words import Decision
 from edgetune.base.sanitize import one_line
@@ -34,7 +33,9 @@ def sick_hosts(watched: Watched) -> Finding | None:
     # Before, a host's newest sample may be of the time when it was out, or there is none.
     checked = {host for batch in changes if batch.checked for host in batch.at("done")}
     newest, previous = _last_two(watched)
-    if _most_fail([gauges for host, gauges in newest.items() if host not in changed]):
+    others = [own.get("health_failed") for host, own in newest.items() if host not in changed]
+    failed = [share for share in others if share is not None]
+    if failed and statistics.median(failed) > FAILED:
         return None
     before = usual_health(watched.opened)
     found = beyond_limits(checked & newest.keys(), newest, before, changed)
@@ -68,12 +69,6 @@ def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
         for rows in (newest, previous)
     )
     return last, before
-
-
-def _most_fail(gauges: Sequence[Mapping[str, float]]) -> bool:
-    shares = (each.get("health_failed") for each in gauges)
-    failed = [share for share in shares if share is not None]
-    return bool(failed) and statistics.median(failed) > FAILED
 
 
 def worse_group(watched: Watched) -> Finding | None:

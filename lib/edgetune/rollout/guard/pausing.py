@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from edgetune.base.documents.table import SampleTable
 from edgetune.base.durations import roughly
 from edgetune.rollout.evidence.sampling import surge_in
 from edgetune.rollout.guard.watched import Finding, Watched
@@ -30,7 +29,9 @@ def lost_hosts(watched: Watched) -> Finding | None:
     if watched.head.state not in _STATES or not watched.samples:
         return None
     seen, times = _last_seen(watched), sorted({*watched.samples.time})
-    patience, known = _MISSED * watched.interval, _known_since(watched)
+    lifted = watched.pauses.get("lost_host")
+    is_known = lifted and not lifted.paused and lifted.at > watched.head.created
+    patience, known = _MISSED * watched.interval, lifted.at if lifted and is_known else 0.0
     in_hand = {*dict(under_way(watched.batches)), *watched.head.quarantined}
     lost = sorted(
         host
@@ -61,11 +62,6 @@ def _last_seen(watched: Watched) -> dict[str, float]:
     return seen
 
 
-def _known_since(watched: Watched) -> float:
-    lifted = watched.pauses.get("lost_host")
-    return lifted.at if lifted and not lifted.paused and lifted.at > watched.head.created else 0.0
-
-
 _SURGING = ("claimed", "baseline", "changing", "soaking", "promoting", "rolling_back")
 _QUIET = 180.0
 _QUIET_INTERVALS = 3
@@ -88,15 +84,12 @@ def surge_over(watched: Watched) -> Finding | None:
         return watched.finding(f"no rollout is under way on {watched.head.pop} any more", mark)
     quiet = _quiet(watched)
     recent = watched.since(quiet)
-    if not _covers(recent, quiet) or surge_in(watched.opened, recent):
+    # Of a time of which too few samples tell nobody can say that nothing happened in it.
+    tells = len(recent) > 0 and recent.time[-1] - recent.time[0] >= quiet / 2
+    if not tells or surge_in(watched.opened, recent):
         return None
     return watched.finding(f"{watched.head.pop} carries its usual load again", mark)
 
 
 def _quiet(watched: Watched) -> float:
     return max(_QUIET, _QUIET_INTERVALS * watched.interval)
-
-
-def _covers(samples: SampleTable, seconds: float) -> bool:
-    """Whether samples tell enough of a time to say that nothing happened in it."""
-    return len(samples) > 0 and samples.time[-1] - samples.time[0] >= seconds / 2

@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nobody moves a rollout on, it waits for long for something that may never come, or the guard sees
-nothing of it.
-"""
+nothing of it; congestion control that is not taken back, or of which no round goes on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from edgetune.base.documents.words import State
 from edgetune.base.durations import DAY, roughly
-from edgetune.base.sanitize import command
+from edgetune.base.sanitize import command, one_line
+from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.guard.turns import AN_HOUR
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.ownership.lease import idle_time, is_orphaned
+from edgetune.rollout.status.congestion import (
+    LATE,
+    SeenRounds,
+    claim_of,
+    seen_rounds,
+    what_is_wrong,
+)
 from edgetune.rollout.status.present import Present, spoken
 
 
@@ -98,3 +107,24 @@ def stale_samples(watched: Watched) -> Finding | None:
     if watched.unknown:
         reason = f"{watched.unknown}; nothing is seen of {watched.head.id}"
     return watched.finding(reason, "stale", is_acted_on=False)
+
+
+def stuck_rounds(context: Context) -> Iterator[dict[str, object]]:
+    """The payload for each PoP of which a person is to hear, also while all is stopped."""
+    for own in seen_rounds(context):
+        told = [] if _is_at_work(context, own) else [*what_is_wrong(own)]
+        if told:
+            yield {
+                "id": f"{own.pop}-congestion",
+                "pop": own.pop,
+                "channel": context.config.chat_channel,
+                "reason": one_line(f"congestion control: {'; '.join(told)}"),
+            }
+
+
+def _is_at_work(context: Context, own: SeenRounds) -> bool:
+    """Whether hosts are being told to take it back right now."""
+    if not own.pending or own.decisions is None:
+        return False
+    soon = own.now - own.decisions.since <= LATE
+    return soon or context.claims.holder(claim_of(own.pop)) is not None

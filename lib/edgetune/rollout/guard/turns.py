@@ -51,13 +51,11 @@ class Alone:
         return True
 
     def was_told(self, what: str) -> bool:
-        """Whether it told that within the hour."""
         now = clock.wall()
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
         return what in self._told
 
     def tell(self, what: str) -> None:
-        """Keep it for an hour from when it was first told."""
         self._told.setdefault(what, clock.wall())
 
     def give_up(self, guard: str) -> None:
@@ -71,7 +69,6 @@ class RedisTurns:
         self._client = client
 
     def has(self, guard: str) -> bool:
-        """Whether nobody else's turn has not yet run out."""
         with redis_errors(_TURN_KEY):
             if self._client.set(_TURN_KEY, guard, nx=True, ex=TURN):
                 return True
@@ -80,17 +77,14 @@ class RedisTurns:
             )
 
     def was_told(self, what: str) -> bool:
-        """Whether people were told that within the hour."""
         with redis_errors(_told_key(what)):
             return bool(self._client.exists(_told_key(what)))
 
     def tell(self, what: str) -> None:
-        """Keep it for an hour from when it was first told."""
         with redis_errors(_told_key(what)):
             self._client.set(_told_key(what), "1", nx=True, ex=AN_HOUR)
 
     def give_up(self, guard: str) -> None:
-        """Let another look at once, if it is this guard's turn."""
         with redis_errors(_TURN_KEY):
             if self._client.get(_TURN_KEY) == guard:
                 self._client.delete(_TURN_KEY)

@@ -160,7 +160,10 @@ def _taken_out_again(
     while names:
         for name, why in _isolate_again(opened, work, driver, hosts).items():
             let_in[name], out_since[name], refused[name] = let_in[name] + 1, clock.monotonic(), why
-        busy = {*_carry(opened, names), *leaving(opened.pop, driver.servers())}
+        answers = set_ready(opened, names, ready=False)
+        # No answer is no proof.
+        busy = leaving(opened.pop, driver.servers())
+        busy |= {name for name, answer in answers.items() if answer.failed or answer.sessions}
         now = clock.monotonic()
         back = [name for name in names if now - out_since[name] < min(_STAYS, patience / 2)]
         stuck = [name for name in names if name in busy or name in back]
@@ -218,12 +221,6 @@ def _told(
             raise DrainError("; ".join(f"{name}: {why}" for name, why in unknown.items()))
         clock.sleep(POLL)
         opened.lease.permit()
-
-
-def _carry(opened: Rollout, names: Sequence[str]) -> list[str]:
-    answers = set_ready(opened, names, ready=False)
-    # No answer is no proof.
-    return [name for name, answer in answers.items() if answer.failed or answer.sessions]
 
 
 def known_servers(

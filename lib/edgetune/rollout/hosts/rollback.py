@@ -80,11 +80,14 @@ def _way_back(
     mid_reboot = step in ("rebooting", "coming_back")
     # What an earlier rollback has restored already only has to come back.
     restored = batch.batch_type == "restore" and step == "rebooting"
+    changed = batch.batch_type == "change" and host.step in ("changed", *_REBOOTED_SINCE)
+    # Those of a batch that was planned for its way back stay out until they are put back.
+    stayed = host.was_out and host.step in ("planned", "draining")
     return HostStep(
         step=step if restored else "coming_back" if mid_reboot else "planned",
         at=host.at if mid_reboot else 0.0,
         reboot=_must_reboot(opened, batch, host, earlier),
-        ours=host.ours or _carries_our_change(batch, host) or bool(earlier and earlier.ours),
+        ours=host.ours or changed or bool(earlier and earlier.ours),
         lb_before=None if host.step == "done" else host.lb_before,
         out_at=0.0 if host.step == "done" else host.out_at,
         boot_before=host.boot_before,
@@ -92,14 +95,8 @@ def _way_back(
         refused=host.refused if mid_reboot else {},
         goes_back_to=host.goes_back_to,
         reverts_at=host.reverts_at,
-        was_out=_was_out(host),
+        was_out=host.lb_before is not None and (host.step in _OUT or stayed),
     )
-
-
-def _was_out(host: HostStep) -> bool:
-    """Those of a batch that was planned for its way back stay so until they are put back."""
-    stayed = host.was_out and host.step in ("planned", "draining")
-    return host.lb_before is not None and (host.step in _OUT or stayed)
 
 
 def _must_reboot(opened: Record, batch: Batch, host: HostStep, earlier: HostStep | None) -> bool:
@@ -109,10 +106,6 @@ def _must_reboot(opened: Record, batch: Batch, host: HostStep, earlier: HostStep
     booted = batch.batch_type == "change" and host.step in _REBOOTED_SINCE
     asked = opened.plan.reboots
     return (asked and booted) or bool(earlier and earlier.reboot)
-
-
-def _carries_our_change(batch: Batch, host: HostStep) -> bool:
-    return batch.batch_type == "change" and host.step in ("changed", *_REBOOTED_SINCE)
 
 
 def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[str], int, str]:

@@ -36,7 +36,11 @@ def stopped_by(context: Context) -> str:
     permit, stop = _kept(text)
     if permit and value == permit:
         return ""
-    return _told(value, stop)
+    given = (value or "").strip()
+    if given.lower() in _OFF or given.startswith("resumed by "):
+        lifts = f"{given or 'an empty or missing key'} lifts no stop"
+        return f"{stop}; {lifts}" if stop else lifts
+    return given
 
 
 def refuse_if_stopped(context: Context) -> None:
@@ -46,14 +50,6 @@ def refuse_if_stopped(context: Context) -> None:
         take_permit_away(context, why)
         permits = f"{command('resume_all')} permits changes"
         raise RefusedError(f"everything is stopped ({STOP_KEY}: {why}); {permits}")
-
-
-def _told(value: str | None, stop: str) -> str:
-    given = (value or "").strip()
-    if given.lower() in _OFF or given.startswith("resumed by "):
-        lifts = f"{given or 'an empty or missing key'} lifts no stop"
-        return f"{stop}; {lifts}" if stop else lifts
-    return given
 
 
 def take_permit_away(context: Context, why: str) -> None:

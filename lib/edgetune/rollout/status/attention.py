@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 
-from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.words import State
@@ -159,35 +158,3 @@ def _some(names: Sequence[str]) -> str:
 
 def _short(text: str) -> str:
     return shortened(text, _LONGEST_REASON)
-
-
-@dataclass
-class Seen:
-    """Rollouts, the oldest first, as they are ``now`` (epoch seconds).
-
-    ``damaged`` are those that cannot be read, ``unknown`` has a sentence for what could not be
-    asked, ``stopped`` says why everything is. ``filtered``: somebody asked for rollouts of a kind.
-    """
-
-    context: Context
-    heads: Sequence[Head]
-    damaged: Sequence[Unreadable]
-    unknown: list[str]
-    stopped: str
-    filtered: bool
-    now: float = field(default_factory=clock.wall)
-
-    @property
-    def open(self) -> list[Head]:
-        """Those that have not ended, or left hosts in quarantine."""
-        return [head for head in self.heads if head.state not in ENDED or head.quarantined]
-
-    @property
-    def closed(self) -> list[Head]:
-        """Those of which nothing is left to do."""
-        return [head for head in self.heads if head.state in ENDED and not head.quarantined]
-
-
-def counted(ended: int) -> str:
-    """So many ended rollouts, in words."""
-    return f"{ended} ended rollout{'' if ended == 1 else 's'}"

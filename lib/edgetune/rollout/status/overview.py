@@ -18,9 +18,7 @@ from edgetune.rollout.ownership.automation import needed_rules, what_is_off
 from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.status.attention import (
     Need,
-    Seen,
     Urgency,
-    counted,
     damaged_part,
     handing_over,
     held,
@@ -33,7 +31,7 @@ from edgetune.rollout.status.attention import (
     unreadable,
 )
 from edgetune.rollout.status.congestion import RULES, SeenRounds, seen_rounds
-from edgetune.rollout.status.present import Present, spoken
+from edgetune.rollout.status.present import Present, Seen, counted, spoken
 
 ROUNDS = "congestion control"
 """In place of a tuning: rounds that go on beside rollouts."""

@@ -108,7 +108,9 @@ def _give_up(
     told = opened.ask_bmcs(with_bmc, "evidence", lambda host: {})
     failed = []
     for name in names:
-        error, said = _late(opened, answers[name].failed), told.get(name, HostResult(name))
+        what = "did not come back" if answers[name].failed else "did not reboot"
+        error = f"{what} within {duration(opened.config.reboot_deadline)}"
+        said = told.get(name, HostResult(name))
         error += asked_for(work.hosts[name])
         if name in told:
             error += f"; {_evidence(said)}"
@@ -123,8 +125,3 @@ def _evidence(told: HostResult) -> str:
 
 def _overdue(opened: Record, since: float) -> bool:
     return clock.now() - since > opened.config.reboot_deadline
-
-
-def _late(opened: Record, unreachable: bool) -> str:
-    what = "did not come back" if unreachable else "did not reboot"
-    return f"{what} within {duration(opened.config.reboot_deadline)}"

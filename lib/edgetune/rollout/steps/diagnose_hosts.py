@@ -26,7 +26,7 @@ from edgetune.base.errors import HostError, InputError
 from edgetune.base.fields import Fields
 from edgetune.report.diagnosis import diagnosis_text
 from edgetune.rollout.context import Context
-from edgetune.site.inventory import Host, Pop
+from edgetune.site.inventory import Pop
 
 SEVERITIES = ("helps", "conflict", "note")
 LONGEST = 60
@@ -69,7 +69,7 @@ def diagnose_hosts(
     Counters are read twice, an ``interval`` apart, such as ``5s``.
     """
     known = context.inventory.pop(pop)
-    chosen = _chosen(known, hosts)
+    chosen = [known.host(name) for name in dict.fromkeys(hosts)] or known.hosts
     seconds = _seconds_of(interval)
     request = _request(seconds, services or SERVICE_NAMES)
     answers = context.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
@@ -91,6 +91,9 @@ def diagnose_hosts(
         tunings=_tunings(context, known, findings, told),
         unread=_unread(told),
     )
+    helpful = [f"{row.tuning} ({len(row.hosts)})" for row in found.tunings if row.hosts]
+    would = f"; would help: {', '.join(helpful)}" if helpful else ""
+    lost = f"; no answer from {', '.join(found.missing)}" if found.missing else ""
     return {
         "pop": found.pop,
         "time": found.time,
@@ -102,13 +105,9 @@ def diagnose_hosts(
         "findings": encoded(found.findings),
         "tunings": encoded(found.tunings),
         "unread": encoded(found.unread),
-        "message": _message(found),
+        "message": f"{found.answered} hosts diagnosed{would}{lost}",
         "text": diagnosis_text(found),
     }
-
-
-def _chosen(pop: Pop, names: Sequence[str]) -> Sequence[Host]:
-    return [pop.host(name) for name in dict.fromkeys(names)] or pop.hosts
 
 
 def _seconds_of(interval: str) -> int:
@@ -210,13 +209,6 @@ def _unread(told: Told) -> list[Unread]:
             hosts.setdefault(what, []).append(host)
     rows = [Unread(what, names) for what, names in hosts.items()]
     return sorted(rows, key=lambda row: -len(row.hosts))
-
-
-def _message(found: Diagnosis) -> str:
-    helpful = [f"{row.tuning} ({len(row.hosts)})" for row in found.tunings if row.hosts]
-    would = f"; would help: {', '.join(helpful)}" if helpful else ""
-    lost = f"; no answer from {', '.join(found.missing)}" if found.missing else ""
-    return f"{found.answered} hosts diagnosed{would}{lost}"
 
 
 def _few(missing: Mapping[str, str]) -> str:

@@ -7,8 +7,16 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, Wait
 from edgetune.base.errors import RefusedError
 from edgetune.base.sanitize import shortened
-from edgetune.rollout.gates.floor import give_room_back, others_go_on, wait_for_room, with_room
-from edgetune.rollout.gates.held import Held, held_by_floor, held_by_surge, held_up
+from edgetune.rollout.gates.floor import (
+    Held,
+    give_room_back,
+    held_by_floor,
+    held_by_surge,
+    held_up,
+    others_go_on,
+    wait_for_room,
+    with_room,
+)
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import (
     POLL,

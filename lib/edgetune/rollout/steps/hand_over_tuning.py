@@ -20,7 +20,7 @@ from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
 from edgetune.rollout.hosts.rollback import carrying
 from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.ownership.lease import Rollout, enter_state, open_rollout
+from edgetune.rollout.ownership.lease import enter_state, open_rollout
 from edgetune.rollout.record.heads import all_heads, refuse_unfinished
 from edgetune.rollout.record.rollout import Record, read_rollout
 from edgetune.rollout.steps.list_applied import list_applied
@@ -151,15 +151,11 @@ def _hand_over(
         opened.head.note("", f"not handed over: {_errors(left)}")
         opened.save()
     else:
-        _finish(opened, owner, requested_by)
+        why = "its hosts keep its effect without edgetune; nothing of it can be taken back"
+        enter_state(opened, "handed_over", owner, requested_by, why)
+        opened.save()
+        opened.lease.release()
     return answers
-
-
-def _finish(opened: Rollout, owner: str, requested_by: str) -> None:
-    why = "its hosts keep its effect without edgetune; nothing of it can be taken back"
-    enter_state(opened, "handed_over", owner, requested_by, why)
-    opened.save()
-    opened.lease.release()
 
 
 def _not_there(answer: HostResult) -> HostResult | None:

@@ -38,7 +38,8 @@ def reboot_hosts(opened: Rollout, work: Batch) -> RebootResult:
     twice, and a step that died before it was sent is sent by the next one. A host that does
     not answer may be going down already: ``check_rebooted`` will tell.
     """
-    names = [name for name in _to_reboot(work) if work.hosts[name].reboot]
+    before = "drained" if work.batch_type == "sham" else "changed"
+    names = [name for name in work.at(before) if work.hosts[name].reboot]
     names = keep_out(opened, work, names)
     refused = disturbed(opened, work, names)
     failed = [name for name, why in refused.items() if fail_host(opened, work, name, why)]
@@ -86,7 +87,3 @@ def _first_look(opened: Record, work: Batch) -> int:
     shortest = min((host.boot_took for host in before if host.boot_took), default=0.0)
     soon = min(_SHORTER * shortest - _A_TASK, opened.config.owner_timeout / 3)
     return max(LOOK[0], int(soon))
-
-
-def _to_reboot(work: Batch) -> list[str]:
-    return work.at("drained") if work.batch_type == "sham" else work.at("changed")

@@ -48,7 +48,10 @@ def remove_agents(
     """
     there = context.inventory.pop(pop)
     refuse_unfinished(context, pop)
-    _refuse_congestion(context, pop)
+    text = value_of(context.store, decisions_key(pop))
+    if text is not None and read_decisions(pop, text).state == TUNING:
+        back = command("roll_back_congestion", pop=pop)
+        raise RefusedError(f"tune_congestion may treat clients of {pop}; {back} ends that")
     shown = _ask(context, there.hosts, 0, dry_run=True)
     _refuse_held(there, shown)
     standing = _standing(context, there, shown)
@@ -83,13 +86,6 @@ def _held(context: Context, pop: str) -> Iterator[int]:
         yield claim.epoch
     finally:
         context.claims.release(pop, claim)
-
-
-def _refuse_congestion(context: Context, pop: str) -> None:
-    text = value_of(context.store, decisions_key(pop))
-    if text is not None and read_decisions(pop, text).state == TUNING:
-        back = command("roll_back_congestion", pop=pop)
-        raise RefusedError(f"tune_congestion may treat clients of {pop}; {back} ends that")
 
 
 def _refuse_held(pop: Pop, shown: Mapping[str, HostResult]) -> None:

@@ -29,7 +29,6 @@ from edgetune.rollout.hosts.reverts import (
 from edgetune.rollout.order import WaitingResult, after_change, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
-from edgetune.site.inventory import Host
 
 # Seconds between two looks at hosts that take a change back by themselves.
 _LOOK = (5, 15)
@@ -49,7 +48,14 @@ def restore_hosts(opened: Rollout, work: Batch) -> RestoreResult:
     opened.move(work, known, "changing")
     tuned, others = by_agent(opened, known)
     answers = opened.ask_hosts(
-        tuned, "restore", lambda host: _restore_request(opened, work, host), APPLY_TIMEOUT
+        tuned,
+        "restore",
+        lambda host: {
+            "rollout": opened.head.id,
+            "drained": was_drained(opened, work, host),
+            "tuning": opened.head.tuning,
+        },
+        APPLY_TIMEOUT,
     )
     answers.update(reach(opened, others))
     for name, answer in answers.items():
@@ -89,11 +95,3 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
             }
         )
     return {name: answer for name, answer in answers.items() if answer.failed}
-
-
-def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, object]:
-    return {
-        "rollout": opened.head.id,
-        "drained": was_drained(opened, work, host),
-        "tuning": opened.head.tuning,
-    }

@@ -19,9 +19,8 @@ from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.lease import Rollout, idle_times, is_orphaned
 from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_heads, unreadable_text
 from edgetune.rollout.record.rollout import out_of_service, read_rollout
-from edgetune.rollout.status.attention import Seen
 from edgetune.rollout.status.overview import Overview
-from edgetune.rollout.status.rollout_details import InFull
+from edgetune.rollout.status.present import InFull, Seen
 
 
 class RolloutRow(TypedDict):

@@ -56,7 +56,10 @@ def set_rollout_state(
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(known)}")
     opened = open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
-    _refuse_unproven(head, state)
+    decided = head.verdict.decision if head.verdict else "nothing"
+    if state == "promoting" != head.state and decided != Decision.PROMOTE:
+        text = "nothing is promoted unless its verdict decides promote"
+        raise RefusedError(f"the verdict of rollout {head.id} decides {decided}; {text}")
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
     enter_state(opened, state, owner, requested_by, _reason(opened, state))
@@ -78,14 +81,6 @@ def set_rollout_state(
         "channel": head.channel,
         "message": _told(opened),
     }
-
-
-def _refuse_unproven(head: Head, state: str) -> None:
-    """A person may call the action as well as the workflow; only a verdict promotes."""
-    decided = head.verdict.decision if head.verdict else "nothing"
-    if state == "promoting" != head.state and decided != Decision.PROMOTE:
-        text = "nothing is promoted unless its verdict decides promote"
-        raise RefusedError(f"the verdict of rollout {head.id} decides {decided}; {text}")
 
 
 def _begin_state(opened: Rollout, before: str) -> None:

@@ -114,7 +114,7 @@ def _confirm(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     lost = _lost_connections(opened, names)
     reached = [name for name in names if name not in lost]
     answers = opened.ask_hosts(reached, "confirm", lambda host: settings_request(opened, host))
-    found = {name: _not_confirmed(answer) or answer for name, answer in answers.items()}
+    found = {name: _confirmed(answer) for name, answer in answers.items()}
     for name, answer in found.items():
         if not answer.failed:
             work.hosts[name].reverts_at = 0.0
@@ -140,7 +140,7 @@ def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostRe
 def _verify(opened: Record, names: Sequence[str]) -> dict[str, HostResult]:
     """Whether hosts run what a boot was to try; nothing is confirmed by it."""
     answers = ask_settings(opened, names, "verify")
-    return {name: _not_run(answer) or answer for name, answer in answers.items()}
+    return {name: _has_run(answer) for name, answer in answers.items()}
 
 
 def _keep(opened: Rollout, work: Batch, answers: Mapping[str, HostResult]) -> dict[str, HostResult]:
@@ -154,21 +154,17 @@ def _keep(opened: Rollout, work: Batch, answers: Mapping[str, HostResult]) -> di
     return found
 
 
-def _not_confirmed(answer: HostResult) -> HostResult | None:
-    if answer.failed:
-        return None
-    told = answer.read(ProvenSettings)
-    if told.confirmed:
-        return None
-    return _not_verified(answer, told)
+def _confirmed(answer: HostResult) -> HostResult:
+    """The answer, or the failure that it is."""
+    told = None if answer.failed else answer.read(ProvenSettings)
+    return _not_verified(answer, told) if told and not told.confirmed else answer
 
 
-def _not_run(answer: HostResult) -> HostResult | None:
-    if answer.failed:
-        return None
-    told = answer.read(VerifiedSettings)
-    if told.verified:
-        return None
+def _has_run(answer: HostResult) -> HostResult:
+    """The same of what a boot was to try."""
+    told = None if answer.failed else answer.read(VerifiedSettings)
+    if told is None or told.verified:
+        return answer
     back = "the host has taken its change back by itself: " if told.state == "none" else ""
     found = _not_verified(answer, told)
     return replace(found, error=f"{back}{found.error}")
@@ -195,12 +191,12 @@ def _compare_with_before(
     before: dict[str, dict[str, Standing | None]] = {
         name: {**settings_before(opened, name), **work.hosts[name].goes_back_to} for name in names
     }
-    return {name: _not_as(before[name], answer) or answer for name, answer in answers.items()}
+    return {name: _is_as(before[name], answer) for name, answer in answers.items()}
 
 
-def _not_as(before: Mapping[str, Standing | None], answer: HostResult) -> HostResult | None:
+def _is_as(before: Mapping[str, Standing | None], answer: HostResult) -> HostResult:
     if answer.failed:
-        return None
+        return answer
     now = standings(answer.read(SeenSettings).settings)
     wrong = [
         f"{name} {was_and_is_text(was, now.get(name))}"
@@ -208,7 +204,7 @@ def _not_as(before: Mapping[str, Standing | None], answer: HostResult) -> HostRe
         if was is not None and not is_same(was, now.get(name))
     ]
     if not wrong:
-        return None
+        return answer
     return HostResult(answer.host, error=f"not as before: {'; '.join(wrong)}", reason="failed")
 
 

@@ -91,7 +91,6 @@ class SqliteClaims:
     def take(
         self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
     ) -> Claim:
-        """Claim a PoP with a new epoch; FencedError if somebody else has it."""
         with self._database.transaction() as db:
             held = self._held(db, pop)
             if held is not None and held.rollout != rollout:
@@ -105,12 +104,10 @@ class SqliteClaims:
         return claim
 
     def holder(self, pop: str) -> Claim | None:
-        """Who has it now."""
         with self._database.transaction() as db:
             return self._held(db, pop)
 
     def expiries(self, pops: Sequence[str]) -> dict[str, float]:
-        """Seconds until the claim on each PoP runs out; 0 where nobody has it."""
         with self._database.transaction() as db:
             now = self._bound(db)
             rows = dict(db.execute("SELECT pop, expires FROM claims").fetchall())
@@ -119,7 +116,6 @@ class SqliteClaims:
         return {pop: max(0.0, ends.get(pop, 0.0) - now) for pop in pops}
 
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
-        """Keep it; FencedError if it is not this one's any more."""
         with self._database.transaction() as db:
             held = self._held(db, pop)
             if held != claim and (held is not None or self._epoch(db, pop) != claim.epoch):
@@ -127,7 +123,6 @@ class SqliteClaims:
             self._write(db, pop, claim, ttl)
 
     def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
-        """Give it back in ``after`` seconds; False if it was not this one's any more."""
         with self._database.transaction() as db:
             if self._held(db, pop) != claim:
                 return False
@@ -232,7 +227,6 @@ class RedisClaims:
     def take(
         self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
     ) -> Claim:
-        """Claim a PoP with a new epoch; FencedError if somebody else has it."""
         expected = "" if after is None else str(after)
         arguments = (rollout, str(int(ttl * 1000)), expected, str(above))
         ok, text = self._run(_TAKE, pop, arguments)
@@ -244,27 +238,23 @@ class RedisClaims:
         raise FencedError(_lost(pop, Claim(rollout, after or 0), held))
 
     def holder(self, pop: str) -> Claim | None:
-        """Who has it now."""
         with redis_errors(_claim_key(pop)):
             held = self._client.get(_claim_key(pop))
         return _decode(_claim_key(pop), held) if held is not None else None
 
     def expiries(self, pops: Sequence[str]) -> dict[str, float]:
-        """Seconds until the claim on each PoP runs out; 0 where nobody has it."""
         keys = [_claim_key(pop) for pop in pops]
         with redis_errors():
             left = self._client.eval(_EXPIRIES, len(keys), *keys) if keys else []
         return {pop: max(0, milliseconds) / 1000 for pop, milliseconds in zip(pops, left)}
 
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
-        """Keep it; FencedError if it is not this one's any more."""
         ok, held = self._own(pop, claim, int(ttl * 1000))
         if not ok:
             holder = _decode(_claim_key(pop), held) if held else None
             raise FencedError(_lost(pop, claim, holder))
 
     def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
-        """Give it back in ``after`` seconds; False if it was not this one's any more."""
         return bool(self._own(pop, claim, int(after * 1000))[0])
 
     def refuses_changes(self) -> str:

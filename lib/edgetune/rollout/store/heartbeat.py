@@ -10,12 +10,12 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, NamedTuple
 
 from edgetune.base import clock
 from edgetune.base.documents.reading import check_is, read_document
 from edgetune.base.errors import EdgetuneError
-from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
+from edgetune.rollout.store.texts import Texts, open_texts
 from edgetune.site.config import Config
 
 GUARD = "guard"
@@ -34,21 +34,25 @@ class Heartbeat(NamedTuple):
     problem: str = ""
 
 
-class Heartbeats(Protocol):
+class Heartbeats:
     """The last one by name; every call raises StoreError when the backend fails."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
 
     def beat(self, name: str, heartbeat: Heartbeat) -> None:
         """Keep it instead of the one before."""
+        self._texts.put(_key(name), json.dumps(heartbeat._asdict()))
 
     def last(self, name: str) -> Heartbeat | None:
         """The last one, or None; DamagedError if what is kept is none."""
+        kept = self._texts.get(_key(name))
+        return None if kept is None else _heartbeat(_key(name), kept)
 
 
 def open_heartbeats(config: Config) -> Heartbeats:
     """Those of a configuration's ``coordination``."""
-    if config.coordination.startswith(SCHEME):
-        return SqliteHeartbeats(Database(config.coordination))
-    return RedisHeartbeats(open_redis(config))
+    return Heartbeats(open_texts(config, "heartbeats", "name", _KEPT))
 
 
 @contextmanager
@@ -67,44 +71,6 @@ def heartbeat_of(execution: str, heartbeats: Callable[[], Heartbeats]) -> Iterat
         yield
     finally:
         ended.set()
-
-
-class SqliteHeartbeats:
-    """In a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def beat(self, name: str, heartbeat: Heartbeat) -> None:
-        """Keep it instead of the one before."""
-        row = (_key(name), json.dumps(heartbeat._asdict()))
-        with self._database.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO heartbeats VALUES (?, ?)", row)
-
-    def last(self, name: str) -> Heartbeat | None:
-        """The last one, or None."""
-        query = "SELECT value FROM heartbeats WHERE name = ?"
-        with self._database.transaction() as db:
-            row = db.execute(query, (_key(name),)).fetchone()
-        return _heartbeat(_key(name), row[0]) if row else None
-
-
-class RedisHeartbeats:
-    """In Redis, for a month."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def beat(self, name: str, heartbeat: Heartbeat) -> None:
-        """Keep it instead of the one before."""
-        with redis_errors(_key(name)):
-            self._client.set(_key(name), json.dumps(heartbeat._asdict()), ex=_KEPT)
-
-    def last(self, name: str) -> Heartbeat | None:
-        """The last one, or None."""
-        with redis_errors(_key(name)):
-            kept = self._client.get(_key(name))
-        return _heartbeat(_key(name), kept) if kept is not None else None
 
 
 def _key(name: str) -> str:

@@ -85,11 +85,9 @@ class OneNode:
         self._kept: list[Node] = []
 
     def keep(self, node: Node) -> None:
-        """Keep it instead of the one before."""
         self._kept = [node]
 
     def all(self) -> list[Node]:
-        """The one."""
         return self._kept
 
 
@@ -100,7 +98,6 @@ class RedisNodes:
         self._client = client
 
     def keep(self, node: Node) -> None:
-        """Keep it instead of the one before of this name."""
         document = {"time": node.time, "holds": dict(node.holds)}
         with redis_errors(_KEY):
             self._client.hset(_KEY, node.name, json.dumps(document))
@@ -112,7 +109,6 @@ class RedisNodes:
                         self._client.hdel(_KEY, name)
 
     def all(self) -> list[Node]:
-        """The fresh ones."""
         with redis_errors(_KEY):
             kept = [_node(name, text) for name, text in self._client.hgetall(_KEY).items()]
         return sorted(filter(_is_fresh, kept))

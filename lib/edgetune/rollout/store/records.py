@@ -85,18 +85,15 @@ class SqliteStore:
         self._database = database
 
     def get(self, key: str) -> str | None:
-        """The value, or None if there is none."""
         with self._database.transaction() as db:
             row = db.execute("SELECT value FROM records WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
     def put(self, key: str, value: str) -> None:
-        """Write the value, new or over the old one."""
         with self._database.transaction() as db:
             db.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (key, value))
 
     def list(self, prefix: str) -> Mapping[str, str]:
-        """All keys that begin with ``prefix``, with their values, sorted."""
         with self._database.transaction() as db:
             return dict(db.execute(_LIST, (prefix, prefix)).fetchall())
 
@@ -121,7 +118,6 @@ class SensorStore:
         self._service = service
 
     def get(self, key: str) -> str | None:
-        """The value, or None."""
         value = self._ask("get_value", key)
         return None if value is None else str(value)
 
@@ -170,7 +166,6 @@ class St2Store:
         self._lists_are_whole = False
 
     def get(self, key: str) -> str | None:
-        """The value, or None if there is none."""
         answer = self._call("GET", _path(key), (404,))
         return self._note(key, None if answer is None else entry(KeyValue, answer).value)
 

@@ -33,18 +33,14 @@ def read_entry(below: Fields) -> Congestion:
     )
     sockets.done()
     apply.done()
-    _refuse_exclude(below, made.terms)
-    if made.thresholds.leave_duty > made.thresholds.duty:
-        raise limits.wrong("leave_duty", f"is above duty, {made.thresholds.duty}")
-    return made
-
-
-def _refuse_exclude(fields: Fields, terms: Terms) -> None:
-    for index, network in enumerate(terms.exclude):
+    for index, network in enumerate(made.terms.exclude):
         try:
             span_of_network(network)
         except ValueError as error:
-            raise fields.wrong(f"exclude[{index}]", f"{network!r}: {error}") from None
+            raise below.wrong(f"exclude[{index}]", f"{network!r}: {error}") from None
+    if made.thresholds.leave_duty > made.thresholds.duty:
+        raise limits.wrong("leave_duty", f"is above duty, {made.thresholds.duty}")
+    return made
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.guard.stalled import stale_samples
 from edgetune.rollout.guard.watched import Watched
 from edgetune.rollout.ownership.lease import as_owner
-from edgetune.rollout.status.attention import Seen
 from edgetune.rollout.status.overview import Overview
+from edgetune.rollout.status.present import Seen
 from edgetune.rollout.steps import report_rollout
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.site.inventory import Metrics

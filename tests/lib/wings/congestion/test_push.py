@@ -13,7 +13,7 @@ from edgetune.base.documents.congestion import Configuration, Treated
 from edgetune.base.errors import RefusedError
 from edgetune.net.result import HostResult
 from edgetune.site.inventory import Host
-from edgetune.wings.congestion.push import Pushed, push, renew
+from edgetune.wings.congestion.rounds.telling import Pushed, push, renew
 from tests.support.clickhouse_recorded import pop_of
 
 PREFIXES = [Treated("203.0.113.0/24"), Treated("2001:db8:0:100::/56", 20)]

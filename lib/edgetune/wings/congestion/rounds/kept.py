@@ -6,70 +6,33 @@ They are too large for StackStorm's datastore, which tells its triggers of each 
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypedDict
+from typing import TypedDict
 
 from edgetune.base.documents.rounds import Rounds, read_rounds
-from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
+from edgetune.rollout.store.texts import Texts, open_texts
 from edgetune.site.config import Config
 
 
-class KeptRounds(Protocol):
+class KeptRounds:
     """The rounds of each PoP; every call raises StoreError when the backend fails."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
 
     def get(self, pop: str) -> Rounds | None:
         """Those of a PoP, or None; DamagedError if what is kept is none."""
+        kept = self._texts.get(pop)
+        return None if kept is None else read_rounds(pop, kept)
 
     def put(self, rounds: Rounds) -> None:
         """Keep them instead of those before."""
+        self._texts.put(rounds.pop, rounds.document())
 
 
 def open_rounds(config: Config) -> KeptRounds:
-    """Those of a configuration's ``coordination``."""
-    if config.coordination.startswith(SCHEME):
-        return SqliteRounds(Database(config.coordination))
-    return RedisRounds(open_redis(config), config.sample_retention)
-
-
-class SqliteRounds:
-    """In a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def get(self, pop: str) -> Rounds | None:
-        """Those of a PoP, or None."""
-        query = "SELECT value FROM congestion WHERE pop = ?"
-        with self._database.transaction() as db:
-            row = db.execute(query, (pop,)).fetchone()
-        return read_rounds(pop, row[0]) if row else None
-
-    def put(self, rounds: Rounds) -> None:
-        """Keep them instead of those before."""
-        row = (rounds.pop, rounds.document())
-        with self._database.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO congestion VALUES (?, ?)", row)
-
-
-class RedisRounds:
-    """In Redis, for as long as samples are kept."""
-
-    def __init__(self, client: Any, retention: float) -> None:
-        self._client, self._retention = client, int(retention)
-
-    def get(self, pop: str) -> Rounds | None:
-        """Those of a PoP, or None."""
-        with redis_errors(_key(pop)):
-            kept = self._client.get(_key(pop))
-        return read_rounds(pop, kept) if kept is not None else None
-
-    def put(self, rounds: Rounds) -> None:
-        """Keep them instead of those before."""
-        with redis_errors(_key(rounds.pop)):
-            self._client.set(_key(rounds.pop), rounds.document(), ex=self._retention)
-
-
-def _key(pop: str) -> str:
-    return f"edgetune:congestion:{pop}"
+    """Those of a configuration's ``coordination``; Redis has them for as long as samples."""
+    kept = int(config.sample_retention)
+    return KeptRounds(open_texts(config, "congestion", "pop", kept, "edgetune:congestion:"))
 
 
 class RoundResult(TypedDict):

@@ -33,8 +33,7 @@ from edgetune.wings.congestion.configuration import (
 )
 from edgetune.wings.congestion.effect import compare, compare_windows, harm
 from edgetune.wings.congestion.entry import APPLIERS
-from edgetune.wings.congestion.rounds.permission import Permission
-from edgetune.wings.congestion.rounds.work import Work, entry_of
+from edgetune.wings.congestion.rounds.work import Permission, Work, entry_of
 from edgetune.wings.congestion.rows import PrefixRows, levels_of
 from edgetune.wings.congestion.selection import Excluded, Selection, advance, put_off
 from edgetune.wings.congestion.sources import open_source

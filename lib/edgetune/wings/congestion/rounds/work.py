@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is at work on the congestion control of a PoP: a claim of its own, beside that of rollouts.
+"""Who is at work on the congestion control of a PoP, and what keeps a round from changing hosts.
 
-Of two rounds at the same moment one goes on. A person who takes everything back takes the claim
-from whoever has it: hosts refuse the epoch of a round that was at work.
+It is a claim of its own, beside that of rollouts. Of two rounds at the same moment one goes on. A
+person who takes everything back takes the claim from whoever has it: hosts refuse the epoch of a
+round that was at work. A change waits while the PoP is paused, frozen, or held by a rollout: both
+groups of the rollout keep what they have. What hosts have is renewed meanwhile, or they would lose
+it in the middle.
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgetune.base import clock
-from edgetune.base.documents.congestion import ROUND, Thresholds
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.congestion import ROUND, Thresholds, sets_congestion
+from edgetune.base.documents.head import ENDED, Head
+from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.rounds import (
     ROLLED_BACK,
     Decisions,
@@ -23,9 +29,13 @@ from edgetune.base.documents.rounds import (
     epoch_of,
     read_decisions,
 )
-from edgetune.base.errors import DamagedError, FencedError, InputError
+from edgetune.base.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.context import Context
+from edgetune.rollout.gates.freeze import frozen_text
+from edgetune.rollout.gates.pause import why_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.record.heads import keeping_their_pop, read_heads
+from edgetune.rollout.record.rollout import Record, load_plan, under_way
 from edgetune.rollout.status.congestion import claim_of
 from edgetune.rollout.store.claims import Claim
 from edgetune.rollout.store.records import value_of
@@ -186,3 +196,48 @@ def tuned_pops(context: Context) -> Sequence[str]:
     """The PoPs that have an entry."""
     inventory = context.inventory
     return [name for name in inventory.pop_names() if inventory.pop(name).congestion is not None]
+
+
+@dataclass(frozen=True)
+class Permission:
+    """Why nothing may be changed, "" if it may; why there is no round at all (``conflict``); and
+    the hosts that a rollout has in its hands."""
+
+    waits: str = ""
+    conflict: str = ""
+    in_hand: Sequence[str] = ()
+
+
+def permission_on(context: Context, pop: str) -> Permission:
+    """What a round may do on a PoP now."""
+    heads, unreadable = read_heads(context)
+    unended = [head for head in heads if head.pop == pop and head.state not in ENDED]
+    waits = [why_paused(context, pop), frozen_text(pop, context.config.closed)]
+    waits += [f"{pop} is held by rollout {head.id} ({head.state})" for head in unended]
+    waits += [
+        f"{pop}: {each.why}"
+        for each in keeping_their_pop(context, unreadable)
+        if each.may_be_on(pop)
+    ]
+    conflicts, in_hand = [], []
+    for head in unended:
+        try:
+            conflicts.append(_conflict(load_plan(context, head.plan), head))
+            batches = Record(context, head).batches()
+            in_hand += [*(name for name, _ in under_way(batches)), *head.quarantined]
+        except RefusedError as error:
+            # What it does is not known. It keeps its hosts.
+            waits.append(str(error))
+            in_hand += [host.name for host in context.inventory.pop(pop).hosts]
+    return Permission(_joined(waits), _joined(conflicts), in_hand)
+
+
+def _conflict(plan: Plan, head: Head) -> str:
+    ids = [setting.id for profile in plan.profiles for setting in profile.settings]
+    if not sets_congestion(ids):
+        return ""
+    return f"rollout {head.id} sets the congestion control of {head.pop} itself"
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "; ".join(text for text in texts if text)

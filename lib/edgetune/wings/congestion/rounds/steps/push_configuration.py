@@ -6,11 +6,9 @@ from __future__ import annotations
 from edgetune.base.documents.rounds import ROLLED_BACK, prefixes_text
 from edgetune.rollout.context import Context
 from edgetune.site.inventory import Pop
-from edgetune.wings.congestion.push import Pushed
 from edgetune.wings.congestion.rounds.kept import RoundResult, round_result
-from edgetune.wings.congestion.rounds.permission import permission_on
-from edgetune.wings.congestion.rounds.telling import change, in_order, keep, take_back
-from edgetune.wings.congestion.rounds.work import Work, join
+from edgetune.wings.congestion.rounds.telling import Pushed, change, in_order, keep, take_back
+from edgetune.wings.congestion.rounds.work import Work, join, permission_on
 
 _SHOWN = 5
 
@@ -28,7 +26,10 @@ def push_configuration(context: Context, pop: str, requested_by: str = "") -> Ro
     try:
         work.permit()
         if work.decisions.state == ROLLED_BACK:
-            return _took_back(work, known)
+            hosts = [host for host in in_order(known) if host.name in work.decisions.pending]
+            told = take_back(work, known, hosts)
+            problem = f"nothing is renewed there: {work.decisions.reason}" if told.errors else ""
+            return _result(known, told, problem, [*told.errors], number=work.decisions.number)
         return _told(work, known)
     finally:
         work.release()
@@ -54,13 +55,6 @@ def _told(work: Work, pop: Pop) -> RoundResult:
         work.rounds.problem = f"configuration {wanted.number}: {failed[0]}: {why}"
     work.save()
     return _result(pop, told, problem, failed, wanted.number, len(wanted.prefixes))
-
-
-def _took_back(work: Work, pop: Pop) -> RoundResult:
-    hosts = [host for host in in_order(pop) if host.name in work.decisions.pending]
-    told = take_back(work, pop, hosts)
-    problem = f"nothing is renewed there: {work.decisions.reason}" if told.errors else ""
-    return _result(pop, told, problem, [*told.errors], number=work.decisions.number)
 
 
 def _result(

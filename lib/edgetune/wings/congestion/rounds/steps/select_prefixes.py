@@ -10,8 +10,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.site.inventory import Pop
 from edgetune.wings.congestion.rounds.kept import SelectedResult, round_result
-from edgetune.wings.congestion.rounds.permission import permission_on
-from edgetune.wings.congestion.rounds.work import Work, entry_of, take_if_free
+from edgetune.wings.congestion.rounds.work import Work, entry_of, permission_on, take_if_free
 
 NEXT = "push_configuration"
 
