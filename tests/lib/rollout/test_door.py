@@ -83,3 +83,15 @@ def test_a_step_is_called_and_read_as_the_function_that_it_is_made_of(world: Wor
     step = _step(None)
     assert (step.__name__, step.__doc__) == ("count_hosts", "Whoever reads this reads the step.")
     assert step(world.context, rollout=world.rollout, epoch=world.epoch, batch=0)
+
+
+def test_hosts_are_changed_under_the_epoch_of_the_step_alone(world: World) -> None:
+    @BatchStep
+    def tell_hosts(opened: Rollout, work: Batch) -> dict[str, object]:
+        opened.ask(list(work.hosts), "facts")
+        assert not any(world.hosts.epochs.values())
+        opened.ask_hosts(list(work.hosts), "ready", lambda host: {"ready": True, "ports": []})
+        return {}
+
+    world.step(tell_hosts, 0)
+    assert world.hosts.epochs == dict.fromkeys(world.batch(0).hosts, world.epoch)

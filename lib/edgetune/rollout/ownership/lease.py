@@ -136,18 +136,18 @@ class Rollout(Record):
     def batch(self, number: int) -> Batch:
         """A batch, see ``Record.batch``; ``settle`` compares with it."""
         batch = super().batch(number)
-        self._kept[number] = _content(batch)
+        self._kept[number] = asdict(batch)
         return batch
 
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
         self.lease.renew()
         self.context.store.put(batch_key(self.head.id, batch.number), batch.document())
-        self._kept[batch.number] = _content(batch)
+        self._kept[batch.number] = asdict(batch)
 
     def settle(self, batch: Batch) -> None:
         """The same, unless that would write what is written."""
-        if _content(batch) != self._kept.get(batch.number):
+        if asdict(batch) != self._kept.get(batch.number):
             self.save_batch(batch)
 
     def move(self, batch: Batch, names: Sequence[str], step: str) -> None:
@@ -169,11 +169,6 @@ class Rollout(Record):
             json.dumps({"schema": RECORD_SCHEMA, "rollout": self.head.id, **body})
         )
         self.context.store.put(key, json.dumps({**document, "digest": digest_of(document)}))
-
-
-def _content(batch: Batch) -> dict[str, object]:
-    """What a batch's document tells, but for when it was written."""
-    return {**asdict(batch), "clock": None}
 
 
 def as_owner(context: Context, rollout: str) -> Rollout:
