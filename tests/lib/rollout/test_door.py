@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from edgetune.base.documents.batch import Batch
-from edgetune.base.errors import DrainError, FencedError, StoreError
+from edgetune.base.errors import DrainError, FencedError, RefusedError, StoreError
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.steps.stop_all import stop_all
 from tests.support.world import Died, World
 
 
@@ -95,3 +96,42 @@ def test_hosts_are_changed_under_the_epoch_of_the_step_alone(world: World) -> No
 
     world.step(tell_hosts, 0)
     assert world.hosts.epochs == dict.fromkeys(world.batch(0).hosts, world.epoch)
+
+
+def test_a_host_that_is_away_is_asked_again_unless_once_is_enough(world: World) -> None:
+    asked: list[float] = []
+
+    @BatchStep
+    def tell_hosts(opened: Rollout, work: Batch) -> dict[str, object]:
+        for patient in (True, False):
+            opened.ask_hosts(list(work.hosts), "ready", lambda host: {}, patient=patient)
+        return {}
+
+    ask = world.hosts.ask
+
+    def watched(hosts: Any, verb: str, request: Any, timeout: float, patience: float) -> Any:
+        asked.append(patience)
+        return ask(hosts, verb, lambda host: {"ready": True, "ports": [], **request(host)})
+
+    world.hosts.ask = watched  # type: ignore[method-assign]
+    world.step(tell_hosts, 0)
+    assert asked == [world.context.config.health_deadline, 0]
+
+
+def test_a_drain_that_is_awaited_ends_once_all_is_stopped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    @BatchStep
+    def check_drained(opened: Rollout, work: Batch) -> dict[str, object]:
+        stop_all(opened.context)
+        looks.append("look")
+        return {"next": "check_drained", "failed": []}
+
+    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts.check_drained", check_drained)
+    monkeypatch.setattr("edgetune.rollout.ownership.lease._PERMIT_HOLDS", 0.0)
+    world.balancer.clients = True
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        world.step("drain_hosts", 0)
+    assert looks == ["look"]
