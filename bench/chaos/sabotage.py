@@ -18,10 +18,9 @@ from bench.chaos.schedule import make_schedule
 from bench.chaos.stage import Report
 
 ROLLOUT = "lib/edgetune/rollout"
-BEGIN_DRAIN = f"{ROLLOUT}/steps/drain_hosts.py"
 CHECK_DRAINED = f"{ROLLOUT}/steps/check_drained.py"
 UNDRAIN = f"{ROLLOUT}/steps/undrain_hosts.py"
-KEEP_OUT = f"{ROLLOUT}/hosts/drain.py"
+DRAIN = f"{ROLLOUT}/hosts/drain.py"
 CONFIGURATION = "lib/edgetune/wings/congestion/configuration.py"
 ROUNDS = "lib/edgetune/wings/congestion/rounds"
 
@@ -71,7 +70,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
     "no_drain": Sabotage(
         (6, 8, 29),
         (
-            Edit(BEGIN_DRAIN, "driver.withdraw(each.server)", "pass"),
+            Edit(DRAIN, "driver.withdraw(each.server)", "pass"),
             Edit(CHECK_DRAINED, "    if server.is_let_in:\n", "    if False:\n"),
             Edit(
                 CHECK_DRAINED,
@@ -79,7 +78,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
                 "                pass\n",
             ),
             Edit(
-                KEEP_OUT,
+                DRAIN,
                 "    forgotten = [host for host in ours if",
                 "    forgotten = [host for host in () if",
             ),

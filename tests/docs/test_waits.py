@@ -12,7 +12,7 @@ import yaml
 from edgetune.base.documents.head import ENDED
 from edgetune.base.documents.rounds import STATES as ROUNDS
 from edgetune.base.documents.words import State
-from edgetune.fleet.campaign.record import ENDED as CAMPAIGN_ENDED
+from edgetune.base.documents.campaign import ENDED as CAMPAIGN_ENDED
 from edgetune.rollout.gates.pause import CAUSES
 from tests.support import ROOT
 

@@ -12,7 +12,8 @@ from edgetune.base.documents.congestion import PrefixEffect
 from edgetune.base.documents.head import ENDED, Entry, Head, Quarantine, head_key
 from edgetune.base.documents.rounds import Decisions, LookTaken, Outcome, decisions_key
 from edgetune.base.documents.steps import StepsTaken, StepTaken, steps_key
-from edgetune.fleet.campaign.record import Record, put_record
+from edgetune.base.documents.campaign import Record
+from edgetune.fleet.campaign.record import put_record
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.store.heartbeat import GUARD, Heartbeat

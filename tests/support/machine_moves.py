@@ -25,7 +25,6 @@ from edgetune.agent import unattended
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import memory_watermarks
 from edgetune.agent.kinds.route_text import Route
-from edgetune.agent.kinds.unit import Unit
 from edgetune.agent.protocol import Failed
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.documents.reading import encoded
@@ -845,13 +844,14 @@ class Moves(Sighted, Scenario):
 
     def stopping(self, name: str) -> None:
         """A file is empty once a unit was stopped."""
-        run, file = Unit._run, self.host.path / name
+        run, file = Host.run, self.host.path / name
 
-        def stop(kind: Unit, verb: str, unit: str) -> None:
-            run(kind, verb, unit)
-            file.write_text("" if verb == "stop" else file.read_text())
+        def stop(host: Host, program: str, *arguments: str) -> str:
+            told = run(host, program, *arguments)
+            file.write_text("" if arguments[0] == "stop" else file.read_text())
+            return told
 
-        self.patch.setattr(Unit, "_run", stop)
+        self.patch.setattr(Host, "run", stop)
 
     def no_detach(self, _: object) -> None:
         """Nothing can run on."""

@@ -10,7 +10,7 @@ from edgetune.base.durations import duration, utc
 
 if TYPE_CHECKING:
     from edgetune.fleet.campaign.definition import Campaign, Ring
-    from edgetune.fleet.campaign.record import PopStep, Record, RingStep
+    from edgetune.base.documents.campaign import (PopStep, Record, RingStep)
 
 
 def definition_text(

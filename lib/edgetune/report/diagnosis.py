@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from edgetune.base.documents.diagnosis import Diagnosis, Found
+from edgetune.base.documents.diagnosis import Diagnosis, Found, Helpful
 from edgetune.base.durations import duration, utc
 from edgetune.base.names import hosts_text
 from edgetune.base.sanitize import command, one_line
@@ -121,6 +121,10 @@ def _next(result: Diagnosis) -> Iterator[str]:
     if best:
         yield ""
         yield "Next"
-        first = best[0]
-        only = {"only": ",".join(first.only)} if first.only else {}
-        yield f"  {command('plan_rollout', pop=result.pop, tuning=first.tuning, **only)}"
+        yield f"  {_plan(result.pop, best[0])}"
+
+
+def _plan(pop: str, best: Helpful) -> str:
+    if not best.only:
+        return command("plan_rollout", pop=pop, tuning=best.tuning)
+    return command("plan_rollout", pop=pop, tuning=best.tuning, only=",".join(best.only))

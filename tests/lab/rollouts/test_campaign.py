@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.fleet.campaign.record import Record, all_records
+from edgetune.base.documents.campaign import Record
+from edgetune.fleet.campaign.record import all_records
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads
 from tests.support.builders import write_yaml

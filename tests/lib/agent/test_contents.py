@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edgetune.agent.vocabulary.values import alike, described, in_a_line
 from edgetune.base.documents.settings import Standing
 from edgetune.net.result import HostResult
-from edgetune.rollout.steps.verify_hosts import _not_as
+from edgetune.rollout.steps.verify_hosts import _is_as
 from tests.support.agent_root import NearRoot, file, near_root, request
 
 CONF = "/etc/app/app.conf"
@@ -58,7 +58,8 @@ def compared(was: Any, now: Any) -> HostResult | None:
     before = {"file:/x": Standing(was, was)}
     both = {"runtime": now, "persistent": now}
     row = {"id": "file:/x", "status": "noop", **both, "wanted": None}
-    return _not_as(before, HostResult("e000", data={"settings": [row]}))
+    told = _is_as(before, HostResult("e000", data={"settings": [row]}))
+    return told if told.error else None
 
 
 def test_a_rollback_compares_with_records_of_older_versions() -> None:

@@ -142,7 +142,7 @@ def test_what_differs_after_an_undo_is_said_to_be_not_undone(host: NearRoot) -> 
     host.write("stub/restart-fails", "")
     host.write("etc/app/conf.d/app.conf", "before\n")
     change = host.change(file(CONF, "workers 4\n", restart="nginx"))
-    host.patch.setattr(change, "restore_file", lambda *given: None)
+    host.patch.setattr("edgetune.agent.change.restore_file", lambda *given: None)
     error = host.fail("apply", **change)
     assert error["reason"] == "failed" and "NOT undone: " in error["message"]
 

@@ -29,14 +29,8 @@ from edgetune.fleet.campaign.gates import (
     unwell,
     verdict_of,
 )
-from edgetune.fleet.campaign.record import (
-    PopStep,
-    Record,
-    RingStep,
-    Writer,
-    readable_records,
-    taken_if_free,
-)
+from edgetune.base.documents.campaign import (PopStep, Record, RingStep)
+from edgetune.fleet.campaign.record import (Writer, readable_records, taken_if_free)
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped

@@ -9,7 +9,8 @@ from edgetune.base.documents.head import ENDED as ROLLOUT_ENDED
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.gates import UNWELL, find_rollouts, needs_approval, unchanged
-from edgetune.fleet.campaign.record import ENDED, Record, RingStep, seized
+from edgetune.base.documents.campaign import (ENDED, Record, RingStep)
+from edgetune.fleet.campaign.record import seized
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import refuse_own
 from edgetune.rollout.record.heads import all_heads

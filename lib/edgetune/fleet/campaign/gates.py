@@ -12,7 +12,7 @@ from edgetune.base.durations import utc
 from edgetune.base.errors import EdgetuneError, InputError, RefusedError, StoreError
 from edgetune.base.freezes import ends_by_name
 from edgetune.fleet.campaign.definition import Campaign, Gates, find_campaign
-from edgetune.fleet.campaign.record import Record, RingStep, RingVerdict
+from edgetune.base.documents.campaign import (Record, RingStep, RingVerdict)
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates.approval import valid_approval

@@ -20,123 +20,15 @@ from dataclasses import asdict, field
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.base import clock
-from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.head import Approved
-from edgetune.base.documents.look import Effect
-from edgetune.base.documents.reading import KEPT_IF_SET, check_is, decoded, digest_of, read_document
+from edgetune.base.documents.campaign import ENDED, Entry, PopStep, Record, RingStep, RingVerdict
+from edgetune.base.documents.reading import check_is, decoded, digest_of, read_document
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.store.claims import Claim
 
-ENDED = ("complete", "aborted")
-
 _PREFIX = f"{PACK}.campaign."
 _DROPPED = "{}"
-
-
-@dataclass
-class PopStep:
-    """Where a PoP stands: a plan is written down before its rollout begins, the ``rollout`` after.
-
-    ``refused`` says why none could begin at the last attempt, ``left_out`` why none is needed.
-    """
-
-    plans: list[str] = field(default_factory=list)
-    rollout: str = ""
-    refused: str = ""
-    left_out: str = ""
-
-
-@dataclass(frozen=True)
-class RingVerdict:
-    """What follows for a ring, and why; the rest is there where its PoPs were judged as one (see
-    ``documents.look.Look``)."""
-
-    decision: Decision
-    reason: str
-    verdict: Verdict | None = field(default=None, metadata=KEPT_IF_SET)
-    draws: int | None = field(default=None, metadata=KEPT_IF_SET)
-    metrics: list[Effect] | None = field(default=None, metadata=KEPT_IF_SET)
-
-
-@dataclass
-class RingStep:
-    """A ring: ``begun`` and ``closed`` are epoch seconds, 0 before.
-
-    ``approved_by``, ``approved_at`` and ``approved_because`` are those of an ``Approved``.
-    ``verdict`` is a ``RingVerdict``, empty before. ``accepted`` says who goes on without it.
-    """
-
-    name: str
-    digest: str
-    pops: dict[str, PopStep]
-    begun: float = 0.0
-    approved_by: str = ""
-    approved_at: float = 0.0
-    approved_because: str = ""
-    accepted: str = ""
-    closed: float = 0.0
-    verdict: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def approved(self) -> Approved:
-        """Its approval."""
-        return Approved(self.approved_by, self.approved_at, self.approved_because)
-
-    def approve(self, approved: Approved) -> None:
-        """Write down who approved it."""
-        self.approved_by, self.approved_at = approved.by, approved.at
-        self.approved_because = approved.reason
-
-
-@dataclass
-class Entry:
-    """An entry of a campaign's ``history``; ``at`` is in epoch seconds."""
-
-    at: float
-    what: str
-    by: str = ""
-    execution: str = ""
-
-
-@dataclass
-class Record:
-    """One campaign; ``digest`` is that of its file, ``tuning_digest`` that of its tuning.
-
-    ``channel`` is where in chat it and its rollouts tell how they get on.
-    """
-
-    id: str
-    name: str
-    tuning: str
-    digest: str
-    tuning_digest: str
-    by: str
-    created: float
-    channel: str = ""
-    state: str = "running"
-    rings: list[RingStep] = field(default_factory=list)
-    history: list[Entry] = field(default_factory=list)
-
-    @property
-    def present(self) -> RingStep | None:
-        """The first ring that is not closed; None when all are."""
-        return next((ring for ring in self.rings if not ring.closed), None)
-
-    @property
-    def pops(self) -> dict[str, PopStep]:
-        """All PoPs of all rings."""
-        return {name: pop for ring in self.rings for name, pop in ring.pops.items()}
-
-    def note(self, by: str, what: str, execution: str = "") -> None:
-        """Write down who did what, in which execution."""
-        self.history.append(Entry(clock.wall(), what, by, execution))
-
-    def become(self, state: str, by: str, why: str, execution: str = "") -> None:
-        """Change the state, and write down why."""
-        self.state = state
-        self.note(by, f"{state}: {why}", execution)
 
 
 class Writer:

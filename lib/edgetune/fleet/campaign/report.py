@@ -13,7 +13,8 @@ from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.reading import decoded
 from edgetune.base.errors import RefusedError
 from edgetune.fleet.campaign.gates import find_rollouts
-from edgetune.fleet.campaign.record import Record, read_record
+from edgetune.base.documents.campaign import Record
+from edgetune.fleet.campaign.record import read_record
 from edgetune.fleet.campaign.status import waits_of
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.report.files import page_of_campaign
