@@ -10,20 +10,16 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Callable
 
 from bench.chaos.auditor import CHECK_SECONDS, STOP_SECONDS, Stop, Window
 from bench.chaos.schedule import HOSTS, NETWORK, SAME, Fault
 from bench.chaos.sight import look_at_all
+from bench.chaos.stage import Stage, Ticks
 from lab import pop as lab
-
-if TYPE_CHECKING:
-    from bench.chaos.stage import Stage
-
-Ticks = Generator[None, None, Any]
 
 CLIENTS_PORT = 8123
 HUNT_SECONDS = 6.0  # for a process that lives only some tenths of a second

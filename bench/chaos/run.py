@@ -13,12 +13,12 @@ import yaml
 from bench._mutation import Edit
 from bench.chaos import auditor
 from bench.chaos.auditor import Broken, End, Window
-from bench.chaos.breakage import Ticks, carry_out
+from bench.chaos.breakage import carry_out
 from bench.chaos.counting import why_not_counted
 from bench.chaos.schedule import HOSTS, MUST_SERVE, Moment, Schedule
 from bench.chaos.sight import SETTING, HostState, Sight, lines_of, look_at_all
 from bench.chaos.site import Site, read_result
-from bench.chaos.stage import CLIENT_LOGS, LIMIT, SETTLE_SECONDS, Report, Stage, in_lab
+from bench.chaos.stage import CLIENT_LOGS, LIMIT, SETTLE_SECONDS, Report, Stage, Ticks, in_lab
 from lab import CHECKOUT
 from lab import pop as lab
 

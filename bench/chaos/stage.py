@@ -7,19 +7,21 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Callable
 
 from bench._mutation import Edit, copy_checkout
 from bench.chaos.auditor import Broken, Faults, Window
-from bench.chaos.breakage import Ticks
 from bench.chaos.counting import Note, met
 from bench.chaos.keeper import Keeper, processes_of
 from bench.chaos.schedule import Fault, Moment
 from bench.chaos.sight import Event, Watch
 from bench.chaos.site import Site
+
+Ticks = Generator[None, None, Any]
+"""What goes on a little at each turn."""
 
 TICK = 0.05
 LIMIT = 400.0  # a story that has not ended by then is stuck

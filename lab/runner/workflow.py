@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lab.runner.execution import FINISHED, Execution, new_id
 from lab.runner.inspection import inspect
-from lab.runner.metadata import MetadataError
+from lab.runner.metadata import MetadataError, Pack
 from lab.runner.orquesta_compat import conducting, events, specs, statuses
 from lab.runner.parameters import ParameterError
-
-if TYPE_CHECKING:
-    from lab.runner.engine import Engine
 
 __all__ = ["Workflow"]
 
@@ -30,6 +27,19 @@ Task = dict[str, Any]
 _ORQUESTA = threading.RLock()
 
 _CANCEL_POLL_SECONDS = 0.1
+
+
+class Engine(Protocol):
+    """What runs the tasks."""
+
+    pack: Pack
+    canceled: threading.Event
+
+    def request(self, name: str, given: Values, **place: Any) -> Execution:
+        """An execution whose parameters were checked."""
+
+    def execute(self, execution: Execution) -> None:
+        """Run one to its end."""
 
 
 class Workflow:
