@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import yaml
 
+from edgetune.base.documents.campaign import ENDED as CAMPAIGN_ENDED
 from edgetune.base.documents.head import ENDED
 from edgetune.base.documents.rounds import STATES as ROUNDS
 from edgetune.base.documents.words import State
-from edgetune.base.documents.campaign import ENDED as CAMPAIGN_ENDED
 from edgetune.rollout.gates.pause import CAUSES
 from tests.support import ROOT
 

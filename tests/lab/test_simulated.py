@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from edgetune.base.errors import InputError
-from edgetune.fleet.campaign.definition import find_campaign, pops_by_ring
+from edgetune.intent.campaign import find_campaign, pops_by_ring
 from edgetune.net.hosts.fleet import Fleet
 from edgetune.net.inventories.yaml import YamlInventory
 from edgetune.net.traffic.drivers.haproxy import Haproxy

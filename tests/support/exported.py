@@ -8,11 +8,11 @@ from typing import Any
 
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep, batch_key
+from edgetune.base.documents.campaign import Record
 from edgetune.base.documents.congestion import PrefixEffect
 from edgetune.base.documents.head import ENDED, Entry, Head, Quarantine, head_key
 from edgetune.base.documents.rounds import Decisions, LookTaken, Outcome, decisions_key
 from edgetune.base.documents.steps import StepsTaken, StepTaken, steps_key
-from edgetune.base.documents.campaign import Record
 from edgetune.fleet.campaign.record import put_record
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop

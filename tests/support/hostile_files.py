@@ -17,7 +17,7 @@ from typing import Any, Callable
 
 from edgetune.base.errors import InputError
 from edgetune.base.files import load_yaml
-from edgetune.fleet.campaign.definition import load_campaign
+from edgetune.intent.campaign import load_campaign
 from edgetune.intent.tuning import load_tuning
 from edgetune.net.bmc.credentials import Credentials
 from edgetune.net.inventories.yaml import YamlInventory

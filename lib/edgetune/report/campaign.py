@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from edgetune.base.durations import duration, utc
 
 if TYPE_CHECKING:
-    from edgetune.fleet.campaign.definition import Campaign, Ring
-    from edgetune.base.documents.campaign import (PopStep, Record, RingStep)
+    from edgetune.base.documents.campaign import PopStep, Record, RingStep
+    from edgetune.intent.campaign import Campaign, Ring
 
 
 def definition_text(

@@ -20,7 +20,7 @@ from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
 
 if TYPE_CHECKING:
-    from edgetune.base.documents.campaign import (PopStep, Record, RingStep)
+    from edgetune.base.documents.campaign import PopStep, Record, RingStep
 
 _TONES = {"complete": "improved", "held": "inconclusive", "aborted": "degraded"}
 

@@ -14,7 +14,7 @@ import pytest
 from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
 from edgetune.base.freezes import read_event, read_freeze
-from edgetune.fleet.campaign.definition import Campaign, load_campaign, pops_by_ring
+from edgetune.intent.campaign import Campaign, load_campaign, pops_by_ring
 from edgetune.net.inventories.yaml import YamlInventory
 from tests.support import ROOT
 from tests.support.builders import write_yaml
@@ -66,7 +66,7 @@ def test_the_digest_covers_everything(tmp_path: Path) -> None:
     assert load_campaign(path).digest != digest
 
 
-@pytest.mark.parametrize("case", cases(HERE / "wrong_files.yaml"))
+@pytest.mark.parametrize("case", cases(HERE / "wrong_campaigns.yaml"))
 def test_a_wrong_file_names_the_field(
     tmp_path: Path, case: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
@@ -121,7 +121,7 @@ def at(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
 
 
-@pytest.mark.parametrize("case", cases(HERE / "freezes.yaml"))
+@pytest.mark.parametrize("case", cases(HERE / "campaign_freezes.yaml"))
 def test_when_a_freeze_is_in_force(case: dict[str, Any]) -> None:
     freeze = read_freeze(Fields(case["own"], "test"), case["zone"])
     assert freeze.until(at(case["at"])) == (case["until"] and at(case["until"]))

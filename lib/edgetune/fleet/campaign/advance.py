@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TypedDict
 
 from edgetune.base import clock
+from edgetune.base.documents.campaign import PopStep, Record, RingStep
 from edgetune.base.documents.head import ENDED, PROMOTED, Head
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.words import Decision
@@ -20,7 +21,6 @@ from edgetune.base.durations import DAY
 from edgetune.base.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.base.freezes import written
 from edgetune.base.sanitize import command
-from edgetune.fleet.campaign.definition import Ring
 from edgetune.fleet.campaign.gates import (
     approval_of,
     closed_gates,
@@ -29,8 +29,8 @@ from edgetune.fleet.campaign.gates import (
     unwell,
     verdict_of,
 )
-from edgetune.base.documents.campaign import (PopStep, Record, RingStep)
-from edgetune.fleet.campaign.record import (Writer, readable_records, taken_if_free)
+from edgetune.fleet.campaign.record import Writer, readable_records, taken_if_free
+from edgetune.intent.campaign import Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped

@@ -7,11 +7,11 @@ from typing import TypedDict
 
 from edgetune import PACK
 from edgetune.base import clock
+from edgetune.base.documents.campaign import ENDED, Record, RingStep
 from edgetune.base.durations import utc
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.people import person
 from edgetune.fleet.campaign.gates import unchanged
-from edgetune.base.documents.campaign import (ENDED, Record, RingStep)
 from edgetune.fleet.campaign.record import readable_records
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import Approval, compared_names, refuse_own, save_approval

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from edgetune.base.documents.campaign import ENDED, Record, RingStep
 from edgetune.base.documents.head import ENDED as ROLLOUT_ENDED
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.gates import UNWELL, find_rollouts, needs_approval, unchanged
-from edgetune.base.documents.campaign import (ENDED, Record, RingStep)
 from edgetune.fleet.campaign.record import seized
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import refuse_own

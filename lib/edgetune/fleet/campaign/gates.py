@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edgetune.base import clock
+from edgetune.base.documents.campaign import Record, RingStep, RingVerdict
 from edgetune.base.documents.head import Approved, Head
 from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import utc
 from edgetune.base.errors import EdgetuneError, InputError, RefusedError, StoreError
 from edgetune.base.freezes import ends_by_name
-from edgetune.fleet.campaign.definition import Campaign, Gates, find_campaign
-from edgetune.base.documents.campaign import (Record, RingStep, RingVerdict)
+from edgetune.intent.campaign import Campaign, Gates, find_campaign
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates.approval import valid_approval

@@ -16,13 +16,12 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, field
+from dataclasses import asdict
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.base import clock
-from edgetune.base.documents.campaign import ENDED, Entry, PopStep, Record, RingStep, RingVerdict
+from edgetune.base.documents.campaign import Record
 from edgetune.base.documents.reading import check_is, decoded, digest_of, read_document
-from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.store.claims import Claim

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from edgetune.base import clock
+from edgetune.base.documents.campaign import Record
 from edgetune.base.documents.head import Head
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.reading import decoded
 from edgetune.base.errors import RefusedError
 from edgetune.fleet.campaign.gates import find_rollouts
-from edgetune.base.documents.campaign import Record
 from edgetune.fleet.campaign.record import read_record
 from edgetune.fleet.campaign.status import waits_of
 from edgetune.intent.metrics.catalogue import metrics_of

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TypedDict
 
 from edgetune.base import clock
+from edgetune.base.documents.campaign import ENDED, PopStep, Record, RingStep
 from edgetune.base.errors import EdgetuneError, FencedError, InputError, RefusedError, StoreError
 from edgetune.base.sanitize import command
-from edgetune.fleet.campaign.definition import Campaign, Ring, find_campaign, pops_by_ring
-from edgetune.base.documents.campaign import (ENDED, PopStep, Record, RingStep)
-from edgetune.fleet.campaign.record import (all_records, new_id, put_record, ring_digest)
+from edgetune.fleet.campaign.record import all_records, new_id, put_record, ring_digest
+from edgetune.intent.campaign import Campaign, Ring, find_campaign, pops_by_ring
 from edgetune.report.campaign import definition_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
+from edgetune.base.documents.campaign import ENDED, Record
 from edgetune.base.documents.head import Head
 from edgetune.base.errors import RefusedError
 from edgetune.base.sanitize import one_line
 from edgetune.fleet.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
-from edgetune.base.documents.campaign import (ENDED, Record)
-from edgetune.fleet.campaign.record import (read_record, readable_records)
+from edgetune.fleet.campaign.record import read_record, readable_records
 from edgetune.report.campaign import campaign_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetune.base.freezes import DAYS, Event, read_written
-from edgetune.fleet.campaign.definition import load_campaign
+from edgetune.intent.campaign import load_campaign
 from edgetune.rollout.gates.freeze import freezes_ahead
 from edgetune.rollout.ownership.lease import as_owner
 from tests.support.builders import plan
