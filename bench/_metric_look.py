@@ -29,7 +29,7 @@ from edgetune.rollout.evidence.sampling import sample_pop
 
 JUDGED = ("packet_drops", "retransmits", "cpu", "packets")
 # What an action loads once, whatever it asks for.
-_LOADED = ("clickhouse.table", "clickhouse.rows", "metrics.prometheus_window", "metrics.samples")
+_LOADED = ("clickhouse.table", "metrics.prometheus_window", "metrics.samples")
 
 
 @dataclass(frozen=True)
