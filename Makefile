@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make setup    build $(VENV); a line for each step"
 	@echo "make packages name the system packages that the lab needs, and offer to install them"
-	@echo "make check    lint, and the tests that are quick: before each commit, two and a half minutes"
+	@echo "make check    lint, and the tests that are quick: before each commit, two minutes"
 	@echo "make test     lint, and the tests of everything, with the namespaced lab when root: eight minutes"
 	@echo "make test-all  make test, and the long rollouts that it leaves out: 25 minutes"
 	@echo "make anywhere  the quick tests on other days, in other zones, languages, users, folders (ONLY=\"tokyo umask\")"
