@@ -61,3 +61,11 @@ def test_all_else_loads_without_wings() -> None:
 def test_an_entry_of_a_wing_that_is_not_there_is_named() -> None:
     told = "pops.yaml: pops.lab1.congestion: the wing of that name is not installed here\n"
     assert run(READ) == told
+
+
+@pytest.mark.processes
+def test_a_wing_that_lacks_something_else_is_not_taken_for_one_that_is_not_there() -> None:
+    broken = 'del sys.modules["edgetune.wings"]\nsys.modules["edgetune.base.options"] = None\n'
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run("import edgetune.net.inventories._reading\n" + broken + READ)
+    assert "edgetune.base.options" in failed.value.stderr

@@ -185,7 +185,10 @@ def _read_wing(fields: Fields, wing: str) -> Any:
         return None
     try:
         entry = import_module(f"edgetune.wings.{wing}.entry")
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        # A wing that is there, and lacks something else, is broken: that is not the same.
+        if not (error.name or "").startswith("edgetune.wings"):
+            raise
         raise fields.wrong(wing, "the wing of that name is not installed here") from None
     return entry.read_entry(fields.inside(wing))
 
