@@ -56,7 +56,7 @@ def _folded(text: str) -> list[str]:
 
 
 def _rooms(name: str) -> list[str]:
-    """Rooms inside one, without those that hold one file for each thing of a kind."""
+    """Folders inside a room."""
     inside = (ROOT / "lib/edgetune" / name).glob("*/__init__.py")
     return sorted(path.parent.name for path in inside)
 
