@@ -42,8 +42,8 @@ LONGER = {
     "interval": f"{5 * PATIENCE:.0f}s",
 }
 REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT, **LONGER}
-# A rollout whose verdict does not matter.
-SOON = {**REAL, "tuning": "accept_queue", "baseline": f"{10 * PATIENCE:.0f}s"}
+# A rollout whose verdict does not matter. Its baseline holds two intervals, however they round.
+SOON = {**REAL, "tuning": "accept_queue", "baseline": f"{10 * PATIENCE + 1:.0f}s"}
 ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 
 needs_stackstorm = [
