@@ -8,8 +8,10 @@ from typing import Any
 from find_orphans import FindOrphans
 
 from edgetune.base import clock
-from edgetune.base.errors import StoreError
+from edgetune.base.errors import NoAnswerError, StoreError
 from edgetune.rollout.context import Context
+from edgetune.rollout.gates.pause import EXECUTION, pause_for
+from edgetune.rollout.ownership.owner import idle_time
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.store.heartbeat import SILENT, Heartbeat
@@ -25,6 +27,8 @@ class Api:
         self.running: list[dict[str, Any]] = []
         self.below: dict[str, list[dict[str, Any]]] = {}
         self.ended: list[str] = []
+        self.others: dict[str, dict[str, Any]] = {}
+        self.silent = False
         self.refuses = self.refuses_changes = False
 
     def begin(
@@ -51,6 +55,8 @@ class Api:
         self.below.setdefault(parent, []).append({**row, "end_timestamp": ended} if over else row)
 
     def call(self, method: str, path: str, none: Any = (), **more: Any) -> Any:
+        if self.silent:
+            raise NoAnswerError(f"{method} {path}: 503 Service Unavailable")
         if self.refuses:
             raise StoreError(f"{method} {path}: 403 Client Error: Forbidden")
         if method != "GET" and self.refuses_changes:
@@ -64,7 +70,9 @@ class Api:
             return {}
         if path == "/rules":
             return []
-        assert (method, path) == ("GET", "/executions")
+        if path != "/executions":
+            assert method == "GET" and 404 in none
+            return self.others.get(path.rpartition("/")[2])
         query = more["params"]
         if "parent" in query:
             running = [row for row in self.running if row.get("parent") == query["parent"]]
@@ -117,6 +125,18 @@ class OrphanMoves(Scenario):
         for parent, status, age in executions:
             self.api.had(parent, status, age)
 
+    def stands(self, executions: dict[str, list[str]]) -> None:
+        """The status of executions that do not run, and who paused them."""
+        for name, (status, by) in executions.items():
+            row = {"id": name, "action": {"ref": "edgetune.rollout_pop"}, "status": status}
+            self.api.others[name] = {**row, "context": {"user": "boss", "paused_by": by}}
+            self.api.running = [each for each in self.api.running if each["id"] != name]
+
+    def gone(self, execution: str) -> None:
+        """StackStorm knows it no more."""
+        self.api.others.pop(execution, None)
+        self.api.running = [each for each in self.api.running if each["id"] != execution]
+
     def others(self, pages: int) -> None:
         for number in range(pages * PAGE):
             self.api.begin(f"theirs-{number}", "other.action")
@@ -130,6 +150,20 @@ class OrphanMoves(Scenario):
         context = Context(self.world.config)
         assert take_over_rollout(context, self.world.rollout, **more)["claimed"]
 
+    def refuses(self, error: str) -> None:
+        self._case.assert_refused("store", error)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the sweep wrote down that its execution is paused."""
+        own = pause_for(self.world.context, "lab1", EXECUTION)
+        return own is not None and own.paused
+
+    @property
+    def idle(self) -> float:
+        """Seconds since a claim was renewed."""
+        return idle_time(self.world.context, "lab1")
+
     def found(self, expected: list[Any]) -> None:
         orphan, ended = expected
         self.result = self._case.assert_succeeds()
@@ -138,7 +172,7 @@ class OrphanMoves(Scenario):
 
     @property
     def shown(self) -> str:
-        return rollout_status(Context(self.world.config))["text"]
+        return " ".join(rollout_status(Context(self.world.config))["text"].split())
 
 
 for _sentence, _moves in read_scenarios(Path(__file__).with_name("find_orphans.yaml")).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from edgetune.base.documents.stackstorm import COMPLETED
 from lab.runner.inspection import inspect
 from lab.runner.metadata import Pack
 from lab.runner.orquesta_compat import specs
@@ -46,3 +47,28 @@ def test_workflow_fits_its_actions(name: str) -> None:
     if problems:
         lines = [f"workflows/{name}.yaml: {problem}" for problem in problems]
         pytest.fail("\n".join(lines), pytrace=False)
+
+
+LEFT_TO_THE_SWEEP = {
+    # While everything is stopped it fails, and would begin anew at once.
+    "recover_rollout",
+    # The rollout_pop that it calls takes its rollouts over first of all.
+    "advance_campaign",
+    # The person who hands over repeats it.
+    "retire_tuning",
+}
+
+
+def test_what_an_owner_of_hosts_leaves_is_recovered_at_once() -> None:
+    owners = {
+        name
+        for name, flow in FLOWS.items()
+        for task in flow["tasks"].values()
+        if "action_execution_id" in task.get("input", {}).get("owner", "")
+    }
+    criteria = documents(ROOT, "rules")["recover_left"]["criteria"]
+    heard = {ref.removeprefix("edgetune.") for ref in criteria["trigger.action_ref"]["pattern"]}
+    assert heard == owners - LEFT_TO_THE_SWEEP
+    assert owners > LEFT_TO_THE_SWEEP
+    ended = criteria["trigger.status"]["pattern"]
+    assert {*ended, "succeeded"} == {*COMPLETED}

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Callable
 
-from edgetune.base.errors import EdgetuneError
+from edgetune.base.errors import EdgetuneError, NoAnswerError
 from edgetune.intent.metrics.catalogue import Catalogue
 from edgetune.intent.tuning import Tuning, find_tuning
 from edgetune.net.traffic import DrainDriver, open_driver
@@ -56,15 +55,27 @@ class Context:
             return None
         return open_stackstorm(self.config)
 
-    @cached_property
+    @property
     def executions(self) -> Executions | None:
-        """What runs in StackStorm, as seen once; None where that is not to be known."""
+        """What runs in StackStorm, as seen once; None where that is not to be known.
+
+        NoAnswerError where StackStorm does not answer: else what is paused would count as silent.
+        """
+        if isinstance(self._executions, NoAnswerError):
+            raise self._executions
+        return self._executions
+
+    @cached_property
+    def _executions(self) -> Executions | NoAnswerError | None:
         from edgetune.rollout.store.stackstorm import Executions
 
-        # With RBAC a user may not be permitted to see that.
-        with suppress(EdgetuneError):
+        try:
             return Executions(self.stackstorm, self.heartbeats) if self.stackstorm else None
-        return None
+        except NoAnswerError as error:
+            return error
+        except EdgetuneError:
+            # With RBAC a user may not be permitted to see that.
+            return None
 
     @cached_property
     def heartbeats(self) -> Heartbeats:

@@ -193,7 +193,9 @@ class _Api:
     def __init__(self, told: Any) -> None:
         self.told = told
 
-    def call(self, method: str, path: str) -> Any:
+    def call(self, method: str, path: str, *none: Any, **more: Any) -> Any:
+        if "liveaction" not in path:
+            return [] if path == "/executions" else None
         assert (method, path) == ("GET", "/executions/run-1?include_attributes=liveaction")
         if isinstance(self.told, Exception):
             raise self.told

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from edgetune.base.dataclass import dataclass
 
+COMPLETED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
+"""The statuses of an execution that none follows."""
+
 
 @dataclass(frozen=True)
 class KeyValue:
@@ -47,6 +50,32 @@ class RunningExecution:
     start_timestamp: str
     parent: str | None = None
     parameters: dict[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class OwningExecution:
+    """How the execution of an ``action`` stands that carries a rollout on, and in its ``context``
+    who paused it."""
+
+    id: str
+    action: ActionRef
+    status: str
+    context: dict[str, object] | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing goes on in it until a person says so."""
+        return self.status in ("pausing", "paused", "pending")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing goes on in it ever again."""
+        return self.status in COMPLETED
+
+    @property
+    def paused_by(self) -> str:
+        """The user that paused it; empty where StackStorm did not write that down."""
+        return str((self.context or {}).get("paused_by", ""))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,13 @@ from edgetune.base.documents.head import ENDED, FORWARD, Head, phases
 from edgetune.base.documents.rounds import ROLLED_BACK
 from edgetune.base.documents.steps import REASONS, STEPS, StepsTaken, read_steps, steps_key
 from edgetune.base.documents.words import State
-from edgetune.base.errors import DamagedError, EdgetuneError, RefusedError, StoreError
+from edgetune.base.errors import (
+    DamagedError,
+    EdgetuneError,
+    NoAnswerError,
+    RefusedError,
+    StoreError,
+)
 from edgetune.base.names import NAME
 from edgetune.fleet.campaign.record import readable_records
 from edgetune.fleet.export.families import Values
@@ -27,7 +33,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
 from edgetune.rollout.hosts.quarantine import in_service_still
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.ownership.lease import idle_times, is_orphaned
+from edgetune.rollout.ownership.owner import idle_times, is_orphaned
 from edgetune.rollout.record.heads import keeping_their_pop, read_heads
 from edgetune.rollout.record.rollout import Record, out_of_service
 from edgetune.rollout.status.congestion import SeenRounds, seen_rounds
@@ -280,7 +286,8 @@ def _tell_ages(values: Values, seen: Seen) -> None:
     for pop, head in heads.items():
         values.put("edgetune_rollout_created_timestamp_seconds", head.created, pop)
         values.put("edgetune_owner_last_seen_timestamp_seconds", seen.now - idle[pop], pop)
-        ownerless = not seen.stopped and is_orphaned(seen.context, head)
-        values.put("edgetune_rollout_without_owner", ownerless, pop)
+        with suppress(NoAnswerError):
+            ownerless = not seen.stopped and is_orphaned(seen.context, head)
+            values.put("edgetune_rollout_without_owner", ownerless, pop)
         if pop in newest:
             values.put("edgetune_last_sample_timestamp_seconds", newest[pop], pop)

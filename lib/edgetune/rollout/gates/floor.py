@@ -12,16 +12,17 @@ from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch
 from edgetune.base.errors import RefusedError
-from edgetune.base.sanitize import command
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.evidence.sampling import surge_of
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import (
+    EXECUTION,
     PLANNED,
     pause_as_planned,
     pause_text,
     pauses_of,
     standing_pauses,
+    ways_on,
 )
 from edgetune.rollout.hosts.drain import POLL, known_servers
 from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room, put_back
@@ -114,8 +115,10 @@ def held_up(opened: Record, work: Batch) -> Held | None:
         return Held(f"{frozen}; no further batch begins", "", _LONG, _LONG)
     pop = opened.head.pop
     pauses = standing_pauses(pauses_of(opened.context, pop))
+    # An execution that asks is not paused, whatever the sweep saw of it a minute ago.
+    pauses.pop(EXECUTION, None)
     told = f"{pause_text(pop, pauses)}; no further batch begins"
-    goes_on = f"{command('resume_pop', pop=pop)} lets it go on"
+    goes_on = f"{' and '.join(ways_on(pop, pauses))} lets it go on"
     span = _AWAITED if PLANNED in pauses else _PAUSED
     return Held(told, goes_on, *span, paused=True) if pauses else None
 

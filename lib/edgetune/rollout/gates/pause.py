@@ -8,23 +8,29 @@ are out are finished and given back, looks go on, and no rollback is ever held u
 The pause that a plan asks for with ``pause_after`` is bound to its rollout. The batch behind it
 writes it when it would begin, and never again. A person lifts it, the rollback of that rollout
 does, or ``release_record`` where its record is given up.
+
+So is the pause of a rollout whose execution a person paused in StackStorm. ``find_orphans`` writes
+it once a minute, and lifts it once that execution goes on. Its hosts stay as they are meanwhile.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from edgetune import PACK
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.head import ENDED
+from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.reading import decoded, read_document
-from edgetune.base.errors import DamagedError, RefusedError
+from edgetune.base.errors import DamagedError, FencedError, NoAnswerError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.ownership.owner import owner_of
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.store.records import value_of
 
@@ -33,8 +39,10 @@ if TYPE_CHECKING:
 
 PLANNED = "pause_after"
 """The cause of a pause that a plan asks for by its option of that name."""
+EXECUTION = "execution"
+"""The cause of a pause of a rollout whose execution is paused in StackStorm."""
 ASKABLE = ("asked", "surge", "lost_host")
-CAUSES = (*ASKABLE, PLANNED)
+CAUSES = (*ASKABLE, PLANNED, EXECUTION)
 _SCHEMA = 1
 
 
@@ -42,7 +50,8 @@ _SCHEMA = 1
 class Pause:
     """Who paused a PoP and why; when it is no longer ``paused``, who resumed it. ``at`` is when.
 
-    ``rollout`` is the one whose plan asks for it, empty for other causes.
+    ``rollout`` is the one whose plan asks for it, or whose ``execution`` is paused; empty for
+    other causes.
     """
 
     paused: bool
@@ -50,6 +59,7 @@ class Pause:
     by: str
     reason: str = ""
     rollout: str = ""
+    execution: str = ""
 
     def lifted(self, by: str) -> Pause:
         """What stands in its place from now on."""
@@ -63,9 +73,17 @@ class Pause:
 
 def refuse_if_paused(context: Context, pop: str) -> None:
     """RefusedError while a PoP is paused."""
-    why = why_paused(context, pop)
+    pauses = standing_pauses(pauses_of(context, pop))
+    why = pause_text(pop, pauses)
     if why:
-        raise RefusedError(f"{why}; {command('resume_pop', pop=pop)} lets it go on")
+        raise RefusedError(f"{why}; {' and '.join(ways_on(pop, pauses))} lets it go on")
+
+
+def ways_on(pop: str, pauses: Mapping[str, Pause]) -> list[str]:
+    """The commands that lift pauses that stand: one for a paused execution, one for all else."""
+    held = pauses.get(EXECUTION)
+    resumes = [command("resume_pop", pop=pop)] if pauses.keys() - {EXECUTION} else []
+    return [*resumes, *([f"st2 execution resume {held.execution}"] if held else [])]
 
 
 def why_paused(context: Context, pop: str) -> str:
@@ -100,6 +118,20 @@ def all_pauses(context: Context) -> dict[str, dict[str, Pause]]:
         for key, text in context.store.list(prefix).items():
             found.setdefault(key[len(prefix) :], {})[cause] = _load(key, text)
     return found
+
+
+def pauses_now(context: Context, heads: Sequence[Head]) -> dict[str, dict[str, Pause]]:
+    """Those that stand, by PoP and cause; what the sweep saw of executions is asked anew."""
+    found = {pop: standing_pauses(own) for pop, own in all_pauses(context).items()}
+    # What StackStorm does not tell now is as the sweep saw it.
+    with suppress(NoAnswerError):
+        for head in heads if context.executions else ():
+            pause = pause_of_execution(context, head)
+            if pause or head.wants_a_workflow:
+                own = found.setdefault(head.pop, {})
+                before = own.pop(EXECUTION, None)
+                own.update({EXECUTION: before or pause} if pause else {})
+    return {pop: own for pop, own in found.items() if own}
 
 
 def standing_pauses(pauses: Mapping[str, Pause]) -> dict[str, Pause]:
@@ -160,6 +192,40 @@ def pause_as_planned(opened: Record, batch: int) -> None:
         save_pause(opened.context, head.pop, PLANNED, pause)
 
 
+def pause_of_execution(context: Context, head: Head) -> Pause | None:
+    """That of a rollout whose execution is paused in StackStorm now; None if it is not.
+
+    NoAnswerError where StackStorm does not answer.
+    """
+    owner = owner_of(context, head)
+    if owner is None or not owner.is_paused:
+        return None
+    reason = f"{owner.action.ref} is {owner.status} in StackStorm"
+    return Pause(True, clock.wall(), owner.paused_by, reason, head.id, owner.id)
+
+
+def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> None:
+    """Write down which rollouts are paused in StackStorm, keep their claims, and lift the others.
+
+    In the local runner nothing is known of that, and nothing is written.
+    """
+    if not context.executions:
+        return
+    found = [(head, pause_of_execution(context, head)) for head in heads]
+    paused = {head.pop: (head, pause) for head, pause in found if pause}
+    kept = {pop: standing_pauses(own).get(EXECUTION) for pop, own in all_pauses(context).items()}
+    for pop, (head, pause) in paused.items():
+        # Somebody may take it over at this moment.
+        with suppress(FencedError):
+            as_owner(context, head.id).lease.renew()
+            before = kept.get(pop)
+            if not before or before.rollout != head.id:
+                save_pause(context, pop, EXECUTION, pause)
+    for pop, before in kept.items():
+        if before and pop not in paused:
+            save_pause(context, pop, EXECUTION, before.lifted(""))
+
+
 def waits_for_a_person(opened: Record, batch: int) -> str:
     """That a rollout pauses before this batch, and how it goes on; nothing if it does not."""
     own = _own(opened) if _is_asked_for(opened, batch) else None
@@ -168,16 +234,12 @@ def waits_for_a_person(opened: Record, batch: int) -> str:
     return f"waits for a person: {command('resume_pop', pop=opened.head.pop)} lets it go on"
 
 
-def lift_planned(opened: Record, by: str) -> None:
-    """A rollout that is taken back waits for nobody, and neither does the next one."""
-    lift_planned_of(opened.context, opened.head.pop, opened.head.id, by)
-
-
-def lift_planned_of(context: Context, pop: str, rollout: str, by: str) -> None:
-    """The same of a rollout whose record cannot be read."""
-    own = _of_rollout(context, pop, rollout)
-    if own and own.paused:
-        save_pause(context, pop, PLANNED, own.lifted(by))
+def lift_bound(context: Context, pop: str, rollout: str, by: str) -> None:
+    """Lift the pauses that are bound to a rollout: it is taken back, or its record is given up."""
+    for cause in (PLANNED, EXECUTION):
+        own = _of_rollout(context, pop, rollout, cause)
+        if own and own.paused:
+            save_pause(context, pop, cause, own.lifted(by))
 
 
 def _is_asked_for(opened: Record, batch: int) -> bool:
@@ -185,10 +247,10 @@ def _is_asked_for(opened: Record, batch: int) -> bool:
 
 
 def _own(opened: Record) -> Pause | None:
-    return _of_rollout(opened.context, opened.head.pop, opened.head.id)
+    return _of_rollout(opened.context, opened.head.pop, opened.head.id, PLANNED)
 
 
-def _of_rollout(context: Context, pop: str, rollout: str) -> Pause | None:
+def _of_rollout(context: Context, pop: str, rollout: str, cause: str) -> Pause | None:
     """That of an earlier rollout does not count."""
-    pause = pause_for(context, pop, PLANNED)
+    pause = pause_for(context, pop, cause)
     return pause if pause and pause.rollout == rollout else None

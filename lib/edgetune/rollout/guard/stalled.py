@@ -8,12 +8,15 @@ from collections.abc import Iterator
 
 from edgetune.base.documents.words import State
 from edgetune.base.durations import DAY, roughly
+from edgetune.base.names import listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.gates.pause import EXECUTION, ways_on
 from edgetune.rollout.guard.turns import AN_HOUR
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.rollout.ownership.lease import idle_time, is_orphaned
+from edgetune.rollout.ownership.owner import idle_time, is_orphaned
+from edgetune.rollout.record.rollout import out_of_service
 from edgetune.rollout.status.congestion import (
     LATE,
     SeenRounds,
@@ -27,7 +30,7 @@ from edgetune.rollout.status.present import Present, spoken
 def stalled_rollout(watched: Watched) -> Finding | None:
     """A rollout whose owner is gone, or a look that nobody takes; nothing while all is stopped."""
     head, context = watched.head, watched.opened.context
-    if watched.stopped or not watched.under_way:
+    if watched.stopped or not watched.under_way or watched.is_paused(EXECUTION):
         return None
     if is_orphaned(context, head):
         idle = roughly(round(idle_time(context, head.pop)))
@@ -79,6 +82,11 @@ def _waits(watched: Watched) -> tuple[float, str]:
         reason = f": {head.verdict.reason}" if head.verdict else ""
         since = Present(opened, watched.now).since
         return since, f"it is {spoken(head.state)}, and a person has to decide{reason}"
+    if watched.is_paused(EXECUTION):
+        pause = watched.pauses[EXECUTION]
+        out = listed(out_of_service(watched.batches)) or "no host"
+        goes_on = f"{ways_on(head.pop, {EXECUTION: pause})[0]} lets it go on"
+        return pause.at, f"it is paused {pause.text}; out of service: {out}; {goes_on}"
     numbers = opened.numbers(head.state)
     for wait in [batch.wait for batch in watched.batches if batch.number in numbers and batch.wait]:
         return wait.since, f"{wait.why}; until {wait.until}" if wait.until else wait.why

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this process still act on a rollout: its claim, and the kill switch; and is anybody there.
+"""May this process still act on a rollout: its claim, and the kill switch.
 
 One owner at a time holds the claim of a PoP, under an epoch. Each owner that follows has a larger
 epoch, and hosts refuse what comes with a smaller one.
@@ -25,7 +25,6 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.record.rollout import Record, baseline_key, look_key, read_rollout
 from edgetune.rollout.store.claims import Claim
-from edgetune.rollout.store.heartbeat import SILENT
 from edgetune.site.inventory import Host
 
 if TYPE_CHECKING:
@@ -196,17 +195,6 @@ def open_rollout(context: Context, rollout: str, epoch: int) -> Rollout:
     return opened
 
 
-def idle_time(context: Context, pop: str) -> float:
-    """Seconds since the owner of a PoP made its last step: each one renews the claim."""
-    return idle_times(context, [pop])[pop]
-
-
-def idle_times(context: Context, pops: Sequence[str]) -> dict[str, float]:
-    """The same of several PoPs, all at one moment, so that they can be put in order."""
-    left = context.claims.expiries(pops)
-    return {pop: context.config.claim_ttl - left[pop] for pop in pops}
-
-
 def _who_goes_on(context: Context, rollout: str) -> str:
     """Who moved a rollout on since, for the line that tells somebody else that it ends there."""
     text = context.store.get(head_key(rollout))
@@ -244,24 +232,3 @@ def unfinished_batches(opened: Record) -> tuple[int, int]:
     while first < end - 1 and opened.batch(first).finished:
         first += 1
     return first, end
-
-
-def is_orphaned(context: Context, head: Head) -> bool:
-    """Whether somebody should be carrying the rollout on, and nobody is.
-
-    That is seen when StackStorm still runs its owner, and the owner's action is dead; else after
-    ``owner_timeout`` seconds without a step.
-    """
-    if not head.wants_a_workflow:
-        return False
-    try:
-        interval: float = Rollout(context, head).plan.options.interval
-    except RefusedError:
-        # A damaged plan must not hide the other orphans.
-        interval = 0
-    idle = idle_time(context, head.pop)
-    if idle >= context.config.claim_ttl or idle > context.config.owner_timeout + interval:
-        return True
-    if idle <= SILENT or not context.executions:
-        return False
-    return head.owner in context.executions.dead_workflows

@@ -15,7 +15,7 @@ from edgetune.report.next_steps import hand_over, look_longer
 from edgetune.report.text import ways_out
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import stale_after
-from edgetune.rollout.gates.pause import Pause, causes_text
+from edgetune.rollout.gates.pause import Pause, causes_text, ways_on
 from edgetune.rollout.hosts.quarantine import in_service_still
 from edgetune.rollout.record.heads import Unreadable
 from edgetune.rollout.status.congestion import STALE as ROUNDS_STALE
@@ -99,7 +99,7 @@ def paused(pop: str, pauses: Mapping[str, Pause]) -> Iterator[Need]:
     """A PoP on which nothing begins; ``pauses`` are those of it that stand."""
     if pauses:
         text = f"PAUSED ({_short(causes_text(pauses))})"
-        yield Need(Urgency.PAUSED, text, {"resume": command("resume_pop", pop=pop)})
+        yield Need(Urgency.PAUSED, text, {"resume": " && ".join(ways_on(pop, pauses))})
 
 
 def stale(head: Head, present: Present, newest: float | None, now: float) -> Iterator[Need]:

@@ -13,7 +13,6 @@ from edgetune.base.sanitize import command
 from edgetune.report.findings import WIDTH, Block, block, shown
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import why_frozen
-from edgetune.rollout.gates.pause import all_pauses, standing_pauses
 from edgetune.rollout.ownership.automation import needed_rules, what_is_off
 from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.status.attention import (
@@ -74,9 +73,8 @@ class Overview:
         self._seen, self._context, self._now = seen, seen.context, seen.now
         self._columns = columns
         self._ownerless = ownerless
-        pauses = {pop: standing_pauses(own) for pop, own in all_pauses(seen.context).items()}
-        pops = {head.pop for head in seen.heads} if seen.filtered else pauses
-        self._pauses = {pop: own for pop, own in pauses.items() if own and pop in pops}
+        pops = {head.pop for head in seen.heads} if seen.filtered else seen.pauses
+        self._pauses = {pop: own for pop, own in seen.pauses.items() if pop in pops}
         self._rounds = [] if seen.filtered else self._read_rounds()
 
     def text(self, with_ended: bool, lines: int) -> str:

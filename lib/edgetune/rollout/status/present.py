@@ -20,7 +20,7 @@ from edgetune.report.text import rollout_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates.freeze import why_frozen
-from edgetune.rollout.gates.pause import pause_text, pauses_of
+from edgetune.rollout.gates.pause import Pause, pause_text, pauses_now, ways_on
 from edgetune.rollout.hosts.silencing import silence_text
 from edgetune.rollout.ownership.automation import needed_rules, what_is_off
 from edgetune.rollout.ownership.lease import Rollout
@@ -172,6 +172,11 @@ class Seen:
     filtered: bool
     now: float = field(default_factory=clock.wall)
 
+    @cached_property
+    def pauses(self) -> dict[str, dict[str, Pause]]:
+        """Those that stand, by PoP and cause."""
+        return pauses_now(self.context, self.heads)
+
     @property
     def open(self) -> list[Head]:
         """Those that have not ended, or left hosts in quarantine."""
@@ -229,8 +234,8 @@ class InFull:
         return [*notices, *(["\n".join(map(one_line, off))] if off else [])]
 
     def _paused(self, pop: str) -> list[str]:
-        why = pause_text(pop, pauses_of(self.seen.context, pop))
-        goes_on = command("resume_pop", pop=pop)
+        pauses = self.seen.pauses.get(pop, {})
+        why, goes_on = pause_text(pop, pauses), " and ".join(ways_on(pop, pauses))
         return [f"{one_line(why)}; {goes_on} lets it go on."] if why else []
 
     def _rounds(self, pop: str) -> list[str]:

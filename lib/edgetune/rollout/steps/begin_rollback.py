@@ -12,7 +12,7 @@ from edgetune.base.documents.words import Decision
 from edgetune.base.errors import AWAY, InputError, RefusedError
 from edgetune.base.names import listed
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import lift_planned
+from edgetune.rollout.gates.pause import lift_bound
 from edgetune.rollout.hosts.rollback import plan_restore
 from edgetune.rollout.ownership.lease import enter_state, open_rollout, unfinished_batches
 from edgetune.rollout.record.rollout import Record, failures_text, under_way
@@ -74,7 +74,7 @@ def roll_back(
         head.only = list(hosts)
     # Decided from here on, even if the load balancer is away and nothing can be planned yet.
     opened.save()
-    lift_planned(opened, requested_by)
+    lift_bound(context, head.pop, rollout, requested_by)
     plan_restore(opened)
     opened.save()
     first, end = unfinished_batches(opened)

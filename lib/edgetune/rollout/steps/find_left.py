@@ -19,7 +19,8 @@ class LeftResult(TypedDict):
 def find_left(context: Context, execution: str) -> LeftResult:
     """The rollout that an execution carried on last and did not finish; changes nothing.
 
-    ``rollout`` is its id, or empty where that execution left nothing.
+    ``rollout`` is its id, or empty where that execution left nothing. What a recovery could not
+    carry on either is left to ``recover_orphans``, which takes its time.
     """
     heads = [
         head for head in all_heads(context) if head.owner == execution and head.wants_a_workflow
@@ -27,4 +28,7 @@ def find_left(context: Context, execution: str) -> LeftResult:
     if not heads or not execution:
         return {"rollout": "", "message": "that execution left nothing to carry on"}
     left = heads[-1]
+    if left.recoveries:
+        again = "was recovered already, and is again after owner_timeout"
+        return {"rollout": "", "message": f"rollout {left.id} {again}"}
     return {"rollout": left.id, "message": f"rollout {left.id} was left {left.state}"}

@@ -10,8 +10,9 @@ from typing import TypedDict
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.rollout.context import Context
+from edgetune.rollout.gates.pause import keep_pauses_of_executions, pause_of_execution
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.ownership.lease import idle_times, is_orphaned
+from edgetune.rollout.ownership.owner import idle_times, is_orphaned, owner_of
 from edgetune.rollout.record.heads import keeping_their_pop, read_heads, unreadable_text
 from edgetune.rollout.store.nodes import this_node
 
@@ -35,14 +36,24 @@ def find_orphans(context: Context) -> OrphansResult:
     with suppress(EdgetuneError):
         context.nodes.keep(this_node(context.config))
     heads, unreadable = read_heads(context)
+    keep_pauses_of_executions(context, heads)
     orphans = [] if stopped_by(context) else [head for head in heads if is_orphaned(context, head)]
     waited = idle_times(context, [head.pop for head in orphans])
-    ids = [head.id for head in sorted(orphans, key=lambda head: -waited[head.pop])]
+    due = [head for head in orphans if _is_due(context, head, waited[head.pop])]
+    ids = [head.id for head in sorted(due, key=lambda head: -waited[head.pop])]
     damaged = [unreadable_text(each) for each in keeping_their_pop(context, unreadable)]
-    ended = _end_dead(context, {head.id: head for head in heads})
+    going_on = [head for head in heads if not pause_of_execution(context, head)]
+    ended = _end_dead(context, {head.id: head for head in going_on})
     told = [f"{len(ids)} rollouts without an owner", *damaged]
     told += [f"dead executions ended: {', '.join(ended)}"] if ended else []
     return {"ids": ids, "unreadable": damaged, "ended": ended, "message": "; ".join(told)}
+
+
+def _is_due(context: Context, head: Head, waited: float) -> bool:
+    """What a recovery could not carry on either is tried again each ``owner_timeout``."""
+    owner = owner_of(context, head)
+    failed = owner is not None and owner.has_ended and head.recoveries > 0
+    return not failed or waited > context.config.owner_timeout
 
 
 def _end_dead(context: Context, heads: Mapping[str, Head]) -> list[str]:

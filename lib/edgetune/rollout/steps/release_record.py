@@ -11,7 +11,7 @@ from edgetune.base import clock
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import lift_planned_of
+from edgetune.rollout.gates.pause import lift_bound
 from edgetune.rollout.record.heads import read_heads, release_key
 
 
@@ -51,7 +51,7 @@ def release_record(
     }
     context.store.put(release_key(rollout), json.dumps(document))
     if found.pop:
-        lift_planned_of(context, found.pop, rollout, requested_by)
+        lift_bound(context, found.pop, rollout, requested_by)
     where = found.pop or "every PoP"
     who = requested_by or "unknown"
     message = f"{who} gives up the record of {rollout}: rollouts begin on {where} again"

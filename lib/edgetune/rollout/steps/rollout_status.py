@@ -16,7 +16,8 @@ from edgetune.report.next_steps import color_of
 from edgetune.report.text import left_text, wait_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.ownership.lease import Rollout, idle_times, is_orphaned
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.ownership.owner import idle_times, is_orphaned
 from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_heads, unreadable_text
 from edgetune.rollout.record.rollout import out_of_service, read_rollout
 from edgetune.rollout.status.overview import Overview

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head
+from edgetune.base.errors import StoreError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.automation import thread_of
-from edgetune.rollout.ownership.lease import as_owner, is_orphaned
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.ownership.owner import is_orphaned, owner_of
 from edgetune.rollout.record.heads import largest_epoch, refuse_unfinished
 from edgetune.rollout.record.rollout import read_rollout
 
@@ -29,6 +32,7 @@ class TakenResult(_Refused, total=False):
     epoch: int
     state: str
     wait: bool
+    ended: str
 
 
 def take_over_rollout(
@@ -50,6 +54,8 @@ def take_over_rollout(
     one stays until the soak has ended. ``channel`` is where in chat the rollout tells how it gets
     on, if it does not know of one.
 
+    ``ended`` tells how the execution ended that carried it on, where StackStorm knows that.
+
     A rollout that can go nowhere is left alone. So is with ``unfinished_only`` one that has ended,
     as it could only be taken back; with ``orphaned`` one that has a living owner; with
     ``execution`` one that another execution carries on by now.
@@ -58,6 +64,7 @@ def take_over_rollout(
     why = _why_left_alone(context, head, unfinished_only, orphaned, execution)
     if why:
         return {"claimed": False, "message": f"rollout {rollout} {why}"}
+    ended = _ended(context, head)
     head = take_over(context, head, epoch, owner, requested_by, wait, channel)
     return {
         "claimed": True,
@@ -65,8 +72,17 @@ def take_over_rollout(
         "epoch": head.epoch,
         "state": head.state,
         "wait": head.wait,
+        "ended": ended,
         "message": f"{rollout} holds {head.pop}, epoch {head.epoch}",
     }
+
+
+def _ended(context: Context, head: Head) -> str:
+    # A StackStorm that does not answer keeps nobody from taking a rollout over.
+    with suppress(StoreError):
+        before = owner_of(context, head)
+        return before.status if before and before.has_ended else ""
+    return ""
 
 
 def take_over(

@@ -11,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from edgetune import PACK
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import taken
-from edgetune.base.documents.stackstorm import PartOfWorkflow, RunningExecution
+from edgetune.base.documents.stackstorm import (
+    COMPLETED,
+    ActionRef,
+    OwningExecution,
+    PartOfWorkflow,
+    RunningExecution,
+)
 from edgetune.base.errors import NoAnswerError, StoreError
 from edgetune.net.http import Answer, NetError, Service, UnreachedError, query_of
 from edgetune.rollout.store.heartbeat import SILENT, Heartbeats
@@ -115,8 +122,8 @@ def entries(kind: type[Kind], answer: Any) -> list[Kind]:
 PAGE = 100
 _MOST = 10 * PAGE
 _FIELDS = "id,action,runner,parent,parameters,start_timestamp"
+_OWNER = {"include_attributes": "id,action,status,context"}
 _RECENT = {"limit": "20", "include_attributes": "id,status,end_timestamp"}
-_COMPLETED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 _DEAD = "its process gives no sign of life any more"
 
 
@@ -140,6 +147,19 @@ class Executions:
         self._api = api
         self._running = {each.id: each for each in _running(api)}
         self.dead = [each for each in self._actions() if _is_dead(each, heartbeats)]
+        self._owners: dict[str, OwningExecution | None] = {}
+
+    def owner(self, execution: str) -> OwningExecution | None:
+        """How an execution stands, whatever its status; None where StackStorm has none of that id,
+        or does not show it to this user. NoAnswerError where it does not answer."""
+        running = self._running.get(execution)
+        if running:
+            return OwningExecution(execution, ActionRef(running.action), "running")
+        if execution not in self._owners:
+            path = f"/executions/{quote(execution, safe='')}"
+            found = self._api.call("GET", path, (400, 403, 404), params=_OWNER)
+            self._owners[execution] = None if found is None else entry(OwningExecution, found)
+        return self._owners[execution]
 
     def ancestors(self, execution: Execution) -> Iterator[str]:
         """The workflows that an execution is a part of, the nearest first."""
@@ -178,7 +198,7 @@ class Executions:
         for part in entries(PartOfWorkflow, self._api.call("GET", "/executions", params=query)):
             if part.id in self._running:
                 continue
-            if part.status not in _COMPLETED or not part.end_timestamp:
+            if part.status not in COMPLETED or not part.end_timestamp:
                 return False
             last = max(last, _seconds(part.end_timestamp))
         return clock.wall() - last > idle
