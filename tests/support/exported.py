@@ -14,6 +14,7 @@ from edgetune.base.documents.head import ENDED, Entry, Head, Quarantine, head_ke
 from edgetune.base.documents.rounds import Decisions, LookTaken, Outcome, decisions_key
 from edgetune.base.documents.steps import StepsTaken, StepTaken, steps_key
 from edgetune.fleet.campaign.record import put_record
+from edgetune.rollout.gates.pause import EXECUTION, Pause, save_pause
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
@@ -80,6 +81,8 @@ def fleet(folder: Path) -> Soaking:
     put(world, "c1", "changing", "rolling_back", "rolled_back", quarantined=stuck)
     put(world, "d1", "soaking", "promoting", "complete", verdict=concluded("promote", "improved"))
     pause_pop(world.context, "lab1", reason="peak", requested_by="ana")
+    held = Pause(True, clock.wall(), "ana", "it is paused", changes, "run-1")
+    save_pause(world.context, "ams1", EXECUTION, held)
     world.context.heartbeats.beat(GUARD, Heartbeat(clock.wall() - 20))
     put_record(world.context, campaign())
     _tune(world)

@@ -14,6 +14,7 @@ from edgetune.base.clock import wall
 from edgetune.base.errors import StoreError
 from edgetune.rollout import guard
 from edgetune.rollout.evidence import soak
+from edgetune.rollout.gates.pause import EXECUTION, Pause, save_pause
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
@@ -95,6 +96,12 @@ class GuardMoves(Scenario):
         work = opened.batch(0)
         work.hosts = dict.fromkeys(self.world.balancer.state, work.hosts[self._names["HOST"]])
         opened.save_batch(work)
+
+    def halted(self, by: str) -> None:
+        """Its execution is paused in StackStorm, as the sweep wrote down."""
+        reason = "edgetune.rollout_pop is paused in StackStorm"
+        pause = Pause(True, wall(), by, reason, self.world.rollout, "run-1")
+        save_pause(self.world.context, "lab1", EXECUTION, pause)
 
     def beside_quarantine(self, host: str) -> None:
         self.world.set_head(quarantined={host: {"reason": "it is"}})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metric families that edgetune exports.
 
-Labels have few values: PoPs, tunings, and words of the records. The id of a rollout stands in
-``edgetune_rollout_info`` alone, which has a series for each rollout that is not over. Types and
+Labels have few values: PoPs, tunings, and words of the records. The id of a rollout stands in the
+``_info`` families alone, which have a series for each rollout that is not over. Types and
 units follow Prometheus' conventions; values stand by family and labels until they are written.
 """
 
@@ -78,6 +78,8 @@ summary edgetune_host_boot_seconds{pop}
     Time that reboots of hosts took in the rollout under way.
 gauge   edgetune_pop_paused{pop,cause}
     Whether a PoP is paused for a cause; 0 once the pause was lifted.
+gauge   edgetune_rollout_paused_info{pop,rollout,execution,by}
+    1 for each rollout whose execution is paused in StackStorm, and who paused it.
 gauge   edgetune_stopped
     Whether stop_all is in force.
 gauge   edgetune_campaigns{state}

@@ -30,7 +30,7 @@ from edgetune.base.names import NAME
 from edgetune.fleet.campaign.record import readable_records
 from edgetune.fleet.export.families import Values
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import all_pauses
+from edgetune.rollout.gates.pause import EXECUTION, all_pauses
 from edgetune.rollout.hosts.quarantine import in_service_still
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned
@@ -76,6 +76,9 @@ def _read_switches(values: Values, seen: Seen) -> None:
         # Keys of the store that anybody may have set make no labels.
         for cause, pause in pauses.items() if re.fullmatch(NAME, pop) else ():
             values.put("edgetune_pop_paused", pause.paused, pop, cause)
+            if cause == EXECUTION and pause.paused:
+                told = (pop, pause.rollout, pause.execution, pause.by)
+                values.put("edgetune_rollout_paused_info", 1, *told)
     # One that is damaged tells no look, as none does.
     with suppress(DamagedError):
         guard = seen.context.heartbeats.last(GUARD)

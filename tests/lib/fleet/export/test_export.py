@@ -64,13 +64,19 @@ def test_no_action_pays_for_importing_prometheus_client_but_the_export() -> None
     assert [path for path in files if at_once.search(path.read_text())] == []
 
 
-def test_no_label_but_that_of_one_family_has_the_id_of_a_rollout() -> None:
-    assert [family.name for family in FAMILIES if "rollout" in family.labels] == [
-        "edgetune_rollout_info"
+def test_no_label_but_those_of_information_has_the_id_of_a_rollout() -> None:
+    named = [
+        family.name for family in FAMILIES if {"rollout", "execution", "by"} & {*family.labels}
     ]
+    assert named == ["edgetune_rollout_info", "edgetune_rollout_paused_info"]
     known = {"pop", "tuning", "state", "verdict", "decision", "cause", "version"}
     known |= {"step", "reason", "group", "metric"}
-    assert {label for family in FAMILIES for label in family.labels} == {*known, "rollout"}
+    assert {label for family in FAMILIES for label in family.labels} == {
+        *known,
+        "rollout",
+        "execution",
+        "by",
+    }
 
 
 def test_every_family_has_a_value_on_a_busy_fleet(told: Series) -> None:
@@ -90,6 +96,7 @@ def test_promtool_finds_nothing_to_complain_of(world: Soaking) -> None:
 
 # Of the busy fleet, by name without ``edgetune_``.
 TOLD: Series = {
+    f'rollout_paused_info{{by="ana",execution="run-1",pop="ams1",rollout="ams1-{STAMP}"}}': 1,
     'rollout_state_entries_total{state="rolling_back",tuning="nic_ring"}': 1,
     'rollout_state_entries_total{state="soaking",tuning="nic_ring"}': 2,
     'rollout_state_seconds_total{state="soaking",tuning="nic_ring"}': 120,
