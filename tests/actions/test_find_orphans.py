@@ -148,7 +148,8 @@ class OrphanMoves(Scenario):
     def take_over(self, more: dict[str, Any]) -> None:
         """By a context of its own: StackStorm's API is that of the case."""
         context = Context(self.world.config)
-        assert take_over_rollout(context, self.world.rollout, **more)["claimed"]
+        self.result = take_over_rollout(context, self.world.rollout, **more)
+        assert self.result["claimed"], self.where
 
     def refuses(self, error: str) -> None:
         self._case.assert_refused("store", error)

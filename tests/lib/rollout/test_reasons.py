@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from edgetune.base.documents.stackstorm import ActionRef, OwningExecution
 from edgetune.base.errors import AWAY, DrainError
 from lab.runner import Execution
 from tests.injection.test_chat import ALIASES, answer
@@ -300,6 +302,16 @@ def test_what_a_canceled_workflow_left_is_taken_back_and_nothing_else(tmp_path: 
     status, output = conductor.output("recover_left", **given)
     assert (status, output["rollout"]) == ("succeeded", world.rollout)
     assert (output["outcome"], world.head.state) == ("rolled_back", "rolled_back")
+
+
+def test_a_sweep_takes_back_what_was_canceled(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    ended = OwningExecution(world.head.owner, ActionRef("edgetune.rollout_pop"), "canceled")
+    world.context._executions = SimpleNamespace(owner=lambda execution: ended, dead=[])
+    given = {"rollout": world.rollout, "orphaned": True}
+    _, output = Failing(world, tmp_path).output("recover_rollout", **given)
+    assert (output["outcome"], world.head.state) == ("rolled_back", "rolled_back")
+    assert "roll_back: the workflow that carried it on ended as canceled" in str(world.head.history)
 
 
 def test_chat_is_told_what_the_workflow_says(tmp_path: Path) -> None:
