@@ -13,7 +13,7 @@ from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.baseline import usual_load
-from edgetune.rollout.gates.pause import waits_for_a_person
+from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY, needed_rules, what_is_off
 from edgetune.rollout.ownership.lease import Rollout, enter_state, open_rollout, unfinished_batches
@@ -66,6 +66,8 @@ def set_rollout_state(
     _begin_state(opened, before)
     opened.save()
     if state in ENDED:
+        # The sweep may not have seen yet that a paused execution went on.
+        lift_bound(context, head.pop, rollout, requested_by)
         opened.lease.release()
     first, end = unfinished_batches(opened)
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [clock.wall()]

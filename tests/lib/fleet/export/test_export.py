@@ -320,9 +320,11 @@ def test_without_rollouts_there_are_no_series_of_pops(tmp_path: Path) -> None:
 def test_a_pause_that_was_lifted_is_zero_and_one_of_a_made_up_key_none(tmp_path: Path) -> None:
     world = World(tmp_path)
     save_pause(world.context, "lab1", "surge", Pause(False, 1.0, "ana"))
+    save_pause(world.context, "lab1", "execution", Pause(False, 1.0, "ana", "", "r", "run-1"))
     save_pause(world.context, 'x"} 1\nevil{a="', "asked", Pause(True, 1.0, "eve"))
     told = {name: value for name, value in series(world.context).items() if "paused" in name}
-    assert told == {'edgetune_pop_paused{cause="surge",pop="lab1"}': 0}
+    causes = ("execution", "surge")
+    assert told == {f'edgetune_pop_paused{{cause="{cause}",pop="lab1"}}': 0 for cause in causes}
 
 
 def test_a_rollout_under_way_and_one_that_left_hosts_in_quarantine_add_up(
