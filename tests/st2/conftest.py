@@ -10,6 +10,7 @@ import pytest
 
 from edgetune.base.documents.head import ENDED
 from edgetune.base.files import load_yaml
+from tests.st2.environment import missing
 from tests.st2.stackstorm import INVENTORY, as_found, run
 from tests.support.builders import write_yaml
 
@@ -32,7 +33,12 @@ ENTRY = {
 
 @pytest.fixture(scope="session")
 def found_there() -> set[str]:
-    """The rollouts of others, which have ended: no test lifts anybody's pause or stop."""
+    """The rollouts of others, which have ended: no test lifts anybody's pause or stop.
+
+    Before that, what the tests need of the environment, all of it at once.
+    """
+    lacks = missing()
+    assert not lacks, "\n".join(["StackStorm lacks what the tests need:", *lacks])
     found = run("rollout_status")["result"]["result"]
     stands = [row["state"] for row in found["rollouts"] if row["state"] not in ENDED]
     stands += [words for words in ("PAUSED", "EVERYTHING IS STOPPED") if words in found["text"]]

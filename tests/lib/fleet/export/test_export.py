@@ -19,7 +19,7 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep, batch_key
 from edgetune.base.documents.head import FORWARD, Quarantine, head_key
 from edgetune.base.documents.steps import REASONS, STEPS, StepTaken, steps_key
-from edgetune.base.errors import StoreError
+from edgetune.base.errors import NoAnswerError, StoreError
 from edgetune.fleet.export.families import FAMILIES, Values
 from edgetune.fleet.export.state import read_state
 from edgetune.net.databases import Database
@@ -315,6 +315,13 @@ def test_without_rollouts_there_are_no_series_of_pops(tmp_path: Path) -> None:
     told = series(EmptyWorld(tmp_path).context)
     assert [name for name in told if "pop=" in name] == []
     assert told["edgetune_pops_unknown"] == 0
+
+
+def test_whether_a_rollout_has_an_owner_is_not_told_where_that_is_not_known(tmp_path: Path) -> None:
+    context = World(tmp_path).context
+    known = series(context)
+    context._executions = NoAnswerError("GET /executions: 503")
+    assert {*known} - {*series(context)} == {'edgetune_rollout_without_owner{pop="lab1"}'}
 
 
 def test_a_pause_that_was_lifted_is_zero_and_one_of_a_made_up_key_none(tmp_path: Path) -> None:
