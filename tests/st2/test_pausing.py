@@ -13,6 +13,7 @@ from edgetune.base.files import load_yaml
 from tests.st2.stackstorm import (
     HOME,
     PATIENCE,
+    REAL,
     SOON,
     call,
     needs_stackstorm,
@@ -68,13 +69,13 @@ def _paused_for_long(execution: str, rollout: str, action: str) -> None:
 
 @pytest.mark.parametrize("by", ["roll_back_pop", "retire_tuning"])
 def test_what_a_canceled_rollback_left_is_recovered_at_once(by: str) -> None:
-    forth = run("rollout_pop", **{**SOON, "wait": False})
-    assert forth["result"]["output"]["outcome"] == "soaking", forth["result"]
-    rollout = forth["result"]["output"]["rollout"]
-    given = {"rollout": rollout}
-    if by == "retire_tuning":
-        given = {"pop": "lab1", "tuning": "accept_queue"}
-    execution = start(by, **given)
+    soon, whole = {**SOON, "wait": False}, {**REAL, "tuning": "accept_queue"}
+    retires = by == "retire_tuning"
+    forth = run("rollout_pop", **(whole if retires else soon))
+    outcome, rollout = (forth["result"]["output"][each] for each in ("outcome", "rollout"))
+    assert outcome == ("promoted" if retires else "soaking"), forth["result"]
+    tuned = {"pop": "lab1", "tuning": "accept_queue"}
+    execution = start(by, **(tuned if retires else {"rollout": rollout}))
     until_state("rolling_back", execution)
     until(lambda: _out(rollout) > 0, 60)
     call("DELETE", f"/executions/{execution}")
