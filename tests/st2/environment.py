@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.st2.stackstorm import ask, call
+from tests.support import ROOT
+from tests.support.metadata.values import documents
 
 PACKS = ("core", "chatops", "edgetune")
-RULES = ("recover_left", "recover_orphans", "sample_running", "advance_campaigns")
+RULES = [name for name, rule in documents(ROOT, "rules").items() if rule["enabled"]]
 _KEY = "edgetune.tests.environment"
 
 
