@@ -6,12 +6,13 @@ A wrong password meets few of them, once each, and locks no account.
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Callable
 
 from edgetune.base.durations import duration
@@ -47,7 +48,13 @@ class Bmcs:
 
     def __init__(self, config: Config, credentials: Callable[[str], Login]) -> None:
         self._config, self._credentials = config, credentials
-        self._context = trust(config)
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        try:
+            return trust(self._config)
+        except InputError as error:
+            raise BmcError("tls", str(error)) from None
 
     def ask(
         self,

@@ -43,7 +43,8 @@ def trust(config: Config) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=config.bmc_ca_file or None)
     except OSError as error:
-        raise InputError("configuration", "bmc_ca_file", f"cannot be used: {error}") from None
+        text = f"{config.bmc_ca_file} cannot be used: {error}"
+        raise InputError("configuration", "bmc_ca_file", text) from None
     if not config.bmc_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.base.errors import InputError, RefusedError
+from edgetune.base.errors import RefusedError
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.support import ROOT
@@ -38,13 +38,17 @@ def _modes(world: BiosWorld) -> dict[str, tuple[str, str | None]]:
 def test_a_plan_that_needs_no_bmc_asks_none(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor looks at the CA file of those there are."""
+    """Nor looks at the CA file of those there are. Without it hosts that reboot have no BMC that
+    could restart them, and no BIOS is set."""
     monkeypatch.delattr(world.context, "bmcs")
+    monkeypatch.setenv("EDGETUNE_BMC_LAB", "edgetune:secret")
     tunings = (*world.context.config.tunings, ROOT / "lab" / "tunings")
     world.context.config = replace(world.context.config, bmc_ca_file="/nowhere", tunings=tunings)
-    _plan(world, tuning="tiny_accept_queue")
-    with pytest.raises(InputError, match="bmc_ca_file"):
-        _plan(world, tuning="accept_queue")
+    says = "configuration: bmc_ca_file: /nowhere cannot be used"
+    assert says not in _plan(world, tuning="tiny_accept_queue")["text"]
+    assert says in _plan(world, tuning="accept_queue")["text"]
+    with pytest.raises(RefusedError, match=says):
+        _plan(world)
 
 
 @pytest.mark.slow
