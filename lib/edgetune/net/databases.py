@@ -145,4 +145,6 @@ def redis_errors(key: str = "") -> Iterator[None]:
         yield
     except redis.RedisError as error:
         about = f"{key}: " if key else ""
-        raise StoreError(f"Redis: {about}{error}") from None
+        wrong = "it refuses the login: its password stands in coordination_password_file"
+        told = wrong if isinstance(error, redis.AuthenticationError) else error
+        raise StoreError(f"Redis: {about}{told}") from None
