@@ -12,6 +12,7 @@ from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base.dataclass import dataclass
 from edgetune.base.durations import duration, read_duration
 from edgetune.base.errors import InputError
+from edgetune.base.files import yaml_files
 from edgetune.base.sanitize import expected
 
 LARGEST = 1e9
@@ -32,14 +33,14 @@ def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:
     """
     known: set[str] = set()
     for directory in directories:
-        if not directory.is_dir():
-            raise InputError(str(directory), None, f"the directory of {kind}s does not exist")
-        files = {path.stem: path for path in directory.glob("*.yaml")}
+        files = yaml_files(directory)
         if name in files:
             return files[name]
         known.update(files)
     listed = ", ".join(sorted(known)) or "none"
-    raise InputError("parameter", kind, f"there is no {kind} {name!r}; known: {listed}")
+    gone = [f"{each} does not exist" for each in directories if not each.is_dir()]
+    told = "; ".join([f"there is no {kind} {name!r}", *gone, f"known: {listed}"])
+    raise InputError("parameter", kind, told)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ MOST_CHARACTERS = 1 << 20
 MOST_OF_A_NAME = 1000
 MOST_DIGITS = 400
 LARGEST = 1 << 64
+Load = Callable[[Path], Any]
+"""Gives the document of a file, as ``load_yaml`` does."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
@@ -92,15 +94,32 @@ def write_file(path: Path, content: bytes, option: str) -> None:
         raise InputError("configuration", option, f"cannot be written: {error}") from None
 
 
-def load_yaml(path: Path) -> Any:
-    """The document in ``path``; InputError names the file, the line and the field of a mistake."""
+def yaml_files(directory: Path) -> dict[str, Path]:
+    """The YAML files of a directory by name, in order; one that does not exist has none.
+
+    InputError names what is no directory, or cannot be read.
+    """
+    try:
+        found = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(str(directory), None, f"cannot be read: {error.strerror}") from None
+    return {path.stem: path for path in found if path.suffix == ".yaml"}
+
+
+def load_yaml(path: Path, lines: dict[str, int] | None = None) -> Any:
+    """The document in ``path``; InputError names the file, the line and the field of a mistake.
+
+    ``lines`` gets the line of each field.
+    """
     try:
         data = read_file(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         raise InputError(str(path), None, f"cannot be read: {error}") from None
     try:
         data.decode("utf-8")
-        return _Document().read(yaml.parse(data, Loader=_LOADER))
+        return _Document(lines).read(yaml.parse(data, Loader=_LOADER))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(str(path), f"line {line}", "is no text in UTF-8") from None
@@ -160,7 +179,8 @@ class _Open:
 class _Document:
     """Plain data out of the events of one YAML document."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: dict[str, int] | None = None) -> None:
+        self._lines = lines
         self._open: list[_Open] = []
         # The value, its size and its levels, by the name of its anchor.
         self._anchors: dict[str, tuple[object, int, int]] = {}
@@ -249,6 +269,7 @@ class _Document:
         self._anchors[anchor] = found
 
     def _grow(self, event: yaml.Event, size: int) -> None:
+        self._note(event)
         self._size += size
         if self._size > MOST_VALUES:
             self._refuse(event, f"holds more than {MOST_VALUES} values, with those of its aliases")
@@ -286,6 +307,15 @@ class _Document:
         elif key in top.value:
             self._refuse(event, f"{key!r} is given twice")
         top.key = key
+        self._note(event)
+
+    def _note(self, event: yaml.Event) -> None:
+        """The line of the field that begins here, which its key has before its value."""
+        if self._lines is not None and event.start_mark:
+            self._lines.setdefault(self._place(), event.start_mark.line + 1)
+
+    def _place(self) -> str:
+        return "".join(each.place() for each in self._open).lstrip(".")
 
     def _mappings(self, event: yaml.Event, value: object) -> list[Mapping[str, object]]:
         listed = value if isinstance(value, list) else [value]
@@ -295,7 +325,7 @@ class _Document:
         return mappings
 
     def _refuse(self, event: yaml.Event, problem: str) -> NoReturn:
-        place = "".join(each.place() for each in self._open).lstrip(".")
+        place = self._place()
         text = f"{place[:200]}: {problem}" if place else problem
         raise yaml.MarkedYAMLError(problem=text, problem_mark=event.start_mark)  # type: ignore[arg-type]
 

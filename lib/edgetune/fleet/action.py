@@ -42,6 +42,7 @@ def run_step(
     config: Mapping[str, object],
     periodic: bool | None = False,
     then: Sequence[Step] = (),
+    diagnoses: bool = False,
     **parameters: object,
 ) -> Result:
     """Run a step of the library for an action.
@@ -50,11 +51,14 @@ def run_step(
     part of its work answers with ``"failed": [hosts]`` and is a failure, too. Parameters that are
     None (StackStorm's word for "not given") take the step's default; texts are one line.
     ``periodic`` says that a timer calls: before the pack is configured that is no failure.
-    ``then`` are steps that may follow in the same task, see ``rollout.order.AT_ONCE``.
+    ``then`` are steps that may follow in the same task, see ``rollout.order.AT_ONCE``. A step that
+    ``diagnoses`` begins with a wrong configuration, too.
     """
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
         context = Context(config or {})
+        if not diagnoses:
+            context.config  # noqa: B018 - it is read here
         with own_clock(step.__name__), _signs_of_life(context), counted(context, given) as times:
             result = _steps(context, (step, *then), given, times)
     except UnconfiguredError as error:

@@ -14,7 +14,7 @@ from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import digest_of
 from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields, find_file
-from edgetune.base.files import load_yaml
+from edgetune.base.files import Load, load_yaml
 from edgetune.base.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.base.names import NAME
 from edgetune.base.options import check_options, read_options
@@ -85,9 +85,9 @@ def find_campaign(name: str, directories: Sequence[Path]) -> Campaign:
     return load_campaign(find_file("campaign", name, directories))
 
 
-def load_campaign(path: Path) -> Campaign:
+def load_campaign(path: Path, load: Load = load_yaml) -> Campaign:
     """Read and check one file; InputError names file and field."""
-    data = load_yaml(path)
+    data = load(path)
     fields = Fields(data, str(path))
     zone = read_zone(fields, "UTC")
     gates = _read_gates(fields, Gates(), zone)

@@ -18,7 +18,7 @@ from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Guard, Intent
 from edgetune.base.documents.reading import digest_of
 from edgetune.base.fields import Fields, find_file
-from edgetune.base.files import load_yaml
+from edgetune.base.files import Load, load_yaml
 from edgetune.base.sanitize import Pattern
 from edgetune.intent.applicability import Applicability, read_applicability
 from edgetune.intent.metrics.catalogue import METRICS, WORK
@@ -87,6 +87,11 @@ class Tuning:
         """The strongest disruption of its settings."""
         return max((setting.disruption for setting in self.settings), key=DISRUPTIONS.index)
 
+    @property
+    def sets_bios(self) -> bool:
+        """Whether BMCs set a part of it."""
+        return any(KINDS[setting.kind].by_bmc for setting in self.settings)
+
     def setting_of(self, id: str) -> SettingTemplate:
         """The setting that a host has under this id; KeyError when there is none."""
         for setting in self.settings:
@@ -110,9 +115,11 @@ def find_tuning(
     return load_tuning(find_file("tuning", name, directories), metrics)
 
 
-def load_tuning(path: Path, metrics: Mapping[str, Metric] = METRICS) -> Tuning:
+def load_tuning(
+    path: Path, metrics: Mapping[str, Metric] = METRICS, load: Load = load_yaml
+) -> Tuning:
     """Read and check one file of the catalogue; InputError names file and field."""
-    data = load_yaml(path)
+    data = load(path)
     fields = Fields(data, str(path))
     name = fields.text("name", pattern=_WORD)
     intent = _read_intent(fields.inside("intent"), metrics)

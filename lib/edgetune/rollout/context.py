@@ -15,11 +15,12 @@ from edgetune.net.traffic import DrainDriver, open_driver
 from edgetune.rollout.store.claims import Claims, open_claims
 from edgetune.rollout.store.records import Store, open_stackstorm, open_store
 from edgetune.rollout.store.stackstorm import StackStorm
-from edgetune.site.config import read_config
+from edgetune.site.config import Config, read_config, refuse_unconfigured
 from edgetune.site.inventory import Inventory, Pop
 
 if TYPE_CHECKING:
     from edgetune.net.bmc.bmcs import Bmcs
+    from edgetune.net.bmc.credentials import Credentials
     from edgetune.net.hosts.fleet import Fleet
     from edgetune.net.metrics.pop_samples import PopSamples
     from edgetune.net.metrics.source import MetricSource
@@ -32,9 +33,15 @@ if TYPE_CHECKING:
 class Context:
     """Inventory, tunings, stores, hosts and load balancers of one configuration."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self.config = read_config(config)
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        refuse_unconfigured(given)
+        self.given = given
         self._sources: dict[str, MetricSource] = {}
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration that is given; InputError where it is wrong."""
+        return read_config(self.given)
 
     @cached_property
     def inventory(self) -> Inventory:
@@ -115,10 +122,15 @@ class Context:
     def bmcs(self) -> Bmcs:
         """The way to the BMCs of hosts."""
         from edgetune.net.bmc.bmcs import Bmcs
+
+        return Bmcs(self.config, self.credentials)
+
+    @property
+    def credentials(self) -> Credentials:
+        """What BMCs are logged in with."""
         from edgetune.net.bmc.credentials import Credentials
 
-        file = self.config.bmc_credentials_file
-        return Bmcs(self.config, Credentials(self.store.secret, file, os.environ))
+        return Credentials(self.store.secret, self.config.bmc_credentials_file, os.environ)
 
     def tuning(self, name: str) -> Tuning:
         """A tuning of the catalogue."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -275,10 +276,31 @@ class Config:
         """When nothing may begin, be it a rollout or a batch of one."""
         return (*self.freezes, *self.events)
 
+    @property
+    def own_directories(self) -> list[tuple[str, Path]]:
+        """Those of the site, each with its option."""
+        named = {name: getattr(self, name) for name in ("tunings", "metrics", "campaigns")}
+        pack = (PACK_TUNINGS, PACK_METRICS)
+        return [(name, own) for name, every in named.items() for own in every if own not in pack]
 
-def read_config(data: Mapping[str, object]) -> Config:
-    """Check a configuration mapping; InputError names the key, UnconfiguredError the file."""
-    given, defaults = data or {}, {each.name: each.written for each in options_of(Config)}
+    @property
+    def absent(self) -> list[str]:
+        """In a sentence each, those that do not exist."""
+        return [
+            f"{name}: {own} does not exist, and counts as empty"
+            for name, own in self.own_directories
+            if not os.path.exists(own)  # noqa: PTH110 - of Python 3.9, Path.exists raises
+        ]
+
+
+def config_file() -> Path:
+    """What the configuration was read from, if it lies on this node."""
+    return Path(os.environ.get("EDGETUNE_CONFIG") or FILE)
+
+
+def refuse_unconfigured(given: Mapping[str, object]) -> None:
+    """UnconfiguredError names the file that nobody has written."""
+    defaults = {each.name: each.written for each in options_of(Config)}
     # Where nobody wrote a configuration, StackStorm hands over the schema's defaults.
     is_default = all(name in defaults and value == defaults[name] for name, value in given.items())
     if is_default and "inventory" not in given:
@@ -288,6 +310,10 @@ def read_config(data: Mapping[str, object]) -> Config:
             f"is not there, or not registered: write it as {PACK}.yaml.example of the pack shows, "
             "then run: st2ctl reload --register-configs",
         )
+
+
+def read_config(given: Mapping[str, object]) -> Config:
+    """Check a configuration mapping; InputError names the key."""
     fields = Fields(given, "configuration")
     _refuse_secrets(given)
     config = read_options(fields, Config)

@@ -24,7 +24,7 @@ from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Plan
 from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
-from edgetune.base.files import load_yaml
+from edgetune.base.files import Load, load_yaml, yaml_files
 from edgetune.base.sanitize import Pattern
 from edgetune.net.metrics.sources import SOURCES
 from edgetune.site.config import PACK_METRICS
@@ -81,11 +81,10 @@ class Catalogue(Mapping[str, Metric]):
         return self._known[name]
 
     def check(self) -> None:
-        """InputError names a directory that does not exist, a wrong file, and a reading that two
+        """InputError names a directory that cannot be read, a wrong file, and a reading that two
         files define or none does."""
         for directory in self._directories:
-            if not directory.is_dir():
-                raise InputError(str(directory), None, "the directory of metrics does not exist")
+            yaml_files(directory)
         where: dict[str, Path] = {}
         for own in map(self.definition, self):
             for name in own.readings:
@@ -126,9 +125,9 @@ class Catalogue(Mapping[str, Metric]):
     @cached_property
     def _files(self) -> Mapping[str, Path]:
         found: dict[str, Path] = {}
-        for directory in self._directories:
-            for path in sorted(directory.glob("*.yaml")):
-                found.setdefault(path.stem, path)
+        for directory in reversed(self._directories):
+            with suppress(InputError):
+                found.update(yaml_files(directory))
         return dict(sorted(found.items()))
 
 
@@ -167,12 +166,12 @@ class Definition:
     readings: Mapping[str, Reading]
 
 
-def load_definition(path: Path, others: Known) -> Definition:
+def load_definition(path: Path, others: Known, load: Load = load_yaml) -> Definition:
     """Read and check one file; InputError names file and field.
 
     ``others`` are all metrics: one that is composite is made of some.
     """
-    fields = Fields(load_yaml(path), str(path))
+    fields = Fields(load(path), str(path))
     name = fields.text("name", pattern=_NAME)
     if name != path.stem:
         raise fields.wrong("name", f"{name!r} is not the name of its file")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgetune.base.fields import Fields
-from edgetune.base.files import load_yaml
+from edgetune.base.files import Load, load_yaml
 from edgetune.net.inventories._layers import Layers
 from edgetune.net.inventories._reading import WholeInventory
 
@@ -15,7 +15,11 @@ class YamlInventory(WholeInventory):
     """``pops`` of one YAML file, with the ``defaults`` and ``groups`` that they share."""
 
     def __init__(self, path: Path) -> None:
-        top = Fields(load_yaml(path), str(path))
+        self.read(path, load_yaml)
+
+    def read(self, path: Path, load: Load) -> None:
+        """Take all of it from there; InputError names the field."""
+        top = Fields(load(path), str(path))
         top.raw("pops")
         layers = Layers(top, str(path))
         top.done()

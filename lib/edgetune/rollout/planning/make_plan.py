@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from edgetune.agent.vocabulary.kind import SYSTEMS
-from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.documents.congestion import sets_congestion
 from edgetune.base.documents.host import BiosPlan, BmcFacts, HostFacts, SeenSettings
 from edgetune.base.documents.options import Options
@@ -70,7 +69,8 @@ def plan_and_notes(
     hosts = chosen_hosts(pop, options)
     refuse_unreadable(context, pop.name)
     subject = Subject(context, pop, hosts)
-    notes = refuse_unfit(subject)
+    absent = [Finding(text, "make it", refuses=False) for text in context.config.absent]
+    notes = [*absent, *refuse_unfit(subject)]
     facts = {name: answer.facts for name, answer in subject.facts.items()}
     _refuse_other_version(tuning, facts)
     _refuse_other_bios(context, pop, tuning, hosts)
@@ -261,7 +261,7 @@ def _refuse_other_machines(
     ]
     if found:
         raise RefusedError(_few(found))
-    for name, data in answers.items() if _sets_bios(tuning) else ():
+    for name, data in answers.items() if tuning.sets_bios else ():
         try:
             load_journal(context, pop.name, name).refuse_another(data.system)
         except RefusedError as error:
@@ -281,7 +281,7 @@ def _refuse_without_bios(
     pop: Pop, tuning: Tuning, hosts: Sequence[Host], facts: Mapping[str, HostFacts]
 ) -> None:
     """A BIOS can only be set through a BMC, and only by a boot that runs it."""
-    if not _sets_bios(tuning):
+    if not tuning.sets_bios:
         return
     for host in hosts:
         if host.bmc is None:
@@ -311,17 +311,13 @@ def _refuse_other_version(tuning: Tuning, facts: Mapping[str, HostFacts]) -> Non
 
 
 def _refuse_other_bios(context: Context, pop: Pop, tuning: Tuning, hosts: Sequence[Host]) -> None:
-    for host in hosts if _sets_bios(tuning) else ():
+    for host in hosts if tuning.sets_bios else ():
         stands = load_journal(context, pop.name, host.name).standing(tuning.name)
         if stands and stands.digest != tuning.digest:
             raise RefusedError(
                 f"{host.name}: another version of {tuning.name} stands in its BIOS, of rollout "
                 f"{stands.rollout}; roll that back first"
             )
-
-
-def _sets_bios(tuning: Tuning) -> bool:
-    return any(KINDS[setting.kind].by_bmc for setting in tuning.settings)
 
 
 def _refuse_misfits(tuning: Tuning, answers: Mapping[str, HostResult]) -> None:
