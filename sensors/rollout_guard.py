@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from edgetune.base.errors import EdgetuneError  # noqa: E402
 from edgetune.fleet.action import safe  # noqa: E402
 from edgetune.rollout.context import Context  # noqa: E402
 from edgetune.rollout.guard import Guard  # noqa: E402
+from edgetune.rollout.ownership.automation import GUARD_PROBLEM, QUIET  # noqa: E402
 from edgetune.rollout.store.records import SensorStore  # noqa: E402
 
 
@@ -37,10 +39,14 @@ class RolloutGuard(PollingSensor):
                 self.sensor_service.dispatch(
                     trigger=f"edgetune.{trigger}", payload=safe(payload), trace_tag=payload["id"]
                 )
-        except EdgetuneError as error:
-            self._logger.error("cannot look at running rollouts: %s", error)
         except Exception as error:  # noqa: BLE001
-            self._logger.error("cannot look at running rollouts: %r", error)
+            self._complain(str(error) if isinstance(error, EdgetuneError) else repr(error))
+
+    def _complain(self, problem: str) -> None:
+        self._logger.error("cannot look at running rollouts: %s", problem)
+        # Without a configuration there is no heartbeat that could tell it.
+        with suppress(Exception):
+            self.sensor_service.set_value(GUARD_PROBLEM, problem, ttl=int(QUIET), local=False)
 
     def cleanup(self) -> None:
         self._guard.stop()

@@ -131,6 +131,19 @@ class RolloutGuardTestCase(BaseSensorTestCase):
                 self.assertIn(says, self.logged())
                 self.sensor_service.get_logger(name="RolloutGuard").error.reset_mock()
 
+    def test_what_keeps_it_from_looking_is_left_in_stackstorm(self) -> None:
+        key = "edgetune.guard_problem"
+        self.poll()
+        self.assertIsNone(self.sensor_service.get_value(key, local=False))
+        # With RBAC its user may write nothing.
+        refused = mock.Mock(side_effect=requests.HTTPError("403 Client Error"))
+        with mock.patch.object(self.sensor_service, "set_value", refused):
+            self.poll(claim_ttl="a day")
+        refused.assert_called_once_with(key, mock.ANY, ttl=180, local=False)
+        self.poll(claim_ttl="a day")
+        left = self.sensor_service.get_value(key, local=False)
+        self.assertTrue(left.startswith("configuration: claim_ttl: "), left)
+
     def test_each_look_is_told_with_its_problem(self) -> None:
         self.assertIsNone(self.world.context.heartbeats.last("guard"))
         self.poll()

@@ -27,6 +27,13 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Sensor:
+    """A sensor of a pack."""
+
+    enabled: bool
+
+
+@dataclass(frozen=True)
 class ActionRef:
     """An action by pack and name, such as ``edgetune.drain_hosts``."""
 

@@ -12,21 +12,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from edgetune import PACK
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, Head
-from edgetune.base.documents.stackstorm import Rule
+from edgetune.base.documents.stackstorm import KeyValue, Rule, Sensor
 from edgetune.base.durations import roughly
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.fields import Fields
+from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
-from edgetune.rollout.store.stackstorm import entries
+from edgetune.rollout.store.stackstorm import StackStorm, entries, entry
 
 OVERRIDES = f"/opt/stackstorm/overrides/{PACK}.yaml"
 QUIET = 180.0
 """Seconds without a look of the guard, which looks every 30 s, before that is told."""
+SENSOR = "RolloutGuard"
+GUARD_PROBLEM = f"{PACK}.guard_problem"
+"""The key of StackStorm's datastore in which the sensor leaves for a while why it cannot look."""
 SAMPLED_EVERY = 60
 """Seconds between two samples of PoPs with a rollout by the rule sample_running."""
 
@@ -47,36 +52,66 @@ def needed_rules(heads: Iterable[Head]) -> dict[str, str]:
     return {**ALWAYS, **SOAKING}
 
 
+class Off(NamedTuple):
+    """What does not go on by itself, and what a person can do, if that is known."""
+
+    what: str
+    advice: str = ""
+
+
 def what_is_off(context: Context, needed: Mapping[str, str]) -> list[str]:
     """In a sentence each: rules that are needed and off, and a guard that does not look."""
-    if context.stackstorm is None or not needed:
+    every = find_off(context, needed)
+    return [f"{own.what} ({own.advice})." if own.advice else f"{own.what}." for own in every]
+
+
+def find_off(context: Context, needed: Mapping[str, str]) -> list[Off]:
+    """The same, each with what a person can do."""
+    api = context.stackstorm
+    if api is None or not needed:
         return []
-    return [*_rules_off(context, needed), *_guard_off(context)]
+    return [*_rules_off(api, needed), *_guard_off(api, context)]
 
 
-def _rules_off(context: Context, needed: Mapping[str, str]) -> list[str]:
-    query = {"pack": PACK, "limit": "100"}
+def _rules_off(api: StackStorm, needed: Mapping[str, str]) -> list[Off]:
     try:
-        known = context.stackstorm.call("GET", "/rules", params=query) if context.stackstorm else []
-        rules = entries(Rule, known)
+        rules = entries(Rule, api.call("GET", "/rules", params={"pack": PACK, "limit": "100"}))
     except EdgetuneError as error:
-        return [f"Which rules are on is not known: {error}."]
+        return [Off(f"Which rules are on is not known: {error}")]
     on = {rule.name for rule in rules if rule.pack == PACK and rule.enabled}
     return [
-        f"The rule {name} is off, so {why} (st2 rule enable {PACK}.{name};"
-        f" {OVERRIDES} keeps it on)."
+        Off(
+            f"The rule {name} is off, so {why}",
+            f"st2 rule enable {PACK}.{name}; {OVERRIDES} keeps it on",
+        )
         for name, why in needed.items()
         if name not in on
     ]
 
 
-def _guard_off(context: Context) -> list[str]:
+def _guard_off(api: StackStorm, context: Context) -> list[Off]:
     try:
         last = context.heartbeats.last(GUARD)
     except EdgetuneError as error:
-        return [f"Whether the sensor RolloutGuard looks is not known: {error}."]
-    why = _quiet(last, clock.wall())
-    return [f"The sensor RolloutGuard {why}, so illness is not noticed."] if why else []
+        return [Off(f"Whether the sensor RolloutGuard looks is not known: {error}")]
+    why, advice = _quiet(last, clock.wall()), ""
+    if why.startswith("has "):
+        why, advice = _silent(api, why)
+    return [Off(f"The sensor RolloutGuard {why}, so illness is not noticed", advice)] if why else []
+
+
+def _silent(api: StackStorm, why: str) -> tuple[str, str]:
+    """Why the guard leaves no heartbeat, as far as StackStorm tells; what a person can do."""
+    # With RBAC a user may not see them.
+    with suppress(EdgetuneError):
+        told = api.call("GET", f"/keys/{GUARD_PROBLEM}", (404,))
+        if told is not None:
+            return f"cannot look: {one_line(entry(KeyValue, told).value)}", ""
+        own = api.call("GET", f"/sensortypes/{PACK}.{SENSOR}", (404,))
+        if own is None or not entry(Sensor, own).enabled:
+            return "is off", f"st2 sensor enable {PACK}.{SENSOR}"
+        return why, "it is on: the log of st2sensorcontainer tells"
+    return why, ""
 
 
 def _quiet(last: Heartbeat | None, now: float) -> str:
