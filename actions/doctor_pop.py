@@ -13,4 +13,4 @@ class DoctorPop(Action):
     """Say what speaks against a rollout on a PoP."""
 
     def run(self, **parameters: Any) -> Result:
-        return run_step(doctor_pop, self.config, **parameters)
+        return run_step(doctor_pop, self.config, diagnoses=True, **parameters)

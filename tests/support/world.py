@@ -13,6 +13,9 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import Head, Quarantine
@@ -57,6 +60,13 @@ _WAYS = {
     "sham": (*_FIRST, set_bios, *_LAST),
     "restore": (*_FIRST, check_rebooted, set_bios, restore_hosts, *_LAST),
 }
+
+KEY = (
+    Ed25519PrivateKey.generate()
+    .private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    .decode("ascii")
+)
+"""A key that no host permits."""
 
 CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot", "uninstall", "hand_over")
 _DISTURBING_VERBS = ("apply", "restore", "reboot")
@@ -461,8 +471,9 @@ class EmptyWorld:
     def __init__(self, folder: Path, bmcs: bool = False, **config: Any) -> None:
         state = f"sqlite:///{folder}/state.sqlite"
         inventory = write_yaml(folder / "inventory.yaml", inventory_document(bmcs=bmcs))
-        for file in ("key", "known_hosts"):
-            (folder / file).write_text("of nobody", encoding="utf-8")
+        for file, text in {"key": KEY, "known_hosts": "of nobody"}.items():
+            (folder / file).write_text(text, encoding="utf-8")
+            (folder / file).chmod(0o600)
         self.config = {
             "inventory": str(inventory),
             "ssh_key_file": f"{folder}/key",

@@ -21,6 +21,8 @@ WIDTH = 79
 LONGEST = 400
 _FEW = 3
 _INDENT = 24
+_COMMAND = " " * 6
+"""Begins the line of a command, which is whole, to be copied."""
 
 # Share of a line at which what goes on below may begin.
 _FARTHEST = 0.55
@@ -72,11 +74,14 @@ def doctor_text(message: str, checks: Iterable[Checked]) -> str:
     """A message, a line for each check, and below it what to do."""
     lines = [one_line(message)]
     for check in checks:
-        state = "FAILED" if check.findings else "ok"
-        told = [line for row in check.findings for line in _told(row)]
+        state = "FAILED" if check.findings else "note" if check.notes else "ok"
+        rows = [*check.findings, *check.notes]
+        following = [*(row.advice for row in rows[1:]), ""]
+        told = [line for row, after in zip(rows, following) for line in _told(row, after)]
         body = told or _wrapped(check.means)
         head = f"  {state:<8}{check.check:<{_INDENT - 10}}"
-        lines += [head + body[0], *(" " * _INDENT + line for line in body[1:])]
+        below = (line if line.startswith(_COMMAND) else " " * _INDENT + line for line in body[1:])
+        lines += [head + body[0], *below]
     return "\n".join(lines)
 
 
@@ -85,9 +90,15 @@ def _line(row: Group) -> str:
     return one_line(f"{where}{row.what}")[:LONGEST]
 
 
-def _told(row: Group) -> list[str]:
-    """Of what a stranger may have written only the first line begins a line, behind a host."""
-    return [*_wrapped(_line(row), "| "), *_wrapped(f"-> {row.advice}", "   ")]
+def _told(row: Group, after: str) -> list[str]:
+    """Of what a stranger may have written only the first line begins a line, behind a host. What
+    is to be done stands below the last of several findings that need the same."""
+    advice, _, typed = row.advice.partition("\n")
+    told = _wrapped(_line(row), "| ")
+    if row.advice != after:
+        told += _wrapped(f"-> {advice}", "   ")
+        told += [f"{_COMMAND}{one_line(typed)}"] if typed else []
+    return told
 
 
 def _wrapped(text: str, further: str = "") -> list[str]:

@@ -23,18 +23,24 @@ NEEDED = {**ALWAYS, **SOAKING}
 
 
 class Api:
-    """The part of StackStorm's API that tells of rules."""
+    """The part of StackStorm's API that tells of rules, of the sensor, and of what that left."""
 
     def __init__(self) -> None:
         self.rules = dict.fromkeys(NEEDED, True)
+        self.sensor: dict[str, Any] | None = {"enabled": True}
+        self.problem = ""
         self.fails = False
 
-    def call(self, method: str, path: str, *none: Any, **more: Any) -> list[dict[str, Any]] | None:
+    def call(self, method: str, path: str, none: Any = (), **more: Any) -> Any:
         if path.startswith("/executions"):
             return [] if path == "/executions" else None
-        assert (method, path, more["params"]["pack"]) == ("GET", "/rules", "edgetune")
         if self.fails:
-            raise StoreError("GET /rules: 403 Client Error: Forbidden")
+            raise StoreError(f"GET {path}: 403 Client Error: Forbidden")
+        if path == "/keys/edgetune.guard_problem":
+            return {"name": path, "value": self.problem} if self.problem else None
+        if path == "/sensortypes/edgetune.RolloutGuard":
+            return self.sensor
+        assert (method, path, more["params"]["pack"]) == ("GET", "/rules", "edgetune")
         other = {"name": "advance_soaking", "pack": "other", "enabled": True}
         own = [{"name": n, "pack": "edgetune", "enabled": on} for n, on in self.rules.items()]
         return [other, *own]
@@ -101,11 +107,31 @@ def test_a_guard_that_does_not_look_is_told_everywhere(
     assert [text for text in said if f"The sensor RolloutGuard {says}" in text] == said
 
 
-def test_a_guard_that_never_looked_is_told(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stackstorm", "says", "advice"),
+    [
+        ({}, "has never looked", "it is on: the log of st2sensorcontainer tells"),
+        ({"sensor": {"enabled": False}}, "is off", "st2 sensor enable edgetune.RolloutGuard"),
+        ({"sensor": None}, "is off", "st2 sensor enable edgetune.RolloutGuard"),
+        (
+            *({"problem": "configuration: claim_ttl: is missing"},),
+            *("cannot look: configuration: claim_ttl: is missing", "mend that"),
+        ),
+        ({"fails": True}, "has never looked", "mend that"),
+    ],
+)
+def test_why_a_guard_never_looked_is_told_as_far_as_stackstorm_knows(
+    world: World, tmp_path: Path, stackstorm: dict[str, Any], says: str, advice: str
+) -> None:
+    vars(world.context.stackstorm).update(stackstorm)
     world.context.heartbeats = Heartbeats(
         SqliteTexts(Database(f"sqlite:///{tmp_path}/other.sqlite"), "heartbeats", "name")
     )
-    assert "RolloutGuard has never looked" in world.status()
+    says = f"The sensor RolloutGuard {says}, so illness is not noticed"
+    assert says in " ".join(world.status().split())
+    checks: Any = world.run("doctor_pop", "lab1")["checks"]
+    (own,) = (row for row in checks if row["check"] == "automation")
+    assert own["findings"][-1] == {"hosts": [], "what": says, "advice": advice}
 
 
 def test_what_cannot_be_asked_is_told_as_that(world: World) -> None:
@@ -125,7 +151,11 @@ def test_a_workflow_that_waits_takes_its_own_looks_and_what_has_ended_needs_no_r
     assert "advance_soaking" not in world.status()
     rules.clear()
     assert "is off" in world.status()
+    assert world.run("doctor_pop", "lab1")["failed"] == ["claim", "automation"]
     world.roll_back()
     assert "is off" not in world.status()
+    # What a rollout to come needs is a note.
+    done: Any = world.run("doctor_pop", "lab1")
+    assert (done["failed"], "rule advance_soaking is off" in done["text"]) == ([], True)
     shipped = {load_yaml(path)["name"] for path in (ROOT / "rules").glob("*.yaml")}
     assert shipped >= {*NEEDED}

@@ -56,16 +56,25 @@ def test_the_node_that_holds_something_else_is_named(
     assert list(differences([third, *alike])) == told
 
 
-def test_what_a_node_cannot_read_is_told(tmp_path: Path, config: Config, monkeypatch: Any) -> None:
-    empty = tmp_path / "empty"
+def test_what_a_node_alone_cannot_read_is_told(
+    tmp_path: Path, config: Config, monkeypatch: Any
+) -> None:
+    """What all lack makes no difference, nor is one node unlike itself."""
+    empty, own = tmp_path / "empty", tmp_path / "own"
     empty.write_text("")
-    tunings = (tmp_path / "no", *config.tunings)
-    lost = replace(config, inventory=tmp_path / "none", tunings=tunings, ssh_known_hosts=empty)
-    assert sorted(differences([this_node(lost)._replace(name="one")])) == [
+    own.mkdir()
+    config = replace(config, tunings=(own, *config.tunings))
+    two = this_node(config)._replace(name="two")
+    own.rmdir()
+    lost = replace(config, inventory=tmp_path / "none", ssh_known_hosts=empty)
+    one = this_node(lost)._replace(name="one")
+    assert sorted(differences([one, two])) == [
         "inventory cannot be read (No such file or directory) on one",
         "ssh_known_hosts is empty on one",
-        f"tunings {tmp_path}/no is not there on one",
+        f"tunings {own} is not there on one",
     ]
+    for alone in ([one], [one, one._replace(name="three")]):
+        assert list(differences(alone)) == []
 
     def walk(folder: Path, onerror: Callable[[OSError], None]) -> Iterator[Any]:
         onerror(PermissionError(13, "Permission denied", f"{folder}/own"))
@@ -73,6 +82,7 @@ def test_what_a_node_cannot_read_is_told(tmp_path: Path, config: Config, monkeyp
 
     monkeypatch.setattr(nodes.os, "walk", walk)
     told = "cannot be read (Permission denied: "
+    own.mkdir()
     assert this_node(config).holds[f"tunings {config.tunings[0]}"].startswith(told)
 
 
@@ -329,3 +339,32 @@ def test_the_certificate_of_the_user_is_read(tmp_path: Path, valid: str, days: s
     assert (means == "none of 1 expires within 14d") == bool(valid)
     assert len(found) == bool(days)
     assert not days or f"the user certificate {key}-cert.pub expires in {days}" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("tuning", "kind"), [("accept_queue", "notes"), ("home_snoop", "findings")]
+)
+@pytest.mark.parametrize(
+    ("ca_file", "login", "says"),
+    [
+        ("/nowhere", "edgetune:secret", ["configuration: bmc_ca_file: /nowhere cannot be used..."]),
+        ("", "", ["credentials: lab: found in none of: ..."]),
+        ("", "edgetune:secret", []),
+    ],
+)
+def test_what_bmcs_need_fails_only_where_a_tuning_needs_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tuning: str,
+    kind: str,
+    ca_file: str,
+    login: str,
+    says: list[str],
+) -> None:
+    world = EmptyWorld(tmp_path, bmcs=True, bmc_ca_file=ca_file)
+    if login:
+        monkeypatch.setenv("EDGETUNE_BMC_LAB", login)
+    rows: Any = world.run("doctor_pop", "lab1", tuning=tuning)["checks"]
+    (own,) = (row for row in rows if row["check"] == "BMCs")
+    assert list(unlike([each["what"] for each in own[kind]], says)) == []
+    assert len(own["findings"] + own["notes"]) == len(says)

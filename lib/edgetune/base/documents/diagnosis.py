@@ -119,8 +119,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Checked:
-    """One ``check``, what it ``means`` where nothing is found, and its findings."""
+    """One ``check``, what it ``means`` where nothing is found, its findings, and ``notes`` of what
+    fails no check."""
 
     check: str
     means: str
     findings: list[Group]
+    notes: list[Group]

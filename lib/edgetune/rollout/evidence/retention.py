@@ -14,7 +14,7 @@ from contextlib import suppress
 from edgetune.base.documents.head import ENDED
 from edgetune.base.documents.options import Options
 from edgetune.base.durations import duration
-from edgetune.base.errors import RefusedError, StoreError
+from edgetune.base.errors import EdgetuneError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
 from edgetune.rollout.record.heads import all_heads
@@ -59,7 +59,7 @@ def memory_text(context: Context, pop: Pop) -> str:
     kept = duration(context.config.sample_retention)
     try:
         own, all_pops = (megabytes(most_bytes(context, pops)) for pops in ([pop], fleet))
-    except StoreError as error:
+    except EdgetuneError as error:
         return f"how much memory they take is not known: {error}"
     return f"{kept} of them take at most {own}, and of all PoPs {all_pops}"
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, TypedDict
+from typing import Any, Callable, NamedTuple, TypedDict
 
 from edgetune.base.documents.diagnosis import Checked
 from edgetune.base.documents.host import SeenSettings
@@ -21,10 +21,9 @@ from edgetune.net.result import HostResult
 from edgetune.report.findings import doctor_text, grouped
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import megabytes, memory_text, most_bytes
-from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, what_is_off
+from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, find_off, needed_rules
 from edgetune.rollout.planning.preflight import (
     CLOCKS_APART,
-    Check,
     Finding,
     Subject,
     check_alerts,
@@ -44,7 +43,14 @@ from edgetune.rollout.planning.site_checks import (
     check_certificates,
     site_files,
 )
-from edgetune.rollout.record.heads import unreadable_rollouts
+from edgetune.rollout.planning.site_mistakes import (
+    Note,
+    check_bmcs,
+    check_catalogue,
+    check_configuration,
+    check_source,
+)
+from edgetune.rollout.record.heads import all_heads, unreadable_rollouts
 from edgetune.rollout.record.kept_inventory import compared
 from edgetune.rollout.status.congestion import RULES, seen_rounds, what_is_wrong
 from edgetune.rollout.store.inventory import kept_inventory
@@ -54,11 +60,20 @@ from edgetune.rollout.store.nodes import differences, this_node
 class _Named(NamedTuple):
     name: str
     means: str
-    check: Check
+    check: Callable[[Any], Iterable[Finding]]
+
+
+_SITE = (
+    _Named("configuration", "its options are right, and files that it names", check_configuration),
+    _Named("source", "the inventory can be read, and every PoP in it", check_source),
+    _Named("catalogue", "your tunings, metrics and campaigns can be read", check_catalogue),
+)
+"""Checks of what a site wrote down, which are given the context."""
 
 
 class DoctorResult(TypedDict):
-    """``checks`` are rows as ``diagnosis.Checked``; those that ``failed`` have findings."""
+    """``checks`` are rows as ``diagnosis.Checked``; those that ``failed`` have findings, and not
+    notes alone."""
 
     pop: str
     checks: list[dict[str, object]]
@@ -71,13 +86,22 @@ def doctor_pop(context: Context, pop: str, tuning: str = "") -> DoctorResult:
     """What speaks against a rollout on a PoP now; no machine and no record is changed.
 
     With ``tuning`` every host is asked whether it takes its settings, too. ``checks`` has for
-    each one what it ``means`` and its ``findings``, ``failed`` the names of those with any.
+    each one what it ``means`` and its ``findings``, ``failed`` the names of those with any. What
+    the site wrote down comes first; where that permits no more, nothing else is asked.
     """
-    known = context.inventory.pop(pop)
-    wanted = context.tuning(tuning) if tuning else None
-    subject = Subject(context, known, known.hosts)
-    checks = [_looked(named, subject) for named in _checks(subject, wanted)]
-    message = _message(pop, checks)
+    checks = [_looked(named, context) for named in _SITE]
+    message = "the other checks wait for that"
+    if not checks[0].findings:
+        try:
+            known, wanted = context.inventory.pop(pop), context.tuning(tuning) if tuning else None
+        except EdgetuneError:
+            if not _failed(checks):
+                raise
+        else:
+            subject = Subject(context, known, known.hosts)
+            checks += [_looked(named, subject) for named in _checks(subject, wanted)]
+            message = ""
+    message = _message(pop, checks, message)
     return {
         "pop": pop,
         "checks": encoded(checks),
@@ -114,6 +138,9 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("clocks", f"within {duration(CLOCKS_APART)} of ours", check_clocks)
     if subject.context.config.alertmanager.url:
         yield _Named("alerts", "Alertmanager answers, and matchers tell hosts apart", check_alerts)
+    if any(host.bmc for host in subject.hosts):
+        there = "certificates and logins for them are there"
+        yield _Named("BMCs", there, partial(_check_bmcs, tuning))
     expiring = certificates(subject.context, subject.pop)
     if expiring:
         within = subject.context.config.certificate_warning
@@ -134,23 +161,32 @@ def _has_experimental(subject: Subject) -> bool:
     return False
 
 
-def _looked(named: _Named, subject: Subject) -> Checked:
+def _looked(named: _Named, asked: Any) -> Checked:
     try:
-        found = list(named.check(subject))
+        found = list(named.check(asked))
     except EdgetuneError as error:
         found = [Finding(str(error), f"mend that; {named.name} could not be looked at")]
-    return Checked(named.name, named.means, grouped(found))
+    notes = [own for own in found if isinstance(own, Note)]
+    failed = [own for own in found if not isinstance(own, Note)]
+    return Checked(named.name, named.means, grouped(failed), grouped(notes))
 
 
 def _failed(checks: Iterable[Checked]) -> list[str]:
     return [own.check for own in checks if own.findings]
 
 
-def _message(pop: str, checks: Sequence[Checked]) -> str:
+def _message(pop: str, checks: Sequence[Checked], further: str) -> str:
     failed = _failed(checks)
     if not failed:
         return f"{pop}: all {len(checks)} checks are well"
-    return f"{pop}: {len(failed)} of {len(checks)} checks failed: {', '.join(failed)}"
+    told = f"{pop}: {len(failed)} of {len(checks)} checks failed: {', '.join(failed)}"
+    return "; ".join(filter(None, [told, further]))
+
+
+def _check_bmcs(tuning: Tuning | None, subject: Subject) -> Iterable[Finding]:
+    kind = Finding if tuning and tuning.sets_bios else Note
+    for text in check_bmcs(subject.context, subject.hosts):
+        yield kind(text, "mend it before a tuning of the BIOS, or one that reboots")
 
 
 def _check_certificates(found: Sequence[Certificate], subject: Subject) -> Iterable[Finding]:
@@ -169,9 +205,19 @@ def check_records(subject: Subject) -> Iterable[Finding]:
 
 
 def check_automation(subject: Subject) -> Iterable[Finding]:
-    """StackStorm's rules and the sensor do what a rollout without ``wait`` needs."""
-    for text in what_is_off(subject.context, {**ALWAYS, **SOAKING}):
-        yield Finding(text.rstrip("."), "switch it on", refuses=False)
+    """StackStorm's rules and the sensor do what a rollout without ``wait`` needs; as long as none
+    is under way, what is off is a note."""
+    kind: type[Finding] = Finding
+    with suppress(EdgetuneError):  # the check of the records tells
+        kind = Finding if needed_rules(all_heads(subject.context)) else Note
+    yield from _off(subject.context, {**ALWAYS, **SOAKING}, kind)
+
+
+def _off(
+    context: Context, needed: Mapping[str, str], kind: type[Finding] = Finding
+) -> Iterable[Finding]:
+    for own in find_off(context, needed):
+        yield kind(own.what, own.advice or "mend that", refuses=False)
 
 
 def check_nodes(subject: Subject) -> Iterable[Finding]:
@@ -204,8 +250,7 @@ def check_inventory(subject: Subject) -> Iterable[Finding]:
 def check_congestion(subject: Subject) -> Iterable[Finding]:
     """Rounds of congestion control go on here, or a person took them back."""
     context, pop = subject.context, subject.pop.name
-    for text in what_is_off(context, RULES):
-        yield Finding(text.rstrip("."), "switch it on", refuses=False)
+    yield from _off(context, RULES)
     found = seen_rounds(context, pop)
     if not found:
         begins = command("tune_congestion", pop=pop)

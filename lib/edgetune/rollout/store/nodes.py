@@ -149,7 +149,7 @@ def this_node(config: Config) -> Node:
 
 
 def differences(nodes: Iterable[Node]) -> Iterator[str]:
-    """In a sentence each, what nodes hold that most others do not, and what they cannot read."""
+    """In a sentence each, what nodes hold, or cannot read, as most others do not."""
     known = list(nodes)
     for what in sorted({what for node in known for what in node.holds}):
         for alike in _comparable(what, known):
@@ -166,9 +166,11 @@ def _comparable(what: str, nodes: Iterable[Node]) -> Iterable[list[Node]]:
 
 def _differ(what: str, nodes: Iterable[Node]) -> Iterator[str]:
     held = [(node, node.holds.get(what, _ABSENT)) for node in nodes]
-    usual, _ = Counter(own for _, own in held).most_common(1)[0]
+    readable = [own for _, own in held if not own.startswith(_WRONG)]
+    # What no node can read, the doctor finds on its own.
+    usual = Counter(readable or [""]).most_common(1)[0][0]
     others = ", ".join(node.name for node, own in held if own == usual)
-    for node, own in held:
+    for node, own in held if readable else ():
         if own.startswith(_WRONG):
             yield f"{what} {own} on {_shown(node)}"
         elif own != usual and _ABSENT in (own, usual):
