@@ -159,13 +159,15 @@ def test_an_older_configuration_means_the_same() -> None:
     older = read_config(load_yaml(LEFT / "edgetune_0.6.0.yaml"))
     told = {"drain_deadline": 300, "reset_after": 300, "reboot_deadline": 1200, "ssh_timeout": 10}
     assert {name: getattr(older, name) for name in told} == told
-    assert older == read_config(
-        {
-            **load_yaml(ROOT / "edgetune.yaml.example"),
-            "metrics": [],
-            "report_dir": "",
-        }
-    )
+    folder = "/opt/stackstorm/edgetune"
+    given = {
+        **load_yaml(ROOT / "edgetune.yaml.example"),
+        "tunings": [f"{folder}/tunings"],
+        "campaigns": [f"{folder}/campaigns"],
+        "bmc_ca_file": f"{folder}/bmc_ca.pem",
+        "coordination_password_file": f"{folder}/redis_password",
+    }
+    assert older == read_config(given)
 
 
 @pytest.fixture
