@@ -70,10 +70,15 @@ class ActionProcesses:
                 "result_fd": answer.fileno(),
                 "runner_fd": lost,
             }
-            told = {_SECONDS: runner["timeout"], **(runner["env"] or {})}
+            told = {_SECONDS: runner["timeout"], **self._config_file(), **(runner["env"] or {})}
             process = self._start(execution, told, [answer.fileno(), lost])
             outcome = self._wait(process, json.dumps(request), runner["timeout"])
             return self._judged(outcome, answer, runner["timeout"])
+
+    def _config_file(self) -> Values:
+        """What the configuration was read from, unless the environment says it."""
+        file = self._datastore.with_name("edgetune.yaml")
+        return {} if os.environ.get("EDGETUNE_CONFIG") else {"EDGETUNE_CONFIG": file}
 
     def kill_all(self) -> None:
         """Kill what runs, with its descendants, and whatever is still to be started."""

@@ -109,7 +109,10 @@ def test_a_run_ends_as_on_stackstorm(engine: Engine, case: dict[str, Any]) -> No
 
 
 class TestPythonAction:
-    def test_gets_parameters_configuration_and_surroundings(self, engine: Engine) -> None:
+    def test_gets_parameters_configuration_and_surroundings(
+        self, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("EDGETUNE_CONFIG", raising=False)
         execution = engine.run("echo", {"names": ["a"], "token": "tops3cret"})
         assert execution.status == "succeeded"
         # The envelope of StackStorm.
@@ -121,6 +124,7 @@ class TestPythonAction:
         assert result["library"] == "runner_pack_lib"
         assert result["environment"]["ST2_ACTION_PACK_NAME"] == "probe"
         assert result["environment"]["ST2_ACTION_EXECUTION_ID"] == execution.id
+        assert result["environment"]["EDGETUNE_CONFIG"] == str(tmp_path / "edgetune.yaml")
         # Every declared parameter is given, those without a value as None, and none as an argument.
         given = {"text": "hi", "count": 3, "names": ["a"], "ratio": None, "token": "tops3cret"}
         assert given.items() <= result["parameters"].items()

@@ -70,12 +70,19 @@ class Config:
         most=1,
     )
     tunings: tuple[Path, ...] = option(
-        "Directories with tunings of your own, looked at before the pack's catalogue.", ()
+        "Directories with tunings of your own, looked at before the pack's catalogue. One that "
+        "does not exist counts as empty.",
+        (),
     )
     metrics: tuple[Path, ...] = option(
-        "Directories with metrics of your own, looked at before the pack's.", ()
+        "Directories with metrics of your own, looked at before the pack's. One that does not "
+        "exist counts as empty.",
+        (),
     )
-    campaigns: tuple[Path, ...] = option("Directories with campaigns, one YAML file each.", ())
+    campaigns: tuple[Path, ...] = option(
+        "Directories with campaigns, one YAML file each. One that does not exist counts as empty.",
+        (),
+    )
     plan_approval: bool = option(
         "Whether a rollout begins only with an approved plan, and a campaign begins a ring only "
         "once that ring is approved.",
