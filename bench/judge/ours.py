@@ -82,7 +82,7 @@ class Ours:
         look = judge_soak(replicate)
         row = look.metrics[0]
         low, high = row.interval
-        return row.ratio, low or 0.0, high or math.inf, str(look.verdict)
+        return row.ratio or math.nan, low or 0.0, high or math.inf, str(look.verdict)
 
     def _groups(self, replicate: Replicate) -> _Groups:
         kept = [each for each in replicate.metrics if each.name in (self._metrics or [each.name])]

@@ -120,7 +120,7 @@ def draw(fleet: Fleet, dice: np.random.Generator, hosts: int, ratio: float) -> R
 def figures_of(promise: Promise, looks: Sequence[Look]) -> dict[str, Any]:
     """How often it is promoted, and rolled back; coverage of the interval; bias of the estimate."""
     rows = [look.metrics[0] for look in looks]
-    errors = [math.log(row.ratio / promise.ratio) for row in rows]
+    errors = [math.log(row.ratio / promise.ratio) for row in rows if row.ratio]
     return {
         "fleet": promise.fleet,
         "hosts": promise.hosts,

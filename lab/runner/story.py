@@ -15,6 +15,7 @@ from edgetune.base.documents.look import Look
 from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import roughly
 from edgetune.base.errors import EdgetuneError
+from edgetune.report.effects import caveat
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.record.rollout import Record, read_rollout
@@ -185,6 +186,11 @@ def _found(look: Look) -> str:
 
 
 def _effect(effect: Any) -> str:
-    ratio, p = float(effect.ratio), min(effect.p_better, effect.p_worse)
+    ratio, part = effect.known_ratio, caveat(effect)
+    if ratio is None:
+        return f"{effect.metric} {part}"
     way = "lower" if ratio < 1 else "higher"
-    return f"{effect.metric} {abs(1 - ratio):.0%} {way}, p {p:.2g}"
+    told = (
+        f"{effect.metric} {abs(1 - ratio):.0%} {way}, p {min(effect.p_better, effect.p_worse):.2g}"
+    )
+    return f"{told} ({part})" if part else told

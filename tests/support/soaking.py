@@ -11,6 +11,7 @@ from edgetune.base import clock
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.sample import Sample
 from edgetune.base.documents.table import SampleTable
+from edgetune.net.databases import Database
 from edgetune.net.metrics.pop_samples import PopSamples
 from edgetune.rollout.ownership.lease import as_owner
 from tests.support.builders import as_samples, samples, table_of
@@ -41,17 +42,27 @@ class Soaking(World):
         opened.save()
 
     def count(self, rates: dict[str, float], start: float, window: int) -> None:
-        taken = samples(rates, start, 600, f"boot {window}", seed=self.seeds[window])
+        seconds = 600 if window else 1400
+        taken = samples(rates, start, seconds, f"boot {window}", seed=self.seeds[window])
         self.context.samples.add("lab1", as_samples(taken))
 
-    def soak(self, test: float, began: float) -> None:
-        """The soak began that many seconds ago; test hosts drop ``test`` in it."""
-        for state in ("changing", "soaking"):
-            self.mark(state)
+    def soak(self, test: float | None, began: float) -> None:
+        """The soak began that many seconds ago; test hosts drop ``test`` in it, and with None
+        nobody samples them."""
+        self.change()
         self.keep("soak", [self.now - began, self.now - began + 600])
+        if test is None:
+            return
         control = dict.fromkeys(self.hosts_of("control"), USUAL)
         rates = {**dict.fromkeys(self.hosts_of("test"), test), **control}
         self.count(rates, self.now - began, 1)
+
+    def change(self) -> None:
+        """Hosts are changed: the time until then, in which they were sampled, is the soak's."""
+        for state in ("changing", "soaking"):
+            self.mark(state)
+        with Database(self.context.config.coordination).transaction() as db:
+            db.execute("DELETE FROM samples WHERE time > ?", (self.now - 795,))
 
     def alter(self, change: Callable[[dict[str, Any]], None]) -> None:
         """From now on samples are read altered."""
@@ -80,7 +91,7 @@ class Altered:
         return table_of(found)
 
 
-def soaking(folder: Path, test: float, began: float, **planned: Any) -> Soaking:
+def soaking(folder: Path, test: float | None, began: float, **planned: Any) -> Soaking:
     """A soak after a baseline that was checked, as ``Soaking.soak`` says."""
     world = Soaking(folder, **planned)
     world.run("check_baseline")

@@ -13,7 +13,7 @@ import numpy as np
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline, Block
-from edgetune.base.documents.plan import Plan, Strata
+from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.coverage import wanted
 from edgetune.judge.measured import (
@@ -21,6 +21,7 @@ from edgetune.judge.measured import (
     EVENTS,
     EXPOSURE,
     Part,
+    group_shares,
     halves_of,
     rates_of,
     rates_under,
@@ -31,8 +32,6 @@ from edgetune.judge.standardise import LOGS, change, filled, lasting, root, unde
 
 Array = Any
 Blocks = Sequence[Block]
-
-_BASELINE = slice(1)
 
 HANDICAP = {"soak": 0.0, "quarter": 0.6, "last": 1.2}
 """The windows of the soak in which harm is looked for: all of it so far, its last quarter, and
@@ -63,7 +62,7 @@ class Comparison:
         self.margins = {self.metric: math.log1p(plan.intent.margin)}
         optional = wanted(plan)
         for guard in plan.guards:
-            if optional[guard.metric] and not self.is_measured(guard.metric, _BASELINE):
+            if optional[guard.metric] and not self.is_measured(guard.metric):
                 continue
             self.margins.setdefault(guard.metric, math.log1p(guard.margin))
         parts = (part for name in self.margins for part in self.metrics[name].parts)
@@ -183,7 +182,10 @@ class Comparison:
         silent: Array | bool = False,
     ) -> Array:
         """The change of each host, positive where it is worse, if the tuning multiplies by a ratio
-        of this logarithm. A host that is ``silent`` or not known is as the mean of its stratum."""
+        of this logarithm. A host that is ``silent`` or not known is as the mean of its stratum;
+        where the groups cannot be compared, none has changed."""
+        if not self.is_compared(metric, window):
+            return np.zeros(len(self.draws.hosts))
         kept = self.theta[metric] if theta is None else theta
         after = self.after(metric, window, supposed)
         found = self.worse(metric) * change(self.before(metric), after, kept)
@@ -220,9 +222,18 @@ class Comparison:
         was, now = rows[0], rows[1:].sum(axis=0)
         return _per_exposure(was), _per_exposure(now)
 
-    def is_measured(self, metric: str, windows: slice = slice(None)) -> bool:
-        """Whether any host has it at all, be it zero; ``windows`` are of baseline and blocks."""
-        return bool(np.nansum(self._rows(metric)[windows, :, EXPOSURE]) > 0)
+    def is_measured(self, metric: str) -> bool:
+        """Whether any host has it in the baseline, be it zero."""
+        return bool(np.nansum(self._rows(metric)[0, :, EXPOSURE]) > 0)
+
+    def is_compared(self, metric: str, window: str = "soak") -> bool:
+        """Whether, in any stratum, test and control hosts have it before and in a window."""
+        return self.draws.compares(np.isfinite(self.after(metric, window) - self.before(metric)))
+
+    def measured(self, metric: str, window: str = "soak") -> dict[str, float]:
+        """In which share of its hosts' time each group has it, as ``Effect`` has that."""
+        groups = both_groups(self.strata).named
+        return group_shares([self.baseline], self.windows[window], metric, groups)
 
     def events(self, metric: str) -> float:
         """How many there were on all hosts together, in units of the metric."""

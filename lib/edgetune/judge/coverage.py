@@ -20,9 +20,9 @@ from edgetune.judge.soundness import (
     SYMMETRIC,
     Groups,
     everyone,
-    named,
     silent_hosts,
 )
+from edgetune.judge.verdict import named
 
 WATCHED_LEAST = 0.5
 """Share of the soak in which the best sampled host must have been watched: the sweeps at both ends
@@ -145,27 +145,26 @@ def _one_sided(
 
 
 def _sides_told(sides: Mapping[str, tuple[str, list[str]]]) -> Iterator[Doubt]:
-    for (group, hosts), names in _together({m: (g, *own) for m, (g, own) in sides.items()}):
+    for group, hosts, names in _together(sides):
         other = "control" if group == "test" else "test"
         text = f"{' and '.join(names)}: lost on {group} hosts, and not so on {other} hosts"
         yield Doubt("one_sided", f"{text} ({named(hosts)})")
 
 
 def _together(
-    lost: Mapping[str, tuple[str, ...]],
-) -> Iterator[tuple[tuple[str, tuple[str, ...]], list[str]]]:
+    lost: Mapping[str, tuple[str, Sequence[str]]],
+) -> Iterator[tuple[str, list[str], list[str]]]:
     """Metrics that were lost by the same hosts of a group, once."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for metric, (group, *hosts) in lost.items():
-        if hosts:
-            found.setdefault((group, *hosts), []).append(metric)
-    return ((((key[0], key[1:])), names) for key, names in found.items())
+    for metric, (group, hosts) in lost.items():
+        found.setdefault((group, *hosts), []).append(metric)
+    return ((group, hosts, names) for (group, *hosts), names in found.items() if hosts)
 
 
 def _told(
     metrics: Mapping[str, Metric], lost: Lost, measured: Measured, window: str, gone: str
 ) -> Iterator[Doubt]:
-    for (_, hosts), names in _together({metric: ("", *own) for metric, own in lost.items()}):
+    for _, hosts, names in _together({metric: ("", own) for metric, own in lost.items()}):
         share = max(max(_shares(metric, hosts, measured).values()) for metric in names)
         how = f"in at most {100 * share:.0f} % of the {window}" if share else f"in the {window}"
         what = "was measured" if share else gone

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,14 @@ from edgetune.judge.permutation import budget, p_value, pack, spent, take_out, u
 from edgetune.judge.soundness import doubts, everyone, reboots_before
 from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.verdict import (
+    UNALIKE,
     Findings,
     because,
     decide,
     hindered_by,
+    measured_text,
     not_watched,
+    noted,
     outliers_named,
     sentence,
 )
@@ -104,8 +108,8 @@ def judge(
     verdict, decision = decide(found)
     degraded = verdict is Verdict.DEGRADED
     about = worst if degraded else (compared.metric, "soak")
-    p = worse.p if degraded else min(rows[0].p_better, rows[0].p_worse)
-    said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
+    said = _sentence(compared, *about, worse.p if degraded else None)
+    said += f", look {moment.number} of {moment.of}"
     hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
     odd = outliers(hosts, compared.strata)
     worse_off = [own for own in odd if (own.times > 1) == (compared.worse(own.metric) > 0)]
@@ -148,16 +152,18 @@ def _tests(
     options, draws = compared.plan.options, compared.draws
     even = spent(options.alpha_harm, moment.passed, len(draws), options.planned_looks)
     tests = {}
-    for name, alpha, share, score in (
-        ("harm", options.alpha_harm, even, scores.max(axis=1)),
-        ("help", options.alpha_benefit, moment.passed**3, -compared.beyond_allowed),
+    is_any = any(compared.is_compared(own.metric, own.window) for own in compared.columns)
+    is_intent, good = compared.is_compared(compared.metric), -compared.beyond_allowed
+    for name, alpha, share, score, is_told in (
+        ("harm", options.alpha_harm, even, scores.max(axis=1), is_any),
+        ("help", options.alpha_benefit, moment.passed**3, good, is_intent),
     ):
         earlier = _earlier(compared, previous, name)
         most = budget(alpha, share - earlier.forgone, len(draws))
         waits = bool(biases) if name == "help" else _blind(biases)
         alive = take_out(score, earlier.alive, 0 if waits else most)
         tests[name] = Spent(
-            p=p_value(score),
+            p=p_value(score) if is_told else None,
             alpha=alpha,
             spent=round(alpha * share, 6),
             share=share,
@@ -242,23 +248,29 @@ def too_little(compared: Comparison) -> list[Doubt]:
     if budget(compared.plan.options.alpha_benefit, 1.0, draws) < 1:
         text = f"too few hosts are left: they can be drawn in {draws} ways only"
         found.append(Doubt("few_hosts", text))
-    events = compared.events(compared.metric)
+    events, measured = compared.events(compared.metric), compared.measured(compared.metric)
     improves = compared.plan.intent.goal == "improve"
     least = LEAST_EVENTS if improves else LEAST_EVENTS_EACH * len(compared.draws.hosts)
-    # What never happens was not made to happen.
-    if events < least and (improves or events):
+    # What never happens was not made to happen; what nobody measured is another doubt.
+    if events < least and (improves or events) and all(measured.values()):
         text = f"{compared.metric}: only {events:g} events on all hosts together"
-        found.append(Doubt("few_events", text))
+        found.append(Doubt("few_events", text + noted(measured)))
     return found
 
 
-def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:
-    if not compared.is_measured(metric):
+def _sentence(compared: Comparison, metric: str, window: str, proven: float | None) -> str:
+    """``proven`` is the p of harm; without it the metric has one of its own."""
+    measured = compared.measured(metric, window)
+    if not any(measured.values()):
         return f"{metric} was measured on no host"
+    if not compared.is_compared(metric, window):
+        return f"{metric} cannot be compared: {measured_text(measured, window) or UNALIKE}"
     if not compared.events(metric):
-        return f"There were no {metric} on any host, before or after"
+        return f"There were no {metric} on any host, before or after{noted(measured)}"
     ratio, bounds = _effect(compared, metric, window)
-    return sentence(compared.metrics[metric], ratio, bounds, p, window)
+    score = compared.statistic(metric)
+    p = min(p_value(-score), p_value(score)) if proven is None else proven
+    return sentence(compared.metrics[metric], ratio, bounds, p, window) + noted(measured, window)
 
 
 def _effect(
@@ -274,28 +286,34 @@ def _ratio(logarithm: float) -> float:
 
 
 def _row(compared: Comparison, metric: str) -> Effect:
-    score = compared.statistic(metric)
-    ratio, bounds = _effect(compared, metric)
-    whole = compared.ratio(metric, theta=DIFFERENCE_IN_DIFFERENCES)
     before, after = compared.levels(metric)
     test, control = compared.draws.test, ~compared.draws.test
     guard_or_part = "guard" if metric in compared.margins else "part"
-    return Effect(
+    windows = [name for name in compared.windows if compared.is_compared(metric, name)]
+    row = Effect(
         metric=metric,
         role="intent" if metric == compared.metric else guard_or_part,
         exposure=compared.baseline.metrics[metric].exposure,
-        ratio=ratio,
-        interval=[bounds[0] or None, bounds[1] if math.isfinite(bounds[1]) else None],
         margin=round(math.expm1(compared.margins.get(metric, 0.0)), 6),
-        p_better=p_value(-score),
-        p_worse=p_value(score),
-        windows={name: _ratio(compared.ratio(metric, name)) for name in compared.windows},
+        windows={name: _ratio(compared.ratio(metric, name)) for name in windows},
         theta=round(compared.theta[metric], 6),
-        ratio_at_theta_1=_ratio(whole),
         test_before=_mean(before[test]),
         control_before=_mean(before[control]),
         test_after=_mean(after[test]),
         control_after=_mean(after[control]),
+        measured=compared.measured(metric),
+    )
+    if not compared.is_compared(metric):
+        return row
+    score = compared.statistic(metric)
+    ratio, (low, high) = _effect(compared, metric)
+    return replace(
+        row,
+        ratio=ratio,
+        interval=[low or None, high if math.isfinite(high) else None],
+        p_better=p_value(-score),
+        p_worse=p_value(score),
+        ratio_at_theta_1=_ratio(compared.ratio(metric, theta=DIFFERENCE_IN_DIFFERENCES)),
     )
 
 

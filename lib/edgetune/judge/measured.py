@@ -11,7 +11,7 @@ A block is the part of a soak between two looks; rows of consecutive blocks add 
 from __future__ import annotations
 
 from binascii import a2b_base64
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -21,6 +21,7 @@ from edgetune.base.documents.baseline import Baseline, Block, Counted, Usual, pa
 from edgetune.base.documents.plan import Strata
 from edgetune.base.errors import InputError
 from edgetune.judge.facts import window_facts
+from edgetune.judge.measured_share import by_hosts
 from edgetune.judge.series import Series, Window
 from edgetune.judge.standardise import (
     LAST_DIGITS,
@@ -114,21 +115,52 @@ def _wide(rows: Array) -> Array:
     return np.concatenate([rows[:, :OBSERVED], sums], axis=1)
 
 
-def rates_of(rows: Array, strata: Array) -> Array:
-    """The logarithm of each host's standardised rate, shape (hosts,)."""
-    return log_rates(rows[:, [OBSERVED + NO_EFFECT, EXPECTED + NO_EFFECT]], rows[:, COUNTS], strata)
+def known_share(parts: Sequence[Part], metric: str, hosts: Sequence[str]) -> Array:
+    """In which share of the time of some documents each host has a metric, shape (hosts,).
+
+    The first and the last sample of a host lie up to a slot from the ends: one is forgiven. Where
+    documents do not say it, as those of earlier versions, it is all of their time or nothing.
+    """
+    own = [part.facts.measured for part in parts]
+    told = [each for each in own if each is not None and metric in each.known]
+    if len(told) < len(own):
+        exposed = np.nansum(rows_of(parts, metric, hosts)[:, :, EXPOSURE], axis=0)
+        return np.where(exposed > 0, 1.0, 0.0)
+    known = np.nansum(by_hosts([each.known[metric] for each in told], hosts), axis=0)
+    slot = parts[0].slot / max(sum(part.end - part.start for part in parts), 1e-9)
+    share = known / max(sum(each.seconds for each in told), 1e-9) + slot
+    return np.where(known > 0, np.minimum(share, 1.0), 0.0)
+
+
+def group_shares(
+    before: Sequence[Part], after: Sequence[Part], metric: str, groups: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    """The same of groups, under the names that ``Effect.measured`` has; without documents of one
+    time, of the other alone."""
+    return {
+        f"{name}_{when}": float(f"{known_share(parts, metric, hosts).mean():.4g}")
+        for when, parts in (("before", before), ("after", after))
+        for name, hosts in groups.items()
+        if parts and hosts
+    }
+
+
+def rates_of(
+    rows: Array, strata: Array, number: int = NO_EFFECT, scale: Array | float = 1.0
+) -> Array:
+    """The logarithm of each host's standardised rate under one of ``RATIOS``, shape (hosts,).
+
+    NaN for a host without exposure: what was not measured is not zero.
+    """
+    sums = rows[:, [OBSERVED + number, EXPECTED + number]]
+    rates = log_rates(sums, rows[:, COUNTS], strata, scale)
+    return np.where(rows[:, EXPOSURE] > 0, rates, np.nan)
 
 
 def rates_under(rows: Array, strata: Array, test: Array) -> Array:
     """The same under each hypothesis, with its ratio left in: shape (hosts, ratios)."""
     found = [
-        log_rates(
-            rows[:, [OBSERVED + number, EXPECTED + number]],
-            rows[:, COUNTS],
-            strata,
-            evened(test, ratio),
-        )
-        for number, ratio in enumerate(RATIOS)
+        rates_of(rows, strata, number, evened(test, ratio)) for number, ratio in enumerate(RATIOS)
     ]
     return np.stack(found, axis=1)
 

@@ -74,6 +74,11 @@ class Draws:
         parts = [self.chosen[row : row + _ROWS_AT_ONCE].astype(float) @ gained for row in rows]
         return np.concatenate(parts) - self.cost @ columns
 
+    def compares(self, known: Array) -> bool:
+        """Whether, in any stratum, both a test and a control host are ``known``."""
+        strata, test = self.strata, self.test
+        return bool(np.isin(strata[known & test], strata[known & ~test]).any())
+
     def observed(self, columns: Array) -> Array:
         """The statistic of the draw that happened for each column of values, shape (n,)."""
         real: Array = self.test.astype(float) @ (self.gain[:, None] * columns)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgetune.base.documents.baseline import Baseline, Prospect
-from edgetune.base.documents.plan import Plan, Strata
-from edgetune.judge.measured import EVENTS, halves_of, rates_of
+from edgetune.base.documents.plan import Plan, Strata, both_groups
+from edgetune.judge.measured import EVENTS, group_shares, halves_of, rates_of
 from edgetune.judge.permutation import TIE, Draws, draws_of
 from edgetune.judge.standardise import filled
 
@@ -49,18 +49,21 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
     """The effect on the intent's metric that the rollout could show, from its baseline.
 
     ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when nothing
-    happened: then no improvement could be shown, and all that a tuning adds would be. The
-    halves of the baseline differ more than two whole windows would; that makes up for a soak
-    that is as short as a third of the baseline, and shorter ones count.
+    happened: then no improvement could be shown, and all that a tuning adds would be. It is not
+    known without both halves of the baseline. These
+    differ more than two whole windows would; that makes up for a soak that is as short as a third
+    of the baseline, and shorter ones count.
     """
     draws = draws_of(plan, strata)
     metric, alpha = plan.intent.metric, plan.options.alpha_benefit
     halves = halves_of(baseline, metric, draws.hosts)
     rates = [rates_of(rows, draws.strata) for rows in halves]
+    changes = rates[1] - rates[0]
+    is_known = draws.compares(np.isfinite(changes))
     happened = float(np.nansum(halves[0][:, EVENTS] + halves[1][:, EVENTS])) > 0
     shift = math.inf
-    if happened:
-        shift = detectable(draws, filled(rates[1] - rates[0], draws.strata), alpha)
+    if happened and is_known:
+        shift = detectable(draws, filled(changes, draws.strata), alpha)
         lasted = baseline.end - baseline.start
         soaks = plan.options.soak - plan.options.warmup
         shift *= max(1.0, math.sqrt((1 + lasted / soaks) / 4))
@@ -73,4 +76,6 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
         effect=round(share, 4) if math.isfinite(shift) else None,
         power=POWER,
         alpha=alpha,
+        measured=group_shares([baseline], (), metric, both_groups(strata).named),
+        is_known=is_known,
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline, Block, Counted, Facts, Load
+from edgetune.base.documents.baseline import Baseline, Block, Counted, Facts, Load, Measured
 from edgetune.base.documents.look import Doubt, Look, Moment
 from edgetune.base.documents.plan import Groups, Plan, Strata
 from edgetune.base.documents.words import Decision
@@ -17,7 +17,7 @@ from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
-from edgetune.judge.measured import Part, halves_of, packed_rows, rows_of
+from edgetune.judge.measured import Part, halves_of, known_share, packed_rows, rows_of
 
 Hosts = Mapping[str, Sequence[str]]
 """Names of the hosts of each PoP."""
@@ -94,7 +94,7 @@ def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, Groups]]:
 
 
 def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
-    """One of the rows of each PoP's; the facts are judged in each PoP alone."""
+    """One of the rows of each PoP's."""
     each = {pop: own.baseline for pop, own in records.items()}
     hosts = {pop: own.hosts for pop, own in each.items()}
     some, *_ = each.values()
@@ -112,7 +112,7 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
         some.slot,
         _named(hosts),
         metrics,
-        _NOT_JOINED,
+        _facts({pop: [own] for pop, own in each.items()}, hosts),
     )
 
 
@@ -128,11 +128,18 @@ def _soak(records: Mapping[str, PopRecord]) -> Block:
         every[0].slot,
         _named(hosts),
         metrics,
-        _NOT_JOINED,
+        _facts(each, hosts),
     )
 
 
-_NOT_JOINED = Facts({}, {}, {}, {}, {}, Load(None, None))
+def _facts(parts: Mapping[str, Sequence[Part]], hosts: Hosts) -> Facts:
+    """Those of PoPs together, as far as they are not judged in each alone: what was measured."""
+    found: dict[str, dict[str, float]] = {}
+    for pop, own in parts.items():
+        for metric in own[0].metrics:
+            shares = known_share(own, metric, hosts[pop]).tolist()
+            found.setdefault(metric, {}).update(zip(_named({pop: hosts[pop]}), shares))
+    return Facts({}, {}, {}, {}, {}, Load(None, None), measured=Measured(1.0, {}, found, {}))
 
 
 def _named(hosts: Hosts) -> list[str]:

@@ -22,6 +22,7 @@ from edgetune.judge.facts import rebooted_between
 from edgetune.judge.permutation import Draws, p_value
 from edgetune.judge.series import REBOOTED
 from edgetune.judge.standardise import filled
+from edgetune.judge.verdict import named
 
 LEAST = 2
 """Samples of a host that tell a rate."""
@@ -43,7 +44,6 @@ IMBALANCE_P = 0.01
 PEAK = 2.5
 """Multiple of the baseline's peak load that is no surge of an hour any more: half of the soak is
 above it."""
-_NAMES = 4
 
 Array = Any
 Groups = Mapping[str, Sequence[str]]
@@ -139,7 +139,9 @@ def _spill_over(groups: Groups, soak: Facts) -> Iterator[Doubt]:
     more = _moved_load(groups, soak)
     ever = tuple(host for host in everyone(groups) if soak.at_idlest.get(host, 0.0) > IDLE_TIME)
     told = f", {100 * (more - 1):.0f} % more each at most" if more else ""
-    text += f": the others carried theirs{told}"
+    other = everyone({name: hosts for name, hosts in groups.items() if name != group})
+    if any(soak.packets.get(host) is not None for host in other):
+        text += f": the others carried theirs{told}"
     yield Doubt("spill_over", text, biased=True, explains=more, hosts=ever)
 
 
@@ -197,12 +199,8 @@ def _change(baseline: Facts, soak: Facts, host: str) -> float:
 
 def _no_peak(baseline: Facts, soak: Facts) -> Iterator[Doubt]:
     peak, median = baseline.load.peak, soak.load.median
-    if peak is not None and median is not None and median > PEAK * peak:
-        text = f"half of the soak carried more than {PEAK:g} times the baseline's peak load"
+    # A load without hosts that were not measured then is no peak of all.
+    was, now = ({h for h, rate in f.packets.items() if rate is not None} for f in (baseline, soak))
+    if now <= was and peak is not None and median is not None and median > PEAK * peak:
+        text = f"half of the sampled soak carried more than {PEAK:g} times the baseline's peak load"
         yield Doubt("no_peak", f"{text}: the baseline holds no peak")
-
-
-def named(hosts: Sequence[str]) -> str:
-    """Hosts in a doubt: the first ones, and how many more."""
-    more = len(hosts) - _NAMES
-    return ", ".join(hosts[:_NAMES]) + (f" and {more} more" if more > 0 else "")

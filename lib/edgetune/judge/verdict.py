@@ -12,15 +12,17 @@ from edgetune.base.documents.look import Doubt, Outlier, Unwatched
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.judge.outliers import outlier_text
-from edgetune.judge.soundness import named
 
 _FEW = 4
+_ENOUGH = 0.8
+"""Share of its time in which a number is told without saying in how much of it."""
 
-_WINDOWS = {
-    "soak": "",
-    "quarter": " in the last quarter of the soak",
-    "last": " since the last look",
+_SPANS = {
+    "soak": "the soak",
+    "quarter": "the last quarter of the soak",
+    "last": "the time since the last look",
 }
+UNALIKE = "its rate before and after is not known on hosts of both groups"
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,16 @@ def not_watched(absent: Sequence[Unwatched]) -> str:
     return f"; not watched, as it is optional: {', '.join(told)}" if told else ""
 
 
+def named(hosts: Sequence[str]) -> str:
+    """The first ones, and how many more."""
+    more = len(hosts) - _FEW
+    return ", ".join(hosts[:_FEW]) + (f" and {more} more" if more > 0 else "")
+
+
 def outliers_named(odd: Sequence[Outlier]) -> str:
     """Hosts that got much worse than the others of their group, which a fine mean hides."""
     shown = list({own.host: outlier_text(own) for own in reversed(odd)}.values())[::-1]
-    more = f" and {len(shown) - _FEW} more" if len(shown) > _FEW else ""
-    return f"; far from its group: {', '.join(shown[:_FEW])}{more}" if shown else ""
+    return f"; far from its group: {named(shown)}" if shown else ""
 
 
 def sentence(
@@ -120,10 +127,37 @@ def sentence(
     """What the test group did compared with control; ``ratio`` and ``bounds`` are ratios of
     ratios, ``bounds`` may be 0 and inf."""
     said = metric.phrase.format(much=_much(metric, ratio))
+    part = "" if window == "soak" else f" in {_SPANS[window]}"
     return (
-        f"Test hosts {said} than control relative to their own baseline{_WINDOWS[window]} "
+        f"Test hosts {said} than control relative to their own baseline{part} "
         f"({_range(metric, *bounds)}), p = {probability(p)}"
     )
+
+
+def measured_text(measured: Mapping[str, float], window: str = "soak") -> str:
+    """Which part of a number's two windows was hardly measured, or not at all; empty if none.
+
+    ``measured`` are shares as ``Effect`` has them, empty where an earlier version wrote none.
+    """
+    told = []
+    for when, span in (("before", "the baseline"), ("after", _SPANS[window])):
+        test, control = (_share(measured.get(f"{g}_{when}", 1.0)) for g in ("test", "control"))
+        both = [(test, "")] if test == control else []
+        each = both or [(test, " on test hosts"), (control, " on control hosts")]
+        told += [f"{own} {span}{hosts}" for own, hosts in each if own]
+    return ", ".join(told)
+
+
+def _share(measured: float) -> str:
+    if measured >= _ENOUGH:
+        return ""
+    return f"measured in {100 * max(measured, 0.01):.0f} % of" if measured else "not measured in"
+
+
+def noted(measured: Mapping[str, float], window: str = "soak") -> str:
+    """The same behind a number."""
+    told = measured_text(measured, window)
+    return f" ({told})" if told else ""
 
 
 def _much(metric: Metric, ratio: float) -> str:

@@ -12,7 +12,7 @@ from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.durations import utc
 from edgetune.base.sanitize import command
-from edgetune.report.effects import bounds, said_of, share
+from edgetune.report.effects import effect_text, said_of
 from edgetune.report.files import page_of
 from edgetune.report.headline import headline
 from edgetune.report.next_steps import Next
@@ -131,7 +131,7 @@ def _ring(
     ring: RingStep,
     record: Record,
     material: CampaignMaterial,
-    strips: Mapping[tuple[str, str], Strip],
+    strips: Mapping[tuple[str, str], Strip | None],
 ) -> _Ring:
     known = [material.effects[name] for name in ring.pops if name in material.effects]
     rows = [_row(name, pop, material, strips.get(("pop", name))) for name, pop in ring.pops.items()]
@@ -206,5 +206,5 @@ def _state(pop: PopStep, head: Head | None) -> str:
 
 
 def _effect(effect: Effect, metrics: Mapping[str, Metric]) -> str:
-    said = said_of(metrics[effect.metric], effect.ratio, effect.interval)
-    return f"{share(effect.ratio)} ({bounds(effect.interval)}), {said}"
+    said = said_of(effect, metrics[effect.metric])
+    return ", ".join(filter(None, [effect_text(effect), said]))

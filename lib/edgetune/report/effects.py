@@ -6,7 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import READINGS, Metric
+from edgetune.judge.verdict import UNALIKE, measured_text
 from edgetune.report.axes import number
 
 _UNSEEN = 0.05
@@ -69,9 +71,25 @@ def moved_per(before: float | None, after: float | None, metric: Metric, exposur
     return moved(before, after, unit_of(metric, exposure), metric.unit_of(exposure).scale)
 
 
-def said_of(metric: Metric, ratio: float, interval: Sequence[float | None]) -> str:
-    """Whether a ratio is an improvement; "no clear difference" while 1 is within its interval."""
-    low, high = interval
+def caveat(row: Effect) -> str:
+    """Why there is no effect to tell, or what of it was hardly measured; else nothing."""
+    told = measured_text(row.measured)
+    return f"not compared: {told or UNALIKE}" if row.known_ratio is None else told
+
+
+def effect_text(row: Effect) -> str:
+    """The effect that a look found, with its interval and its caveat."""
+    ratio = row.known_ratio
+    found = "" if ratio is None else f"{share(ratio)} ({bounds(row.interval)})"
+    return "; ".join(filter(None, [found, caveat(row)]))
+
+
+def said_of(row: Effect, metric: Metric) -> str:
+    """Whether it is an improvement; "no clear difference" while 1 is within its interval. Where
+    nothing ever happened, or is known, there is nothing to compare."""
+    ratio, (low, high) = row.known_ratio, row.interval
+    if ratio is None or not any(row.levels):
+        return "" if ratio is None else "nothing happened"
     if (low is None or low <= 1) and (high is None or high >= 1):
         return "no clear difference"
     return "better" if (ratio < 1) == (metric.better == "lower") else "worse"

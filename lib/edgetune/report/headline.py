@@ -15,6 +15,7 @@ from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.words import State
 from edgetune.base.durations import roughly
 from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.judge.verdict import noted
 from edgetune.report.effects import share
 
 _TAKEN_BACK = (State.ROLLING_BACK, State.ROLLED_BACK)
@@ -59,14 +60,15 @@ def headline(head: Head) -> Headline:
 
 
 def effect_of(head: Head) -> str:
-    """The newest look's effect on the intent's metric, in few words; empty if none is known."""
+    """The newest look's effect on the intent's metric, in few words; empty if none was taken."""
     found = head.verdict
-    if found is None or found.ratio is None:
+    if found is None or (found.ratio is None and not found.metric):
         return ""
     # Of one of a site its name has to do: no plan is read for it.
     known = found.metric in METRICS
     name = METRICS[found.metric].title if known else found.metric or "its metric"
-    return f"{name}: {share(found.ratio)}"
+    told = "not compared" if found.ratio is None else share(found.ratio)
+    return f"{name}: {told}{noted(found.measured)}"
 
 
 @dataclass(frozen=True)

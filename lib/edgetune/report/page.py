@@ -21,8 +21,7 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import Entry, Head, batch_name, phases, runs
-from edgetune.base.documents.look import Effect, Look
-from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.look import Look
 from edgetune.base.documents.plan import Plan
 from edgetune.base.durations import duration, utc
 from edgetune.base.names import hosts_text
@@ -30,9 +29,9 @@ from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
 from edgetune.judge.outliers import changes_of, odd_hosts
-from edgetune.judge.verdict import probability
+from edgetune.judge.verdict import noted, probability
+from edgetune.report import effects
 from edgetune.report.axes import number
-from edgetune.report.effects import bounds, level, moved_per, said_of, share, unit_of
 from edgetune.report.headline import Out, headline, out_text, requests_text, times_out
 from edgetune.report.next_steps import next_steps
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
@@ -171,9 +170,9 @@ class Pictures(NamedTuple):
 def _pictures(material: Material) -> Pictures:
     shown = phases(material.head.history, material.made)
     found = timeseries_of(material.plan, material.baseline, material.looks, material.window)
-    quiet = [own for own in found if own.values and not any(own.values)]
+    quiet = [own for own in found if own.is_whole and not any(own.values)]
     return Pictures(
-        [time_picture(own, shown) for own in found if any(own.values)],
+        [time_picture(own, shown) for own in found if own.values and own not in quiet],
         [own.title for own in quiet],
         [own.title for own in found if not own.values],
     )
@@ -191,12 +190,13 @@ def _hosts(
     changes = changes_of(rows)
     strata = plan.strata.values()
     odd = odd_hosts(changes, [group for own in strata for group in (own.test, own.control)])
+    part = noted(judged.metrics[0].measured) if judged else ""
     first = changes.get(plan.intent.metric, {})
     by_group = {g: {h: first[h] for h in own if h in first} for g, own in members.items()}
     return {
         "metrics": metrics,
         "odd": odd,
-        "host_picture": host_picture(by_group, list(odd)),
+        "host_picture": host_picture(by_group, list(odd), part),
         "hosts": [
             {
                 "name": host,
@@ -258,23 +258,25 @@ def _templates() -> jinja2.Environment:
     )
     environment.filters.update(
         better=lambda metric: {"lower": "less", "higher": "more"}[metric.better],
-        bounds=bounds,
+        bounds=effects.bounds,
+        caveat=effects.caveat,
         capitalise=lambda text: text[:1].upper() + text[1:],
         utc=utc,
         duration=duration,
+        effect=effects.effect_text,
         evidence=evidence_text,
         service=service_text,
         hosts=hosts_text,
-        level=level,
+        level=effects.level,
         local=local,
         metric=lambda plan, name: metrics_of(plan)[name],
-        moved=moved_per,
+        moved=effects.moved_per,
         number=number,
         p=probability,
-        said=_said,
-        share=share,
+        said=effects.said_of,
+        share=effects.share,
         stamp=stamp,
-        unit=unit_of,
+        unit=effects.unit_of,
         value=value_text,
         words=lambda text: str(text).replace("_", " "),
         zone=zone,
@@ -288,14 +290,6 @@ def _plain(value: object) -> object:
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return one_line(value)
     return value
-
-
-def _said(row: Effect, metric: Metric) -> str:
-    """Whether it got better; where nothing ever happened there is nothing to compare."""
-    levels = (row.test_before, row.test_after, row.control_before, row.control_after)
-    if all(level == 0 for level in levels):
-        return "nothing happened"
-    return said_of(metric, row.ratio, row.interval)
 
 
 def local(seconds: float) -> str:

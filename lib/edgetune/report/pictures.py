@@ -117,10 +117,11 @@ PHASES: Mapping[str, str] = {
 
 def time_picture(series: Timeseries, phases: Sequence[Phase]) -> TimePicture:
     """A metric over all phases; it must have values."""
+    told = [f"{group} hosts {_course(series, group)}" for group in _GROUPS]
     return TimePicture(
         title=series.title,
         unit="multiples of the group's own baseline" if series.relative else series.unit,
-        text="; ".join(f"{group} hosts {_course(series, group)}" for group in _GROUPS),
+        text="; ".join([*told, *filter(None, [series.caveat])]),
         drawings=[_time_drawing(series, phases, frame) for frame in FRAMES],
     )
 
@@ -128,12 +129,13 @@ def time_picture(series: Timeseries, phases: Sequence[Phase]) -> TimePicture:
 def _course(series: Timeseries, group: str) -> str:
     """How a group went from the baseline to the newest look, in the metric's unit."""
     scale = series.scale.get(group, 1.0)
-    values = [value * scale for _, _, value in series.steps[group]]
-    later = [value for value in values[series.halves :] if math.isfinite(value)]
-    known = [value for value in values[: series.halves] if math.isfinite(value)]
+    values = [
+        value * scale if math.isfinite(value) else None for _, _, value in series.steps[group]
+    ]
+    known = [value for value in values[: series.halves] if value is not None]
     before = scale if series.relative else statistics.fmean(known) if known else None
-    if later:
-        return f"{moved(before, later[-1], series.unit)} by the newest look"
+    if values[series.halves :]:
+        return f"{moved(before, values[-1], series.unit)} by the newest look"
     told = f"had {number(before)} {series.unit}" if before is not None else "are not known"
     return f"{told} in the baseline"
 
@@ -166,7 +168,9 @@ def _lines(series: Timeseries, across: Axis, upwards: Axis, sign: str) -> list[L
     for group in ("control", "test"):
         steps = [step for step in series.steps[group] if math.isfinite(step[2])]
         last = steps[-1][2] if steps else math.nan
-        label = f"{group} {number(last)}{sign}" if steps else ""
+        is_known = steps and math.isfinite(series.steps[group][-1][2])
+        told = f"{number(last)}{sign}" if is_known else "not measured"
+        label = f"{group} {told}" if steps else ""
         beside = upwards.at(last) if steps else 0.0
         paths = _slots(series.slots[group], across, upwards), _steps(steps, across, upwards)
         lines.append(Line(group, *paths, label, beside))
@@ -237,15 +241,18 @@ class HostPicture:
 
 
 def host_picture(
-    ratios: Mapping[str, Mapping[str, float]], odd: Sequence[str]
+    ratios: Mapping[str, Mapping[str, float]], odd: Sequence[str], part: str = ""
 ) -> HostPicture | None:
-    """The change of each host by group, None if there is none to be seen."""
+    """The change of each host by group, None if there is none to be seen; ``part`` says what of it
+    was hardly measured."""
     values = [value for own in ratios.values() for value in own.values() if value > 0]
     if len(set(values)) < 2:
         return None
     middles = {g: statistics.median(own.values()) for g, own in ratios.items() if own}
     told = [f"median of {group}: {share(value)}" for group, value in middles.items()]
-    return HostPicture("; ".join(told), [_host_drawing(ratios, values, odd, f) for f in FRAMES])
+    return HostPicture(
+        "; ".join(told) + part, [_host_drawing(ratios, values, odd, f) for f in FRAMES]
+    )
 
 
 def _host_drawing(
@@ -292,14 +299,14 @@ class Forest:
 
     ticks: Sequence[tuple[float, str]]
     one: float
-    strips: Sequence[Strip]
+    strips: Sequence[Strip | None]
 
 
 def forest(rows: Sequence[Effect], metrics: Mapping[str, Metric]) -> Forest:
-    """Rows of looks as intervals on one axis."""
+    """Rows of looks as intervals on one axis; None for one that could not be compared."""
     margins = [_margin(row, metrics[row.metric]) for row in rows]
-    shown = [(row.ratio, *row.interval, margin) for row, margin in zip(rows, margins)]
-    bounds = [bound for own in shown for bound in own if bound]
+    shown = [(row.known_ratio, *row.interval, margin) for row, margin in zip(rows, margins)]
+    bounds = [bound for own in shown if own[0] is not None for bound in own if bound]
     across = of_ratios(bounds, _EDGE, STRIP - 2 * _EDGE)
     ticks = [(across.at(value), ratio_tick(value)) for value in across.ticks(5)]
     return Forest(ticks, across.at(1.0), [*map(partial(_strip, across), rows, margins)])
@@ -310,12 +317,14 @@ def ratio_tick(ratio: float) -> str:
     return signed(ratio) if 0.01 <= ratio <= 10 else f"{number(ratio)}×"
 
 
-def _strip(across: Axis, row: Effect, margin: float | None) -> Strip:
-    low, high = row.interval
+def _strip(across: Axis, row: Effect, margin: float | None) -> Strip | None:
+    ratio, (low, high) = row.known_ratio, row.interval
+    if ratio is None:
+        return None
     return Strip(
         low=across.start if low is None else across.at(low),
         high=across.end if high is None else across.at(high),
-        at=across.at(row.ratio),
+        at=across.at(ratio),
         margin=across.at(margin) if margin else None,
         open_low=low is None,
         open_high=high is None,

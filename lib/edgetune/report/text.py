@@ -19,7 +19,9 @@ from edgetune.base.names import listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
+from edgetune.judge.verdict import measured_text, noted
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN
+from edgetune.report.effects import caveat
 from edgetune.report.findings import folded
 from edgetune.report.next_steps import for_a_person
 
@@ -175,10 +177,15 @@ def prospect_text(power: Prospect) -> str:
     """What effect would be seen, from the baseline alone."""
     seen = f"with {power.power:.0%} power (alpha {power.alpha:g})"
     metric = power.metric
+    if not power.is_known:
+        why = measured_text(power.measured) or "half of the baseline was not measured"
+        return f"what could be seen of {metric} is not known: {why}"
+    part = noted(power.measured)
     if power.effect is None and power.goal == "no_harm":
-        return f"no {metric} in the baseline: harm can be seen, but not that there is none"
+        return f"no {metric} in the baseline{part}: harm can be seen, but not that there is none"
     if power.effect is None:
-        return f"no effect on {metric} could be seen {seen}: too little happened"
+        return f"no effect on {metric} could be seen {seen}{part}: too little happened"
+    seen += part
     told = f"a change of {metric} by {power.effect:.0%} or more would be seen {seen}"
     if power.goal == "no_harm" and power.effect > power.margin:
         return f"{told}, but {power.margin:.0%} are to be excluded: it may well be held"
@@ -193,8 +200,7 @@ def verdict_text(look: Look, plan: Plan) -> str:
     for row in look.metrics:
         unit = metrics[row.metric].unit_of(row.exposure)
         name = f"{row.metric}{' (part)' * (row.role == 'part')}".ljust(14)
-        levels = (row.test_before, row.test_after, row.control_before, row.control_after)
-        shown = [f"{unit.scale * level:.4g}" if level is not None else "-" for level in levels]
+        shown = [f"{unit.scale * own:.4g}" if own is not None else "-" for own in row.levels]
         lines.append(
             f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} {unit.text}"
             + _effect(row)
@@ -360,13 +366,16 @@ _TESTS = {"harm": "anything worse", "help": "the intent"}
 def _spent(name: str, test: Spent) -> str:
     said = "proven" if test.out else "not proven"
     spent = f"alpha {test.spent:.2g} of {test.alpha:g} spent so far"
-    return f"{_TESTS[name]:<14} {said}, p {test.p:.3g}; {spent}"
+    p = "" if test.p is None else f", p {test.p:.3g}"
+    return f"{_TESTS[name]:<14} {said}{p}; {spent}"
 
 
 def _effect(row: Effect) -> str:
-    low, high = row.interval
+    ratio, (low, high), told = row.known_ratio, row.interval, caveat(row)
+    if ratio is None:
+        return f"; {told}"
     bounds = f"{low:.3g}" if low is not None else "0", f"{high:.3g}" if high is not None else "inf"
     return (
-        f"; ratio of ratios {row.ratio:.3g} [{bounds[0]}, {bounds[1]}]"
-        f", p {row.p_better:.3f} better, {row.p_worse:.3f} worse"
+        f"; ratio of ratios {ratio:.3g} [{bounds[0]}, {bounds[1]}]"
+        f", p {row.p_better:.3f} better, {row.p_worse:.3f} worse{told and f'; {told}'}"
     )

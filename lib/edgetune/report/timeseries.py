@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from edgetune.base.documents.look import Look
 from edgetune.base.documents.metric import SECONDS, Metric
 from edgetune.base.documents.plan import Plan
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rows_of
+from edgetune.judge.measured import EVENTS, EXPOSURE, group_shares, halves_of, rows_of
+from edgetune.judge.verdict import measured_text
 from edgetune.report.effects import unit_of
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ class Timeseries:
     looks. ``slots`` are (time, value) of stored samples. NaN is unknown. Values are multiples of
     the group's own baseline where ``relative``, else in the metric's ``unit``. ``scale`` is what
     leads each group from its values back to that unit. ``halves`` is how many of the ``steps`` are
-    of the baseline: a record of an early version may hold none.
+    of the baseline: a record of an early version may hold none. ``caveat`` says what of baseline
+    and newest step was hardly measured.
     """
 
     metric: str
@@ -46,13 +49,19 @@ class Timeseries:
     slots: Mapping[str, Sequence[Point]]
     scale: Mapping[str, float] = field(default_factory=dict)
     halves: int = 0
+    caveat: str = ""
 
     @property
     def values(self) -> list[float]:
         """All that are known."""
-        stepped = [value for own in self.steps.values() for _, _, value in own]
-        slotted = [value for own in self.slots.values() for _, value in own]
-        return [value for value in (*stepped, *slotted) if math.isfinite(value)]
+        every = (own for group in self.steps for own in (*self.steps[group], *self.slots[group]))
+        return [own[-1] for own in every if math.isfinite(own[-1])]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both groups were measured in all that the record holds, and in some of it."""
+        steps = [*self.steps.values()]
+        return all(steps) and not self.caveat and all(math.isfinite(s[2]) for s in chain(*steps))
 
 
 def timeseries_of(
@@ -100,6 +109,7 @@ def _one(
     }
     relative = all(math.isfinite(rate) and rate > 0 for rate in usual.values())
     unit = definition.unit_of(exposure)
+    measured = group_shares([baseline] if baseline else [], blocks[-1:], metric, members)
     factor = {g: 1 / usual[g] if relative else unit.scale for g in members}
     return Timeseries(
         metric,
@@ -110,6 +120,7 @@ def _one(
         {g: [(at, value * factor[g]) for at, value in own] for g, own in slots.items()},
         {g: unit.scale / factor[g] for g in members},
         0 if baseline is None else 2,
+        measured_text(measured, "last" if len(blocks) > 1 else "soak"),
     )
 
 

@@ -93,6 +93,9 @@ NOTHING = {"samples": dict.fromkeys(HOSTS, 0), "newest": dict.fromkeys(HOSTS)}
         ({"packets": SURGE}, {"packets": LEVELS}, []),
         (UNKNOWN, UNKNOWN, []),
         ({"load": {"median": 1e9}}, UNKNOWN, []),
+        # The peak of a baseline that lacks a host is none of all.
+        ({"load": {"median": 1e9}}, {"packets": {"e001": None}}, []),
+        ({"load": {"median": 1e9}, "packets": {"e001": None}}, {}, ["no_peak"]),
     ],
 )
 def test_a_reason_to_doubt_begins_where_it_is_said_to(
@@ -145,13 +148,19 @@ OF = "relative to their own baseline (p = 0.002)"
             "spill_over",
             f"1 control host carried no traffic for 60 % of the soak (e007): {SHARED}",
         ),
+        (
+            {"idle": dict.fromkeys(TEST[:3], 0.2), "packets": dict.fromkeys(CONTROL)},
+            {},
+            "spill_over",
+            "3 test hosts carried no traffic for 20 % of the soak (e001, e002, e003)",
+        ),
         (FEWER, {}, "imbalance", f"test hosts carry 35 % fewer packets than control {OF}"),
         ({}, FEWER, "imbalance", "...54 % more packets..."),
         (
             {"load": {"median": 30001.0}},
             {},
             "no_peak",
-            "half of the soak carried more than 2.5 times the baseline's peak load: ...no peak",
+            "half of the sampled soak carried more than 2.5 times the baseline's peak...no peak",
         ),
         ({"load": {"median": 30000.0, "peak": 1e9}}, {}, "", ""),
     ],

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.base.documents.head import FORWARD, Entry, Head, Quarantine
-from edgetune.base.documents.look import Conclusion
+from edgetune.base.documents.look import Conclusion, Effect
 from edgetune.base.documents.metric import READINGS
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.intent.metrics.catalogue import METRICS, PACKETS, WORK
@@ -152,12 +152,17 @@ def test_verb_and_sign_agree_with_what_happened(before: float, after: float) -> 
 
 
 def test_better_heeds_which_direction_is_good() -> None:
-    assert said_of(DROPS, 0.3, [0.2, 0.4]) == "better"
-    assert said_of(DROPS, 3, [2, None]) == "worse"
-    assert said_of(METRICS[WORK], 0.3, [None, 0.4]) == "worse"
-    assert said_of(METRICS[WORK], 3, [2, 4]) == "better"
-    assert said_of(METRICS["cpu"], 0.9, [0.8, 1.1]) == "no clear difference"
-    assert said_of(METRICS["cpu"], 0.9, [None, None]) == "no clear difference"
+    def said(metric: str, ratio: float | None, *interval: float | None) -> str:
+        levels = (1.0, 1.0, 1.0, 1.0)
+        row = Effect(metric, "guard", "", 0.0, {}, 1.0, *levels, ratio, [*interval])
+        return said_of(row, METRICS[metric])
+
+    assert said("listen_drops", 0.3, 0.2, 0.4) == "better"
+    assert said("listen_drops", 3, 2, None) == "worse"
+    assert said(WORK, 0.3, None, 0.4) == "worse"
+    assert said(WORK, 3, 2, 4) == "better"
+    assert said("cpu", 0.9, 0.8, 1.1) == said("cpu", 0.9, None, None) == "no clear difference"
+    assert said("cpu", None, None, None) == ""
 
 
 def test_bounds_that_are_not_there_are_said() -> None:

@@ -90,8 +90,8 @@ def effect(ratio: float, metric: str = "listen_drops") -> Effect:
     """What a look found of the intent's metric; its interval is narrow."""
     interval: list[float | None] = [round(ratio * 0.25 / 0.3, 3), round(ratio * 0.4 / 0.3, 3)]
     levels = (3e-3, 3e-3, 3e-3 * ratio, 3e-3)
-    tested: tuple[Any, ...] = (0.01, 1.0, {}, 1.0, ratio)
-    return Effect(metric, "intent", "rx_packets", ratio, interval, 0.0, *tested, *levels)
+    found = (0.01, 1.0, ratio)
+    return Effect(metric, "intent", "rx_packets", 0.0, {}, 1.0, *levels, ratio, interval, *found)
 
 
 def window(rates: dict[str, float], start: float, seconds: float) -> Window:
@@ -424,6 +424,7 @@ def test_an_interval_without_bounds_ends_in_arrows(whole: Material) -> None:
     guard = replace(row, metric="cpu", margin=0.1, ratio=0.0, interval=[None, 2.0])
     drawn = forest([row, guard], metrics_named(row.metric, "cpu"))
     first, second = drawn.strips
+    assert first and second
     assert (first.open_low, first.open_high, first.margin) == (False, True, None)
     assert first.at == first.high > drawn.one > first.low
     assert second.open_low and second.at == second.low

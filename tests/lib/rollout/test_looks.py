@@ -95,7 +95,11 @@ class TestBaseline:
         quiet = Soaking.__new__(Soaking)
         quiet.__dict__.update(world.__dict__, now=wall(), seeds=SEEDS)
         quiet.keep("baseline", [quiet.now - 1400, quiet.now - 800])
-        quiet.count(dict.fromkeys(quiet.hosts_of("test", "control"), 0), quiet.now - 1400, 0)
+        none = samples(dict.fromkeys(quiet.hosts_of("test", "control"), 0.0), quiet.now - 1400, 600)
+        world.context.samples.add("lab1", as_samples(none))
+        with pytest.raises(RefusedError, match="is not known: measured in 43 % of the baseline"):
+            world.run("check_baseline")
+        quiet.count(dict.fromkeys(quiet.hosts_of("test", "control"), 0.0), quiet.now - 1400, 0)
         with pytest.raises(RefusedError, match="no effect on listen_drops could be seen"):
             world.run("check_baseline")
 

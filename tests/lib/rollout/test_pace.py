@@ -222,8 +222,7 @@ class EachMinute:
 def each_minute(folder: Path, wait: bool, ago: float) -> Soaking:
     """A rollout whose soak ended ``ago`` seconds ago, and was sampled every 60 s."""
     world = Soaking(folder, looks=1)
-    for state in ("changing", "soaking"):
-        world.mark(state)
+    world.change()
     begin = world.now - ago - 600
     world.keep("soak", [begin, begin + 600])
     world.keep("wait", wait)

@@ -29,7 +29,9 @@ class Prospect:
     """The smallest ``effect`` on a metric that would be seen with this ``power`` at ``alpha``.
 
     ``effect`` is a share of the metric: of improvement, or of worsening where the ``goal`` is
-    ``no_harm``; None where nothing happened. ``margin`` is the share that may be lost.
+    ``no_harm``; None where nothing happened, or where it is not known (``is_known``): a half of the
+    baseline was not measured. ``margin`` is the share that may be lost, ``measured`` in which share
+    of both groups' time the metric was (see ``look.Effect``).
     """
 
     goal: str
@@ -38,6 +40,8 @@ class Prospect:
     effect: Number | None
     power: float
     alpha: float
+    measured: dict[str, float] = field(default_factory=dict)
+    is_known: bool = True
 
 
 @dataclass(frozen=True)

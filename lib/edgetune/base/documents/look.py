@@ -54,13 +54,14 @@ class Unwatched:
 class Spent:
     """One sequential test after a look (see ``judge.permutation``).
 
-    ``p`` is that of this look alone; ``spent`` of ``alpha`` is gone by now, which is the ``share``
-    of it, and of this the share ``forgone`` was spent on other groups. ``alive`` are the draws that
-    are not taken out, packed; the real one is ``out`` where the test has proven something.
-    ``score`` is that of the real draw, None where it is infinite.
+    ``p`` is that of this look alone, None where nothing could be compared; ``spent`` of ``alpha``
+    is gone by now, which is the ``share`` of it, and of this the share ``forgone`` was spent on
+    other groups. ``alive`` are the draws that are not taken out, packed; the real one is ``out``
+    where the test has proven something. ``score`` is that of the real draw, None where it is
+    infinite.
     """
 
-    p: float
+    p: float | None
     alpha: float
     spent: float
     share: float
@@ -78,25 +79,39 @@ class Effect:
     ``ratio`` is that of the test group's change to the control group's, inside the bounds of
     ``interval`` (None: unbounded); ``windows`` holds it by window of the soak, ``margin`` is the
     share by which it may be worse. ``p_better`` and ``p_worse`` are those of a single look,
-    ``theta`` is the share of each host's baseline that was taken off. The last four are the mean
-    levels of each group's hosts, events per exposure (see ``Metric.unit_of``), None if unknown.
+    ``theta`` is the share of each host's baseline that was taken off. Ratios and p are None where
+    the groups could not be compared. ``test_before`` to ``control_after`` are the mean levels of
+    each group's hosts, events per exposure (see ``Metric.unit_of``), None if unknown. ``measured``
+    says by these names in which share of the hosts' time the metric was; earlier versions did not.
     """
 
     metric: str
     role: str
     exposure: str
-    ratio: Number
-    interval: list[Number | None]
     margin: Number
-    p_better: float
-    p_worse: float
     windows: dict[str, Number]
     theta: float
-    ratio_at_theta_1: Number
     test_before: Number | None
     control_before: Number | None
     test_after: Number | None
     control_after: Number | None
+    ratio: Number | None = None
+    interval: list[Number | None] = field(default_factory=lambda: [None, None])
+    p_better: float | None = None
+    p_worse: float | None = None
+    ratio_at_theta_1: Number | None = None
+    measured: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def levels(self) -> tuple[Number | None, ...]:
+        """Of test hosts before and after, then of control hosts."""
+        return self.test_before, self.test_after, self.control_before, self.control_after
+
+    @property
+    def known_ratio(self) -> Number | None:
+        """The ratio where both groups were measured before and after; earlier versions had one all
+        the same."""
+        return None if None in self.levels else self.ratio
 
 
 @dataclass(frozen=True)
@@ -112,14 +127,15 @@ class Outlier:
 @dataclass(frozen=True)
 class Conclusion:
     """What a record's newest look came to, or its baseline if that ended it; ``ratio`` is that of
-    the intent's ``metric`` (see ``Effect``), None where nothing was compared. Earlier versions did
-    not name the metric."""
+    the intent's ``metric``, which was ``measured`` so far (see ``Effect``), None where nothing was
+    compared. Earlier versions did not name the metric."""
 
     verdict: Verdict
     decision: Decision
     reason: str
     ratio: Number | None = None
     metric: str = ""
+    measured: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -163,8 +179,10 @@ class Look:
     def conclusion(self) -> Conclusion:
         """What the head of the record keeps of it."""
         told = Conclusion(self.verdict, self.decision, self.reason)
-        own = self.metrics[:1]
-        return replace(told, ratio=own[0].ratio, metric=own[0].metric) if own else told
+        if not self.metrics:
+            return told
+        own = self.metrics[0]
+        return replace(told, ratio=own.known_ratio, metric=own.metric, measured=own.measured)
 
 
 _BEFORE_0_6 = ("verdict", "decision", "reason", "number")

@@ -95,7 +95,7 @@ def _useless(doubts: Sequence[str], power: Prospect, text: str, most: float) -> 
     """Why a rollout after a baseline would prove nothing."""
     if doubts:
         return "; ".join(doubts)
-    nothing = power.effect is None and power.goal == "improve"
+    nothing = power.effect is None and (power.goal == "improve" or not power.is_known)
     if most and (nothing or (power.effect or 0.0) > most):
         return f"{text}; detectable_effect of the configuration is {most:.0%}"
     return ""
