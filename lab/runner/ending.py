@@ -123,7 +123,8 @@ def _in_earnest(pack: Pack, execution: Execution, given: Mapping[str, Any]) -> s
     known = execution.action.parameters
     plan = {"plan": payload["plan"]} if payload.get("plan") and "plan" in known else {}
     held = pack.action("plan_rollout").parameters if plan else {}
-    kept = {name: value for name, value in given.items() if name not in (*held, "dry_run")}
+    told = {*held, "dry_run"} - {"wait"}  # which is of the rollout, and of no plan
+    kept = {name: value for name, value in given.items() if name not in told}
     return _with_words(execution.action.name, {**plan, **kept, "dry_run": False})
 
 

@@ -42,6 +42,8 @@ LONGER = {
     "interval": f"{5 * PATIENCE:.0f}s",
 }
 REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT, **LONGER}
+# Nobody stays with its soak, which the rule sample_running has to have time to sample.
+LEFT = {"wait": False, "soak": "30m"}
 # A rollout whose verdict does not matter. Its baseline holds two intervals, however they round.
 SOON = {**REAL, "tuning": "accept_queue", "baseline": f"{10 * PATIENCE + 1:.0f}s"}
 ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")

@@ -16,6 +16,7 @@ from tests.st2.stackstorm import (
     ENDED,
     HOME,
     INVENTORY,
+    LEFT,
     REAL,
     call,
     needs_stackstorm,
@@ -38,7 +39,7 @@ two_pops = pytest.mark.skipif(not TWO, reason="the lab has one PoP (edgetune lab
 
 @one_pop
 def test_st2_run_begins_a_soak_that_sensor_and_rule_roll_back() -> None:
-    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": "30m"}
+    options = {**REAL, **LEFT, "tuning": "accept_queue"}
     output = typed("rollout_pop", **options)
     assert output["outcome"] == "soaking", output
     rollout = output["rollout"]
@@ -102,7 +103,7 @@ def _in_order(campaign: str) -> Any:
 def test_a_killed_action_runner_is_survived() -> None:
     """Killed with all it runs while hosts are changed, and started again as it was."""
     runner = services("st2actionrunner")[0]
-    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
+    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, **LEFT})
     until_state("changing", execution, 200)
     until(lambda: len(below(runner)) > 0, 60)
     restart(runner)

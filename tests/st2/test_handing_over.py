@@ -18,6 +18,7 @@ from tests.st2.services import restart, services
 from tests.st2.stackstorm import (
     ENDED,
     HOME,
+    LEFT,
     PATIENCE,
     REAL,
     call,
@@ -154,7 +155,7 @@ def _left_half_done(rollout: str) -> None:
     refused = run("roll_back_pop", rollout=rollout)
     assert refused["status"] == "failed"
     assert "is being handed over" in refused["result"]["output"]["message"]
-    planned = run("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
+    planned = run("rollout_pop", tuning="accept_queue", **{**REAL, **LEFT})
     assert planned["status"] == "failed"
     assert rollout in planned["result"]["output"]["message"]
 

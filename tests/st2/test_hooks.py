@@ -19,7 +19,7 @@ from edgetune.base.errors import DrainError
 from edgetune.base.files import load_yaml
 from edgetune.net.traffic.driver import DrainDriver
 from edgetune.net.traffic.drivers.haproxy import Haproxy
-from tests.st2.stackstorm import INVENTORY, REAL, needs_stackstorm, run
+from tests.st2.stackstorm import INVENTORY, LEFT, REAL, needs_stackstorm, run
 from tests.st2.test_by_itself import _hosts, _somaxconn, one_pop
 from tests.support import ROOT
 from tests.support.builders import write_yaml
@@ -110,7 +110,7 @@ def hook(request: Any, tmp_path: Path) -> Iterator[Hook]:
 def test_a_hook_takes_each_host_out_and_puts_it_back(hook: Hook) -> None:
     doctor = run("doctor_pop", pop="lab1")["result"]["result"]
     assert not [each for each in hook.told() if each[0] != "servers"], doctor["text"]
-    ended = run("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
+    ended = run("rollout_pop", tuning="accept_queue", **{**REAL, **LEFT})
     output = ended["result"]["output"]
     assert (ended["status"], output["outcome"]) == ("succeeded", "soaking"), output
     assert sorted(_somaxconn(host) for host in _hosts()) == ["4096"] * 4 + ["8"] * 4

@@ -61,7 +61,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def planned() -> Any:
-    return run("plan_rollout", pop="lab1", tuning="accept_queue", **SHORT)
+    return run("plan_rollout", pop="lab1", tuning="accept_queue", wait=True, **SHORT)
 
 
 def test_what_a_source_loses_is_shown_and_accepted_by_a_person(site: Site) -> None:

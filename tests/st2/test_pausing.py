@@ -12,6 +12,7 @@ import pytest
 from edgetune.base.files import load_yaml
 from tests.st2.stackstorm import (
     HOME,
+    LEFT,
     PATIENCE,
     REAL,
     SOON,
@@ -33,7 +34,7 @@ OWNER_TIMEOUT = float(load_yaml(HOME / "edgetune.yaml")["owner_timeout"]) if HOM
 
 def test_a_paused_execution_stays_as_it_is_and_goes_on_where_it_stands() -> None:
     """As a rollout changes hosts, and as it is taken back; whatever time passes."""
-    forth = start("rollout_pop", **{**SOON, "wait": False})
+    forth = start("rollout_pop", **{**SOON, **LEFT})
     until_state("changing", forth)
     rollout = _newest()["rollout"]
     _paused_for_long(forth, rollout, "rollout_pop")
@@ -69,7 +70,7 @@ def _paused_for_long(execution: str, rollout: str, action: str) -> None:
 
 @pytest.mark.parametrize("by", ["roll_back_pop", "retire_tuning"])
 def test_what_a_canceled_rollback_left_is_recovered_at_once(by: str) -> None:
-    soon, whole = {**SOON, "wait": False}, {**REAL, "tuning": "accept_queue"}
+    soon, whole = {**SOON, **LEFT}, {**REAL, "tuning": "accept_queue"}
     retires = by == "retire_tuning"
     forth = run("rollout_pop", **(whole if retires else soon))
     outcome, rollout = (forth["result"]["output"][each] for each in ("outcome", "rollout"))
@@ -88,7 +89,7 @@ def test_what_a_canceled_rollback_left_is_recovered_at_once(by: str) -> None:
 
 @pytest.mark.parametrize("ended", ["failed", "timeout", "abandoned"])
 def test_an_owner_that_somebody_ends_leaves_an_orphan_at_once(ended: str) -> None:
-    execution = start("rollout_pop", **{**SOON, "wait": False})
+    execution = start("rollout_pop", **{**SOON, **LEFT})
     until_state("changing", execution)
     rollout = _newest()["rollout"]
     until(lambda: _out(rollout) > 0, 60)

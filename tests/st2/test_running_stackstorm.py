@@ -23,6 +23,7 @@ from tests.st2.stackstorm import (
     call,
     key,
     needs_stackstorm,
+    rule,
     run,
     st2,
     start,
@@ -149,7 +150,7 @@ def test_wrong_input_is_one_clear_line(parameters: dict[str, Any], says: str) ->
 
 
 def test_a_dry_run_touches_nothing() -> None:
-    ended = run("rollout_pop", pop="lab1", tuning="accept_queue", **SHORT)
+    ended = run("rollout_pop", pop="lab1", tuning="accept_queue", wait=True, **SHORT)
     assert ended["status"] == "succeeded"
     assert ended["result"]["output"]["outcome"] == "planned"
     assert "sysctl:net.core.somaxconn: 8 -> 4096" in ended["result"]["output"]["text"]
@@ -213,8 +214,10 @@ def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
 
 
 def test_a_held_rollout_is_carried_on_by_its_id() -> None:
-    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
-    first = wait_for(execution)["result"]["output"]
+    # Often enough for so short a soak: a plan of it is refused otherwise.
+    with rule("sample_running", unit="seconds", delta=5):
+        execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
+        first = wait_for(execution)["result"]["output"]
     assert first["outcome"] == "soaking"
     again = run("rollout_pop", rollout=first["rollout"], dry_run=False, wait=True)
     assert again["result"]["output"]["outcome"] in ("promoted", "held")

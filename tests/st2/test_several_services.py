@@ -12,7 +12,18 @@ import pytest
 
 from lab import pop as lab
 from tests.st2.services import restart, services
-from tests.st2.stackstorm import HOME, REAL, call, needs_stackstorm, rule, run, start, status, until
+from tests.st2.stackstorm import (
+    HOME,
+    LEFT,
+    REAL,
+    call,
+    needs_stackstorm,
+    rule,
+    run,
+    start,
+    status,
+    until,
+)
 
 pytestmark = needs_stackstorm
 SERVICES = (
@@ -55,7 +66,7 @@ def _begun_by(execution: str) -> str:
 def test_one_of_each_is_killed_and_nothing_is_lost_or_done_twice(
     two_of_each: dict[str, list[int]],
 ) -> None:
-    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": "30m"}
+    options = {**REAL, **LEFT, "tuning": "accept_queue"}
     execution = start("rollout_pop", **options)
     rollout = until(lambda: _begun_by(execution), 120)
     until(lambda: status(rollout)["state"] == "changing", 300)
@@ -75,7 +86,7 @@ def test_one_of_each_is_killed_and_nothing_is_lost_or_done_twice(
 def test_one_rollout_is_carried_out_by_both_action_runners(
     two_of_each: dict[str, list[int]],
 ) -> None:
-    execution = start("rollout_pop", **{**REAL, "tuning": "steady_window", "wait": False})
+    execution = start("rollout_pop", **{**REAL, **LEFT, "tuning": "steady_window"})
     rollout = _soaking(execution)
     runners = {each["liveaction"]["runner_info"]["pid"] for each in _actions(execution)}
     assert len(runners) > 1
@@ -83,7 +94,7 @@ def test_one_rollout_is_carried_out_by_both_action_runners(
 
 
 def test_illness_is_found_once_and_taken_back_once(two_of_each: dict[str, list[int]]) -> None:
-    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": "30m"}
+    options = {**REAL, **LEFT, "tuning": "accept_queue"}
     rollout = _soaking(start("rollout_pop", **options))
     tuned = [host["name"] for host in lab.status(HOME)["hosts"] if _is_tuned(host["name"])]
     since = call("GET", "/executions?limit=1")[0]["start_timestamp"]

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from edgetune.base.clock import wall
-from edgetune.base.documents.options import Options
+from edgetune.base.documents.options import LEAST_SAMPLES, Options
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.base.files import load_yaml
 from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.retention import looked_at
 from edgetune.rollout.evidence.sampling import sample_pops
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
@@ -30,6 +31,8 @@ from tests.support.virtual_clock import VirtualClock
 from tests.support.world import World
 
 A_WHILE = "edgetune.rollout.steps.sample_hosts._A_WHILE"
+
+LEAST = LEAST_SAMPLES * SAMPLED_EVERY
 
 
 @pytest.fixture(autouse=True)
@@ -208,29 +211,45 @@ def test_a_task_tells_of_every_sample_that_it_took(
 class EachMinute:
     """Stored samples, of which a rule took those of the soak every 60 s."""
 
-    def __init__(self, samples: Any, begin: float) -> None:
-        self._samples, self._begin = samples, begin
+    def __init__(self, samples: Any, begin: float, phase: int = 10) -> None:
+        self._samples, self._begin, self._phase = samples, begin, phase
 
     def window(self, pop: str, start: float, end: float) -> SampleTable:
         found = [encoded(sample) for sample in self._samples.window(pop, start, end).rows()]
         return table_of([row for row in found if self._keeps(row["time"] - self._begin)])
 
     def _keeps(self, at: float) -> bool:
-        return at < 0 or round(at) % 60 == 10
+        return at < 0 or round(at) % 60 == self._phase
 
 
-def each_minute(folder: Path, wait: bool, ago: float) -> Soaking:
+def each_minute(
+    folder: Path, wait: bool, ago: float, lasts: float = 600, phase: int = 10, looks: int = 1
+) -> Soaking:
     """A rollout whose soak ended ``ago`` seconds ago, and was sampled every 60 s."""
-    world = Soaking(folder, looks=1)
+    world = Soaking(folder, looks=looks, soak=lasts + 10)
     world.change()
-    begin = world.now - ago - 600
-    world.keep("soak", [begin, begin + 600])
+    begin = world.now - ago - lasts
+    world.keep("soak", [begin, begin + lasts])
     world.keep("wait", wait)
     rates = dict.fromkeys(world.hosts_of("control"), 3.0)
     rates.update(dict.fromkeys(world.hosts_of("test"), 0.0))
     world.context.samples.add("lab1", as_samples(samples(rates, begin, 700, "boot 1", seed=15)))
-    world.context.samples = EachMinute(world.context.samples, begin)
+    world.context.samples = EachMinute(world.context.samples, begin, phase)
     return world
+
+
+# The least that a plan permits, what is left of it where a sample comes late, and three looks.
+@pytest.mark.parametrize("lasts", [LEAST, LEAST - 15, 3 * LEAST])
+@pytest.mark.parametrize("phase", range(0, 60, 10))
+def test_a_soak_that_a_plan_permits_is_judged_whenever_the_rule_samples(
+    tmp_path: Path, phase: int, lasts: int
+) -> None:
+    asked = Options(interval=10, warmup=10, soak=max(lasts, LEAST) + 10)
+    looks = looked_at(asked, SAMPLED_EVERY).looks
+    world = each_minute(tmp_path, False, 70, lasts, phase, looks)
+    told = world.run("compare_groups")
+    assert told["decision"] == "promote", told["message"]
+    assert len(world.looked()) == looks
 
 
 @pytest.mark.parametrize(

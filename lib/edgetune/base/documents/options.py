@@ -113,5 +113,9 @@ class Options:
     @property
     def planned_looks(self) -> int:
         """How often a soak is looked at: as often as asked for, but over three samples at least."""
-        room = (self.soak - self.warmup) / (LEAST_SAMPLES * self.interval)
-        return max(1, min(self.looks, int(room)))
+        return max(1, self.looks_at(self.interval))
+
+    def looks_at(self, interval: float) -> int:
+        """The same of a soak that is sampled at another interval; 0 if it is too short for one."""
+        room = (self.soak - self.warmup) / (LEAST_SAMPLES * interval)
+        return min(self.looks, int(room))

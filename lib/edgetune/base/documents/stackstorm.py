@@ -19,11 +19,12 @@ class KeyValue:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of a ``pack``."""
+    """A rule of a ``pack``; what its ``trigger`` is given tells of a timer how often it ticks."""
 
     name: str
     pack: str
     enabled: bool
+    trigger: object = None
 
 
 @dataclass(frozen=True)

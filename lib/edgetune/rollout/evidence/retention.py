@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether samples are kept for as long as a rollout needs them, and how much memory they take.
+"""Whether samples come as often as a rollout needs them, are kept for as long, and how much memory
+they take.
 
 What a metric source remembers itself is not stored, and takes none. A sweep of a PoP is one
 document of columns (see ``table``), and one member of a sorted set of Redis.
@@ -10,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from edgetune.base.documents.head import ENDED
-from edgetune.base.documents.options import Options
+from edgetune.base.documents.options import LEAST_SAMPLES, Options
 from edgetune.base.durations import duration
 from edgetune.base.errors import EdgetuneError, RefusedError
 from edgetune.rollout.context import Context
@@ -20,6 +22,23 @@ from edgetune.rollout.ownership.automation import SAMPLED_EVERY
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.record.rollout import load_plan
 from edgetune.site.inventory import Pop
+
+
+def looked_at(options: Options, every: float) -> Options:
+    """With as many looks as a soak allows that is sampled each ``every`` seconds, if that is more
+    than the interval: the rule samples it where no workflow stays. RefusedError if it allows none.
+    """
+    if every <= options.interval:
+        return options
+    looks, least = options.looks_at(every), options.warmup + LEAST_SAMPLES * every
+    if not looks:
+        raise RefusedError(
+            f"soak={duration(options.soak)} is too short: the rule sample_running samples every "
+            f"{duration(every)}, and a look needs {LEAST_SAMPLES} samples after "
+            f"warmup={duration(options.warmup)}; give soak={duration(math.ceil(least))} or more, "
+            f"or wait=true: its workflow samples every {duration(options.interval)}"
+        )
+    return replace(options, looks=looks)
 
 
 def refuse_short_retention(context: Context, pop: Pop, options: Options) -> None:

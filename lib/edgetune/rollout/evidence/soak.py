@@ -182,7 +182,8 @@ class Soak:
         if self._opened.head.wait or planned >= SAMPLED_EVERY:
             return planned
         seen = spacing(self._opened, max(self._start, end - RECENT * SAMPLED_EVERY), end)
-        return max(planned, min(round(seen), SAMPLED_EVERY))
+        # Too few samples to tell are those of the rule.
+        return max(planned, min(round(seen) or SAMPLED_EVERY, SAMPLED_EVERY))
 
     def _block(
         self, plan: Plan, baseline: Baseline, start: float, end: float

@@ -18,7 +18,7 @@ from edgetune import PACK
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.stackstorm import KeyValue, Rule, Sensor
-from edgetune.base.durations import roughly
+from edgetune.base.durations import DAY, roughly
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.fields import Fields
 from edgetune.base.sanitize import one_line
@@ -33,7 +33,8 @@ SENSOR = "RolloutGuard"
 GUARD_PROBLEM = f"{PACK}.guard_problem"
 """The key of StackStorm's datastore in which the sensor leaves for a while why it cannot look."""
 SAMPLED_EVERY = 60
-"""Seconds between two samples of PoPs with a rollout by the rule sample_running."""
+"""Seconds between two samples of PoPs with a rollout by the rule sample_running, as it ships."""
+_UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": DAY, "weeks": 7 * DAY}
 
 ALWAYS = {
     "recover_left": "what a workflow leaves that fails or is canceled stays as it is",
@@ -73,12 +74,30 @@ def find_off(context: Context, needed: Mapping[str, str]) -> list[Off]:
     return [*_rules_off(api, needed), *_guard_off(api, context)]
 
 
+def sampled_every(context: Context) -> float:
+    """Seconds between two samples by the rule sample_running, as its timer has them, or as it ships
+    where that cannot be asked or is no interval; 0 in the local runner, which is told that when it
+    serves rules."""
+    if context.stackstorm is None:
+        return 0.0
+    with suppress(EdgetuneError):
+        for rule in _rules(context.stackstorm):
+            if rule.name == "sample_running":
+                timer = Fields(rule.trigger, rule.name).inside("parameters")
+                return timer.number("delta") * _UNITS[timer.text("unit", choices=_UNITS)]
+    return SAMPLED_EVERY
+
+
+def _rules(api: StackStorm) -> list[Rule]:
+    rules = entries(Rule, api.call("GET", "/rules", params={"pack": PACK, "limit": "100"}))
+    return [rule for rule in rules if rule.pack == PACK]
+
+
 def _rules_off(api: StackStorm, needed: Mapping[str, str]) -> list[Off]:
     try:
-        rules = entries(Rule, api.call("GET", "/rules", params={"pack": PACK, "limit": "100"}))
+        on = {rule.name for rule in _rules(api) if rule.enabled}
     except EdgetuneError as error:
         return [Off(f"Which rules are on is not known: {error}")]
-    on = {rule.name for rule in rules if rule.pack == PACK and rule.enabled}
     return [
         Off(
             f"The rule {name} is off, so {why}",

@@ -23,7 +23,8 @@ from edgetune.net.bmc.answers import FORCED, ladder
 from edgetune.net.bmc.identity import is_named, matches, mismatch
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.retention import refuse_short_retention
+from edgetune.rollout.evidence.retention import looked_at, refuse_short_retention
+from edgetune.rollout.ownership.automation import sampled_every
 from edgetune.rollout.planning.choices import chosen_hosts, refuse_untold, refuse_untold_by_system
 from edgetune.rollout.planning.preflight import Finding, Subject, refuse_unfit
 from edgetune.rollout.record.bios_journal import load_journal
@@ -53,15 +54,18 @@ def plan_and_notes(
     tuning_name: str,
     options: Options,
     approved: Plan | None = None,
+    wait: bool = False,
 ) -> tuple[Plan, list[Finding]]:
     """The plan for the hosts as they are now, and what the preflight found against it.
 
     RefusedError where that refuses the plan; what comes back with it does not.
 
     Of an ``approved`` plan that is made again, what BMCs that set nothing told then is kept.
+    ``wait`` says that a workflow stays with the soak, and samples it.
     """
     if not pop_name or not tuning_name:
         raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
+    options = options if wait else looked_at(options, sampled_every(context))
     pop = pop_for_plan(context, pop_name)
     tuning = context.tuning(tuning_name)
     refuse_untold(pop, tuning, options.without_packets, context.catalogue)

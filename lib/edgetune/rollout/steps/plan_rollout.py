@@ -47,21 +47,22 @@ def plan_rollout(
     pop: str = "",
     tuning: str = "",
     plan: str = "",
+    wait: bool = False,
     **options: object,
 ) -> PlanResult:
     """What ``tuning`` would do to ``pop``; touches nothing, keeps the plan under its digest.
 
-    ``options`` are those of ``Options``, as a person gives them.
+    ``options`` are those of ``Options``, as a person gives them; ``wait`` is that of ``claim_pop``.
 
     With ``plan`` (a digest that somebody approved) the same plan is made again from the hosts
     as they are now; RefusedError says what no longer fits.
     """
     if plan:
-        made, notes = _make_again(context, plan, pop, tuning)
+        made, notes = _make_again(context, plan, pop, tuning, wait)
     else:
         chosen = read_options(Fields(options, "parameter"), Options)
         seed = chosen.seed or secrets.randbits(31)
-        made, notes = plan_and_notes(context, pop, tuning, replace(chosen, seed=seed))
+        made, notes = plan_and_notes(context, pop, tuning, replace(chosen, seed=seed), wait=wait)
     save_plan(context, made)
     keep_entry(context, made.digest, made.pop)
     split = made.groups
@@ -104,12 +105,15 @@ def _freezes(context: Context, plan: Plan) -> list[Finding]:
     return [Finding(text, "begin it at another time", refuses=False) for text in ahead]
 
 
-def _make_again(context: Context, digest: str, pop: str, tuning: str) -> tuple[Plan, list[Finding]]:
+def _make_again(
+    context: Context, digest: str, pop: str, tuning: str, wait: bool
+) -> tuple[Plan, list[Finding]]:
     old = load_plan(context, digest)
     for field, given, planned in (("pop", pop, old.pop), ("tuning", tuning, old.tuning.name)):
         if given and given != planned:
             raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
-    new, notes = plan_and_notes(context, old.pop, old.tuning.name, old.options.checked(), old)
+    options = old.options.checked()
+    new, notes = plan_and_notes(context, old.pop, old.tuning.name, options, old, wait)
     if new.digest != digest:
         names = [each.name for each in fields(Plan) if each.name != "digest"]
         changed = [name for name in names if getattr(new, name) != getattr(old, name)]

@@ -7,7 +7,6 @@ from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, FORWARD, Head
-from edgetune.base.documents.options import LEAST_SAMPLES
 from edgetune.base.documents.words import Decision
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
@@ -15,7 +14,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.baseline import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
-from edgetune.rollout.ownership.automation import SAMPLED_EVERY, needed_rules, what_is_off
+from edgetune.rollout.ownership.automation import needed_rules, sampled_every, what_is_off
 from edgetune.rollout.ownership.lease import Rollout, enter_state, open_rollout, unfinished_batches
 from edgetune.rollout.record.rollout import Record
 
@@ -142,17 +141,16 @@ def _pace(opened: Record) -> str:
 
     How long a task takes shows between the claim and this one.
     """
-    head, options = opened.head, opened.plan.options
+    head, interval = opened.head, opened.plan.options.interval
     if head.state != "claimed":
         return ""
-    interval, apart = options.interval, clock.wall() - head.history[-1].at
+    apart = clock.wall() - head.history[-1].at
     told = ""
     if apart > interval:
         why = f"from one task to the next {duration(round(apart, 1))} pass here"
         told = f"; interval={duration(interval)} cannot always be kept: {why}"
-    if interval < SAMPLED_EVERY and not head.wait:
-        why = f"the rule sample_running samples every {duration(SAMPLED_EVERY)}"
+    every = 0.0 if head.wait else sampled_every(opened.context)
+    if interval < every:
+        why = f"the rule sample_running samples every {duration(every)}"
         told += f"; interval={duration(interval)} is that of the baseline alone: in the soak {why}"
-        if options.soak < options.warmup + LEAST_SAMPLES * SAMPLED_EVERY:
-            told += f", too rarely for a look within soak={duration(options.soak)}"
     return told

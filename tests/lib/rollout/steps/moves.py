@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 from edgetune.base import clock
 from edgetune.base.documents.head import Quarantine
 from edgetune.base.documents.plan import Plan
 from edgetune.base.durations import utc
+from edgetune.base.errors import StoreError
 from edgetune.base.freezes import Event
 from edgetune.fleet.campaign.approve import approve
 from edgetune.net.databases import Database
@@ -50,6 +52,17 @@ class Plans(Scenario):
         usual = {"tuning": "home_snoop", "seed": 7} if isinstance(self.world, BiosWorld) else {}
         asked = {"pop": "lab1", "tuning": "accept_queue", **usual, **(options or {})}
         self.result = plan_rollout(self.world.context, **asked)
+
+    def timer(self, parameters: Any) -> None:
+        """StackStorm tells this of the timer of sample_running; of null it tells nothing."""
+
+        def call(method: str, path: str, **more: Any) -> list[dict[str, Any]]:
+            if parameters is None:
+                raise StoreError("GET /rules: 403 Client Error: Forbidden")
+            own = {"name": "sample_running", "pack": "edgetune", "enabled": True}
+            return [{**own, "pack": "other"}, {**own, "trigger": {"parameters": parameters}}]
+
+        self.world.context.stackstorm = SimpleNamespace(call=call)
 
     def plans_again(self, _: object) -> None:
         digest = self.result["plan"]
