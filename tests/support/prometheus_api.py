@@ -72,7 +72,7 @@ class Api:
                 told = {name: ",".join(own) for name, own in parse_qs(text).items()}
                 self._answer({**told, "path": self.path})
 
-            do_DELETE = do_GET
+            do_DELETE, do_PUT = do_GET, do_POST
 
             def _answer(self, asked: Mapping[str, str]) -> None:
                 api.asked.append({**asked, "path": self.path})

@@ -338,9 +338,6 @@ def test_what_is_no_answer_is_told_in_one_line(
     assert told.startswith(f"{alertmanager.url}: {why}")
     assert "\n" not in told
     assert alertmanager.kept == {}
-
-
-def test_a_post_that_is_refused_or_names_no_silence_is_told(alertmanager: InMemory) -> None:
     refusal = say(400, "at least one matcher")
     alertmanager.says = lambda method, _: refusal if method == "POST" else say(200, [])
     assert '400 Bad Request to POST: "at least one matcher"' in keep(alertmanager, ["e000"])

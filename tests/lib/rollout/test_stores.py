@@ -8,17 +8,15 @@ import math
 import shlex
 import shutil
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
 import pytest
 import redis as redis_py
@@ -51,6 +49,7 @@ from edgetune.wings.congestion.rounds.kept import KeptRounds
 from tests.support.builders import reading
 from tests.support.cases import cases
 from tests.support.damage import damaged
+from tests.support.prometheus_api import Api, Reply
 from tests.support.virtual_clock import VirtualClock
 from tests.support.waiting import wait_until
 
@@ -442,109 +441,95 @@ def test_sqlite_lists_all_keys_with_a_prefix_and_no_others(database: Database) -
     assert "USING INDEX" in how[-1] and "key>? AND key<?" in how[-1]
 
 
-class _Keys(BaseHTTPRequestHandler):
+class Keys(Api):
     """The part of StackStorm's keys API that records use, with pages of at most 100."""
 
-    keys: dict[str, str] = {}
-    user: dict[str, Any] = {}
-    may_view = may_list = True
-    shows_nothing = False
-    unheard: list[str] = []
-    """What happens to the next requests: "lost" before they are carried out, "cut" after it."""
-    writes = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: dict[str, str] = {}
+        self.user: dict[str, Any] = {}
+        self.may_view, self.may_list, self.shows_nothing, self.writes = True, True, False, 0
+        # Of the next requests: "lost" before they are carried out, "cut" after it, or a status.
+        self.unheard: list[str] = []
+        self.answer = self._answered
 
-    def parse_request(self) -> bool:
-        if not super().parse_request():
-            return False
-        self.fate = self.unheard.pop(0) if self.unheard else ""
-        if self.fate == "lost":
-            self.close_connection = True
-        return self.fate != "lost"
-
-    def _answer(self, status: int, document: Any) -> None:
-        if self.fate == "cut":
-            self.close_connection = True
-            return
-        if self.fate.isdigit():
-            status = int(self.fate)
+    def _answered(self, asked: Mapping[str, Any]) -> Reply:
+        fate = self.unheard.pop(0) if self.unheard else ""
+        status, document = (
+            (200, None) if fate == "lost" else self._own(self.asked[-1]["path"], asked)
+        )
         body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        length = len(body) + 1 if fate in ("lost", "cut") else None
+        return Reply(body, int(fate) if fate.isdigit() else status, length=length)
 
-    def do_GET(self) -> None:
-        assert self.headers["X-Auth-Token"] == "token" or self.headers["St2-Api-Key"] == "key"
-        assert not (self.headers["X-Auth-Token"] and self.headers["St2-Api-Key"])
-        parts = urlsplit(self.path)
-        if parts.path == "/v1/keys":
-            query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-            prefix = query["prefix"] if self.may_list else ""
+    def _own(self, path: str, asked: Mapping[str, Any]) -> tuple[int, Any]:
+        sent = self.headers[-1]
+        assert sent.get("X-Auth-Token") == "token" or sent.get("St2-Api-Key") == "key"
+        assert not (sent.get("X-Auth-Token") and sent.get("St2-Api-Key"))
+        if self.lines[-1].startswith("PUT"):
+            self.keys[asked["name"]] = asked["value"]
+            self.writes += 1
+            return 200, asked
+        if path == "/v1/keys":
+            prefix = asked["prefix"] if self.may_list else ""
             shown = {} if self.shows_nothing else self.keys
             found = sorted(name for name in shown if name.startswith(prefix))
-            page = found[int(query["offset"]) :][: int(query["limit"])]
-            self._answer(200, [{"name": name, "value": self.keys[name]} for name in page])
-        elif parts.path == "/v1/user":
+            page = found[int(asked["offset"]) :][: int(asked["limit"])]
+            return 200, [{"name": name, "value": self.keys[name]} for name in page]
+        if path == "/v1/user":
             # As StackStorm 3.10dev does without authentication.
-            unknown = {"faultstring": "Internal Server Error"}
-            self._answer(*((200, self.user) if self.user else (500, unknown)))
-        elif parts.query == "decrypt=true" and not self.may_view:
+            return (
+                (200, self.user) if self.user else (500, {"faultstring": "Internal Server Error"})
+            )
+        if "decrypt" in asked and not self.may_view:
             # Before it looks for the key.
-            self._answer(403, {"faultstring": "User does not have required permission"})
-        else:
-            name = unquote(parts.path.rpartition("/")[2])
-            value = f"{'decrypted ' if parts.query == 'decrypt=true' else ''}{self.keys.get(name)}"
-            self._answer(200 if name in self.keys else 404, {"name": name, "value": value})
-
-    def do_PUT(self) -> None:
-        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.keys[document["name"]] = document["value"]
-        type(self).writes += 1
-        self._answer(200, document)
-
-    def log_message(self, *args: Any) -> None:
-        pass
+            return 403, {"faultstring": "User does not have required permission"}
+        name = unquote(path.rpartition("/")[2])
+        value = f"{'decrypted ' if 'decrypt' in asked else ''}{self.keys.get(name)}"
+        return 200 if name in self.keys else 404, {"name": name, "value": value}
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    _Keys.keys, _Keys.may_view, _Keys.may_list = {}, True, True
-    _Keys.user, _Keys.unheard, _Keys.writes, _Keys.shows_nothing = {}, [], 0, False
+def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keys]:
     monkeypatch.setattr(stackstorm, "PAUSES", (0.0,) * 5)
     monkeypatch.setattr(stores, "_PAUSES", (0, 0, 0))
-    server = HTTPServer(("127.0.0.1", 0), _Keys)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    records = St2Store(StackStorm({"ST2_ACTION_API_URL": url, "ST2_ACTION_AUTH_TOKEN": "token"}))
+    made = Keys()
+    made.begin()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def api(keys: Keys) -> Iterator[St2Store]:
+    given = {"ST2_ACTION_API_URL": keys.url, "ST2_ACTION_AUTH_TOKEN": "token"}
+    records = St2Store(StackStorm(given))
     yield records
     records.close()
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 class TestStackStormRecords:
-    def test_all_pages_of_a_list_are_read_and_no_other_keys(self, api: St2Store) -> None:
+    def test_all_pages_of_a_list_are_read_and_no_other_keys(
+        self, api: St2Store, keys: Keys
+    ) -> None:
         assert api.get("edgetune.plan.sha256:ab") is None
         api.put("edgetune.plan.sha256:ab", "{}")
         assert api.get("edgetune.plan.sha256:ab") == "{}"
-        _Keys.keys = {f"edgetune.batch.{i:03d}": str(i) for i in range(250)}
+        keys.keys = {f"edgetune.batch.{i:03d}": str(i) for i in range(250)}
         assert len(api.list("edgetune.batch.")) == 250
         assert api.list("edgetune.rollout.") == {}
         # With RBAC the API shows a user what was granted to it, whatever the prefix.
-        _Keys.may_list = False
+        keys.may_list = False
         with pytest.raises(StoreError, match=r"may not list edgetune.rollout.\*"):
             api.list("edgetune.rollout.")
 
-    def test_a_user_that_may_write_none_is_named(self, api: St2Store) -> None:
+    def test_a_user_that_may_write_none_is_named(self, api: St2Store, keys: Keys) -> None:
         assert api.refuses_changes() == ""
         says = "RBAC lets user ana write no records: give it records_api_key_file"
         for enabled, role, said in ((False, "", ""), (True, "admin", ""), (True, "observer", says)):
             rbac = {"enabled": enabled, "roles": [role], "is_admin": role == "admin"}
-            _Keys.user = {"username": "ana", "rbac": rbac}
+            keys.user = {"username": "ana", "rbac": rbac}
             assert api.refuses_changes() == said
-        assert _Keys.keys == {}
+        assert keys.keys == {}
 
     def test_an_api_key_goes_before_the_token_of_the_execution(
         self, api: St2Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -563,14 +548,14 @@ class TestStackStormRecords:
 
     @pytest.mark.parametrize("known", [{}, {"edgetune.rollout.x": "{}"}])
     def test_an_empty_list_that_a_user_without_rights_gets_is_no_empty_store(
-        self, api: St2Store, known: dict[str, str]
+        self, api: St2Store, keys: Keys, known: dict[str, str]
     ) -> None:
         """The API shows it nothing and says 200, whether RBAC is on or installed and off."""
-        _Keys.keys = dict(known)
+        keys.keys = dict(known)
         for store in (api, api, St2Store(api._api)):
             assert store.list("edgetune.stop_all") == {}
-            assert (set(_Keys.keys), _Keys.writes) == ({*known, WITNESS}, 1)
-        _Keys.shows_nothing = True
+            assert (set(keys.keys), keys.writes) == ({*known, WITNESS}, 1)
+        keys.shows_nothing = True
         # Once is enough.
         assert api.list("edgetune.stop_all.") == {}
         blind = St2Store(api._api)
@@ -594,23 +579,27 @@ class TestStackStormRecords:
         names.append("edgetune.rollout.x")
         assert store.list("edgetune.rollout.") == {"edgetune.rollout.x": "{}"}
 
-    def test_a_secret_is_decrypted_for_a_user_that_may_see_it(self, api: St2Store) -> None:
+    def test_a_secret_is_decrypted_for_a_user_that_may_see_it(
+        self, api: St2Store, keys: Keys
+    ) -> None:
         assert api.secret("edgetune.bmc.lab") is None
         api.put("edgetune.bmc.lab", "AE5F")
         assert api.secret("edgetune.bmc.lab") == "decrypted AE5F"
-        _Keys.may_view = False
+        keys.may_view = False
         assert api.secret("edgetune.bmc.lab") is None
 
     @pytest.mark.parametrize("fate", ["lost", "cut", "500", "502", "503", "504"])
-    def test_a_read_that_is_not_answered_is_repeated(self, api: St2Store, fate: str) -> None:
+    def test_a_read_that_is_not_answered_is_repeated(
+        self, api: St2Store, keys: Keys, fate: str
+    ) -> None:
         api.put("edgetune.stop_all", "true")
-        _Keys.unheard = [fate] * len(stackstorm.PAUSES)
+        keys.unheard = [fate] * len(stackstorm.PAUSES)
         assert api.get("edgetune.stop_all") == "true"
-        _Keys.unheard = [fate]
+        keys.unheard = [fate]
         assert api.list("edgetune.") == {"edgetune.stop_all": "true"}
         # A failure is no missing record.
         for read in (api.get, api.secret):
-            _Keys.unheard = [fate] * (len(stackstorm.PAUSES) + 1)
+            keys.unheard = [fate] * (len(stackstorm.PAUSES) + 1)
             with pytest.raises(StoreError, match="GET /keys/edgetune.stop_all: ") as raised:
                 read("edgetune.stop_all")
             assert raised.value.reason == "store"
@@ -618,27 +607,27 @@ class TestStackStormRecords:
     @pytest.mark.parametrize("known", [None, "old"])
     @pytest.mark.parametrize("fate", ["lost", "cut", "500", "503"])
     def test_a_write_that_is_not_answered_is_made_once(
-        self, api: St2Store, fate: str, known: str | None
+        self, api: St2Store, keys: Keys, fate: str, known: str | None
     ) -> None:
         if known:
-            _Keys.keys["x"] = known
+            keys.keys["x"] = known
         assert api.get("x") == known
-        _Keys.unheard = [fate] * (1 if fate == "cut" else 3)
+        keys.unheard = [fate] * (1 if fate == "cut" else 3)
         api.put("x", "new")
-        assert (_Keys.keys, _Keys.writes) == ({"x": "new"}, 1)
+        assert (keys.keys, keys.writes) == ({"x": "new"}, 1)
         for unheard in (["lost"], ["lost", ""]):
-            _Keys.unheard = unheard * 100
+            keys.unheard = unheard * 100
             with pytest.raises(NoAnswerError, match="StackStorm's datastore: .* /keys/y: "):
                 api.put("y", "new")
-        assert _Keys.keys == {"x": "new"}
+        assert keys.keys == {"x": "new"}
 
     @pytest.mark.parametrize("theirs", [{"x": "theirs"}, {}])
     def test_what_somebody_else_wrote_meanwhile_is_not_written_over(
-        self, api: St2Store, theirs: dict[str, str], clock: VirtualClock
+        self, api: St2Store, keys: Keys, theirs: dict[str, str], clock: VirtualClock
     ) -> None:
         api.put("x", "old")
-        clock.then = lambda: setattr(_Keys, "keys", dict(theirs))
-        _Keys.unheard = ["lost"]
+        clock.then = lambda: setattr(keys, "keys", dict(theirs))
+        keys.unheard = ["lost"]
         with pytest.raises(StoreError, match="x was written by somebody else meanwhile"):
             api.put("x", "new")
-        assert _Keys.keys == theirs
+        assert keys.keys == theirs

@@ -187,16 +187,6 @@ def test_a_template_that_names_no_host_is_refused(text: str, says: str) -> None:
 # What it is asked, and what is made of the answer.
 
 
-def test_the_last_scrape_of_a_pop_is_one_question(server: Api, clock: RunningClock) -> None:
-    database = filled()
-    server.answer = database.answer
-    clock.wait(6)
-    assert source().newest(pop(server.url)) == NOW
-    clock.wait(294)
-    assert source().newest(pop(server.url)) is None
-    assert len(server.asked) == 2
-
-
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("phase", [0.0, 3.3, 14.9])
 @pytest.mark.parametrize("at_once", [10, 300, 200_000])
@@ -278,6 +268,8 @@ def test_a_picture_shows_a_hole_a_boot_and_no_scrape_twice(server: Api) -> None:
     times = [at for at in grid(3600.0) if not NOW - 2010 < at < NOW - 1190]
     database.add(BOOTED, [(at, 100.0 if at < NOW - 1000 else 400.0) for at in times], **labels)
     server.answer = database.answer
+    scraped = [*window(pop(server.url, many=1), 3600.0).rows()]
+    assert [row.time for row in scraped] == times and not any(row.counters for row in scraped)
     rows = [*thin(pop(server.url, many=1), NOW - 2400, NOW, 100.0).rows()]
     told = [row.time - NOW for row in rows]
     # The scrape before the hole is known for five minutes, and told by one border.
@@ -292,7 +284,8 @@ def test_a_picture_shows_a_hole_a_boot_and_no_scrape_twice(server: Api) -> None:
 def test_what_is_too_much_is_asked_for_in_shorter_times_and_fewer_moments(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.answer = filled(seconds=3600.0).answer
+    database = filled(seconds=3600.0)
+    server.answer = database.answer
     reads = [
         (lambda: window(pop(server.url)), 6_000, 600, ""),
         (lambda: thin(pop(server.url), NOW - 3000, NOW, 100.0), 2_000, 300, "one moment "),
@@ -305,17 +298,14 @@ def test_what_is_too_much_is_asked_for_in_shorter_times_and_fewer_moments(
         monkeypatch.setattr(client, "MOST_BYTES", few)
         with pytest.raises(SourceError, match=rf"answers more than .* {of}of 3 hosts; see its"):
             read()
-
-
-def test_prometheus_that_has_too_much_to_do_is_asked_for_shorter_times(server: Api) -> None:
-    database = filled()
-    told = {"status": "error", "errorType": "execution"}
+    monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
     # As it answers beyond --query.max-samples.
-    told["error"] = "query processing would load too many samples into memory in query execution"
+    error = "query processing would load too many samples into memory in query execution"
 
     def answer(asked: Any) -> Reply:
         long = re.search(r"\[(\d+)s\]", asked["query"])
-        return answers(told, status=422) if long and int(long[1]) > 200 else database.answer(asked)
+        is_much = long and int(long[1]) > 200
+        return fails(error, 422, "execution") if is_much else database.answer(asked)
 
     server.answer = answer
     assert len(window(pop(server.url))) == 3 * len(grid())
@@ -461,16 +451,6 @@ def test_boots_are_told_by_id_or_by_time(
     assert len(found) == len(boots)
     assert all(map(is_same_boot, found, boots))
     assert at_once == 5 or found == boots
-
-
-def test_a_stopped_exporter_leaves_a_hole_and_no_zero(server: Api) -> None:
-    database = Database()
-    times = [at for at in grid() if not NOW - 300 < at < NOW - 100]
-    database.add(BOOTED, [(at, NOW - 1000) for at in times], instance="10.0.0.0:9100")
-    server.answer = database.answer
-    rows = [*window(pop(server.url, many=1)).rows()]
-    assert [row.time for row in rows] == times
-    assert not any(row.counters for row in rows)
 
 
 # Faults.
@@ -635,10 +615,17 @@ def test_a_sweep_waits_once_for_a_server_that_hangs(
     assert len(hanging.asked) == 8
 
 
-def test_a_clock_that_scrapes_ahead_of_ours_is_told_and_refused(server: Api) -> None:
+def test_the_last_scrape_of_a_pop_is_one_question_and_none_by_a_clock_that_is_ahead(
+    server: Api, clock: RunningClock
+) -> None:
     """What answers may have another clock than what scraped: Thanos, or Mimir."""
     database = filled()
     server.answer = database.answer
+    clock.wait(6)
+    assert source().newest(pop(server.url)) == NOW
+    clock.wait(294)
+    assert source().newest(pop(server.url)) is None
+    assert len(server.asked) == 2
     own = {"instance": "10.0.0.0:9100", "job": "other"}
     database.add(BOOTED, [(wall() + 4, NOW - 1000)], **own)
     assert source().newest(pop(server.url)) is not None
