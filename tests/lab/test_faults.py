@@ -400,11 +400,6 @@ class TestTheWhole:
         assert cli.main(["lab", "console", "e001", "false"]) == 3
         told = "edgetune: e001: false: exit status 1\n  next:       edgetune lab status\n"
         assert capsys.readouterr().err == told
-        assert cli.main(["lab", "fault", "cut", "e001"]) == 0
-        assert pop.status(home)["faults"]["cut"] == ["e001"]  # type: ignore[index]
-        assert cli.main(["lab", "heal"]) == 0
-        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
-        assert cli.main(["lab", "fault", "cut", "e9"]) == 2
 
     def test_nothing_is_left_of_a_broken_lab(self, tmp_path: Path) -> None:
         mounts = Path("/proc/self/mountinfo").read_text()

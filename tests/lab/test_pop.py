@@ -259,22 +259,6 @@ def test_settings_of_one_host_are_its_own(home: Path) -> None:
     assert on(home, "e001", f"cat {pages}") == "always [madvise] never"
 
 
-def test_reboot_without_a_drain_loses_requests(home: Path) -> None:
-    log = home / "lab/client-lost.jsonl"
-
-    def counted() -> bool:
-        """Whether all that was lost is in the counts, and some was."""
-        after = pop.client_counts(home)["lost"]
-        return bool(after > lost and len(log.read_text().splitlines()) == after)
-
-    lost = pop.client_counts(home)["lost"]
-    reboot(home, "e001")
-    wait_until(lambda: is_serving(home, "e001"), "back in service")
-    wait_until(counted, "a lost request")
-    lost_last = log.read_text().splitlines()[-1]
-    assert {"time", "path", "after", "reason"} <= set(json.loads(lost_last))
-
-
 def test_killed_supervisor_leaves_nothing_and_disturbs_no_other_lab(
     home: Path, tmp_path: Path
 ) -> None:

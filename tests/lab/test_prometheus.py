@@ -148,25 +148,21 @@ def written(home: Path, prometheus: bool) -> Context:
     return Context(yaml.safe_load(layout.configuration.read_text()))
 
 
-def test_prometheus_has_the_counters_and_hosts_their_health(tmp_path: Path) -> None:
-    views = written(tmp_path, prometheus=True).inventory.pop("lab1").views
+def test_prometheus_has_the_counters_hosts_their_health_and_alertmanager_their_silences(
+    tmp_path: Path,
+) -> None:
+    context = written(tmp_path, prometheus=True)
+    views, config = context.inventory.pop("lab1").views, context.config
     assert [view.metrics.source for view in views] == ["prometheus", "hosts"]
     fields = dict(views[0].metrics.fields)
     found = {name: fields[name] for name in ("url", "matcher", "devices")}
     wanted = {"url": f"http://{PROMETHEUS}", "matcher": 'host="{name}"', "devices": "eth0"}
     assert found == wanted
-
-
-def test_alerts_of_hosts_are_silenced_in_the_lab_s_alertmanager(tmp_path: Path) -> None:
-    config = written(tmp_path, prometheus=True).config
     told = config.alertmanager
     assert told.url == (f"http://{ALERTMANAGER}",)
     assert told.matchers_of("lab1", "e000", "10.77.1.1") == {"host": "e000"}
     assert config.owner_timeout < told.bound <= 60
     assert config.textfile_directory == TEXTFILES
-
-
-def test_a_lab_without_prometheus_asks_nobody(tmp_path: Path) -> None:
-    context = written(tmp_path, prometheus=False)
+    context = written(tmp_path / "without", prometheus=False)
     assert [view.metrics.source for view in context.inventory.pop("lab1").views] == ["hosts"]
     assert (context.config.alertmanager.url, context.config.textfile_directory) == ((), "")

@@ -74,12 +74,6 @@ def test_the_order_loses_nothing_and_a_withdrawal_alone_does(practice: Practice)
     assert loses(practice, "e001", ("disable", "anycast"), ("enable", "anycast"))
 
 
-def test_a_router_that_only_hashes_moves_what_is_under_way(practice: Practice) -> None:
-    """What BGP cannot save: 65535:0 and a withdrawal are the same to such a router."""
-    lab.balancer(practice.home, "forget")
-    assert loses(practice, "e002", ("enable", "anycast_leaving"), ("disable", "anycast_leaving"))
-
-
 def loses(practice: Practice, host: str, leave: tuple[str, str], back: tuple[str, str]) -> bool:
     """Whether requests are lost when a busy host leaves so; a moment may have no long one."""
     lost = practice.lost()

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -50,42 +47,3 @@ def test_a_tuning_that_hurts_is_taken_back_to_the_byte(practice: Practice) -> No
     assert practice.fingerprints() == before
     assert practice.serving() == set(practice.hosts)
     assert practice.lost() == lost
-
-
-def begun(practice: Practice, line: str, *words: str) -> subprocess.Popen[str]:
-    """A rollout, once it says something of a step."""
-    given = ("tuning=accept_queue", *words, "--json", "--verbose")
-    process = practice.start("run", "rollout_pop", *given)
-    assert process.stderr is not None
-    assert any(line in said for said in process.stderr)
-    return process
-
-
-def test_an_interrupted_rollout_is_taken_back(practice: Practice) -> None:
-    before, lost = practice.fingerprints(), practice.lost()
-    process = begun(practice, "apply_tuning", *FOUR)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert json.loads(out)["status"] == "canceled"
-    (left,) = practice.run("rollout_status", "state=changing")["ids"]
-    back = practice.run("roll_back_pop", f"rollout={left}")
-    assert (back["outcome"], back["quarantined"]) == ("rolled_back", {})
-    assert practice.fingerprints() == before
-    assert practice.serving() == set(practice.hosts)
-    assert practice.lost() == lost
-
-
-def test_a_host_that_is_not_as_planned_any_more_is_not_changed(practice: Practice) -> None:
-    """The plan fits, and then somebody changes a host before its batch comes."""
-    times = [word for word in FOUR if not word.startswith("baseline=")]
-    process = begun(practice, "claim_pop", *times, "baseline=20")
-    practice.on_all("sysctl -q -w net.core.somaxconn=9")
-    out, _ = process.communicate(timeout=300)
-    assert process.returncode == 3
-    assert json.loads(out)["result"]["output"]["outcome"] == "rolled_back"
-    assert practice.somaxconn() == {"9"}
-    text = practice.edgetune("status", "lab1")[1]
-    assert "sysctl:net.core.somaxconn" in text.rpartition("rolling_back")[2]
-    practice.on_all("sysctl -q -w net.core.somaxconn=8")
-    practice.wait_until_all_serve()

@@ -63,13 +63,9 @@ LOWER = [
     _file("lower\n", disruption="drain"),
 ]
 UPPER = [_sysctl("net.core.somaxconn", 128), _route(30), _file("upper\n")]
-
-
 KEPT = [_sysctl("net.core.somaxconn", 64), _sysctl("vm.swappiness", 10)]
-AGAIN = [_sysctl("net.core.somaxconn", 256), _sysctl("vm.swappiness", 10)]
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
 BOTH = f"echo $(cat {SOMAXCONN} /proc/sys/vm/swappiness)"
-KEPT_TEXT = "net.core.somaxconn = 64\nvm.swappiness = 10\n"
 FILE = "/etc/sysctl.d/89-kept.conf"
 # Names of files, and files by their content, where a tuning leaves any. The epoch stays.
 MARKS = (
@@ -86,13 +82,8 @@ def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
         write_yaml(home / "edgetune.yaml", {**made.config, "tunings": [str(home / "tunings")]})
         (home / "tunings").mkdir()
         for name, settings in (("lower", LOWER), ("upper", UPPER), ("kept", KEPT)):
-            offer(made, name, settings)
+            write_yaml(home / f"tunings/{name}.yaml", _tuning(name, settings))
         yield made
-
-
-def offer(practice: Practice, name: str, settings: list[dict[str, Any]], **more: Any) -> None:
-    """Have a tuning of this name in the catalogue."""
-    write_yaml(practice.home / f"tunings/{name}.yaml", {**_tuning(name, settings), **more})
 
 
 def reboot(practice: Practice, host: str) -> None:
@@ -163,19 +154,3 @@ def test_what_is_handed_over_stays_without_us_and_can_be_tuned_again(practice: P
     assert practice.on_all(MARKS) == none
     refused = practice.run("roll_back_pop", f"rollout={done['rollout']}")
     assert refused["exit"] and "was handed over at" in refused["message"], refused
-    the_same_is_refused_and_a_newer_one_goes_over_it(practice)
-    assert practice.on_all(MARKS) == none
-
-
-def the_same_is_refused_and_a_newer_one_goes_over_it(practice: Practice) -> None:
-    """What was handed over is where the way back of a later rollout leads to."""
-    same = practice.run("rollout_pop", "tuning=kept", *FOUR)
-    assert same["exit"] and "every host of lab1 is as kept wants it" in same["message"], same
-    offer(practice, "kept", AGAIN, version="1.1.0")
-    again = practice.roll_out("tuning=kept", *FOUR)
-    assert again["outcome"] == "promoted", again["message"]
-    assert set(practice.on_all(BOTH).values()) == {"256 10\n"}
-    back = practice.run("roll_back_pop", f"rollout={again['rollout']}")
-    assert (back["outcome"], back["quarantined"]) == ("rolled_back", {})
-    assert set(practice.on_all(BOTH).values()) == {"64 10\n"}
-    assert set(practice.on_all(f"cat {FILE}").values()) == {KEPT_TEXT}

@@ -97,17 +97,6 @@ class TestMany:
 
 
 class TestCredentials:
-    def test_refused_once_are_tried_nowhere_else(self, four: Site) -> None:
-        results = four.ask_all("plan", PLAN, password="wrong")
-        assert {result.reason for result in results.values()} == {"auth"}
-        (tried,) = (
-            one.bmc.address
-            for one in four.hosts
-            if one.bmc and any(method == "POST" for method, _ in four.machines[one.name].log)
-        )
-        errors = [str(result.error) for result in results.values()]
-        assert sum(f"not asked: {tried} refused 'lab'" in error for error in errors) == 3
-
     @pytest.mark.parametrize("refusing", ["e000", "e003"])
     def test_that_one_may_refuse_are_tried_on_the_others(self, four: Site, refusing: str) -> None:
         four.machines[refusing].faults.add("refuses")
@@ -186,18 +175,6 @@ class TestManyLogins:
         (one,) = tried
         others = [result.error or "" for name, result in results.items() if name != one][1:]
         assert all(f"not asked: https://{one} refused 'lab'" in error for error in others)
-
-    def test_taken_once_go_in_at_once(self, box: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        together, tried = Barrier(11), []
-
-        def before(name: str, is_root: bool) -> None:
-            if not is_root and tried:
-                together.wait(5)
-
-        tried = self.watch(box, monkeypatch, before)
-        results = box.ask_all("plan", PLAN)
-        assert not any(result.failed for result in results.values())
-        assert len(tried) == 12
 
     @pytest.mark.parametrize("basic", [False, True])
     def test_what_a_user_may_not_do_on_one_is_asked_of_the_others(

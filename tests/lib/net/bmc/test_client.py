@@ -607,21 +607,6 @@ class TestTrust:
         assert caught.value.reason == "tls"
         assert "bmc_ca_file" not in str(caught.value)
 
-    def test_environment_changes_nothing(
-        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
-            monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
-        with talk(bmc) as client:
-            client.get("/thing")
-
-    def test_nobody_listens_or_not_over_tls(self, bmc: ScriptedBmc) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as plain:
-            for port in (closed_port(), plain.getsockname()[1]):
-                with pytest.raises(BmcError) as caught, talk(bmc, timeout=1, port=port):
-                    pass
-                assert caught.value.reason == "unreachable"
-
 
 def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:

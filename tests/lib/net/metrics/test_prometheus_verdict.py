@@ -19,7 +19,6 @@ from edgetune.base.documents.sample import Sample
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import SourceError
 from edgetune.net.metrics.sources.prometheus import Prometheus
-from edgetune.net.prometheus.client import Client
 from edgetune.rollout.evidence.baseline import measure
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.guard.stalled import stale_samples
@@ -27,7 +26,6 @@ from edgetune.rollout.guard.watched import Watched
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.status.overview import Overview
 from edgetune.rollout.status.present import Seen
-from edgetune.rollout.steps import report_rollout
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.site.inventory import Metrics
 from tests.support.builders import as_samples
@@ -190,33 +188,6 @@ def test_a_clock_that_differs_by_more_promotes_nothing(
     world.ahead = ahead
     served()
     held(world, says)
-
-
-def test_a_report_asks_prometheus_few_questions_and_shows_what_hosts_counted(
-    world: BothMeasured, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = replace(world.context.config, report_dir=str(tmp_path / "reports"))
-    monkeypatch.setattr(world.context, "config", config)
-    measured(world)
-    compare_groups(world.context, world.rollout)
-    monkeypatch.setattr(report_rollout, "_SLOTS", 20)
-    by_store = _pictures(report_rollout.report_rollout(world.context, world.rollout))
-    served()
-    asked: list[str] = []
-    posted = Client._posted
-    monkeypatch.setattr(
-        Client, "_posted", lambda self, what, given: asked.append(what) or posted(self, what, given)
-    )
-    by_prometheus = _pictures(report_rollout.report_rollout(world.context, world.rollout))
-    assert 0 < len(asked) <= 10
-    assert len(by_prometheus) == len(by_store) > 0
-    assert 'class="slots' in "".join(by_prometheus)
-
-
-def _pictures(result: Mapping[str, Any]) -> list[str]:
-    page = Path(result["path"]).read_text(encoding="utf-8")
-    assert "samples are not known" not in page
-    return re.findall(r'class="slots[^>]*>', page)
 
 
 def test_a_prometheus_that_is_down_promotes_nothing_and_guard_and_status_see_it(
