@@ -88,39 +88,6 @@ def test_a_seed_meets_hosts_of_the_rollout_and_breaks_nothing_more_while_all_is_
         assert "stop" not in kinds or kinds <= {"stop", "action", "runner", "agent", "sshd"}
 
 
-DAMAGED = replace(NEW, fingerprint={**NEW.fingerprint, "etc/passwd": "9"})
-UNCONFIRMED = replace(NEW, journals={"accept_queue": "provisional"})
-COMPLETE, QUARANTINED = _end("complete"), _end(quarantined=["e000"])
-
-
-@pytest.mark.parametrize(
-    ("now", "end", "e000", "says"),
-    [
-        (OLD, _end(), "ready", ""),
-        (NEW, COMPLETE, "ready", ""),
-        (NEW, _end("held"), "ready", ""),
-        (OLD, _end("held"), "ready", ""),
-        (HALF, QUARANTINED, "maint", ""),
-        (None, QUARANTINED, "down", ""),
-        (HALF, _end(), "ready", "neither old nor new: runs 4096, stored nothing, no journal"),
-        (NEW, _end(), "ready", "is new although the rollout is rolled_back"),
-        (OLD, COMPLETE, "ready", "is old although the rollout is complete"),
-        (OLD, _end(), "maint", "is maint, up and not quarantined"),
-        (OLD, _end(), "down", "is ready, down and not quarantined"),
-        (None, _end(), "ready", "is off and not quarantined"),
-        (HALF, QUARANTINED, "ready", "quarantined, half changed and serves"),
-        (replace(OLD, not_ready=True), _end(), "ready", "says not ready and not quarantined"),
-        (DAMAGED, COMPLETE, "ready", "no plan showed it: etc/passwd"),
-        (UNCONFIRMED, COMPLETE, "ready", "accept_queue provisional"),
-    ],
-)
-def test_a_host_that_is_not_whole_or_not_in_service_is_reported_unless_it_is_quarantined(
-    now: HostState | None, end: End, e000: str, says: str
-) -> None:
-    found = _of(auditor.hosts({"e000": OLD}, {"e000": now}, end, _seen(0, e000=e000)))
-    assert any(says in what for what in found) if says else not found, found
-
-
 def test_a_request_is_excused_only_by_a_fault_in_its_time() -> None:
     lost = [{"time": 20.0, "after": 5.0, "path": "/short", "host": None, "reason": "no answer"}]
     unready = [{"time": 20.0, "path": "/short", "host": "e001"}]

@@ -72,21 +72,16 @@ def test_wrong_input_is_one_line_and_what_to_type(
     assert document["error"].startswith(case["line"])
 
 
-def test_without_a_configuration_it_says_what_to_do(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (home / "edgetune.yaml").unlink()
-    assert exit_code("run", "echo") == 2
-    assert "edgetune lab up" in capsys.readouterr().err
-
-
-def test_with_its_lab_down_nothing_runs_on_the_machine_s_own_network(
+def test_with_its_lab_down_or_without_a_configuration_nothing_runs_and_it_says_what_to_do(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inventory = f"inventory: {home}/lab/inventory.yaml\n"
     (home / "edgetune.yaml").write_text(inventory, encoding="utf-8")
     assert exit_code("run", "echo", "text=x") == 1
     assert "the lab of this configuration is not up" in capsys.readouterr().err
+    (home / "edgetune.yaml").unlink()
+    assert exit_code("run", "echo") == 2
+    assert "edgetune lab up" in capsys.readouterr().err
 
 
 @pytest.mark.processes

@@ -46,7 +46,7 @@ def told(clock: VirtualClock, stream: io.StringIO, *texts: str | Exception) -> N
 
 
 class TestElsewhere:
-    def test_only_what_changed_is_printed(
+    def test_what_changed_is_printed_and_a_store_that_is_away_takes_nothing_from_it(
         self, clock: VirtualClock, capsys: pytest.CaptureFixture[str]
     ) -> None:
         row = "lab1  accept_queue  changing for {}: batch {} of 6, 3 hosts out"
@@ -54,18 +54,12 @@ class TestElsewhere:
         told(clock, io.StringIO(), *texts)
         lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
         assert lines == [texts[0], texts[2]]
-
-    def test_a_store_that_is_away_takes_nothing_from_what_is_known(
-        self, clock: VirtualClock, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+        with pytest.raises(InputError):
+            told(clock, io.StringIO(), InputError("parameter", "rollout", "no"))
         told(clock, io.StringIO(), "a", StoreError("Redis: away"), "a")
         lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
         assert [line[:16] for line in lines] == ["a", "Not known since "]
         assert lines[1].endswith(": Redis: away")
-
-    def test_a_first_question_that_is_wrong_is_an_error(self, clock: VirtualClock) -> None:
-        with pytest.raises(InputError):
-            told(clock, io.StringIO(), InputError("parameter", "rollout", "no"))
 
 
 class TestOnATerminal:

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from edgetune.base.clock import use, wall
 from edgetune.base.documents.sample import is_same_boot
 from edgetune.base.documents.table import SampleTable
-from edgetune.base.errors import InputError, SourceError
+from edgetune.base.errors import InputError, SilentError, SourceError
 from edgetune.intent.metrics.catalogue import METRICS, PACK_METRICS, Catalogue
 from edgetune.net import databases
 from edgetune.net.metrics import pop_samples, prometheus_window
@@ -528,6 +528,9 @@ def test_what_is_down_or_has_a_certificate_that_is_not_there_is_named(server: Ap
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     assert_told(pop(url), "does not answer: .*refused")
+    # Its other PoPs are not asked then: see test_clickhouse.py.
+    with pytest.raises(SilentError):
+        window(pop(url))
     https = pop(server.url.replace("http:", "https:"), ca_file="/nowhere/ca.pem")
     told = errors(https)
     assert {*told} == NAMES and all("/nowhere/ca.pem" in error for error in told.values())
@@ -586,33 +589,6 @@ def test_a_server_that_hangs_keeps_no_pop_of_another_one_waiting(
     assert len(asked) == len(hanging.asked) == 8
     rest = {error for error in lost.values() if error not in asked}
     assert all(error.endswith("was busy with other PoPs, and was not asked") for error in rest)
-
-
-@pytest.mark.slow
-def test_a_sweep_waits_once_for_a_server_that_hangs(
-    server: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "DEADLINE", 2.0)
-    server.answer = filled().answer
-    ended = threading.Event()
-    with api() as hanging:
-        hanging.answer = lambda asked: Reply(b"", pause=lambda: ended.wait(20.0), length=10)
-        far = [replace(pop(hanging.url), name=f"far{number}") for number in range(30)]
-        near = replace(pop(server.url), name="near")
-        hosts_of = {replace(host, rack=each.name): each for each in far for host in each.hosts}
-        asked = {**hosts_of, **dict.fromkeys(near.hosts, near)}
-        began = time.monotonic()
-        parts = source().sample(asked, 0)
-        first = next(parts)
-        took_first = time.monotonic() - began
-        told = {host: own for part in parts for host, own in part.items()}
-        took = time.monotonic() - began
-        ended.set()
-    assert {*first} == {*near.hosts} and not any(own.error for own in first.values())
-    assert took_first < 2.0 <= took < 5.5
-    assert len(told) == len(hosts_of)
-    assert all("does not answer" in own.error for own in told.values())
-    assert len(hanging.asked) == 8
 
 
 def test_the_last_scrape_of_a_pop_is_one_question_and_none_by_a_clock_that_is_ahead(
