@@ -389,7 +389,3 @@ def test_both_sides_prove_themselves_by_certificates(
     assert alertmanager.active().keys() == {"e000"}
     assert "CERTIFICATE_VERIFY_FAILED" in keep(alertmanager, ["e000"], **files)
     assert keep(alertmanager, ["e000"], ca_file=str(own.authority)) != ""
-    (tmp_path / "text").write_text("no certificate")
-    for file in ("ca_file", "certificate_file"):
-        told = keep(alertmanager, ["e000"], **{file: str(tmp_path / "text")})
-        assert told.startswith(f"{alertmanager.url}: {file} {tmp_path / 'text'}: ")

@@ -176,21 +176,6 @@ def test_a_machine_that_does_not_do_it_is_as_it_was_in_the_end(site: Site, fault
     assert (site.modes[host], world.head.quarantined) == ("early", {})
 
 
-def test_a_machine_that_was_replaced_is_left_alone_and_adopted(site: Site) -> None:
-    world = site.world
-    world.enter()
-    world.roll_all({"first_batch": FIRST, "end_batch": FIRST + 1})
-    (host,) = world.at(FIRST)
-    world.hosts.machine = {name: world.hosts.told_by_dmi(name) for name in NAMES}
-    site.machines[host].name = "another"
-    sent = site.changes(host)
-    (reason,) = world.roll_back()["quarantined"].values()
-    assert f"the machine is {site.machines[host].uuid}, not" in reason
-    assert (site.modes[host], site.changes(host)) == ("home", sent)
-    world.run("adopt_host", host=host)
-    assert (world.head.quarantined, world.balancer.state[host]) == ({}, "ready")
-
-
 def _die_after(world: BiosWorld, effect: str, work: Callable[[], Any]) -> None:
     def die(moment: str) -> None:
         if moment == f"after {effect}":

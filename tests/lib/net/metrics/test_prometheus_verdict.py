@@ -174,22 +174,6 @@ def held(world: BothMeasured, says: str) -> None:
     assert re.search(says, found["message"]), found["message"]
 
 
-@pytest.mark.parametrize(
-    ("ahead", "says"),
-    [
-        (130.0, r"clocks differ by \d+ s or more: a host was scraped in the future"),
-        (-60.0, "inconclusive: .*the newest sample is .* old"),
-    ],
-)
-def test_a_clock_that_differs_by_more_promotes_nothing(
-    world: BothMeasured, served: Any, ahead: float, says: str
-) -> None:
-    measured(world)
-    world.ahead = ahead
-    served()
-    held(world, says)
-
-
 def test_a_prometheus_that_is_down_promotes_nothing_and_guard_and_status_see_it(
     world: BothMeasured, served: Any
 ) -> None:

@@ -677,10 +677,6 @@ def test_a_client_certificate_logs_in(server: Api, tmp_path: Path) -> None:
     own = {"certificate_file": str(files.certificate), "key_file": str(files.key)}
     asked = pop(https, ca_file=str(files.authority), **own)
     assert len(window(asked)) == 3 * len(grid())
-    in_one = tmp_path / "both.pem"
-    in_one.write_bytes(files.certificate.read_bytes() + files.key.read_bytes())
-    asked = pop(https, ca_file=str(files.authority), certificate_file=str(in_one))
-    assert len(window(asked)) == 3 * len(grid())
     with pytest.raises(SourceError, match="does not answer"):
         window(pop(https, ca_file=str(files.authority)))
     with pytest.raises(SourceError, match="certificate verify failed"):

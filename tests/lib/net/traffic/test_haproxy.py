@@ -11,7 +11,6 @@ from typing import Callable
 
 import pytest
 
-from edgetune.base.errors import DrainError
 from edgetune.net.traffic.drivers.haproxy import Haproxy
 from edgetune.rollout.hosts.in_service import put_back, state_of, why_out
 from tests.support.answering import Answering
@@ -20,35 +19,6 @@ from tests.support.named_services import Service, hold, request, services, who_g
 from tests.support.real_haproxy import CLIENTS, RealHaproxy, needs_haproxy, running
 
 pytestmark = needs_haproxy
-
-DENIED = r"edges/e000: Permission denied \(the socket's level has to be admin\)"
-
-
-@pytest.fixture(scope="module")
-def haproxy() -> Iterator[RealHaproxy]:
-    with running() as started:
-        yield started
-
-
-def test_whether_changes_are_refused_is_told_without_one(haproxy: RealHaproxy) -> None:
-    haproxy.driver().withdraw("e000")
-    haproxy.driver().isolate("e001")
-    before = haproxy.ask("show servers state edges")
-    assert haproxy.driver().refuses_changes() == ""
-    refusal = haproxy.driver(level="operator").refuses_changes()
-    assert "operator: edges/e000: Permission denied" in refusal
-    with pytest.raises(DrainError, match=DENIED):
-        haproxy.driver(level="operator").isolate("e000")
-    after = haproxy.ask("show servers state edges")
-    # Column 9 counts the seconds since the last change.
-    assert _without_ages(before) == _without_ages(after)
-    for name in ("e000", "e001"):
-        haproxy.driver().restore(name)
-
-
-def _without_ages(text: str) -> list[list[str]]:
-    rows = [line.split(" ") for line in text.splitlines()]
-    return [row[:9] + row[10:] for row in rows]
 
 
 def test_servers_tell_whether_they_are_checked_and_where_they_are() -> None:
