@@ -242,15 +242,6 @@ class AgentRoot:
         assert self.restore(tuning)["changed"]
         assert without_boot_id(self.tree()) == before
 
-    def reason(self, *settings: Mapping[str, Any]) -> str:
-        """Why a host cannot have the first of some settings; that no apply changes anything."""
-        row, before = self.plan(*settings)[0], self.tree()
-        assert row["status"] == "unsupported", row
-        error = self.fail("apply", **self.change(*settings))
-        assert error["reason"] == "refused" and str(row["reason"]) in error["message"]
-        assert self.tree() == before
-        return str(row["reason"])
-
     def journal(self, tuning: str = "t") -> dict[str, Any]:
         """What the host has noted of a tuning."""
         own: dict[str, Any] = json.loads(self.read(f"var/lib/edgetune/tunings/{tuning}.json"))

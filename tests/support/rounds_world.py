@@ -31,7 +31,7 @@ from edgetune.wings.congestion.rows import MEASURES, PrefixRows, make_rows
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.scenarios import Scenario
 from tests.support.virtual_clock import VirtualClock
-from tests.support.world import CHANGING_VERBS, EmptyWorld, Hosts
+from tests.support.world import EmptyWorld, Hosts
 
 FIRST = 5_880_000
 """The round in which a world begins."""
@@ -118,9 +118,6 @@ class CongestionHosts(Hosts):
 
     def numbers(self) -> dict[str, int]:
         return {name: own["number"] for name, own in self.standing_there.items()}
-
-    def asked_to_change(self) -> bool:
-        return bool(self.heard) or any(verb in CHANGING_VERBS for _, verb, _ in self.asked)
 
 
 class Sockets:

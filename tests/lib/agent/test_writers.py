@@ -256,7 +256,9 @@ def test_a_file_with_other_names_is_left_and_said_so_before_anything_is_done(
 ) -> None:
     path = root.write("etc/app/own.conf", "old\n")
     os.link(path, root.path / "etc/other")
-    assert "own.conf has 2 hard links" in root.reason(file("/etc/app/own.conf", "new\n"))
+    linked = file("/etc/app/own.conf", "new\n")
+    assert "own.conf has 2 hard links" in root.plan(linked)[0]["reason"]
+    assert root.fail("apply", **root.change(linked))["reason"] == "refused"
     with pytest.raises(OSError, match="hard links") as caught:
         Host(str(root.path)).write("/etc/app/own.conf", b"new\n")
     assert caught.value.errno == errno.EMLINK
