@@ -50,23 +50,20 @@ def ends() -> Iterator[tuple[Monitor, socket.socket]]:
 Ends = tuple[Monitor, socket.socket]
 
 
-def test_an_event_before_an_answer_is_kept_and_not_taken_for_it(ends: Ends) -> None:
+def test_an_event_before_an_answer_is_kept_and_no_answer_and_a_refusal_are_errors(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monitor, qemu = ends
     qemu.sendall(GREETING + DONE + SHUTDOWN + done(2))
     assert monitor.execute("system_reset") == {}
     (event,) = monitor.take_events()
     assert event["data"]["reason"] == "host-qmp-system-reset"
     assert monitor.take_events() == []
-
-
-def test_no_answer_and_a_refusal_are_errors(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.machines.monitor.ANSWER_SECONDS", 0.05)
-    monitor, qemu = ends
-    qemu.sendall(GREETING + DONE)
     with pytest.raises(OSError, match="did not answer system_reset"):
         monitor.execute("system_reset")
     why = {"class": "CommandNotFound", "desc": "The command x has not been found"}
-    qemu.sendall(json.dumps({"id": 3, "error": why}).encode() + b"\r\n")
+    qemu.sendall(json.dumps({"id": 4, "error": why}).encode() + b"\r\n")
     with pytest.raises(OSError, match="QEMU refuses x: The command x has not been found"):
         monitor.execute("x")
 

@@ -130,12 +130,7 @@ class TestPythonAction:
         assert given.items() <= result["parameters"].items()
         assert "timeout" not in result["parameters"]
         assert "tops3cret" not in str(result["arguments"])
-
-    def test_secrets_are_masked_in_its_document(self, engine: Engine) -> None:
-        execution = engine.request("echo", {"token": "tops3cret"})
-        assert "tops3cret" not in str(execution.document())
-
-    def test_a_large_result_comes_whole(self, engine: Engine) -> None:
+        assert "tops3cret" not in str(engine.request("echo", {"token": "tops3cret"}).document())
         assert engine.run("returns", {"what": "large"}).payload == "x" * 300000
 
     def test_a_timeout_kills_it_and_its_children(self, engine: Engine, tmp_path: Path) -> None:

@@ -40,9 +40,12 @@ def _awaited(world: World) -> str:
     return next(iter(world.batch(0).hosts.values())).awaited
 
 
-def test_what_a_step_learned_is_written_at_its_end(world: World) -> None:
+def test_what_a_step_learned_is_written_at_its_end_and_not_again(world: World) -> None:
     assert world.step(_step(None), 0) == {"message": "done"}
     assert _awaited(world) == "something"
+    clock = world.batch(0).clock
+    world.step(_step(None), 0)
+    assert world.batch(0).clock == clock
 
 
 def test_so_it_is_where_the_step_cannot_go_on(world: World) -> None:
@@ -56,13 +59,6 @@ def test_nothing_is_written_by_whom_it_is_not_for(world: World, error: BaseExcep
     with pytest.raises(type(error)):
         world.step(_step(error), 0)
     assert _awaited(world) == ""
-
-
-def test_what_is_written_already_is_not_written_again(world: World) -> None:
-    world.step(_step(None), 0)
-    clock = world.batch(0).clock
-    world.step(_step(None), 0)
-    assert world.batch(0).clock == clock
 
 
 def test_the_error_of_the_step_stands_where_the_writing_fails(

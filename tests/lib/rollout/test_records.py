@@ -123,9 +123,6 @@ def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path)
         read_rollout(world.context, ROLLOUT)
     with pytest.raises(RefusedError, match=says):
         world.run("take_over_rollout")
-
-
-def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     world = _world(tmp_path)
     (key,) = [key for key in DOCUMENTS if key.endswith(f"batch.{ROLLOUT}.0")]
     world.context.store.put(key, json.dumps({**DOCUMENTS[key], "schema": RECORD_SCHEMA + 1}))

@@ -216,13 +216,11 @@ class TestSnoopMode:
         # Another spelling beside it is another mode.
         assert knob.mode_of({name: last}) == ("home" if last == home else f"{name}={last}")
 
-    def test_opaque_name_by_its_displayed_one(self) -> None:
+    def test_opaque_name_by_its_displayed_one_unless_two_have_that(self) -> None:
         numbered = entry("QPIS001", values=["00", "01"], DisplayName="Snoop Mode")
         numbered["Value"][1]["ValueDisplayName"] = "Home Snoop"
         knob = find_knob("bios.snoop_mode", {"QPIS001": "00"}, registry(numbered))
         assert knob.modes == {"home": {"QPIS001": "01"}}
-
-    def test_two_of_that_displayed_name_are_none(self) -> None:
         both = [entry(name, DisplayName="Snoop Mode") for name in ("Q1", "Q2")]
         with pytest.raises(BmcError, match=r"Q1 .* Q2"):
             find_knob("bios.snoop_mode", {"Q1": "On", "Q2": "On"}, registry(*both))

@@ -78,21 +78,19 @@ def count_logins(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return told
 
 
-def test_ports_that_answer_are_enough(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_that_answer_are_enough_and_one_that_answers_in_part_is_lost(
+    near: Near, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logins = count_logins(monkeypatch)
     # A service that is not up yet refuses, which is an answer.
     assert near.lost(near.closed(), near.deaf(after=2 * CONNECTIONS)) == {}
-    assert near.fleet.lost_connections([], [1]) == {} and not logins
-
-
-def test_a_port_that_answers_in_part_is_lost(near: Near) -> None:
+    assert near.fleet.lost_connections([], [1]) == {}
+    # A port that a firewall keeps from us says nothing.
+    assert near.lost(near.deaf(after=0), near.closed()) == {}
     port = near.deaf(after=5)
     lost = f"{CONNECTIONS - 5} of {CONNECTIONS} connections to 127.0.0.1:{port} get no answer"
     assert near.lost(near.closed(), port) == {"e000": lost}
-
-
-def test_a_port_that_a_firewall_keeps_from_us_says_nothing(near: Near) -> None:
-    assert near.lost(near.deaf(after=0), near.closed()) == {}
+    assert not logins
 
 
 @pytest.mark.parametrize("silent", [True, False])

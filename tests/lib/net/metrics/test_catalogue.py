@@ -71,7 +71,7 @@ def test_prometheus_is_told_what_node_exporter_calls_a_reading() -> None:
     assert not [name for name in told if name.startswith("health_")]
 
 
-def test_the_bucket_of_a_limit_is_told_by_its_bound() -> None:
+def test_the_bucket_of_a_limit_is_told_by_its_bound_beside_its_matchers(tmp_path: Path) -> None:
     told = SITE.told_by("prometheus")["upstream_requests_fast"]
     assert told["matchers"] == 'le=~"250([.]0)?"'
     slow = SITE["ttfb_slow"]
@@ -80,16 +80,12 @@ def test_the_bucket_of_a_limit_is_told_by_its_bound() -> None:
         ["upstream_requests_fast"],
         "upstream_requests",
     )
-
-
-def test_a_bucket_keeps_the_matchers_of_its_file(tmp_path: Path) -> None:
     document = load_yaml(EXAMPLES / "ttfb_slow.yaml")
     document["buckets"]["slower_than"] = 0.5
-    entry = document["readings"]["upstream_requests_fast"]["sources"]["prometheus"]
-    entry["matchers"] = 'job="envoy"'
+    document["readings"]["upstream_requests_fast"]["sources"]["prometheus"]["matchers"] = 'a="b"'
     write_yaml(tmp_path / "ttfb_slow.yaml", document)
-    told = Catalogue([tmp_path, PACK_METRICS]).told_by("prometheus")
-    assert told["upstream_requests_fast"]["matchers"] == 'job="envoy",le=~"0[.]5([.]0)?"'
+    told = Catalogue([tmp_path, PACK_METRICS]).told_by("prometheus")["upstream_requests_fast"]
+    assert told["matchers"] == 'a="b",le=~"0[.]5([.]0)?"'
 
 
 def test_a_file_of_a_site_stands_for_that_of_the_pack(tmp_path: Path) -> None:

@@ -54,15 +54,9 @@ def test_a_whole_answer_is_read() -> None:
     assert read == TRUTH
     serving = [name for name, server in read.items() if server.is_serving]
     assert serving == ["e000", "e001", "e006"], "not withdrawn, not down, and of a weight"
-
-
-def test_a_server_that_is_drained_between_the_two_answers_does_not_serve() -> None:
-    text = EDGES.replace("no check,1,1,0,", "DRAIN,1,1,0,", 1)
-    server = read_servers(text, "edges")["e000"]
-    assert (server.withdrawn, server.idle, server.is_serving) == ("", "drain", False)
-
-
-def test_requests_that_wait_for_a_server_count_as_its_sessions() -> None:
+    drained = EDGES.replace("no check,1,1,0,", "DRAIN,1,1,0,", 1)
+    between = read_servers(drained, "edges")["e000"]
+    assert (between.withdrawn, between.idle, between.is_serving) == ("", "drain", False)
     (server,) = read_servers(QUEUE, "queue").values()
     assert server.sessions == 4
     assert ",e000,3,3,1,1," in QUEUE, "three wait, one is served"
