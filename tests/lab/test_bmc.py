@@ -24,7 +24,7 @@ from lab.bmc.personality import PERSONALITIES, load
 from lab.bmc.server import IDLE_SECONDS
 from tests.support import ROOT
 from tests.support.cases import cases
-from tests.support.lab_bmc import HOME, PASSWORD, SESSIONS, USER, message_ids, running
+from tests.support.lab_bmc import HOME, PASSWORD, SESSIONS, USER, running
 from tests.support.lab_bmc import certificates as make
 from tests.support.virtual_clock import VirtualClock
 
@@ -158,17 +158,6 @@ def test_links_lead_to_resources_and_the_registry_describes_every_attribute(
         allowed = [value["ValueName"] for value in entry.get("Value", [])]
         value = bmc.machine.current[entry[key]]
         assert value in allowed or entry["Type"] != "Enumeration"
-
-
-@pytest.mark.parametrize(
-    ("personality", "identity"),
-    [("dell", "IDRAC.1.6.RAC0218"), ("lenovo", "Base.1.0.SessionLimitExceeded")],
-)
-def test_the_session_table_is_small(files: Certificates, personality: str, identity: str) -> None:
-    with running(files, personality) as bmc:
-        answers = [bmc.log_in() for _ in range(bmc.machine.sessions.limit)]
-        assert [answer.status_code for answer in answers[:-1]] == [201] * (len(answers) - 1)
-        assert message_ids(answers[-1]) == [identity]
 
 
 def test_the_certificate_is_of_these_addresses_and_its_key_is_secret(

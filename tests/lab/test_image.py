@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lab.pop import image, missing_requirements
-from lab.pop.layout import EXPORTER_PORT, TEXTFILES
 
 pytestmark = pytest.mark.skipif(
     bool(missing_requirements()), reason="needs what the namespaced lab needs"
@@ -69,13 +68,3 @@ def test_keys_of_the_machine_are_not_copied(machine: Path, tmp_path: Path) -> No
     assert "etc/ssl/certs/ca.pem" in copied
     assert not copied & {"etc/ssl/private", "etc/ssl/openssl.key", "etc/ssh/ssh_host_rsa_key"}
     assert not (tmp_path / "image/etc/shadow").read_text().startswith("etc/shadow")
-
-
-def test_init_starts_an_exporter_only_where_it_is_wanted(machine: Path, tmp_path: Path) -> None:
-    for exporter in (False, True):
-        built = tmp_path / f"image-{exporter}"
-        image.build(built, "a key", False, machine, exporter=exporter)
-        started = "run_exporter" in (built / "etc/inittab").read_text()
-        assert (started, (built / TEXTFILES[1:]).is_dir()) == (exporter, exporter)
-        script = (built / "usr/local/lib/lab/run_exporter").read_text()
-        assert f":{EXPORTER_PORT} " in script and f"textfile.directory={TEXTFILES}\n" in script

@@ -135,14 +135,6 @@ def test_kernel_that_would_load_a_module_has_no_drop_model(
     assert drops.has_drops() is True
 
 
-def test_switched_off_and_on_by_its_bmc(home: Path, bmc: Callable[[str], Bmc]) -> None:
-    bmc("e002").reset("ForceOff")
-    wait_until(lambda: state_of(home, "e002") == "off", "power off")
-    assert bmc("e002").system["PowerState"] == "Off"
-    bmc("e002").reset("On")
-    wait_for_boot(home, "e002", 2)
-
-
 def test_fault_of_a_bmc_and_its_end(
     home: Path, bmc: Callable[[str], Bmc], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,14 +168,6 @@ def test_what_sudo_refuses_is_told_of_that_host(
     assert (result["error"], result["reason"]) == (f"answer to facts: {says}", "garbage")
 
 
-def test_without_the_command_a_user_reads_and_changes_nothing(home: Path) -> None:
-    before = now(home)
-    request = apply_request(home)
-    result = ask(home, "apply", request, ssh_command="")
-    assert result["error"] and result["reason"] != "unreachable"
-    assert now(home) == before
-
-
 def test_an_agent_that_the_host_does_not_know_is_not_run(home: Path) -> None:
     console(home, HOST, ["sh", "-ec", "cd /etc; mv edgetune-agents x; touch edgetune-agents"])
     try:

@@ -122,10 +122,9 @@ def _written(moment: float) -> str:
 
 
 class Real(Silenced):
-    """One process of the package, with a port of its own; ``cluster`` are its options as a member
-    of one."""
+    """One process of the package, with a port of its own."""
 
-    def __init__(self, folder: Path, *cluster: str) -> None:
+    def __init__(self, folder: Path) -> None:
         place = f"127.0.0.1:{free_port()}"
         self.url = f"http://{place}"
         (folder / "alertmanager.yml").write_text(_CONFIG)
@@ -133,7 +132,7 @@ class Real(Silenced):
             PROGRAM,
             f"--config.file={folder}/alertmanager.yml",
             f"--storage.path={folder}/data",
-            *(cluster or ["--cluster.listen-address="]),
+            "--cluster.listen-address=",
             f"--web.listen-address={place}",
         ]
         self.process = started(folder / "log", command, f"{self.url}/-/ready")
@@ -172,9 +171,9 @@ def in_memory() -> Iterator[InMemory]:
 
 
 @contextmanager
-def real(*cluster: str) -> Iterator[Real]:
+def real() -> Iterator[Real]:
     with tempfile.TemporaryDirectory(prefix="alertmanager-") as folder:
-        made = Real(Path(folder), *cluster)
+        made = Real(Path(folder))
         try:
             yield made
         finally:

@@ -106,9 +106,3 @@ def running(files: Certificates, personality: str = "dell", **options: Any) -> I
     finally:
         bmc.client.close()
         server.close()
-
-
-def message_ids(answer: requests.Response) -> list[str]:
-    body = answer.json()
-    entries = body.get("error", body)["@Message.ExtendedInfo"]
-    return [entry["MessageId"] for entry in entries]

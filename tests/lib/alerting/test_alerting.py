@@ -233,24 +233,6 @@ def _seen(is_so: Callable[[], bool]) -> bool:
     return is_so()
 
 
-@pytest.mark.parametrize("begin", [pytest.param(real, marks=needs)])
-def test_another_member_renews_and_ends_what_one_has_taken(begin: Any) -> None:
-    places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    member = "--cluster.listen-address={}", "--cluster.peer={}", "--cluster.gossip-interval=50ms"
-    first = [text.format(place) for text, place in zip(member, places)]
-    second = [text.format(place) for text, place in zip(member, reversed(places))]
-    with begin(*first, member[2]) as one, begin(*second, member[2]) as other:
-        # A member that was alone as it began joins its peers later.
-        assert keep(one, ["e000"], url=(one.url, other.url)) == ""
-        assert _seen(lambda: other.active().keys() == {"e000"})
-        before = other.active()["e000"]
-        one.close()
-        assert keep(other, ["e000"], url=(one.url, other.url), bound=2 * BOUND) == ""
-        assert other.active()["e000"]["id"] == before["id"]
-        assert keep(other, [], back=["e000"], url=(one.url, other.url)) == ""
-        assert other.active() == {}
-
-
 @pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
 def test_a_silence_is_bounded_by_the_clock_of_alertmanager_and_asked_for_with_all_of_a_batch(
     alertmanager: InMemory, ahead: float
