@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lab.runner import Engine, Execution, Listener, MetadataError, Pack, ParameterError
+from lab.runner import Engine, Execution, Listener, MetadataError, Pack
 from lab.runner.metadata import load_config
 from tests.support import FIXTURES
 from tests.support.cases import cases
@@ -267,8 +267,3 @@ def test_a_delay_ends_at_once_when_it_is_canceled(engine: Engine) -> None:
     thread.join(timeout=60)
     assert execution.status == "canceled"
     assert sequence(execution) == [("look", "canceled")]
-
-
-def test_nothing_starts_with_a_bad_parameter(engine: Engine) -> None:
-    with pytest.raises(ParameterError, match='did you mean "count"'):
-        engine.run("echo", {"cuont": 1})

@@ -49,11 +49,6 @@ def test_parameters_are_rendered_and_cast_or_named(echo: Action, case: dict[str,
     assert "\n" not in str(error.value)
 
 
-def test_a_required_parameter_is_named() -> None:
-    with pytest.raises(ParameterError, match='probe.step requires the parameter "name"'):
-        live(Pack(PACK).action("step"), {}, CONTEXT, CONFIG)
-
-
 def test_final_parameters_are_split_and_not_rendered_again(echo: Action) -> None:
     recorded = {"text": "{{ 1 }}", "count": 4, "timeout": 9}
     runner, own = final(echo, recorded, CONTEXT, CONFIG)

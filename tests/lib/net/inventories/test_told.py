@@ -93,17 +93,6 @@ class TestAnsible:
         assert (second.port, third.hardware) == (2222, "r640")
         assert found.pop("fra1").host("fra1-e01").address == "2001:db8::1"
 
-    def test_a_variable_may_name_the_pop(self, tmp_path: Path) -> None:
-        mark = {"__ansible_unsafe": "10.0.0.{{ 7 }}"}
-        hosts = {"e1": {"dc": {"name": "ams1"}}, "e2": {"dc": {"name": "ams1"}, "ip": mark}}
-        printed = tmp_path / "list.json"
-        printed.write_text(json.dumps({"_meta": {"hostvars": hosts}, "all": {}}))
-        source = {"file": str(printed), "fields": {"pop": "dc.name", "server": "ip"}}
-        with pytest.raises(InputError, match=r"pops\.ams1") as caught:
-            found = opened(AnsibleInventory, tmp_path, source)
-            found.pop("ams1")
-        assert "hosts.e2.server: '10.0.0.{{ 7 }}' does not match" in str(caught.value)
-
     def test_marks_of_what_is_not_evaluated_are_left_out_everywhere(self, tmp_path: Path) -> None:
         def marked(value: Any) -> dict[str, Any]:
             return {"__ansible_unsafe": value}
