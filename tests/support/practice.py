@@ -165,28 +165,10 @@ class Practice:
 
 @contextmanager
 def practising(
-    home: Path,
-    hosts: int = 8,
-    drops: bool = False,
-    pops: int = 1,
-    load: bool = True,
-    prometheus: bool = False,
-    machines: int = 0,
-    anycast: bool = False,
-    balancers: int = 1,
+    home: Path, machines: int = 0, drops: bool = False, **more: Any
 ) -> Iterator[Practice]:
-    """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
-    lab.up(
-        home,
-        hosts=hosts,
-        drops=drops,
-        pops=pops,
-        load=load,
-        prometheus=prometheus,
-        anycast=anycast,
-        balancers=balancers,
-        machines=machines,
-    )
+    """A lab of its own, for as long as it is needed; with ``drops`` those of the snoop mode."""
+    lab.up(home, machines=machines, drops=drops, **more)
     practice = Practice(home, patience=3600.0 if machines else 400.0)
     try:
         yield practice
