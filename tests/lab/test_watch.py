@@ -84,6 +84,14 @@ class TestOnATerminal:
         lines = tall.getvalue().split("\x1b[J")[1].splitlines()
         assert (len(lines), lines[-2:]) == (7, ["... and 45 more lines", "now"])
 
+    def test_ctrl_c_leaves_the_cursor_below(
+        self, clock: VirtualClock, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        stream = Tty()
+        told(clock, stream, "a", "b")
+        assert stream.getvalue().endswith("Ctrl-C ends this\n")
+        assert capsys.readouterr().out == "\n"
+
 
 class TestCommand:
     @pytest.fixture

@@ -92,6 +92,11 @@ class TestMany:
         asker = bmcs("")
         results = asker.ask([bare, *odd, *four.hosts], "plan", lambda host: PLAN)
         assert results["bare"].reason == "refused"
+
+        def leaks(host: Host) -> Any:
+            raise BmcError("failed", f"no {PASSWORD}")
+
+        assert asker.ask(four.hosts[:1], "plan", leaks)["e000"].error == "https://e000: no ***"
         assert {results[own.name].reason for own in odd} <= {"refused", "unreachable"}
         assert not results["e000"].failed
 
