@@ -85,11 +85,11 @@ def fleet(folder: Path) -> Soaking:
     save_pause(world.context, "ams1", EXECUTION, held)
     world.context.heartbeats.beat(GUARD, Heartbeat(clock.wall() - 20))
     put_record(world.context, campaign())
-    _tune(world)
+    tune(world)
     return world
 
 
-def _tune(world: EmptyWorld) -> None:
+def tune(world: EmptyWorld) -> None:
     """The congestion control of lab1 is tuned; its rounds were compared once."""
     document = inventory_document()
     document["pops"]["lab1"]["congestion"] = {}

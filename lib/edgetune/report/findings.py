@@ -56,11 +56,14 @@ def grouped(findings: Iterable[Found]) -> list[Group]:
 def findings_text(findings: Iterable[Found], most: int = _FEW, advised: bool = False) -> list[str]:
     """A line for each of the first ``most`` things that were found, and one for the others.
 
-    ``advised``: each with what a person can do.
+    What a person can do stands behind what is of the PoP as a whole; ``advised``: behind each.
     """
     rows = grouped(findings)
     more = [f"and {len(rows) - most} more"] if len(rows) > most else []
-    told = [f"{_line(row)} -> {row.advice}" if advised else _line(row) for row in rows[:most]]
+    told = [
+        _line(row) + (f" -> {row.advice}" if advised or not row.hosts else "")
+        for row in rows[:most]
+    ]
     return [*told, *more]
 
 

@@ -5,7 +5,6 @@ what needs one."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from edgetune.base.documents.head import Head
@@ -36,102 +35,103 @@ class Next(NamedTuple):
     command: str = ""
 
 
+_BACK = ("To take it back:", "back")
+_FIRST = (
+    ("While its workflow lives it goes on: the baseline first, then the changes.", ""),
+    ("To end it, with nothing changed yet:", "back"),
+)
+_CHANGES = (
+    ("While its workflow lives it goes on with the next batch.", ""),
+    ("To let no further batch begin:", "pause"),
+    _BACK,
+)
+_STAYS = "While its workflow lives it looks, and promotes, holds or takes it back."
+_ROWS: dict[State, tuple[tuple[str, str], ...]] = {
+    State.CLAIMED: _FIRST,
+    State.BASELINE: _FIRST,
+    State.CHANGING: _CHANGES,
+    State.SOAKING: (
+        ("The rule advance_soaking takes the looks that are due. To take them now:", "look"),
+        _BACK,
+    ),
+    State.HELD: (
+        ("A person decides; until then the test group stays changed and the PoP claimed.", ""),
+        ("To soak and look again:", "look longer"),
+        _BACK,
+    ),
+    State.PROMOTING: _CHANGES,
+    State.COMPLETE: (
+        ("Nothing is left to do.", ""),
+        ("To take it back later:", "back"),
+        ("To keep its effect without edgetune:", "hand over"),
+    ),
+    State.ROLLING_BACK: (
+        ("While its workflow lives it goes on until every host is as it was.", ""),
+        ("To see what it waits for:", "status"),
+    ),
+    State.ROLLED_BACK: (
+        ("Nothing is left to do: no host carries the change.", ""),
+        ("To try again, once the cause is mended:", "again"),
+    ),
+    State.HANDING_OVER: (
+        ("Some of its hosts are handed over. To hand the others over:", "hand over"),
+    ),
+    State.HANDED_OVER: (
+        ("Nothing is left to do: its hosts keep its effect without edgetune.", ""),
+    ),
+}
+
+
 def next_steps(head: Head) -> list[Next]:
     """In the order in which a person thinks of them."""
-    return [*_OF[State(head.state)](head), *_quarantined(head)]
+    rows = list(_ROWS[State(head.state)])
+    if head.state == State.SOAKING and head.wait:
+        rows[0] = (_STAYS, "")
+    told = [Next(text, _commands(head).get(what, "")) for text, what in rows]
+    released = [
+        Next(f"{host}, {when}:", way)
+        for host in sorted(head.quarantined)
+        for when, way in releases(head, host).items()
+    ]
+    return [*(told[1:] if released else told), *released]
 
 
 def for_a_person(head: Head) -> list[Next]:
     """The same, of a rollout that does not go on before somebody decides."""
-    return [*_OF[State(head.state)](head)] if head.state in _WAITING_FOR_A_PERSON else []
+    return next_steps(head) if head.state in _WAITING_FOR_A_PERSON else []
 
 
-def look_longer(head: Head) -> str:
-    """The command that lets a held rollout soak once more, and acts on what that shows."""
-    return command("rollout_pop", rollout=head.id, wait="true")
+def _commands(head: Head) -> dict[str, str]:
+    return {
+        "back": command("roll_back_pop", rollout=head.id),
+        "pause": command("pause_pop", pop=head.pop),
+        "look": command("advance_rollout", rollout=head.id),
+        # Lets a held rollout soak once more, and acts on what that shows.
+        "look longer": command("rollout_pop", rollout=head.id, wait="true"),
+        # Leaves its effect to the PoP's own people, also for the rest of it.
+        "hand over": command("retire_tuning", pop=head.pop, tuning=head.tuning, hand_over="true"),
+        "status": command("rollout_status", rollout=head.id),
+        "again": command("plan_rollout", pop=head.pop, tuning=head.tuning),
+    }
 
 
-def hand_over(head: Head) -> str:
-    """The command that leaves its effect to the PoP's own people, also for the rest of it."""
-    return command("retire_tuning", pop=head.pop, tuning=head.tuning, hand_over="true")
+def ways_out(head: Head) -> dict[str, str]:
+    """The commands that end what a rollout waits for a person with, or a lost owner's."""
+    known = _commands(head)
+    back = {"roll back": known["back"]}
+    return {
+        State.HELD: {"look longer": known["look longer"], **back},
+        State.HANDING_OVER: {"carry it on": known["hand over"]},
+        State.ROLLING_BACK: back,
+    }.get(State(head.state), {"carry on": command("rollout_pop", rollout=head.id), **back})
 
 
-def _before_changes(head: Head) -> Iterator[Next]:
-    yield Next("Its workflow goes on by itself: the baseline first, then the changes.")
-    yield Next("To end it, with nothing changed yet:", _back(head))
-
-
-def _changes(head: Head) -> Iterator[Next]:
-    yield Next("Its workflow goes on by itself with the next batch.")
-    yield Next("To let no further batch begin:", command("pause_pop", pop=head.pop))
-    yield Next("To take it back:", _back(head))
-
-
-def _soak(head: Head) -> Iterator[Next]:
-    if head.wait:
-        yield Next("Its workflow takes the looks, and promotes, holds or takes back by itself.")
-    else:
-        now = command("advance_rollout", rollout=head.id)
-        yield Next("The rule advance_soaking takes the looks that are due. To take them now:", now)
-    yield Next("To take it back:", _back(head))
-
-
-def _held(head: Head) -> Iterator[Next]:
-    yield Next("A person decides; until then the test group stays changed and the PoP claimed.")
-    yield Next("To soak and look again:", look_longer(head))
-    yield Next("To take it back:", _back(head))
-
-
-def _complete(head: Head) -> Iterator[Next]:
-    yield Next("Nothing is left to do.")
-    yield Next("To take it back later:", _back(head))
-    yield Next("To keep its effect without edgetune:", hand_over(head))
-
-
-def _handing_over(head: Head) -> Iterator[Next]:
-    yield Next("Some of its hosts are handed over. To hand the others over:", hand_over(head))
-
-
-def _handed_over(head: Head) -> Iterator[Next]:
-    yield Next("Nothing is left to do: its hosts keep its effect without edgetune.")
-
-
-def _rolling_back(head: Head) -> Iterator[Next]:
-    yield Next("Its workflow goes on by itself until every host is as it was.")
-    yield Next("To see what it waits for:", command("rollout_status", rollout=head.id))
-
-
-def _rolled_back(head: Head) -> Iterator[Next]:
-    if not head.quarantined:
-        yield Next("Nothing is left to do: no host carries the change.")
-    again = command("plan_rollout", pop=head.pop, tuning=head.tuning)
-    yield Next("To try again, once the cause is mended:", again)
-
-
-def _quarantined(head: Head) -> Iterator[Next]:
-    for host in sorted(head.quarantined):
-        yield Next(f"Once {host} is mended:", command("release_host", host=host))
-        adopt = command("adopt_host", host=host, rollout=head.id)
-        yield Next(f"If {host} was replaced by another machine:", adopt)
-
-
-def _back(head: Head) -> str:
-    return command("roll_back_pop", rollout=head.id)
-
-
-_OF = {
-    State.CLAIMED: _before_changes,
-    State.BASELINE: _before_changes,
-    State.CHANGING: _changes,
-    State.SOAKING: _soak,
-    State.HELD: _held,
-    State.PROMOTING: _changes,
-    State.COMPLETE: _complete,
-    State.ROLLING_BACK: _rolling_back,
-    State.ROLLED_BACK: _rolled_back,
-    State.HANDING_OVER: _handing_over,
-    State.HANDED_OVER: _handed_over,
-}
+def releases(head: Head, host: str) -> dict[str, str]:
+    """The commands by which a host leaves quarantine; none before all other hosts are back."""
+    if head.state != State.ROLLED_BACK:
+        return {}
+    replaced = command("adopt_host", host=host, rollout=head.id)
+    return {"once mended": command("release_host", host=host), "if replaced": replaced}
 
 
 def color_of(state: str, verdict: str) -> str:

@@ -16,14 +16,14 @@ from edgetune.base.documents.sample import Drift
 from edgetune.base.documents.settings import SettingRow, Standing
 from edgetune.base.durations import duration, roughly, utc
 from edgetune.base.names import listed
-from edgetune.base.sanitize import command, one_line
+from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
 from edgetune.judge.verdict import measured_text, noted
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN
 from edgetune.report.effects import caveat
 from edgetune.report.findings import folded
-from edgetune.report.next_steps import for_a_person
+from edgetune.report.next_steps import for_a_person, releases, ways_out
 
 
 def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
@@ -239,8 +239,7 @@ def rollout_text(head: Head, wait: str = "") -> str:
         lines += [f"  quarantined: {host}: {why.reason}", f"    {_evidence(why)}"]
         lines.append(f"    {service_text(why)}")
         lines += [f"    {_event(event)}" for event in _events(why.bmc)]
-        lines.append(f"    once mended: {command('release_host', host=host)}")
-        lines.append(f"    if replaced: {command('adopt_host', host=host, rollout=head.id)}")
+        lines += [f"    {when}: {way}" for when, way in releases(head, host).items()]
     return _page(lines)
 
 
@@ -254,14 +253,6 @@ def left_text(head: Head, out: Sequence[str] | None) -> str:
         *folded(f"out of service by its record: {known}", 79, "  ", "    "),
     ]
     return _page([*lines, *(f"  {what + ':':<11} {way}" for what, way in ways_out(head).items())])
-
-
-def ways_out(head: Head) -> dict[str, str]:
-    """The commands that carry a rollout without an owner on, or take it back."""
-    back = {"roll back": command("roll_back_pop", rollout=head.id)}
-    if head.state == "rolling_back":
-        return back
-    return {"carry on": command("rollout_pop", rollout=head.id), **back}
 
 
 def drift_text(row: Drift) -> str:

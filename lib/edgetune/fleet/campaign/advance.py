@@ -34,7 +34,8 @@ from edgetune.intent.campaign import Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.record.heads import all_heads, refuse_unfinished
+from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.status.claimed import refuse_held
 from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 
@@ -244,10 +245,7 @@ class _Step:
     def _plan(self, name: str, tuning: str, definition: Ring) -> str:
         """The digest of a new plan for a PoP that is free."""
         refuse_if_paused(self._context, name)
-        refuse_unfinished(self._context, name)
-        holder = self._context.claims.holder(name)
-        if holder is not None:
-            raise RefusedError(f"{name} is claimed by rollout {holder.rollout}")
+        refuse_held(self._context, name)
         options = asdict(definition.options)
         made = plan_rollout(self._context, name, tuning, **options)
         return str(made["plan"])

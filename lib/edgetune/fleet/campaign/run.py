@@ -18,8 +18,8 @@ from edgetune.report.campaign import definition_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.planning.make_plan import make_for
-from edgetune.rollout.record.heads import refuse_unfinished
 from edgetune.rollout.record.kept_inventory import whole_inventory
+from edgetune.rollout.status.claimed import refuse_held
 
 # No name of a PoP.
 _BEGINNING = "campaign/"
@@ -106,7 +106,7 @@ def _refusal(context: Context, definition: Campaign, ring: Ring, pop: str) -> st
     """What speaks against a PoP as it is now."""
     seed = secrets.randbits(31)
     try:
-        refuse_unfinished(context, pop)
+        refuse_held(context, pop)
         make_for(context, pop, definition.tuning, replace(ring.options, seed=seed))
     except StoreError:
         raise

@@ -74,10 +74,9 @@ def plan_and_notes(
     refuse_unreadable(context, pop.name)
     subject = Subject(context, pop, hosts)
     absent = [Finding(text, "make it", refuses=False) for text in context.config.absent]
-    notes = [*absent, *refuse_unfit(subject)]
+    notes = [*refuse_unfit(subject), *absent]
     facts = {name: answer.facts for name, answer in subject.facts.items()}
-    _refuse_other_version(tuning, facts)
-    _refuse_other_bios(context, pop, tuning, hosts)
+    _refuse_other_version(context, pop, tuning, facts)
     _refuse_misfits(tuning, subject.facts)
     systems = {name: known.system for name, known in facts.items()}
     refuse_untold_by_system(pop, tuning, options.without_packets, context.catalogue, systems)
@@ -304,24 +303,18 @@ def _refuse_failed(answers: Mapping[str, HostResult]) -> None:
         raise RefusedError(_few(failed))
 
 
-def _refuse_other_version(tuning: Tuning, facts: Mapping[str, HostFacts]) -> None:
+def _refuse_other_version(
+    context: Context, pop: Pop, tuning: Tuning, facts: Mapping[str, HostFacts]
+) -> None:
     for name, known in facts.items():
-        stands = known.applied(tuning.name)
-        if stands and stands.digest != tuning.digest:
-            raise RefusedError(
-                f"{name}: another version of {tuning.name} stands there, of rollout "
-                f"{stands.rollout}; roll that back first"
-            )
-
-
-def _refuse_other_bios(context: Context, pop: Pop, tuning: Tuning, hosts: Sequence[Host]) -> None:
-    for host in hosts if tuning.sets_bios else ():
-        stands = load_journal(context, pop.name, host.name).standing(tuning.name)
-        if stands and stands.digest != tuning.digest:
-            raise RefusedError(
-                f"{host.name}: another version of {tuning.name} stands in its BIOS, of rollout "
-                f"{stands.rollout}; roll that back first"
-            )
+        by_bmc = load_journal(context, pop.name, name) if tuning.sets_bios else None
+        in_bios = by_bmc.standing(tuning.name) if by_bmc else None
+        for where, stands in (("there", known.applied(tuning.name)), ("in its BIOS", in_bios)):
+            if stands and stands.digest != tuning.digest:
+                raise RefusedError(
+                    f"{name}: another version of {tuning.name} stands {where}, of rollout "
+                    f"{stands.rollout}; {command('roll_back_pop', rollout=stands.rollout)} first"
+                )
 
 
 def _refuse_misfits(tuning: Tuning, answers: Mapping[str, HostResult]) -> None:

@@ -6,14 +6,15 @@ A dry run refuses for what they find, ``doctor`` lists it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Callable
 
 from edgetune.agent.vocabulary.kind import EXPERIMENTAL, SYSTEMS
+from edgetune.agent.vocabulary.places import NOT_READY
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.head import ENDED
 from edgetune.base.documents.plan import Proof
 from edgetune.base.durations import duration
 from edgetune.base.errors import RefusedError
@@ -24,13 +25,14 @@ from edgetune.net.traffic import Server
 from edgetune.report.findings import findings_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import frozen_text
-from edgetune.rollout.gates.pause import why_paused
+from edgetune.rollout.gates.pause import pause_text, pauses_of, standing_pauses, ways_on
 from edgetune.rollout.hosts.health import sick_services
 from edgetune.rollout.hosts.identity import prove_machines
 from edgetune.rollout.hosts.in_service import shown, why_out
 from edgetune.rollout.hosts.silencing import shared_matchers
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.status.claimed import holders, kept_hosts
 from edgetune.site.inventory import HEALTH_TLS, Host, Pop
 
 CLOCKS_APART = 10.0
@@ -85,28 +87,27 @@ class Subject:
         hosts = [h for h in self.hosts if h.name in known and h.server in self.servers]
         return prove_machines(self.pop, hosts, self.servers, known)
 
+    @cached_property
+    def kept(self) -> Mapping[str, str]:
+        """``claimed.kept_hosts`` of the PoP."""
+        return kept_hosts(self.context, self.pop)
+
+    def found(self, check: Check) -> Iterator[Finding]:
+        """What a check finds. Of a host that a rollout keeps no other advice is given."""
+        for own in check(self):
+            yield replace(own, advice=self.kept.get(own.host, own.advice)) if own.host else own
+
 
 Check = Callable[[Subject], Iterable[Finding]]
 
 
 def check_claim(subject: Subject) -> Iterable[Finding]:
     """The PoP is nobody else's, and the claims store would take a claim."""
-    context, pop = subject.context, subject.pop.name
-    refusal = context.claims.refuses_changes()
+    for own in holders(subject.context, subject.pop.name):
+        yield Finding(own.what, own.advice, refuses=False)
+    refusal = subject.context.claims.refuses_changes()
     if refusal:
         yield Finding(f"claims cannot be written: {refusal}", "mend the claims store")
-    unfinished = [h for h in all_heads(context) if h.pop == pop and h.state not in ENDED]
-    for head in unfinished:
-        back = command("roll_back_pop", rollout=head.id)
-        advice = f"wait for its end, or take it back: {back}"
-        what = f"{pop} is held by rollout {head.id} ({head.state})"
-        yield Finding(what, advice, refuses=False)
-    holder = context.claims.holder(pop)
-    if holder is not None and holder.rollout not in [head.id for head in unfinished]:
-        left = context.claims.expiries([pop])[pop]
-        what = f"{pop} is claimed by rollout {holder.rollout} for {duration(round(left))}"
-        shows = command("rollout_status", rollout=holder.rollout)
-        yield Finding(what, f"wait; {shows} shows it", refuses=False)
 
 
 def check_permission(subject: Subject) -> Iterable[Finding]:
@@ -114,9 +115,10 @@ def check_permission(subject: Subject) -> Iterable[Finding]:
     stopped = stopped_by(subject.context)
     if stopped:
         yield Finding(f"everything is stopped: {stopped}", command("resume_all"), refuses=False)
-    paused = why_paused(subject.context, subject.pop.name)
-    if paused:
-        yield Finding(paused, command("resume_pop", pop=subject.pop.name), refuses=False)
+    pop = subject.pop.name
+    pauses = standing_pauses(pauses_of(subject.context, pop))
+    if pauses:
+        yield Finding(pause_text(pop, pauses), " and ".join(ways_on(pop, pauses)), refuses=False)
     frozen = frozen_text(subject.pop.name, subject.context.config.closed)
     if frozen:
         yield Finding(frozen, "wait for its end", refuses=False)
@@ -169,18 +171,16 @@ def check_hosts(subject: Subject) -> Iterable[Finding]:
     for head in all_heads(subject.context):
         for host in subject.hosts:
             if head.pop == subject.pop.name and host.name in head.quarantined:
-                # The same for all hosts of a rollout, which are told together.
-                mended = command("release_host", host="HOST")
-                replaced = command("adopt_host", host="HOST", rollout=head.id)
-                advice = f"{mended} (mended), {replaced} (replaced), or leave it out: exclude="
-                yield Finding(f"is quarantined by rollout {head.id}", advice, host.name)
+                what = f"is quarantined by rollout {head.id}"
+                yield Finding(what, subject.kept[host.name], host.name)
     for name, answer in subject.facts.items():
         if answer.failed:
             advice = "mend it, or leave it out: exclude="
             yield Finding(f"cannot be asked: {answer.error}", advice, name)
         elif not answer.facts.agent_state.ready:
             what = "is not ready: a rollout drained it and has not verified it"
-            yield Finding(what, "recover_rollout carries that rollout on", name)
+            advice = f"no rollout keeps it; {NOT_READY} there names that one: see the runbook"
+            yield Finding(what, advice, name)
 
 
 def check_machines(subject: Subject) -> Iterable[Finding]:
@@ -288,9 +288,9 @@ def check_systems(subject: Subject) -> Iterable[Finding]:
 
 PLAN_CHECKS: Sequence[Check] = (
     # First, as a plan shows few of many findings.
+    check_claim,
     check_systems,
     check_permission,
-    check_claim,
     check_hosts,
     check_machines,
     check_load_balancer,
@@ -306,7 +306,7 @@ BASELINE_CHECKS: Sequence[Check] = (check_hosts, check_overrides, out_of_service
 
 def unfit_hosts(subject: Subject) -> list[Finding]:
     """Hosts that do not serve well before anything is done to them."""
-    found = [finding for check in BASELINE_CHECKS for finding in check(subject)]
+    found = [finding for check in BASELINE_CHECKS for finding in subject.found(check)]
     return [finding for finding in found if finding.refuses]
 
 
@@ -316,7 +316,7 @@ def refuse_unfit(subject: Subject) -> list[Finding]:
     Findings that only a person can weigh come back. Of each host the first finding is told: a
     host in quarantine is out of service, too.
     """
-    found = [finding for check in PLAN_CHECKS for finding in check(subject)]
+    found = [finding for check in PLAN_CHECKS for finding in subject.found(check)]
     refusing = [finding for finding in found if finding.refuses]
     if refusing:
         seen = {f.host: f for f in reversed(refusing) if f.host}

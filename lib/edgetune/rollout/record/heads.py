@@ -154,7 +154,8 @@ def refuse_unfinished(context: Context, pop: str, but: str = "") -> None:
     unended += [(each.id, each.state) for each in kept if each.state]
     for name, state in unended:
         if name != but:
-            raise RefusedError(f"{pop} has a rollout that is {state}: {name}")
+            shows = command("rollout_status", pop=pop)
+            raise RefusedError(f"{pop} has a rollout that is {state}: {name}; {shows} shows it")
     for each in kept:
         raise RefusedError(unreadable_text(each))
 

@@ -237,6 +237,13 @@ def under_way(batches: Iterable[Batch]) -> Iterator[tuple[str, HostStep]]:
                 yield name, host
 
 
+def in_hand(context: Context, head: Head) -> list[str]:
+    """Hosts that a rollout has in the middle of a change, or in quarantine; DamagedError if its
+    record does not tell."""
+    batches = Record(context, head).begun_batches
+    return [*(name for name, _ in under_way(batches)), *head.quarantined]
+
+
 def out_of_service(batches: Iterable[Batch]) -> list[str]:
     """Hosts that a rollout took out of service and has not put back, by its record; a record is
     written before what it names is done."""

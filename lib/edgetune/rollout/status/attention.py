@@ -11,8 +11,7 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.words import State
 from edgetune.base.sanitize import command, shortened
-from edgetune.report.next_steps import hand_over, look_longer
-from edgetune.report.text import ways_out
+from edgetune.report.next_steps import ways_out
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import stale_after
 from edgetune.rollout.gates.pause import Pause, causes_text, ways_on
@@ -37,6 +36,10 @@ class Urgency(IntEnum):
     STALE = 5
     DAMAGED = 6
     NONE = 7
+
+
+HOLDS_UP = {Urgency.NO_OWNER, Urgency.OVERDUE, Urgency.HELD, Urgency.PAUSED}
+"""With these a rollout does not go on before somebody does something."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +80,15 @@ def quarantined(head: Head) -> Iterator[Need]:
     yield Need(Urgency.QUARANTINED, text, _releases(head, hosts))
 
 
-def held(head: Head, present: Present) -> Iterator[Need]:
-    """A verdict of which a person has to decide what follows."""
-    if head.state != State.HELD:
-        return
-    text = f"HELD for {present.lasts}"
-    found = head.verdict
-    text += f", {spoken(found.verdict)}: {_short(found.reason)}" if found else ""
-    back = command("roll_back_pop", rollout=head.id)
-    yield Need(Urgency.HELD, text, {"look longer": look_longer(head), "roll back": back})
-
-
-def handing_over(head: Head, present: Present) -> Iterator[Need]:
-    """A hand-over that was begun and did not reach every host."""
-    if head.state == State.HANDING_OVER:
-        text = f"HANDING OVER for {present.lasts}"
-        yield Need(Urgency.HELD, text, {"carry it on": hand_over(head)})
+def awaiting(head: Head, present: Present) -> Iterator[Need]:
+    """A verdict of which a person has to decide what follows, or a hand-over that was begun and
+    did not reach every host."""
+    if head.state in (State.HELD, State.HANDING_OVER):
+        found = head.verdict if head.state == State.HELD else None
+        word = "HELD for" if head.state == State.HELD else "HANDING OVER for"
+        text = f"{word} {present.lasts}"
+        text += f", {spoken(found.verdict)}: {_short(found.reason)}" if found else ""
+        yield Need(Urgency.HELD, text, ways_out(head))
 
 
 def paused(pop: str, pauses: Mapping[str, Pause]) -> Iterator[Need]:

@@ -18,9 +18,8 @@ from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.status.attention import (
     Need,
     Urgency,
+    awaiting,
     damaged_part,
-    handing_over,
-    held,
     no_owner,
     of_rounds,
     overdue,
@@ -119,7 +118,7 @@ class Overview:
     def _entries(self) -> list[Entry]:
         """Rollouts under way, and all else that needs a person: that comes first."""
         newest, seen = self._newest(), self._seen
-        entries = [self._entry(head, newest) for head in seen.open]
+        entries = [self.entry(head, newest) for head in seen.open]
         alone = self._pauses.keys() - {head.pop for head in seen.open}
         entries += [Entry(pop, "", "", [*paused(pop, self._pauses[pop])]) for pop in alone]
         entries += [
@@ -139,13 +138,14 @@ class Overview:
             self._seen.unknown.append(f"How rounds stand is not known: {error}.")
             return []
 
-    def _entry(self, head: Head, newest: Mapping[str, float | None]) -> Entry:
+    def entry(self, head: Head, newest: Mapping[str, float | None]) -> Entry:
+        """That of a rollout; ``newest`` has the last sample of its PoP where that is known."""
         present = Present(Record(self._context, head), self._now)
         needs = [no_owner(head)] if head.id in self._ownerless else []
-        needs += [*quarantined(head), *held(head, present), *handing_over(head, present)]
+        needs += [*quarantined(head), *awaiting(head, present)]
         needs += paused(head.pop, self._pauses.get(head.pop, {}))
         try:
-            if not self._seen.stopped:
+            if not (self._seen.stopped or head.id in self._ownerless):
                 needs += overdue(self._context, head, present, self._now)
             if head.pop in newest:
                 needs += stale(head, present, newest.get(head.pop), self._now)
@@ -175,10 +175,10 @@ class Overview:
 
 
 def _state(context: Context, head: Head, present: Present) -> str:
-    """What it does; of one that is held, its need says it."""
+    """What it does; of one that waits for a person, its need says it."""
     if head.state in ENDED:
         return _end(head, present)
-    told = "" if head.state == State.HELD else present.line
+    told = "" if head.state in (State.HELD, State.HANDING_OVER) else present.line
     frozen = why_frozen(context, head)
     return "; ".join(filter(None, [told, "" if frozen in told else frozen]))
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from edgetune.base import clock
-from edgetune.base.documents.head import ENDED, Approved, Head
-from edgetune.base.durations import duration
-from edgetune.base.errors import EdgetuneError, FencedError
+from edgetune.base.documents.head import Approved, Head
+from edgetune.base.errors import EdgetuneError
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import use_approval, valid_approval
 from edgetune.rollout.gates.freeze import refuse_if_frozen
@@ -20,7 +19,8 @@ from edgetune.rollout.ownership.automation import thread_of
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.heads import largest_epoch, refuse_unfinished
-from edgetune.rollout.record.rollout import load_plan, read_rollout
+from edgetune.rollout.record.rollout import load_plan
+from edgetune.rollout.status.claimed import refuse_held
 
 _UNRECORDED = 60.0
 
@@ -75,24 +75,22 @@ def begin_rollout(
     asked for. During ``freezes`` (see ``edgetune.base.freezes.written``) no
     batch of it begins.
     """
+    refuse_if_stopped(context)
+    planned = load_plan(context, plan)
+    pop = context.inventory.pop(planned.pop)
+    refuse_held(context, pop.name)
+    refuse_unfinished(context, pop.name)
     needs_approval = context.config.plan_approval and approved is None
     if needs_approval:
         for who in (requested_by, caller or requested_by):
             valid_approval(context, plan, f"plan {plan}", who, context.config.self_approval)
-    refuse_if_stopped(context)
-    planned = load_plan(context, plan)
-    pop = context.inventory.pop(planned.pop)
     refuse_if_frozen(context, pop.name, freezes)
     refuse_if_paused(context, pop.name)
-    refuse_unfinished(context, pop.name)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(clock.wall()))
     name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"
     above = largest_epoch(context, pop.name)
     # Short, until the record says whose it is.
-    try:
-        claim = context.claims.take(pop.name, name, _UNRECORDED, above=above)
-    except FencedError as error:
-        raise FencedError(f"{error}{_free_in(context, pop.name)}") from None
+    claim = context.claims.take(pop.name, name, _UNRECORDED, above=above)
     head = Head(
         id=name,
         pop=pop.name,
@@ -118,12 +116,3 @@ def begin_rollout(
         context.claims.release(pop.name, claim)
         raise
     return head
-
-
-def _free_in(context: Context, pop: str) -> str:
-    """When a PoP is free that a rollout holds although it has ended, or nothing."""
-    holder, left = context.claims.holder(pop), context.claims.expiries([pop])[pop]
-    if holder is None or read_rollout(context, holder.rollout).head.state not in ENDED:
-        return ""
-    why = "which has ended; an action of an owner that it was taken from may still be running"
-    return f", {why}: {pop} is free in {duration(round(left))}"

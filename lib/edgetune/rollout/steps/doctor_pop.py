@@ -113,8 +113,8 @@ def doctor_pop(context: Context, pop: str, tuning: str = "") -> DoctorResult:
 
 def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     count = len(subject.hosts)
-    yield _Named("records", "rollouts can be read, and written where that shows", check_records)
     yield _Named("claim", "the PoP is free, and could be claimed", check_claim)
+    yield _Named("records", "rollouts can be read, and written where that shows", check_records)
     yield _Named("automation", "rules and sensor are on, as rollouts need them", check_automation)
     alike = "hold the same keys, inventory, tunings and pack"
     yield _Named("nodes", f"those that ran actions in the last hour {alike}", check_nodes)
@@ -163,7 +163,8 @@ def _has_experimental(subject: Subject) -> bool:
 
 def _looked(named: _Named, asked: Any) -> Checked:
     try:
-        found = list(named.check(asked))
+        is_of_hosts = isinstance(asked, Subject)
+        found = list(asked.found(named.check) if is_of_hosts else named.check(asked))
     except EdgetuneError as error:
         found = [Finding(str(error), f"mend that; {named.name} could not be looked at")]
     notes = [own for own in found if isinstance(own, Note)]

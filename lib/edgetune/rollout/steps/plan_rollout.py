@@ -24,6 +24,7 @@ from edgetune.rollout.planning.make_plan import plan_and_notes
 from edgetune.rollout.planning.preflight import Finding
 from edgetune.rollout.record.kept_inventory import keep_entry
 from edgetune.rollout.record.rollout import load_plan, save_plan
+from edgetune.rollout.status.claimed import held_first
 from edgetune.rollout.store.inventory import kept_inventory
 
 
@@ -57,12 +58,15 @@ def plan_rollout(
     With ``plan`` (a digest that somebody approved) the same plan is made again from the hosts
     as they are now; RefusedError says what no longer fits.
     """
-    if plan:
-        made, notes = _make_again(context, plan, pop, tuning, wait)
-    else:
-        chosen = read_options(Fields(options, "parameter"), Options)
-        seed = chosen.seed or secrets.randbits(31)
-        made, notes = plan_and_notes(context, pop, tuning, replace(chosen, seed=seed), wait=wait)
+    old = load_plan(context, plan) if plan else None
+    with held_first(context, old.pop if old else pop):
+        if old:
+            made, notes = _make_again(context, old, pop, tuning, wait)
+        else:
+            chosen = read_options(Fields(options, "parameter"), Options)
+            seed = chosen.seed or secrets.randbits(31)
+            wanted = replace(chosen, seed=seed)
+            made, notes = plan_and_notes(context, pop, tuning, wanted, wait=wait)
     save_plan(context, made)
     keep_entry(context, made.digest, made.pop)
     split = made.groups
@@ -106,9 +110,9 @@ def _freezes(context: Context, plan: Plan) -> list[Finding]:
 
 
 def _make_again(
-    context: Context, digest: str, pop: str, tuning: str, wait: bool
+    context: Context, old: Plan, pop: str, tuning: str, wait: bool
 ) -> tuple[Plan, list[Finding]]:
-    old = load_plan(context, digest)
+    digest = old.digest
     for field, given, planned in (("pop", pop, old.pop), ("tuning", tuning, old.tuning.name)):
         if given and given != planned:
             raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")

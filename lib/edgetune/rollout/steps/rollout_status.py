@@ -20,6 +20,7 @@ from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned
 from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_heads, unreadable_text
 from edgetune.rollout.record.rollout import out_of_service, read_rollout
+from edgetune.rollout.status.claimed import claimed_beside
 from edgetune.rollout.status.overview import Overview
 from edgetune.rollout.status.present import InFull, Seen
 
@@ -99,6 +100,7 @@ def rollout_status(
         and (not orphaned or (not stopped and is_orphaned(context, head)))
     ]
     ownerless, unknown = _without_an_owner(context, chosen, ended)
+    unknown += _claimed_beside(context, pop, heads) if pop else []
     left = {head.id: _left(context, head) for head in ownerless}
     waits = {head.id: _wait(context, head) for head in chosen if head.state in CHANGES_HOSTS}
     shown = chosen[-1] if (rollout or pop) and chosen else None
@@ -146,6 +148,14 @@ def _without_an_owner(
     except StoreError as error:
         known = [head for head in wanting if head.owner in ended]
         return known, [f"Which rollouts have an owner is not known: {one_line(str(error))}."]
+
+
+def _claimed_beside(context: Context, pop: str, heads: Sequence[Head]) -> list[str]:
+    own = [head for head in heads if head.pop == pop]
+    try:
+        return [f"{each.what}; {each.advice}." for each in claimed_beside(context, pop, own)]
+    except EdgetuneError as error:
+        return [f"What has {pop} is not known: {one_line(str(error))}."]
 
 
 def _left(context: Context, head: Head) -> str:

@@ -136,9 +136,9 @@ def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> No
     shown = run_campaign(world.context, "queue")
     assert dict(world.context.store.list("edgetune.")) == before
     assert [ring["pops"] for ring in shown["rings"]] == [["ams1"], ["ams2", "fra1"], ["lax1"]]
-    assert "fra1 has a rollout that is claimed" in shown["rings"][1]["refused"]["fra1"]
+    assert "fra1 is held by rollout fra1-" in shown["rings"][1]["refused"]["fra1"]
     assert shown["message"] == "a dry run: 4 PoPs in 3 rings, 1 refused now"
-    assert "fra1  refused now: fra1 has a rollout" in shown["text"]
+    assert "fra1  refused now: fra1 is held by rollout" in shown["text"]
     assert world.hosts.changing() == []
 
 

@@ -37,6 +37,7 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.report_rollout import _waits
 from edgetune.rollout.steps.watch_drift import watch_drift
+from tests.lib.rollout.steps.advice import Advice
 from tests.support.builders import concluded, reading, write_yaml
 from tests.support.exported import put_one
 from tests.support.scenarios import Scenario, names_of
@@ -648,5 +649,5 @@ class Records(Scenario):
         return "so far" in self.shown
 
 
-class Moves(Plans, Firmware, Holds, Switch, Traffic, Records):
+class Moves(Plans, Firmware, Holds, Switch, Traffic, Records, Advice):
     """All of them."""

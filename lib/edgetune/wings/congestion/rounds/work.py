@@ -35,7 +35,7 @@ from edgetune.rollout.gates.freeze import frozen_text
 from edgetune.rollout.gates.pause import why_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.record.heads import keeping_their_pop, read_heads
-from edgetune.rollout.record.rollout import Record, load_plan, under_way
+from edgetune.rollout.record.rollout import in_hand, load_plan
 from edgetune.rollout.status.congestion import claim_of
 from edgetune.rollout.store.claims import Claim
 from edgetune.rollout.store.records import value_of
@@ -219,17 +219,16 @@ def permission_on(context: Context, pop: str) -> Permission:
         for each in keeping_their_pop(context, unreadable)
         if each.may_be_on(pop)
     ]
-    conflicts, in_hand = [], []
+    conflicts, kept = [], []
     for head in unended:
         try:
             conflicts.append(_conflict(load_plan(context, head.plan), head))
-            batches = Record(context, head).batches()
-            in_hand += [*(name for name, _ in under_way(batches)), *head.quarantined]
+            kept += in_hand(context, head)
         except RefusedError as error:
             # What it does is not known. It keeps its hosts.
             waits.append(str(error))
-            in_hand += [host.name for host in context.inventory.pop(pop).hosts]
-    return Permission(_joined(waits), _joined(conflicts), in_hand)
+            kept += [host.name for host in context.inventory.pop(pop).hosts]
+    return Permission(_joined(waits), _joined(conflicts), kept)
 
 
 def _conflict(plan: Plan, head: Head) -> str:
