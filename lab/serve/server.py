@@ -152,6 +152,7 @@ class Server:
 
     def _enforce(self, rule: Rule, instance: str, payload: Any) -> None:
         context = {
+            "user": self._engine.config.get("system_user", "stanley"),
             "rule": {"name": rule.name, "ref": rule.ref},
             "trigger_instance": {"id": instance},
         }

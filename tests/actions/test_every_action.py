@@ -237,13 +237,15 @@ def _case(name: str) -> type[Promises]:
 globals().update({made.__name__: made for made in map(_case, WITH_CODE)})
 
 
-def test_nobody_gives_another_name_than_his_own() -> None:
-    for name, field in (
-        ("approve", "requested_by"),
-        ("claim_pop", "caller"),
-        ("release_record", "requested_by"),
-        ("resume_campaign", "requested_by"),
-        ("run_campaign", "requested_by"),
-    ):
-        parameter = ACTIONS[name]["parameters"][field]
-        assert parameter["immutable"] and "action_context.api_user" in parameter["default"], name
+ALONE = ("approve", "release_record", "resume_campaign", "run_campaign")
+"""Whoever asks for these is asked for a name by nobody."""
+
+
+SIGNED = [name for name in WITH_CODE if "requested_by" in ACTIONS[name]["parameters"]]
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_nobody_gives_another_name_than_his_own(name: str) -> None:
+    """Who signs stands in the context of the execution, whatever name a workflow hands on."""
+    signs = ACTIONS[name]["parameters"]["requested_by" if name in ALONE else "caller"]
+    assert signs["immutable"] and "action_context.api_user" in signs["default"]

@@ -517,7 +517,7 @@ def test_the_guard_finds_a_sick_host_and_its_rule_rolls_back(home: Path) -> None
     assert execution.action.ref == "edgetune.roll_back_pop"
     assert execution.parameters["rollout"] == world.rollout
     assert execution.parameters["epoch"] == read_rollout(world.context, world.rollout).head.epoch
-    assert execution.parameters["requested_by"] == "rule roll_back_degraded"
+    assert execution.parameters["requested_by"] == "rule edgetune.roll_back_degraded"
     assert "answers in 900 ms, 1.0 ms is usual" in execution.parameters["reason"]
 
 
@@ -572,7 +572,7 @@ class TestGuardRules:
     @pytest.mark.processes
     def test_a_surge_pauses_and_its_end_resumes(self, world: World, home: Path) -> None:
         self.load(world, usual=300.0)
-        why = "surge, by rule pause_surge: lab1 carries 2.7 times its usual load; "
+        why = "surge, by rule edgetune.pause_surge: lab1 carries 2.7 times its usual load; "
         first, second = self.polls(world, home, "pause_surge", times=2)
         assert first.startswith(f"lab1 is paused ({why}")
         assert second.startswith(f"lab1 is paused already ({why}")
@@ -580,7 +580,7 @@ class TestGuardRules:
         assert self.polls(world, home, "resume_surge") == []
         self.load(world, usual=500.0)
         first, second = self.polls(world, home, "resume_surge", times=2)
-        assert first.startswith(f"lab1 goes on; it was paused ({why}")
+        assert first.startswith(f"lab1 goes on (rule edgetune.resume_surge); it was paused ({why}")
         assert second == "lab1 is not paused"
         assert self.polls(world, home, "resume_surge") == []
 
@@ -592,7 +592,7 @@ class TestGuardRules:
         self.load(world, usual=0.0, silent="e003")
         assert self.polls(world, home, "tell_lost_host") == []
         first, second = self.polls(world, home, "stop_lost_host", times=2)
-        why = "lost_host, by rule stop_lost_host: no sample of e003 for 1m"
+        why = "lost_host, by rule edgetune.stop_lost_host: no sample of e003 for 1m"
         assert first.startswith(f"lab1 is paused ({why}")
         assert second.startswith(f"lab1 is paused already ({why}")
         opened = as_owner(world.context, world.rollout)

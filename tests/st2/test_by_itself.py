@@ -54,7 +54,9 @@ def test_st2_run_begins_a_soak_that_sensor_and_rule_roll_back() -> None:
             lab.heal(HOME)
     assert status(rollout)["quarantined"] == {}
     assert {_somaxconn(host) for host in _hosts()} == {"8"}
-    assert "rule roll_back_degraded" in json.dumps(run("rollout_status", rollout=rollout)["result"])
+    assert "rule edgetune.roll_back_degraded" in json.dumps(
+        run("rollout_status", rollout=rollout)["result"]
+    )
 
 
 def _hosts() -> list[str]:

@@ -58,7 +58,7 @@ def test_the_rule_takes_rounds(tuned: None) -> None:
         rounds = until(lambda: [each for each in call("GET", query) if _has_ended(each)], 100)
     assert {each["status"] for each in rounds} == {"succeeded"}
     assert rounds[0]["result"]["output"]["pops"] == ["lab1"]
-    assert rounds[0]["parameters"]["requested_by"] == "rule tune_congestion"
+    assert rounds[0]["parameters"]["requested_by"] == "rule edgetune.tune_congestion"
 
 
 def _has_ended(execution: Any) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.sanitize import one_line
-from edgetune.fleet.action import safe, safe_text
+from edgetune.fleet.action import safe, safe_text, signing
 from lab.runner import Engine, Execution, Pack
+from lab.runner.parameters import final
 from tests.support import ROOT
 from tests.support.world import EmptyWorld, step_named
 
@@ -58,6 +59,11 @@ class Conductor(Engine):
         self.world = world
         self._one_at_a_time = threading.Lock()
 
+    def request(self, name: str, given: dict[str, Any], **place: Any) -> Execution:
+        """As ana asks for it, unless the context tells of somebody else."""
+        context = {"user": "ana", **place.pop("context", {})}
+        return super().request(name, given, context=context, **place)
+
     def output(self, workflow: str, **given: Any) -> tuple[str, Any]:
         """How a workflow ended, and what it put out."""
         done = self.run(workflow, given)
@@ -72,11 +78,13 @@ class Conductor(Engine):
         name = execution.action.ref.partition(".")[2]
         if name not in self.known:
             return super()._run(execution)
-        given = {k: v for k, v in execution.parameters.items() if k != "periodic"}
+        _, given = final(execution.action, execution.parameters, execution.context, self.config)
+        own = {k: v for k, v in given.items() if k != "periodic" and v is not None}
+        own = signing(self.known[name], own, self.world.context.config.system_user)
         with self._one_at_a_time:
             self.steps.append(name)
             try:
-                result = self.known[name](self.world.context, **given)
+                result = self.known[name](self.world.context, **own)
             except EdgetuneError as error:
                 result = {"error": safe_text(one_line(str(error))), "failed": ["all"]}
         # Whoever was told to reboot does so at once.

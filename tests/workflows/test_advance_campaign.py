@@ -94,7 +94,7 @@ def test_a_channel_is_told_and_may_be_away(tmp_path: Path) -> None:
     assert (execution.status, len(conductor.carried_on)) == ("succeeded", 1)
     ((channel, text),) = conductor.posted
     assert channel == "C1"
-    assert text.startswith(f"{world.id}: ring canary begins; ams1 begins: rollout ams1-")
+    assert text.startswith(f"{world.id}: ring canary begins (ana); ams1 begins: rollout ams1-")
     again = Conductor(world, tmp_path)
     assert again.run("advance_campaign", {"requested_by": "ana"}).status == "succeeded"
     assert again.posted == []

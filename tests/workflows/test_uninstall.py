@@ -50,7 +50,7 @@ def test_what_is_handed_over_stays_and_its_hosts_are_left(world: World, tmp_path
     assert world.head.state == "complete" and len(world.hosts.tuned) == 8
     status, told = conductor.output("retire_tuning", **OF_LAB1, **own, reason="moving out")
     assert (status, told["rollouts"]) == ("succeeded", [world.rollout])
-    assert told["message"] == "accept_queue is handed over on 8 of 8 hosts of lab1"
+    assert told["message"] == "accept_queue is handed over by ana on 8 of 8 hosts of lab1"
     assert (world.head.state, world.hosts.tuned) == ("handed_over", set())
     status, told = conductor.output("uninstall_agent", **OF_LAB1)
     assert (status, len(told["done"])) == ("succeeded", 8)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of people, compared so that no second spelling of one makes two of them."""
+"""Names of people, compared so that no second spelling of one makes two of them; and how records
+are signed: by a person, by a ``rule PACK.NAME``, or by a ``recovery`` of either."""
 
 from __future__ import annotations
 
@@ -75,6 +76,29 @@ def person(text: str) -> Person:
     names = {comparable(part) for part, account in accounts.items() if not account}
     account = next(filter(None, accounts.values()), "")
     return Person(frozenset(names - {""}), account.casefold())
+
+
+def signed(given: str, caller: str, system: str) -> str:
+    """Who did it, for records: what is ``given``, and whom StackStorm or the chat knows as the
+    ``caller``. As the ``system`` user rules act, which give their names."""
+    if not caller or caller == system or given == caller or given.endswith(f" of {caller}"):
+        return given
+    return f"{caller} as {given}" if given else caller
+
+
+ACTORS = ("person", "rule", "recovery")
+# Earlier versions signed with the name of the workflow, or with nothing.
+_RECOVERIES = re.compile(
+    r"recovery .*|rule (?:\w+\.)?recover_\w+|recover_orphans|rollout_pop|promote_rollout|"
+    r"advance_rollout|"
+)
+
+
+def actor(by: str) -> str:
+    """Which of ``ACTORS`` signed so."""
+    if _RECOVERIES.fullmatch(by):
+        return "recovery"
+    return "rule" if by.startswith("rule ") else "person"
 
 
 def _account(text: str) -> str:

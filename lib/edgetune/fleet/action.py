@@ -15,6 +15,7 @@ from edgetune.base import clock
 from edgetune.base.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
 from edgetune.base.fields import Fields
 from edgetune.base.files import load_yaml
+from edgetune.base.people import signed
 from edgetune.base.sanitize import one_line, printable, shortened
 from edgetune.rollout.context import Context
 from edgetune.rollout.order import AT_ONCE
@@ -53,12 +54,13 @@ def run_step(
     ``periodic`` says that a timer calls: before the pack is configured that is no failure.
     ``then`` are steps that may follow in the same task, see ``rollout.order.AT_ONCE``. A step that
     ``diagnoses`` begins with a wrong configuration, too.
+    ``requested_by`` is signed by the ``caller`` whom StackStorm knows, see ``people.signed``.
     """
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
         context = Context(config or {})
         if not diagnoses:
-            context.config  # noqa: B018 - it is read here
+            given = signing(step, given, context.config.system_user)
         with own_clock(step.__name__), _signs_of_life(context), counted(context, given) as times:
             result = _steps(context, (step, *then), given, times)
     except UnconfiguredError as error:
@@ -72,6 +74,17 @@ def run_step(
     answer = {name: _told(name, own) for name, own in result.items()}
     _show(str(answer.get("error") or answer.get("message", "")))
     return not result.get("failed"), answer
+
+
+def signing(step: Step, given: Mapping[str, object], system_user: str) -> dict[str, object]:
+    """What a step is given, with ``requested_by`` as the ``caller`` signs it."""
+    if "caller" in step.__annotations__:
+        return {**given}
+    own = {name: value for name, value in given.items() if name != "caller"}
+    if own.get("requested_by"):
+        caller = str(given.get("caller", ""))
+        own["requested_by"] = signed(str(own["requested_by"]), caller, system_user)
+    return own
 
 
 def _show(line: str) -> None:

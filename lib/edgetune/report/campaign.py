@@ -61,9 +61,8 @@ def campaign_text(record: Record, states: Mapping[str, str], waits: Sequence[str
         lines += [f"      {name}  {_pop(pop, states)}" for name, pop in ring.pops.items()]
     lines += [f"  waits: {text}" for text in waits]
     for entry in record.history:
-        who = f" ({entry.by})" if entry.by else ""
         execution = f" [{entry.execution}]" if entry.execution else ""
-        lines.append(f"  {utc(entry.at)}  {entry.what}{who}{execution}")
+        lines.append(f"  {utc(entry.at)}  {entry.told}{execution}")
     return "\n".join(lines)
 
 

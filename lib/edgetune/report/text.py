@@ -229,8 +229,7 @@ def rollout_text(head: Head, wait: str = "") -> str:
     ]
     lines += [f"  {wait}"] if wait else []
     for entry in head.history:
-        who = f" ({entry.by})" if entry.by else ""
-        lines.append(f"  {utc(entry.at)}  {entry.state:<12} {entry.reason}{who}")
+        lines.append(f"  {utc(entry.at)}  {entry.state:<12} {entry.told}")
     if head.state == "soaking" and head.verdict:
         lines.append(f"  {head.verdict.verdict.value} so far: {head.verdict.reason}")
     for step in for_a_person(head):

@@ -96,6 +96,11 @@ class Config:
     approval_expires: float = option(
         "How long the approval of a plan holds.", DAY, is_time=True, least=60
     )
+    system_user: str = option(
+        "User as which StackStorm runs the actions of rules ([system_user] of st2.conf). What it "
+        "does is signed as the rule says; what another user does, by that user.",
+        "stanley",
+    )
     chat_channel: str = option(
         "Chat channel that is told how rollouts and campaigns get on that were not asked for in "
         "chat, empty for none.",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.base.errors import RefusedError
-from edgetune.base.people import comparable, person, same_person
+from edgetune.base.people import actor, comparable, person, same_person, signed
 
 # In full width, without a dot, with a joiner that does not show, as chats and directories have it.
 SPELLINGS = ["alice", "Alice ", "\tALICE\n", "\uff21lice", "al\u0131ce", "alic\u00e9", ""]
@@ -104,3 +104,46 @@ def test_white_space_and_case_make_nobody_else(name: str, space: str) -> None:
     assert comparable(known) == known
     assert same_person(name, f" {name}\t")
     assert same_person(known, name)
+
+
+@pytest.mark.parametrize(
+    ("given", "caller", "by"),
+    [
+        ("ana", "ana", "ana"),
+        ("ana", "", "ana"),
+        ("", "ana", "ana"),
+        # As the system user rules act, and workflows that they began.
+        ("rule edgetune.x", "stanley", "rule edgetune.x"),
+        ("recovery by y of rule edgetune.x", "stanley", "recovery by y of rule edgetune.x"),
+        ("recovery by y of ana", "ana", "recovery by y of ana"),
+        # Nobody acts under another name alone.
+        ("ceo", "ana", "ana as ceo"),
+        ("rule edgetune.x", "ana", "ana as rule edgetune.x"),
+        ("recovery by y of ceo", "ana", "ana as recovery by y of ceo"),
+        ("banana", "ana", "ana as banana"),
+    ],
+)
+def test_whom_stackstorm_knows_stands_in_a_signature(given: str, caller: str, by: str) -> None:
+    assert signed(given, caller, "stanley") == by
+
+
+@pytest.mark.parametrize(
+    ("by", "who"),
+    [
+        ("ana", "person"),
+        ("ana as rule edgetune.x", "person"),
+        ("campaign queue-1 of ana", "person"),
+        ("recoverer", "person"),
+        ("rule edgetune.roll_back_degraded", "rule"),
+        ("rule of_a_site", "rule"),
+        ("rule edgetune.recover_left", "recovery"),
+        ("recovery by rollout_pop of ana", "recovery"),
+        # As earlier versions signed.
+        ("rule recover_left", "recovery"),
+        ("recover_orphans", "recovery"),
+        ("rollout_pop", "recovery"),
+        ("", "recovery"),
+    ],
+)
+def test_a_signature_tells_people_rules_and_recoveries_apart(by: str, who: str) -> None:
+    assert actor(by) == who

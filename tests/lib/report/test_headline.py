@@ -38,20 +38,23 @@ def test_the_cause_of_a_rollback_is_its_headline() -> None:
     why = "batch 0: apply_tuning: e001: Read-only file system"
     told = headline(head("rolled_back", ("rolling_back", why), ("rolled_back", "as it was")))
     assert (told.verdict, told.tone) == ("no verdict", "")
-    assert (told.sentence, told.before) == (f"Taken back: {why}", "")
+    assert (told.sentence, told.before) == (f"Taken back: {why} (ana)", "")
     under_way = headline(head("rolling_back", ("rolling_back", why)))
-    assert (under_way.verdict, under_way.sentence) == ("no verdict", f"Being taken back: {why}")
+    assert (under_way.verdict, under_way.sentence) == (
+        "no verdict",
+        f"Being taken back: {why} (ana)",
+    )
 
 
 def test_a_person_who_takes_back_what_was_proven_comes_before_the_verdict() -> None:
     found = concluded("improved", "70 % fewer")
     told = headline(head("rolled_back", ("rolling_back", "asked for"), verdict=found))
     assert told.verdict == "improved"
-    assert (told.sentence, told.before) == ("Taken back: asked for", "70 % fewer")
+    assert (told.sentence, told.before) == ("Taken back: asked for (ana)", "70 % fewer")
     # A verdict that is the cause is told once.
     found = concluded("degraded", "500 % more")
     told = headline(head("rolled_back", ("rolling_back", "500 % more"), verdict=found))
-    assert (told.sentence, told.before) == ("Taken back: 500 % more", "")
+    assert (told.sentence, told.before) == ("Taken back: 500 % more (ana)", "")
 
 
 @pytest.mark.parametrize("state", FORWARD)

@@ -300,7 +300,9 @@ def test_a_page_of_what_was_taken_back_says_why(tmp_path: Path) -> None:
     head = replace(whole.head, state="rolled_back", history=told)
     text = said(page(replace(whole, head=head)))
     assert "degraded rolled back Taken back: " in text
-    assert "Taken back: rolling_back begins The verdict before that: Test hosts dropped" in text
+    assert (
+        "Taken back: rolling_back begins (ana) The verdict before that: Test hosts dropped" in text
+    )
     assert "Rolled back since 2026-09-21 15:03:20Z (ana)." in text
 
 

@@ -103,6 +103,7 @@ def _soaking(folder: Path) -> World:
 
 
 BATCH = "batch 1 of 4: "
+SIGN = "recovery by rollout_pop of ana"
 TAKEN = "rolled_back: every host is as it was; why it was taken back: "
 
 
@@ -128,11 +129,11 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
     status, output = Failing(world, tmp_path, task, way).carry_on()
     assert (status, output["outcome"]) == ("failed", "rolled_back")
     (reason, by), told = _rollback(world), batch + task
-    assert (reason.startswith(f"{told}{why(told, way)}"), by) == (True, "rollout_pop"), reason
+    assert (reason.startswith(f"{told}{why(told, way)}"), by) == (True, SIGN), reason
     if task == "apply_tuning" and way in ("timeout", "killed"):
         assert reason.endswith(f"; under way: {host} (drained)"), "it names no host itself"
-    assert output["message"] == f"{TAKEN}{reason}"
-    assert f" {reason} (rollout_pop)" in world.status(rollout=world.rollout)
+    assert output["message"] == f"{TAKEN}{reason} ({SIGN})"
+    assert f" {reason} ({SIGN})" in world.status(rollout=world.rollout)
 
 
 @pytest.mark.parametrize("way", NOT_BEGUN)
@@ -197,9 +198,12 @@ def test_a_rollback_or_promotion_whose_step_fails_names_it_and_not_its_verdict(
     _, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
     assert output["outcome"] == "rolled_back"
     (reason, by), told = _rollback(world), "batch 1 of 2: apply_tuning"
-    assert (reason.startswith(told + why(told, way)), by) == (True, "promote_rollout"), reason
+    assert (reason.startswith(told + why(told, way)), by) == (
+        True,
+        SIGN.replace("rollout_pop", "promote_rollout"),
+    ), reason
     assert output["message"] == output["text"]
-    assert output["message"].endswith(reason)
+    assert output["message"].endswith(f"{reason} ({by})")
     world, told = _soaking(tmp_path / "taken_back"), "batch 1 of 1: restore_hosts"
     conductor = Failing(world, tmp_path, "restore_hosts", way)
     status, output = conductor.output("roll_back_pop", rollout=world.rollout)
@@ -251,13 +255,13 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path, workflow: str) 
     conductor = Failing(world, tmp_path)
     conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
     if workflow == "rollout_pop":
-        ended = (*conductor.carry_on(wait=True), f"{TAKEN}degraded: slow", "failed")
+        ended = (*conductor.carry_on(wait=True), f"{TAKEN}degraded: slow ({SIGN})", "failed")
     else:
         told = conductor.output(workflow, rollout=world.rollout, requested_by="ana")
         ended = (*told, "degraded: slow", "succeeded")
     status, output, message, expected = ended
     assert (status, output["outcome"], output["message"]) == (expected, "rolled_back", message)
-    assert _rollback(world) == ("degraded: slow", workflow)
+    assert _rollback(world) == ("degraded: slow", SIGN.replace("rollout_pop", workflow))
 
 
 TUNING = {"pop": "lab1", "tuning": "accept_queue"}
@@ -319,7 +323,7 @@ def test_chat_is_told_what_the_workflow_says(tmp_path: Path) -> None:
     conductor = Failing(world, tmp_path, "check_baseline", "timeout")
     done = conductor.run("rollout_pop", {"rollout": world.rollout, "dry_run": False})
     shown = {"id": done.id, "status": done.status, "result": done.result}
-    told = f"{world.rollout}: {TAKEN}check_baseline: {_TIMEOUT}"
+    told = f"{world.rollout}: {TAKEN}check_baseline: {_TIMEOUT} ({SIGN})"
     assert answer(ALIASES["carry_on"], shown) == f"```failed: {told}```"
 
 

@@ -25,9 +25,11 @@ def run_problems(parameters: dict[str, Any], name: str, source: str) -> list[str
     (step,) = re.findall(r"run_step\(\s*(\w+),", source)
     _, *takes = signature(getattr(import_module(name), step)).parameters.values()
     own = {each.name: each for each in takes if each.kind is Parameter.POSITIONAL_OR_KEYWORD}
-    # A timer is not the business of steps; what a step takes beyond its names are options.
+    # A timer is not the business of steps, nor is who signs; what a step takes beyond its names are
+    # options.
     open_ended = any(each.kind is Parameter.VAR_KEYWORD for each in takes)
-    more = {"periodic", *(_OPTIONS if open_ended else ())} - own.keys()
+    signs = ("caller",) if "requested_by" in own else ()
+    more = {"periodic", *signs, *(_OPTIONS if open_ended else ())} - own.keys()
     told = {key: item for key, item in parameters.items() if key not in more}
     return [f"parameters.{key}: the step has none" for key in sorted(told.keys() - own.keys())] + [
         f"parameters.{key}: {problem}"

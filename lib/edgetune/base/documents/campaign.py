@@ -82,6 +82,11 @@ class Entry:
     by: str = ""
     execution: str = ""
 
+    @property
+    def told(self) -> str:
+        """What happened, and who did it."""
+        return f"{self.what} ({self.by})" if self.by else self.what
+
 
 @dataclass
 class Record:

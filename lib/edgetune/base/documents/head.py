@@ -69,6 +69,12 @@ class Entry:
     by: str
     reason: str
 
+    @property
+    def told(self) -> str:
+        """The reason, and who gave it; the steps of a workflow name nobody."""
+        who = f" ({self.by})" if self.by else ""
+        return self.reason if who and self.reason.endswith(who) else self.reason + who
+
 
 @dataclass
 class Quarantine:
@@ -166,7 +172,7 @@ class Head:
     @property
     def cause(self) -> str:
         """Why it was taken back the last time, or is; empty if it never was."""
-        causes = [own[0].reason for own in runs(self.history) if own[0].state == "rolling_back"]
+        causes = [own[0].told for own in runs(self.history) if own[0].state == "rolling_back"]
         return causes[-1] if causes else ""
 
     @property

@@ -131,7 +131,7 @@ class _Step:
             noted = len(record.history)
             said = self._held(record) if record.state == "held" else self._running(work)
             work.save()
-            whats = [entry.what for entry in record.history[noted:]]
+            whats = [entry.told for entry in record.history[noted:]]
             if record.channel and whats:
                 text = f"{record.id}: {'; '.join(whats)}"
                 self._news.append({"channel": record.channel, "text": text})

@@ -36,6 +36,8 @@ gauge   edgetune_rollouts_judged{tuning,verdict,decision}
     Rollouts by the verdict of their newest look, and the decision that followed.
 counter edgetune_rollout_state_entries_total{tuning,state}
     Times that rollouts entered a state; of rolling_back these are the rollbacks.
+counter edgetune_rollbacks_total{tuning,actor}
+    Rollbacks that were begun, by who began them: person, rule, or recovery.
 counter edgetune_rollout_state_seconds_total{tuning,state}
     Time that rollouts spent in a state; that of held ones counts once they go on.
 counter edgetune_looks_total{tuning}

@@ -15,7 +15,7 @@ from edgetune import __version__
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.batch import Batch, HostStep
-from edgetune.base.documents.head import ENDED, FORWARD, Head, phases
+from edgetune.base.documents.head import ENDED, FORWARD, Head, phases, runs
 from edgetune.base.documents.rounds import ROLLED_BACK
 from edgetune.base.documents.steps import REASONS, STEPS, StepsTaken, read_steps, steps_key
 from edgetune.base.documents.words import State
@@ -27,6 +27,7 @@ from edgetune.base.errors import (
     StoreError,
 )
 from edgetune.base.names import NAME
+from edgetune.base.people import ACTORS, actor
 from edgetune.fleet.campaign.record import readable_records
 from edgetune.fleet.export.families import Values
 from edgetune.rollout.context import Context
@@ -160,6 +161,10 @@ def count_rollout(values: Values, head: Head, now: float) -> None:
     for state in FORWARD:
         values.add("edgetune_rollouts", state == head.state, head.tuning, state)
         values.add("edgetune_rollout_state_entries_total", 0, head.tuning, state)
+    begun = [own[0].by for own in runs(head.history) if own[0].state == State.ROLLING_BACK]
+    for who in ACTORS:
+        count = sum(actor(by) == who for by in begun)
+        values.add("edgetune_rollbacks_total", count, head.tuning, who)
     values.add("edgetune_looks_total", head.looks, head.tuning)
     if head.verdict:
         found = (str(head.verdict.verdict), str(head.verdict.decision))

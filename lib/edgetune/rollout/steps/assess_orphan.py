@@ -49,13 +49,14 @@ def assess_orphan(
     decision, why = _decide(opened, ended, findings)
     head.recoveries += 1
     head.note(requested_by, "; ".join([f"{decision}: {why}", *findings.values()]))
+    who = f" ({requested_by})" if requested_by else ""
     opened.save()
     return {
         "decision": decision,
         "state": head.state,
         "findings": findings,
         "channel": head.channel if decision != "none" else "",
-        "message": f"{decision}: {why}",
+        "message": f"{decision}: {why}{who}",
     }
 
 

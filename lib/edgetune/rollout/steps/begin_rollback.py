@@ -85,7 +85,7 @@ def roll_back(
         "end_batch": end,
         "batches": len(opened.numbers(head.state)),
         "channel": head.channel,
-        "message": f"{head.state}: {head.history[-1].reason}",
+        "message": f"{head.state}: {head.history[-1].told}",
     }
 
 

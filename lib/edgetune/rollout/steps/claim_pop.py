@@ -11,6 +11,7 @@ from typing import TypedDict
 from edgetune.base import clock
 from edgetune.base.documents.head import Approved, Head
 from edgetune.base.errors import EdgetuneError
+from edgetune.base.people import signed
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import use_approval, valid_approval
 from edgetune.rollout.gates.freeze import refuse_if_frozen
@@ -91,6 +92,7 @@ def begin_rollout(
     above = largest_epoch(context, pop.name)
     # Short, until the record says whose it is.
     claim = context.claims.take(pop.name, name, _UNRECORDED, above=above)
+    by = signed(requested_by, caller, context.config.system_user)
     head = Head(
         id=name,
         pop=pop.name,
@@ -100,13 +102,13 @@ def begin_rollout(
         epoch=claim.epoch,
         created=clock.wall(),
         owner=owner,
-        by=requested_by,
+        by=by,
         wait=wait,
         channel=thread_of(context, channel, owner) or context.config.chat_channel,
         freezes=[dict(each) for each in freezes],
         approved=approved or Approved(),
     )
-    head.note(requested_by, f"{pop.name} claimed, epoch {claim.epoch}")
+    head.note(by, f"{pop.name} claimed, epoch {claim.epoch}")
     try:
         refuse_unfinished(context, pop.name)
         if needs_approval:

@@ -76,7 +76,8 @@ def hand_over_tuning(
         if any(own.failed for own in answers.values()):
             break
         done.append(record.head.id)
-    return _result(found, done, told, f"{tuning} is handed over")
+    by = f" by {requested_by}" if requested_by else ""
+    return _result(found, done, told, f"{tuning} is handed over{by}")
 
 
 def _to_hand_over(context: Context, pop: str, tuning: str) -> list[Record]:

@@ -37,7 +37,8 @@ def resume_pop(context: Context, pop: str, cause: str = "", requested_by: str = 
     for own, pause in lifted.items():
         save_pause(context, pop, own, pause.lifted(requested_by))
     left = {own: pause for own, pause in standing.items() if own not in lifted}
-    still = f"{pop} is still paused ({causes_text(left)})" if left else f"{pop} goes on"
+    goes_on = f"{pop} goes on ({requested_by or 'unknown'})"
+    still = f"{pop} is still paused ({causes_text(left)})" if left else goes_on
     still += f"; {ways_on(pop, left)[-1]} lets it go on" if EXECUTION in left else ""
     was = f"; it was paused ({causes_text(lifted)})" if lifted else ""
     return pause_answer(context, pop, bool(lifted), still + was)

@@ -113,8 +113,10 @@ def _told(opened: Record) -> str:
 
 def _entered(head: Head) -> str:
     """The state that was entered and why, in one line; where all ends, also what led there."""
-    told = f"{head.state}: {head.history[-1].reason}"
-    return f"{told}; why it was taken back: {head.cause}" if head.state == "rolled_back" else told
+    last = head.history[-1]
+    if head.state == "rolled_back":
+        return f"{head.state}: {last.reason}; why it was taken back: {head.cause}"
+    return f"{head.state}: {last.told}"
 
 
 def _reason(opened: Record, state: str) -> str:

@@ -70,7 +70,7 @@ def test_no_label_but_those_of_information_has_the_id_of_a_rollout() -> None:
     ]
     assert named == ["edgetune_rollout_info", "edgetune_rollout_paused_info"]
     known = {"pop", "tuning", "state", "verdict", "decision", "cause", "version"}
-    known |= {"step", "reason", "group", "metric"}
+    known |= {"step", "reason", "group", "metric", "actor"}
     assert {label for family in FAMILIES for label in family.labels} == {
         *known,
         "rollout",
@@ -97,6 +97,8 @@ def test_promtool_finds_nothing_to_complain_of(world: Soaking) -> None:
 # Of the busy fleet, by name without ``edgetune_``.
 TOLD: Series = {
     f'rollout_paused_info{{by="ana",execution="run-1",pop="ams1",rollout="ams1-{STAMP}"}}': 1,
+    'rollbacks_total{actor="person",tuning="nic_ring"}': 1,
+    'rollbacks_total{actor="recovery",tuning="nic_ring"}': 0,
     'rollout_state_entries_total{state="rolling_back",tuning="nic_ring"}': 1,
     'rollout_state_entries_total{state="soaking",tuning="nic_ring"}': 2,
     'rollout_state_seconds_total{state="soaking",tuning="nic_ring"}': 120,
