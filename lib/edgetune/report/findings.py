@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.diagnosis import Checked, Group
@@ -28,23 +27,20 @@ _COMMAND = " " * 6
 _FARTHEST = 0.55
 
 
-class Found(Protocol):
-    """A finding on a ``host``, or on a PoP as a whole ("")."""
+@dataclass(frozen=True)
+class Finding:
+    """What is not well, on one ``host`` or ("") the whole PoP, and what a person can do.
 
-    @property
-    def host(self) -> str:
-        """Its name."""
+    One that does not ``refuse`` is shown beside a plan.
+    """
 
-    @property
-    def what(self) -> str:
-        """What was seen."""
-
-    @property
-    def advice(self) -> str:
-        """What a person can do."""
+    what: str
+    advice: str
+    host: str = ""
+    refuses: bool = True
 
 
-def grouped(findings: Iterable[Found]) -> list[Group]:
+def grouped(findings: Iterable[Finding]) -> list[Group]:
     """A group for each thing that was found, in their order."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
@@ -53,21 +49,21 @@ def grouped(findings: Iterable[Found]) -> list[Group]:
     return [Group(own, what, advice) for (what, advice), own in hosts.items()]
 
 
-def findings_text(findings: Iterable[Found], most: int = _FEW, advised: bool = False) -> list[str]:
-    """A line for each of the first ``most`` things that were found, and one for the others.
+def findings_text(findings: Iterable[Finding], advised: bool = False) -> list[str]:
+    """A line for each of the first things that were found, and one for the others.
 
     What a person can do stands behind what is of the PoP as a whole; ``advised``: behind each.
     """
     rows = grouped(findings)
-    more = [f"and {len(rows) - most} more"] if len(rows) > most else []
+    more = [f"and {len(rows) - _FEW} more"] if len(rows) > _FEW else []
     told = [
         _line(row) + (f" -> {row.advice}" if advised or not row.hosts else "")
-        for row in rows[:most]
+        for row in rows[:_FEW]
     ]
     return [*told, *more]
 
 
-def preflight_text(plan: str, notes: Iterable[Found]) -> str:
+def preflight_text(plan: str, notes: Iterable[Finding]) -> str:
     """The text of a plan, and what its preflight found that does not refuse it."""
     shown = findings_text(notes) or ["health, load balancer, stores and clocks are well"]
     return "\n".join([plan, "  preflight", *(f"    {line}" for line in shown)])

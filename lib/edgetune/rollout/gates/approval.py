@@ -71,14 +71,10 @@ def valid_approval(
     RefusedError when there is none, it has expired, another rollout was begun with it, or it is
     the requester's own and ``self_approval`` is False.
     """
-    found = load_approval(context, digest)
-    if found is None:
-        approves = command("approve", digest=digest)
-        raise RefusedError(f"{what} waits for an approval: {approves}")
+    found = _unused(context, digest, what)
     if found.expires <= clock.wall():
         approves = command("approve", digest=digest)
         raise RefusedError(f"the approval of {what} by {found.by} has expired: {approves}")
-    _refuse_used(context, found, what)
     if not self_approval:
         refuse_own(found.by, requester, what)
     return found
@@ -90,22 +86,21 @@ def use_approval(context: Context, digest: str, what: str, rollout: str) -> Appr
     To be called under the claim of the PoP, before the rollout has a record: whoever dies in
     between leaves an approval that can be used. RefusedError if there is none, or it was used.
     """
-    found = load_approval(context, digest)
-    if found is None:
-        approves = command("approve", digest=digest)
-        raise RefusedError(f"{what} waits for an approval: {approves}")
-    _refuse_used(context, found, what)
+    found = _unused(context, digest, what)
     save_approval(context, replace(found, used_by=rollout))
     return found.given
 
 
-def _refuse_used(context: Context, found: Approval, what: str) -> None:
+def _unused(context: Context, digest: str, what: str) -> Approval:
+    found, approves = load_approval(context, digest), command("approve", digest=digest)
+    if found is None:
+        raise RefusedError(f"{what} waits for an approval: {approves}")
     if found.used_by and has_record(context, found.used_by):
-        approves = command("approve", digest=found.digest)
         raise RefusedError(
             f"the approval of {what} by {found.by} was for one rollout, and {found.used_by} was "
             f"begun with it: {approves} approves it again"
         )
+    return found
 
 
 def refuse_own(approver: str, requester: str, what: str) -> None:

@@ -12,7 +12,7 @@ from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan, Restart
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.rounds import TUNING, decisions_key, read_decisions
-from edgetune.base.documents.settings import HostSetting, SettingRow
+from edgetune.base.documents.settings import HostSetting
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.names import listed
 from edgetune.base.sanitize import command
@@ -22,11 +22,12 @@ from edgetune.intent.tuning import Tuning
 from edgetune.net.bmc.answers import FORCED, ladder
 from edgetune.net.bmc.identity import is_named, matches, mismatch
 from edgetune.net.result import HostResult
+from edgetune.report.findings import Finding
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import looked_at, refuse_short_retention
 from edgetune.rollout.ownership.automation import sampled_every
 from edgetune.rollout.planning.choices import chosen_hosts, refuse_untold, refuse_untold_by_system
-from edgetune.rollout.planning.preflight import Finding, Subject, refuse_unfit
+from edgetune.rollout.planning.preflight import Subject, refuse_unfit
 from edgetune.rollout.record.bios_journal import load_journal
 from edgetune.rollout.record.heads import refuse_unreadable
 from edgetune.rollout.record.kept_inventory import pop_for_plan
@@ -83,7 +84,9 @@ def plan_and_notes(
     rendered = {name: render(tuning, answer.data) for name, answer in subject.facts.items()}
     _refuse_two_ways(context, pop, tuning)
     _refuse_without_bios(pop, tuning, hosts, facts)
-    seen = _seen_by_agents(context, tuning, hosts, rendered)
+    answers = ask_agents(context, tuning, hosts, rendered)
+    _refuse_failed(answers)
+    seen = {name: answer.read(SeenSettings).settings for name, answer in answers.items()}
     bmcs, silent = _told_by_bmcs(context, tuning, hosts, rendered)
     _refuse_other_machines(context, pop, tuning, facts, bmcs)
     for name, told in bmcs.items():
@@ -176,22 +179,17 @@ def _ways(made: Plan, name: str) -> Sequence[str]:
     return made.restarts[name].resets if name in made.restarts else ()
 
 
-def _seen_by_agents(
+def ask_agents(
     context: Context,
     tuning: Tuning,
     hosts: Sequence[Host],
     rendered: Mapping[str, Sequence[HostSetting]],
-) -> dict[str, list[SettingRow]]:
-    own = {host.name: settings_by_agent(rendered[host.name]) for host in hosts}
-    requests = {
-        name: {"tuning": tuning.name, "digest": tuning.digest, "settings": encoded(settings)}
-        for name, settings in own.items()
-        if settings
-    }
-    asked = [host for host in hosts if host.name in requests]
-    answers = context.fleet.ask(asked, "plan", lambda host: requests[host.name])
-    _refuse_failed(answers)
-    return {name: answer.read(SeenSettings).settings for name, answer in answers.items()}
+) -> dict[str, HostResult]:
+    """What the agents see of a tuning; a host that has nothing of it to set is not asked."""
+    own = {name: encoded(settings_by_agent(settings)) for name, settings in rendered.items()}
+    what = {"tuning": tuning.name, "digest": tuning.digest}
+    asked = [host for host in hosts if own.get(host.name)]
+    return context.fleet.ask(asked, "plan", lambda host: {**what, "settings": own[host.name]})
 
 
 def _told_by_bmcs(

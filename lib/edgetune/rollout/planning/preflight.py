@@ -14,7 +14,6 @@ from typing import Callable
 from edgetune.agent.vocabulary.kind import EXPERIMENTAL, SYSTEMS
 from edgetune.agent.vocabulary.places import NOT_READY
 from edgetune.base import clock
-from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.plan import Proof
 from edgetune.base.durations import duration
 from edgetune.base.errors import RefusedError
@@ -22,7 +21,7 @@ from edgetune.base.names import listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
-from edgetune.report.findings import findings_text
+from edgetune.report.findings import Finding, findings_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import frozen_text
 from edgetune.rollout.gates.pause import pause_text, pauses_of, standing_pauses, ways_on
@@ -40,19 +39,6 @@ CLOCKS_APART = 10.0
 
 _AGAIN = 1.0
 _LONGEST = 100
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What is not well, on one ``host`` or ("") the whole PoP, and what a person can do.
-
-    One that does not ``refuse`` is shown beside a plan.
-    """
-
-    what: str
-    advice: str
-    host: str = ""
-    refuses: bool = True
 
 
 class Subject:
@@ -103,8 +89,7 @@ Check = Callable[[Subject], Iterable[Finding]]
 
 def check_claim(subject: Subject) -> Iterable[Finding]:
     """The PoP is nobody else's, and the claims store would take a claim."""
-    for own in holders(subject.context, subject.pop.name):
-        yield Finding(own.what, own.advice, refuses=False)
+    yield from holders(subject.context, subject.pop.name)
     refusal = subject.context.claims.refuses_changes()
     if refusal:
         yield Finding(f"claims cannot be written: {refusal}", "mend the claims store")
@@ -112,16 +97,15 @@ def check_claim(subject: Subject) -> Iterable[Finding]:
 
 def check_permission(subject: Subject) -> Iterable[Finding]:
     """Nobody has stopped everything, or paused the PoP, and no freeze is in force."""
-    stopped = stopped_by(subject.context)
+    context, pop = subject.context, subject.pop.name
+    stopped = stopped_by(context)
     if stopped:
         yield Finding(f"everything is stopped: {stopped}", command("resume_all"), refuses=False)
-    pop = subject.pop.name
-    pauses = standing_pauses(pauses_of(subject.context, pop))
-    if pauses:
-        yield Finding(pause_text(pop, pauses), " and ".join(ways_on(pop, pauses)), refuses=False)
-    frozen = frozen_text(subject.pop.name, subject.context.config.closed)
-    if frozen:
-        yield Finding(frozen, "wait for its end", refuses=False)
+    pauses = standing_pauses(pauses_of(context, pop))
+    goes_on, frozen = " and ".join(ways_on(pop, pauses)), frozen_text(pop, context.config.closed)
+    for what, advice in ((pause_text(pop, pauses), goes_on), (frozen, "wait for its end")):
+        if what:
+            yield Finding(what, advice, refuses=False)
 
 
 def check_load_balancer(subject: Subject) -> Iterable[Finding]:

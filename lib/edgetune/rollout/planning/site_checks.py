@@ -22,8 +22,8 @@ from edgetune.base.errors import EdgetuneError
 from edgetune.base.files import load_yaml, read_file
 from edgetune.net.databases import SCHEME
 from edgetune.net.hosts.ssh_files import load_user_certificate
+from edgetune.report.findings import Finding
 from edgetune.rollout.context import Context
-from edgetune.rollout.planning.preflight import Finding
 from edgetune.site.config import PACK_METRICS, PACK_TUNINGS, Config
 from edgetune.site.inventory import Pop
 

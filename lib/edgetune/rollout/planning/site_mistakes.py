@@ -28,8 +28,8 @@ from edgetune.net.bmc.client import trust
 from edgetune.net.hosts.ssh_files import load_known_hosts, load_login_key
 from edgetune.net.inventories import open_inventory, source_of
 from edgetune.net.inventories.yaml import YamlInventory
+from edgetune.report.findings import Finding
 from edgetune.rollout.context import Context
-from edgetune.rollout.planning.preflight import Finding
 from edgetune.site.config import Config, config_file, read_config
 from edgetune.site.inventory import Host
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from edgetune.base.documents.head import ENDED, ID, Head
 from edgetune.base.durations import duration
 from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.base.sanitize import command
+from edgetune.report.findings import Finding, findings_text
 from edgetune.report.next_steps import releases
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION
@@ -27,14 +28,7 @@ if TYPE_CHECKING:
     from edgetune.rollout.status.overview import Overview
 
 
-class Holder(NamedTuple):
-    """``what`` has the PoP and does there, and the ``advice`` of that."""
-
-    what: str
-    advice: str
-
-
-def holders(context: Context, pop: str) -> Iterator[Holder]:
+def holders(context: Context, pop: str) -> Iterator[Finding]:
     """The rollouts under way on a PoP, and what else has its claim; errors as of ``Claims``."""
     heads = [head for head in read_heads(context)[0] if head.pop == pop]
     under_way = [head for head in heads if head.state not in ENDED]
@@ -51,7 +45,7 @@ def holders(context: Context, pop: str) -> Iterator[Holder]:
     yield from claimed_beside(context, pop, heads)
 
 
-def claimed_beside(context: Context, pop: str, heads: Sequence[Head]) -> Iterator[Holder]:
+def claimed_beside(context: Context, pop: str, heads: Sequence[Head]) -> Iterator[Finding]:
     """What has the claim of a PoP and is none of its rollouts under way, of all ``heads``."""
     claim = context.claims.holder(pop)
     states = {head.id: head.state for head in heads}
@@ -60,7 +54,11 @@ def claimed_beside(context: Context, pop: str, heads: Sequence[Head]) -> Iterato
         yield _claimed(context, pop, claim.rollout, left, claim.rollout in states)
 
 
-def _under_way(shown: Overview, head: Head, stopped: str, held: bool) -> Holder:
+def _held(what: str, advice: str) -> Finding:
+    return Finding(what, advice, refuses=False)
+
+
+def _under_way(shown: Overview, head: Head, stopped: str, held: bool) -> Finding:
     """``held``: its execution is paused in StackStorm, which holds a rollback up, too."""
     from edgetune.rollout.status.attention import HOLDS_UP, Urgency
 
@@ -69,28 +67,28 @@ def _under_way(shown: Overview, head: Head, stopped: str, held: bool) -> Holder:
     whose = f"{head.id} ({head.tuning}, by {', now by '.join(by)})"
     what = f"{head.pop} is held by rollout {whose}: {entry.text}"
     if stopped:
-        return Holder(what, f"everything is stopped; {command('resume_all')} permits changes first")
+        return _held(what, f"everything is stopped; {command('resume_all')} permits changes first")
     causes = {need.urgency for need in entry.needs} & HOLDS_UP
     waits = not causes or (goes_back and causes == {Urgency.PAUSED} and not held)
     ways = entry.commands
     if not goes_back and "rolling_back" in head.may_become:
         ways = {**ways, "roll back": command("roll_back_pop", rollout=head.id)}
     told = [f"{what}: {way}" for what, way in ways.items()]
-    return Holder(what, "; ".join([*["wait for its end"] * waits, *told]))
+    return _held(what, "; ".join([*["wait for its end"] * waits, *told]))
 
 
-def _claimed(context: Context, pop: str, name: str, left: str, has_ended: bool) -> Holder:
+def _claimed(context: Context, pop: str, name: str, left: str, has_ended: bool) -> Finding:
     what = f"{pop} is claimed by rollout {name}"
     if has_ended:
         why = "which has ended; an action of an owner that it was taken from may still be running"
-        return Holder(f"{what}, {why}: {pop} is free in {left}", "wait for that")
+        return _held(f"{what}, {why}: {pop} is free in {left}", "wait for that")
     if has_record(context, name):
         gives_up = command("release_record", rollout=name)
         advice = f"put its record back, or give it up: {gives_up}"
-        return Holder(f"{what}, whose record cannot be read", advice)
+        return _held(f"{what}, whose record cannot be read", advice)
     if ID.fullmatch(name):
-        return Holder(f"{what}, which is at its beginning", f"wait: it begins within {left}")
-    return Holder(f"{pop} is claimed by {name}", f"wait for its end, which is within {left}")
+        return _held(f"{what}, which is at its beginning", f"wait: it begins within {left}")
+    return _held(f"{pop} is claimed by {name}", f"wait for its end, which is within {left}")
 
 
 def kept_hosts(context: Context, pop: Pop) -> dict[str, str]:
@@ -123,8 +121,9 @@ def _kept_by(context: Context, head: Head, every: Sequence[str]) -> dict[str, st
 
 def refuse_held(context: Context, pop: str) -> None:
     """RefusedError while anything has a PoP, with what a person can do."""
-    for own in holders(context, pop):
-        raise RefusedError(f"{own.what} -> {own.advice}")
+    told = findings_text(holders(context, pop))
+    if told:
+        raise RefusedError("; ".join(told))
 
 
 @contextmanager
@@ -133,7 +132,7 @@ def held_first(context: Context, pop: str) -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        told = [f"{own.what} -> {own.advice}" for own in holders(context, pop)]
+        told = findings_text(holders(context, pop))
         if not told:
             raise
         raise RefusedError("; ".join([*told, str(error)])) from None

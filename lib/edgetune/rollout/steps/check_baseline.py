@@ -14,13 +14,13 @@ from edgetune.base.documents.options import LEAST_SAMPLES
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
-from edgetune.report.findings import findings_text
+from edgetune.report.findings import Finding, findings_text
 from edgetune.report.text import prospect_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.baseline import measure
 from edgetune.rollout.evidence.sampling import RECENT, spacing
 from edgetune.rollout.ownership.lease import Rollout, open_rollout
-from edgetune.rollout.planning.preflight import Finding, Subject, unfit_hosts
+from edgetune.rollout.planning.preflight import Subject, unfit_hosts
 from edgetune.rollout.record.rollout import Record
 
 _LOOK_AGAIN = 2.0

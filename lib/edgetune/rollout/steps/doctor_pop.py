@@ -14,17 +14,16 @@ from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.sanitize import command
-from edgetune.intent.plan import settings_by_agent
 from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning
 from edgetune.net.result import HostResult
-from edgetune.report.findings import doctor_text, grouped
+from edgetune.report.findings import Finding, doctor_text, grouped
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import megabytes, memory_text, most_bytes
 from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, find_off, needed_rules
+from edgetune.rollout.planning.make_plan import ask_agents
 from edgetune.rollout.planning.preflight import (
     CLOCKS_APART,
-    Finding,
     Subject,
     check_alerts,
     check_claim,
@@ -297,17 +296,8 @@ def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:
     for name, whys in reasons.items():
         for why in whys:
             yield Finding(f"{tuning.name} is not for it: {why}", "leave it out: exclude=", name)
-    rendered = {
-        name: settings_by_agent(render(tuning, answer.data))
-        for name, answer in told.items()
-        if not reasons[name]
-    }
-    asked = [host for host in subject.hosts if rendered.get(host.name)]
-    what = {"tuning": tuning.name, "digest": tuning.digest}
-    answers = subject.context.fleet.ask(
-        asked, "plan", lambda host: {**what, "settings": encoded(rendered[host.name])}
-    )
-    for answer in answers.values():
+    fit = {name: render(tuning, told[name].data) for name in told if not reasons[name]}
+    for answer in ask_agents(subject.context, tuning, subject.hosts, fit).values():
         yield from _refused_settings(tuning, answer)
 
 

@@ -16,12 +16,11 @@ from edgetune.base.fields import Fields
 from edgetune.base.options import read_options
 from edgetune.net.inventories import source_of
 from edgetune.net.traffic import is_on_hosts
-from edgetune.report.findings import preflight_text
+from edgetune.report.findings import Finding, preflight_text
 from edgetune.report.text import plan_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import freezes_ahead
 from edgetune.rollout.planning.make_plan import plan_and_notes
-from edgetune.rollout.planning.preflight import Finding
 from edgetune.rollout.record.kept_inventory import keep_entry
 from edgetune.rollout.record.rollout import load_plan, save_plan
 from edgetune.rollout.status.claimed import held_first
