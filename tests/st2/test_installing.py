@@ -19,6 +19,7 @@ import pytest
 from edgetune.base.files import load_yaml
 from tests.st2.stackstorm import HOME, call, needs_stackstorm, run, shown, st2, until
 from tests.st2.test_by_itself import one_pop
+from tests.support.installing import HOME as PLACE
 from tests.support.installing import PAGES, Newcomer, typed
 
 pytestmark = [*needs_stackstorm, one_pop]
@@ -49,9 +50,9 @@ def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
 def register(newcomer: Newcomer, values: dict[str, Any]) -> None:
     """What ``st2ctl reload --register-configs`` does, which not every StackStorm has."""
     file = newcomer.base / "configs/edgetune.yaml"
-    kept = {name: values[name] for name in KEPT if values.get(name)}
-    with file.open("a", encoding="utf-8") as written:
-        written.writelines(f"{name}: {value}\n" for name, value in kept.items())
+    text = file.read_text(encoding="utf-8").replace(PLACE, str(newcomer.base))
+    kept = (f"{name}: {values[name]}\n" for name in KEPT if values.get(name))
+    file.write_text("".join([text, *kept]), encoding="utf-8")
     call("POST", "/packs/register", json={"types": ["configs"], "packs": ["edgetune"]})
     registered = call("GET", "/configs/edgetune")["values"]
     assert registered.items() >= dict(load_yaml(file)).items()
