@@ -157,8 +157,19 @@ class OrphanMoves(Scenario):
     @property
     def paused(self) -> bool:
         """Whether the sweep wrote down that its execution is paused."""
-        own = pause_for(self.world.context, "lab1", EXECUTION)
+        own = self._pause()
         return own is not None and own.paused
+
+    @property
+    def paused_as(self) -> str:
+        return self._pause().reason
+
+    @property
+    def paused_at(self) -> float:
+        return self._pause().at
+
+    def _pause(self) -> Any:
+        return pause_for(self.world.context, "lab1", EXECUTION)
 
     @property
     def idle(self) -> float:

@@ -130,7 +130,7 @@ def pauses_now(context: Context, heads: Sequence[Head]) -> dict[str, dict[str, P
             if pause or head.wants_a_workflow:
                 own = found.setdefault(head.pop, {})
                 before = own.pop(EXECUTION, None)
-                own.update({EXECUTION: before or pause} if pause else {})
+                own.update({EXECUTION: _since(before, pause)} if pause else {})
     return {pop: own for pop, own in found.items() if own}
 
 
@@ -204,6 +204,11 @@ def pause_of_execution(context: Context, head: Head) -> Pause | None:
     return Pause(True, clock.wall(), owner.paused_by, reason, head.id, owner.id)
 
 
+def _since(before: Pause | None, now: Pause) -> Pause:
+    """A pause as it is now, since it was first seen: what is pausing is paused soon."""
+    return replace(now, at=before.at) if before and before.rollout == now.rollout else now
+
+
 def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> None:
     """Write down which rollouts are paused in StackStorm, keep their claims, and lift the others.
 
@@ -218,9 +223,9 @@ def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> None:
         # Somebody may take it over at this moment.
         with suppress(FencedError):
             as_owner(context, head.id).lease.renew()
-            before = kept.get(pop)
-            if not before or before.rollout != head.id:
-                save_pause(context, pop, EXECUTION, pause)
+            told = _since(kept.get(pop), pause)
+            if told != kept.get(pop):
+                save_pause(context, pop, EXECUTION, told)
     for pop, before in kept.items():
         if before and pop not in paused:
             save_pause(context, pop, EXECUTION, before.lifted(""))
