@@ -35,10 +35,19 @@ def _settings() -> Iterator[str]:
         yield f"The configuration has records: {config.get('records')}, and the tests want st2"
     if not str(config.get("coordination", "")).startswith("redis://"):
         yield f"The configuration has coordination: {config.get('coordination')}, and no Redis"
+    system = _system_user()
+    if system and config.get("system_user", "stanley") != system:
+        yield f"The configuration lacks system_user: {system}, as which rules run"
     if not call("GET", "/actionalias?pack=edgetune&limit=1"):
         yield "No alias is registered: st2 run packs.load packs=edgetune register=all"
     if _keys_written_twice() != 1:
         yield "A key that is written twice stands there twice: the database has no index on keys"
+
+
+def _system_user() -> str:
+    """The user of what the timer began last, if it did."""
+    newest = call("GET", "/executions?action=edgetune.recover_orphans&limit=1")
+    return str(newest[0]["context"].get("user", "")) if newest else ""
 
 
 def _keys_written_twice() -> int:
