@@ -81,7 +81,7 @@ def test_what_a_canceled_rollback_left_is_recovered_at_once(by: str) -> None:
     until(lambda: _out(rollout) > 0, 60)
     call("DELETE", f"/executions/{execution}")
     canceled = time.monotonic()
-    until(lambda: "rule recover_left" in _story(rollout), 60)
+    until(lambda: "recover_left" in _story(rollout), 60)
     assert time.monotonic() - canceled < 60 * PATIENCE
     until(lambda: status(rollout)["state"] == "rolled_back", 200)
     assert _status(execution) == "canceled" and status(rollout)["quarantined"] == {}

@@ -61,3 +61,15 @@ def test_it_may_stay_as_long_as_a_fixture_of_several_tests(
         own.__enter__()
     assert left.after(before) == []
     own.__exit__(None, None, None)
+
+
+def test_what_a_peer_asks_of_the_server_of_a_wide_fixture_is_no_leftover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leftovers, "GRACE", 0.0)
+    left = leftovers.Leftovers()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        before = left.before()
+        with socket.create_connection(server.getsockname()), closing(server.accept()[0]):
+            assert len(left.after(before)) == 1  # the peer itself
+        assert left.after(before) == []

@@ -28,7 +28,7 @@ def test_a_tuning_that_helps_is_promoted_and_can_be_taken_back_by_hand(practice:
     assert practice.serving() == set(practice.hosts)
     status = practice.edgetune("status", f"rollout={done['rollout']}")[1]
     assert f"{done['rollout']}  accept_queue on lab1: complete" in status
-    assert "by ana" in status
+    assert " as ana" in status
     again = practice.edgetune("run", "rollout_pop", "tuning=accept_queue", *FOUR)
     assert again[0] == 1
     assert "nothing to do: every host of lab1 is as accept_queue wants it" in again[2]
