@@ -50,9 +50,8 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
 
     ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when nothing
     happened: then no improvement could be shown, and all that a tuning adds would be. It is not
-    known without both halves of the baseline. These
-    differ more than two whole windows would; that makes up for a soak that is as short as a third
-    of the baseline, and shorter ones count.
+    known without both halves of the baseline. The halves differ more than two whole windows would;
+    that makes up for a soak that is as short as a third of the baseline, and shorter ones count.
     """
     draws = draws_of(plan, strata)
     metric, alpha = plan.intent.metric, plan.options.alpha_benefit

@@ -209,13 +209,13 @@ def _since(before: Pause | None, now: Pause) -> Pause:
     return replace(now, at=before.at) if before and before.rollout == now.rollout else now
 
 
-def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> None:
+def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> set[str]:
     """Write down which rollouts are paused in StackStorm, keep their claims, and lift the others.
 
-    In the local runner nothing is known of that, and nothing is written.
+    The ids of the paused ones. In the local runner nothing is known of that, and nothing written.
     """
     if not context.executions:
-        return
+        return set()
     found = [(head, pause_of_execution(context, head)) for head in heads]
     paused = {head.pop: (head, pause) for head, pause in found if pause}
     kept = {pop: standing_pauses(own).get(EXECUTION) for pop, own in all_pauses(context).items()}
@@ -229,6 +229,7 @@ def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> None:
     for pop, before in kept.items():
         if before and pop not in paused:
             save_pause(context, pop, EXECUTION, before.lifted(""))
+    return {head.id for head, _ in paused.values()}
 
 
 def waits_for_a_person(opened: Record, batch: int) -> str:

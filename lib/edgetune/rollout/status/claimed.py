@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose a PoP is now, what that does there, and what a person can do about it.
 
-Whoever asks for anything else on the PoP is told this first: it is the cause of what else is seen.
+Plan, start, doctor, status and campaigns say this first: it is the cause of what else is seen.
 """
 
 from __future__ import annotations

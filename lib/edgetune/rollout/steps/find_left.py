@@ -19,8 +19,8 @@ class LeftResult(TypedDict):
 def find_left(context: Context, execution: str) -> LeftResult:
     """The rollout that an execution carried on last and did not finish; changes nothing.
 
-    ``rollout`` is its id, or empty where that execution left nothing. What a recovery could not
-    carry on either is left to ``recover_orphans``, which takes its time.
+    ``rollout`` is its id, or empty where that execution left nothing. Where a recovery
+    ended badly, too, ``recover_orphans`` tries again after ``owner_timeout``.
     """
     heads = [
         head for head in all_heads(context) if head.owner == execution and head.wants_a_workflow

@@ -10,7 +10,7 @@ from typing import TypedDict
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import keep_pauses_of_executions, pause_of_execution
+from edgetune.rollout.gates.pause import keep_pauses_of_executions
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned, owner_of
 from edgetune.rollout.record.heads import keeping_their_pop, read_heads, unreadable_text
@@ -36,21 +36,20 @@ def find_orphans(context: Context) -> OrphansResult:
     with suppress(EdgetuneError):
         context.nodes.keep(this_node(context.config))
     heads, unreadable = read_heads(context)
-    keep_pauses_of_executions(context, heads)
+    paused = keep_pauses_of_executions(context, heads)
     orphans = [] if stopped_by(context) else [head for head in heads if is_orphaned(context, head)]
     waited = idle_times(context, [head.pop for head in orphans])
     due = [head for head in orphans if _is_due(context, head, waited[head.pop])]
     ids = [head.id for head in sorted(due, key=lambda head: -waited[head.pop])]
     damaged = [unreadable_text(each) for each in keeping_their_pop(context, unreadable)]
-    going_on = [head for head in heads if not pause_of_execution(context, head)]
-    ended = _end_dead(context, {head.id: head for head in going_on})
+    ended = _end_dead(context, {head.id: head for head in heads if head.id not in paused})
     told = [f"{len(ids)} rollouts without an owner", *damaged]
     told += [f"dead executions ended: {', '.join(ended)}"] if ended else []
     return {"ids": ids, "unreadable": damaged, "ended": ended, "message": "; ".join(told)}
 
 
 def _is_due(context: Context, head: Head, waited: float) -> bool:
-    """What a recovery could not carry on either is tried again each ``owner_timeout``."""
+    """Where a recovery ended badly, too, the sweep tries again each ``owner_timeout``."""
     owner = owner_of(context, head)
     failed = owner is not None and owner.has_ended and head.recoveries > 0
     return not failed or waited > context.config.owner_timeout
