@@ -16,6 +16,7 @@ from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.coverage import wanted
+from edgetune.judge.load import UNKNOWN, ends
 from edgetune.judge.measured import (
     COUNTS,
     EVENTS,
@@ -27,8 +28,17 @@ from edgetune.judge.measured import (
     rates_under,
     rows_of,
 )
-from edgetune.judge.permutation import draws_of, interval
-from edgetune.judge.standardise import LOGS, change, filled, lasting, root, under
+from edgetune.judge.permutation import draws_of, least_kept, p_of
+from edgetune.judge.standardise import (
+    DIFFERENCE_IN_DIFFERENCES,
+    LOGS,
+    NO_EFFECT,
+    change,
+    filled,
+    lasting,
+    root,
+    under,
+)
 
 Array = Any
 Blocks = Sequence[Block]
@@ -37,6 +47,12 @@ HANDICAP = {"soak": 0.0, "quarter": 0.6, "last": 1.2}
 """The windows of the soak in which harm is looked for: all of it so far, its last quarter, and
 what came since the last look; and what a window has to be ahead of the whole soak by, in
 standard deviations, because short windows win by chance more often."""
+_LATE = 2
+"""Looks that tell how a soak ends."""
+_FEWEST = 10
+"""Events of test hosts below which nothing came back."""
+_FURTHEST = math.log(2)
+"""How far from its usual load a host's elasticity is believed: half and twice of it."""
 _NOTHING = 1e-9
 
 
@@ -81,14 +97,28 @@ class Comparison:
     @cached_property
     def windows(self) -> Mapping[str, Blocks]:
         """The blocks of each window; one that is no shorter than another is left out."""
+        return {name: self.blocks[span] for name, span in self._spans.items() if name in HANDICAP}
+
+    @cached_property
+    def _spans(self) -> Mapping[str, slice]:
+        """The same as parts of the blocks; and, where it is a part, the last third of the soak, of
+        two blocks at least, with what is before it."""
+        quarter, third = self._newest(1 / 4), max(_LATE, self._newest(1 / 3))
+        count = len(self.blocks)
+        found = {"soak": count}
+        for name, newest in (("quarter", quarter), ("last", 1)):
+            if all(newest < longer for longer in found.values()):
+                found[name] = newest
+        spans = {name: slice(count - newest, count) for name, newest in found.items()}
+        if third < count:
+            spans.update(before=slice(0, count - third), third=slice(count - third, count))
+        return spans
+
+    def _newest(self, share: float) -> int:
+        """How many blocks there are in such a share of the planned soak."""
         options = self.plan.options
-        since = self.blocks[-1].end - (options.soak - options.warmup) / 4
-        quarter = [block for block in self.blocks if block.end > since]
-        found: dict[str, Blocks] = {"soak": self.blocks}
-        for name, blocks in (("quarter", quarter), ("last", self.blocks[-1:])):
-            if all(len(blocks) < len(longer) for longer in found.values()):
-                found[name] = blocks
-        return found
+        since = self.blocks[-1].end - (options.soak - options.warmup) * share
+        return sum(block.end > since for block in self.blocks)
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -99,37 +129,46 @@ class Comparison:
             for metric in self.margins
         ]
 
-    @cached_property
+    @property
     def statistics(self) -> Array:
-        """Those of the columns, shape (draws, columns)."""
-        return self._all_statistics[:, : len(self.columns)]
-
-    @cached_property
-    def beyond_allowed(self) -> Array:
-        """How much worse than ``allowed`` each draw shows the intent's metric, shape (draws,)."""
-        return self._all_statistics[:, -2]
+        """How much worse each draw shows each of the columns than load explains, at both ends of
+        that, shape (ends, draws, columns)."""
+        each = [self.worse_by(column.metric, column.window) for column in self.columns]
+        return np.stack(each, axis=2)
 
     def worse(self, metric: str) -> float:
         """The sign of a change to the worse."""
         return self.metrics[metric].sign
 
-    def statistic(self, metric: str) -> Array:
-        """That of one of the metrics that are ``shown``, in the whole soak, shape (draws,)."""
-        at = self.shown.index(metric)
-        # The columns begin with those of the whole soak; parts stand behind all of them.
-        behind = len(self.columns) - len(self.margins) if metric not in self.margins else 0
-        return self._all_statistics[:, at + behind]
+    def worse_by(self, metric: str, window: str = "soak") -> Array:
+        """How much worse each draw shows a metric than load explains, at both ends of that, shape
+        (ends, draws). Parts are known in the whole soak alone."""
+        return self._pass["seen", metric, window] - self._explained(metric, window)
+
+    @property
+    def better_by(self) -> Array:
+        """How much better than ``allowed`` the intent's metric is than load explains, likewise."""
+        return self.seen_better + self._explained(self.metric)
+
+    @property
+    def seen_better(self) -> Array:
+        """The same, whatever the load, shape (draws,)."""
+        kind, window = ("allowed", "") if self.allowed else ("seen", "soak")
+        return -self._pass[kind, self.metric, window]
 
     def beyond(self, bias: Mapping[str, float], without: Collection[str]) -> Array:
-        """Those of the columns when a bias may have made each metric of test hosts worse by a ratio
-        of this logarithm, and hosts tell nothing, shape (draws, columns)."""
+        """``statistics`` when a bias may have made each metric of test hosts worse by a ratio
+        of this logarithm as well, and hosts tell nothing."""
         silent = np.isin(self.draws.hosts, list(without))
-        changes = [
-            self._changes(name, own.window, self.worse(name) * bias[name], silent=silent)
-            for own in self.columns
-            for name in [own.metric]
-        ]
-        return self.draws.statistics(np.stack(changes, axis=1))
+        biased, seen, loads = [], [], []
+        for own in self.columns:
+            supposed = self.worse(own.metric) * bias[own.metric]
+            biased.append(self._changes(own.metric, own.window, supposed, silent=silent))
+            seen.append(self._changes(own.metric, own.window, silent=silent))
+            loads.append(self._loads(own.metric, own.window, silent))
+        beyond_load = np.stack(seen) - np.stack(loads, axis=1)
+        least = self.draws.statistics(np.stack(biased, axis=1))
+        return np.stack([np.minimum(least, self.draws.statistics(end.T)) for end in beyond_load])
 
     def ratio(self, metric: str, window: str = "soak", theta: float | None = None) -> float:
         """The logarithm of the ratio that, divided out, leaves no difference between groups."""
@@ -141,29 +180,115 @@ class Comparison:
         return self._ratios[key]
 
     def bounds(self, metric: str, window: str = "soak") -> tuple[float, float]:
-        """Of that ratio's logarithm, each side at ``alpha_benefit``: those that a test keeps when
-        slots are weighted as under the ratio that is estimated."""
-        centre = self.ratio(metric, window)
+        """Of that ratio's logarithm, each side at ``alpha_benefit``: the ratios that a test keeps,
+        whatever load explains. 0 lies outside only where the test of no effect says so."""
         if window == "soak":
-            statistics = self._all_statistics[:, self.shown.index(metric) - len(self.shown) - 2]
+            at_ratios = [self._at(metric, number) for number in range(len(LOGS))]
         else:
-            changes = self._changes(metric, window, centre)
-            statistics = self.draws.statistics(changes[:, None])[:, 0]
-        shown, alpha = self._all_statistics[:, -1], self.plan.options.alpha_benefit
-        low, high = interval(self.worse(metric) * statistics, shown, alpha)
-        return centre + low, centre + high
+            changes = [self._changes(metric, window, log) for log in LOGS]
+            at_ratios = [*self.draws.statistics(np.stack(changes, axis=1)).T]
+        worse, alpha = self.worse(metric), self.plan.options.alpha_benefit
+        found = worse * (np.stack(at_ratios, axis=1) - self._explained(metric, window)[:, :, None])
+        low = min(least_kept(end, LOGS, self._shown, alpha) for end in found)
+        high = max(-least_kept(-end[:, ::-1], -LOGS[::-1], self._shown, alpha) for end in found)
+        return low, high
+
+    def load_moved(self, window: str = "soak") -> float:
+        """The logarithm of how the load of test hosts changed beside that of control hosts."""
+        moved = self._load(window, DIFFERENCE_IN_DIFFERENCES)
+        return float(self.draws.observed(moved[:, None])[0])
+
+    def explained(self, metric: str) -> tuple[float, float]:
+        """Both ends of what the load explains of the metric's ratio, logarithms, in the soak."""
+        ends_of = sorted((self.worse(metric) * self._explained(metric)[:, 0]).tolist())
+        return ends_of[0], ends_of[-1]
+
+    def fading(self) -> tuple[float, float, float] | None:
+        """Whether the intent's metric is worse in the last third of the soak than the bound that
+        the whole soak shows: the logarithms of its ratio before and in that third, and the p; None
+        where it is not, where the third is no window of its own, or has too few events."""
+        metric, worse = self.metric, self.worse(self.metric)
+        if "third" not in self._spans or self._events(metric, "third") < _FEWEST:
+            return None
+        low, high = self.bounds(metric)
+        bound = high if worse > 0 else low
+        if not math.isfinite(bound) or not self.is_compared(metric, "third"):
+            return None
+        changes = self._changes(metric, "third", bound) - self._loads(metric, "third")
+        scores = self.draws.statistics(changes.T).T
+        p = p_of(scores)
+        if scores[:, 0].min() <= 0 or p > self.plan.options.alpha_benefit:
+            return None
+        return self.ratio(metric, "before"), self.ratio(metric, "third"), p
+
+    def _events(self, metric: str, window: str) -> float:
+        """How many there were on test hosts in a window."""
+        rows = self._rows(metric)[1:][self._spans[window]]
+        return float(np.nansum(rows[:, self.draws.test, COUNTS]))
+
+    def _at(self, metric: str, number: int) -> Array:
+        if number == NO_EFFECT:
+            return self._pass["seen", metric, "soak"]
+        return self._pass["at", metric, str(number)]
+
+    @property
+    def _shown(self) -> Array:
+        """How much of a shift of the test group each draw shows, shape (draws,)."""
+        return self._pass["test", "", ""]
+
+    def _explained(self, metric: str, window: str = "soak") -> Array:
+        """The statistics of both ends of what load explains, shape (ends, draws)."""
+        if ("0", metric, window) in self._pass:
+            return np.stack([self._pass[end, metric, window] for end in ("0", "1")])
+        return np.zeros((2 if self._load_explains else 1, len(self.draws)))
 
     @cached_property
-    def _all_statistics(self) -> Array:
-        """The columns; parts in the soak; all that is shown in the soak under its estimated ratio;
-        the intent's metric under what is allowed; the test group: each pass over the draws of many
-        hosts takes its time."""
-        parts = [self._changes(name, "soak") for name in self.shown[len(self.margins) :]]
-        evened = [self._changes(name, "soak", self.ratio(name)) for name in self.shown]
-        allowed = self._changes(self.metric, "soak", self.worse(self.metric) * self.allowed)
-        changes = [column.changes for column in self.columns]
-        changes += [*parts, *evened, allowed, self.draws.test]
-        return self.draws.statistics(np.stack(changes, axis=1).astype(float))
+    def _pass(self) -> Mapping[tuple[str, str, str], Array]:
+        """All statistics at once, each (draws,): a pass over the draws of many hosts takes its
+        time."""
+        asked: dict[tuple[str, str, str], Array] = {("test", "", ""): self.draws.test}
+        for metric in self.shown:
+            for window in self.windows if metric in self.margins else ("soak",):
+                asked["seen", metric, window] = self._changes(metric, window)
+                if self._explains(metric):
+                    for end, load in enumerate(self._loads(metric, window)):
+                        asked[str(end), metric, window] = load
+            for number, log in enumerate(LOGS):
+                if number != NO_EFFECT:
+                    asked["at", metric, str(number)] = self._changes(metric, "soak", log)
+        if self.allowed:
+            allowed = self.worse(self.metric) * self.allowed
+            asked["allowed", self.metric, ""] = self._changes(self.metric, "soak", allowed)
+        found = self.draws.statistics(np.stack([*asked.values()], axis=1).astype(float))
+        return dict(zip(asked, found.T))
+
+    @cached_property
+    def _load_explains(self) -> bool:
+        """Whether a difference of load explains anything: not where load is what is meant to be
+        moved, or where nobody measured it."""
+        is_meant = self.metric == WORK
+        return not is_meant and WORK in self.baseline.metrics and self.is_measured(WORK)
+
+    def _explains(self, metric: str) -> bool:
+        return self._load_explains and metric != WORK
+
+    def _loads(self, metric: str, window: str, silent: Array | bool = False) -> Array:
+        """The change of each host that its load explains, positive where it is worse, at both ends
+        of the elasticity, shape (ends, hosts)."""
+        if not self._explains(metric):
+            return np.zeros((2 if self._load_explains else 1, len(self.draws.hosts)))
+        load = self._load(window, self.theta[metric], silent)
+        own = self.baseline.metrics[metric].elasticities
+        names = {host: name for name, groups in self.strata.items() for host in groups.hosts}
+        slopes = [ends(own.get(names[host], UNKNOWN)) for host in self.draws.hosts]
+        return self.worse(metric) * np.array(slopes).T * load
+
+    def _load(self, window: str, theta: float, silent: Array | bool = False) -> Array:
+        """The logarithm of how the load of each host changed, as a metric that keeps ``theta``;
+        what moved further than the elasticity can be believed is a doubt of its own."""
+        found = change(self.before(WORK), self.after(WORK, window), theta)
+        near = np.clip(found, -_FURTHEST, _FURTHEST)
+        return filled(np.where(silent, np.nan, near), self.draws.strata)
 
     def _margin(self, metric: str, window: str) -> float:
         """The change that is no harm yet in a window, as a logarithm."""
@@ -211,7 +336,7 @@ class Comparison:
         """The logarithm of each host's rate in a window of the soak, when the ratio of which
         ``supposed`` is the logarithm is divided out of the events of test hosts."""
         if (metric, window) not in self._rates:
-            newest = self._rows(metric)[-len(self.windows[window]) :].sum(axis=0)
+            newest = self._rows(metric)[1:][self._spans[window]].sum(axis=0)
             rates = rates_under(newest, self.draws.strata, self.draws.test)
             self._rates[metric, window] = rates
         return under(self._rates[metric, window], self.draws.test, supposed)
@@ -233,7 +358,7 @@ class Comparison:
     def measured(self, metric: str, window: str = "soak") -> dict[str, float]:
         """In which share of its hosts' time each group has it, as ``Effect`` has that."""
         groups = both_groups(self.strata).named
-        return group_shares([self.baseline], self.windows[window], metric, groups)
+        return group_shares([self.baseline], self.blocks[self._spans[window]], metric, groups)
 
     def events(self, metric: str) -> float:
         """How many there were on all hosts together, in units of the metric."""

@@ -27,7 +27,7 @@ from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.facts import merge_facts
 from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import outliers
-from edgetune.judge.permutation import budget, p_value, pack, spent, take_out, unpack
+from edgetune.judge.permutation import budget, p_of, p_value, pack, spent, take_out, unpack
 from edgetune.judge.soundness import doubts, everyone, reboots_before
 from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.verdict import (
@@ -35,7 +35,9 @@ from edgetune.judge.verdict import (
     Findings,
     because,
     decide,
+    faded,
     hindered_by,
+    load_explains,
     measured_text,
     not_watched,
     noted,
@@ -91,6 +93,7 @@ def judge(
     beyond the hard limits, are known."""
     plan, biases = compared.plan, [doubt for doubt in unsound if doubt.biased]
     tests, worst = _tests(compared, moment, previous, biases)
+    unsound = [*unsound, *_explained_by_load(compared), *_fading(compared, moment, tests["help"])]
     worse, better = tests["harm"], tests["help"]
     rows = [_row(compared, metric) for metric in compared.shown]
     low, high = rows[0].interval
@@ -148,31 +151,34 @@ def _tests(
         explained = {metric: _explained(metric, biases) for metric in compared.margins}
         without = {host for doubt in biases for host in doubt.hosts}
         statistics = compared.beyond(explained, without)
-    scores = harm(statistics, compared.columns)
+    scores = np.stack([harm(end, compared.columns) for end in statistics])
     options, draws = compared.plan.options, compared.draws
     even = spent(options.alpha_harm, moment.passed, len(draws), options.planned_looks)
     tests = {}
     is_any = any(compared.is_compared(own.metric, own.window) for own in compared.columns)
-    is_intent, good = compared.is_compared(compared.metric), -compared.beyond_allowed
+    is_intent, good = compared.is_compared(compared.metric), compared.better_by
     for name, alpha, share, score, is_told in (
-        ("harm", options.alpha_harm, even, scores.max(axis=1), is_any),
+        ("harm", options.alpha_harm, even, scores.max(axis=2), is_any),
         ("help", options.alpha_benefit, moment.passed**3, good, is_intent),
     ):
-        earlier = _earlier(compared, previous, name)
+        earlier = _earlier(compared, previous, name, len(score))
         most = budget(alpha, share - earlier.forgone, len(draws))
         waits = bool(biases) if name == "help" else _blind(biases)
-        alive = take_out(score, earlier.alive, 0 if waits else most)
+        alive = np.array(
+            [take_out(*each, 0 if waits else most) for each in zip(score, earlier.alive)]
+        )
+        least = float(score[:, 0].min())
         tests[name] = Spent(
-            p=p_value(score) if is_told else None,
+            p=p_of(score) if is_told else None,
             alpha=alpha,
             spent=round(alpha * share, 6),
             share=share,
-            score=round(float(score[0]), 6) if math.isfinite(score[0]) else None,
-            out=not alive[0],
+            score=round(least, 6) if math.isfinite(least) else None,
+            out=not alive[:, 0].any(),
             forgone=earlier.forgone,
             alive=pack(alive),
         )
-    worst = compared.columns[int(np.argmax(scores[0]))]
+    worst = compared.columns[int(np.argmax(scores[:, 0].min(axis=0)))]
     return tests, (worst.metric, worst.window)
 
 
@@ -189,21 +195,22 @@ def _explained(metric: str, biases: Sequence[Doubt]) -> float:
 
 @dataclass(frozen=True)
 class _Earlier:
-    """The draws that a test has left from the look before, and the share of its alpha that is
-    forgone: when other hosts are compared than before, it goes on with what is left."""
+    """The draws that a test has left from the look before, at both ends of what load explains, and
+    the share of its alpha that is forgone: when other hosts are compared than before, it goes on
+    with what is left."""
 
     alive: Array
     forgone: float
 
 
-def _earlier(compared: Comparison, previous: Look | None, name: str) -> _Earlier:
-    everyone = np.ones(len(compared.draws), dtype=bool)
+def _earlier(compared: Comparison, previous: Look | None, name: str, ends: int) -> _Earlier:
+    everyone = np.ones((ends, len(compared.draws)), dtype=bool)
     if previous is None:
         return _Earlier(everyone, 0.0)
     test = previous.tests[name]
     if previous.drawn_from != _drawn_from(compared):
         return _Earlier(everyone, test.share)
-    return _Earlier(unpack(test.alive, len(everyone)), test.forgone)
+    return _Earlier(unpack(test.alive, *everyone.shape), test.forgone)
 
 
 def _drawn_from(compared: Comparison) -> str:
@@ -234,6 +241,26 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
     found += baseline_doubts(plan, hosts, baseline)
     found += soak_doubts(plan, members, baseline, facts)
     return found + too_little(compared)
+
+
+def _explained_by_load(compared: Comparison) -> list[Doubt]:
+    """A benefit that is none beyond what a difference of load explains."""
+    alpha = compared.plan.options.alpha_benefit
+    if not p_value(compared.seen_better) <= alpha < p_of(compared.better_by):
+        return []
+    load, ratios = compared.load_moved(), map(_ratio, compared.explained(compared.metric))
+    text = load_explains(compared.metrics[compared.metric], _ratio(load), *ratios)
+    return [Doubt("moved_load", text)]
+
+
+def _fading(compared: Comparison, moment: Moment, test: Spent) -> list[Doubt]:
+    """A proven benefit that the end of the soak does not show any more."""
+    found = compared.fading() if moment.passed >= 1 and test.out else None
+    if found is None:
+        return []
+    before, late, p = found
+    text = faded(compared.metrics[compared.metric], _ratio(before), _ratio(late), p)
+    return [Doubt("fading", text)]
 
 
 def unwatched_of(compared: Comparison) -> list[Unwatched]:
@@ -268,8 +295,8 @@ def _sentence(compared: Comparison, metric: str, window: str, proven: float | No
     if not compared.events(metric):
         return f"There were no {metric} on any host, before or after{noted(measured)}"
     ratio, bounds = _effect(compared, metric, window)
-    score = compared.statistic(metric)
-    p = min(p_value(-score), p_value(score)) if proven is None else proven
+    shown = compared.worse_by(metric)
+    p = min(p_of(shown), p_of(-shown)) if proven is None else proven
     return sentence(compared.metrics[metric], ratio, bounds, p, window) + noted(measured, window)
 
 
@@ -305,14 +332,13 @@ def _row(compared: Comparison, metric: str) -> Effect:
     )
     if not compared.is_compared(metric):
         return row
-    score = compared.statistic(metric)
     ratio, (low, high) = _effect(compared, metric)
     return replace(
         row,
         ratio=ratio,
         interval=[low or None, high if math.isfinite(high) else None],
-        p_better=p_value(-score),
-        p_worse=p_value(score),
+        p_better=p_of(-compared.worse_by(metric)),
+        p_worse=p_of(compared.worse_by(metric)),
         ratio_at_theta_1=_ratio(compared.ratio(metric, theta=DIFFERENCE_IN_DIFFERENCES)),
     )
 

@@ -20,7 +20,9 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline, Block, Counted, Usual, packed
 from edgetune.base.documents.plan import Strata
 from edgetune.base.errors import InputError
+from edgetune.intent.metrics.catalogue import WORK
 from edgetune.judge.facts import window_facts
+from edgetune.judge.load import elasticities
 from edgetune.judge.measured_share import by_hosts
 from edgetune.judge.series import Series, Window
 from edgetune.judge.standardise import (
@@ -53,7 +55,7 @@ _LARGEST = float(np.finfo("f4").max)
 
 def measure_baseline(window: Window, strata: Strata) -> Baseline:
     """What was counted before anything was changed, with its two halves for the power."""
-    numbers = _numbers(window.hosts, strata)
+    numbers, names = _numbers(window.hosts, strata), dict(enumerate(strata))
     middle = next(iter(window.metrics.values())).events.shape[1] // 2
     metrics = {}
     for name, series in window.metrics.items():
@@ -63,12 +65,16 @@ def measure_baseline(window: Window, strata: Strata) -> Baseline:
         weight = weights(means, spread)
         parts = (slice(None), slice(None, middle), slice(middle, None))
         rows, first, second = (_rows(series, means, unit, weight, part) for part in parts)
+        loaded = (
+            {} if name == WORK else elasticities(series, window.packets, weight, numbers, names)
+        )
         metrics[name] = Usual(
             exposure=window.exposures[name],
             unit=unit if np.nansum(series.events) > 0 else None,
             dispersion=float(f"{spread:.7g}"),
             rows=packed_rows(rows),
             halves=packed_rows(np.concatenate([first, second], axis=1)),
+            elasticities=loaded,
         )
     span = (window.start, window.end, window.slot)
     return Baseline(*span, [*window.hosts], metrics, window_facts(window))

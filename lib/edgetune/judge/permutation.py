@@ -177,20 +177,47 @@ def p_value(statistics: Array) -> float:
     return float(np.mean(statistics >= statistics[0] - TIE))
 
 
+def p_of(ends: Array) -> float:
+    """That of a claim that is to hold under each of some suppositions, shape (ends, draws)."""
+    return max(p_value(statistics) for statistics in ends)
+
+
 def interval(statistics: Array, shown: Array, alpha: float) -> tuple[float, float]:
     """The shifts of the test group that a one-sided test at ``alpha`` on each side keeps.
 
     ``shown`` is how much of a shift of the real test group each draw shows: the statistic of
-    its indicator. A shift ``c`` is rejected from above when the share of draws with
-    ``S_z - c k_z >= S_0 - c`` is at most alpha; every draw crosses at
-    ``(S_0 - S_z) / (1 - k_z)``, so no search is needed.
+    its indicator.
     """
-    other = shown < 1 - TIE
-    crossing = np.sort((statistics[0] - statistics[other]) / (1 - shown[other]))
-    spare = math.floor(alpha * len(statistics) + TIE) - int(np.sum(~other))
-    if spare < 0 or spare >= len(crossing):
-        return (-math.inf, math.inf)
-    return (float(crossing[spare]), float(crossing[-1 - spare]))
+    low, high = (
+        side * least_kept(side * statistics[:, None], np.zeros(1), shown, alpha)
+        for side in (1.0, -1.0)
+    )
+    return low, high
+
+
+def least_kept(statistics: Array, shifts: Array, shown: Array, alpha: float) -> float:
+    """The least shift of the test group that a test of "no more than that" at ``alpha`` keeps.
+
+    ``statistics`` (draws, shifts) are those after each of some rising ``shifts`` is taken off the
+    test group; between two they are linear, and beyond them they fall by what each draw ``shown``.
+    A shift is rejected when the share of draws with a statistic at least as large as that of the
+    real one is at most alpha. Each draw is kept from the first shift on at which it is as large:
+    no search is needed. -inf when too few draws exist.
+    """
+    behind = statistics - statistics[0]
+    reached = behind >= -TIE
+    first, never = reached.argmax(axis=1), ~reached.any(axis=1)
+    rows, slope = np.arange(len(behind)), 1 - shown
+    with np.errstate(divide="ignore", invalid="ignore"):
+        before = shifts[0] - behind[:, 0] / slope
+        after = shifts[-1] - behind[:, -1] / slope
+        low, high = np.maximum(first - 1, 0), first
+        part = behind[rows, low] / (behind[rows, low] - behind[rows, high])
+        between = shifts[low] + part * (shifts[high] - shifts[low])
+    found = np.where(never, after, np.where(first > 0, between, before))
+    found = np.where(slope < TIE, -math.inf, found)
+    spare = math.floor(alpha * len(behind) + TIE)
+    return float(np.sort(found)[spare]) if spare < len(behind) else -math.inf
 
 
 def budget(alpha: float, spent: float, draws: int) -> int:
@@ -222,12 +249,21 @@ def take_out(scores: Array, alive: Array, most: int) -> Array:
 
 
 def pack(alive: Array) -> str:
-    """The draws alive as text, for the record of a look."""
-    return base64.b64encode(np.packbits(alive).tobytes()).decode("ascii")
+    """The draws alive under each supposition, shape (ends, draws), for the record of a look."""
+    rows = (base64.b64encode(np.packbits(row).tobytes()).decode("ascii") for row in alive)
+    return " ".join(rows)
 
 
-def unpack(text: str, draws: int) -> Array:
-    """Back from ``pack``; InputError when it is of another number of draws."""
+def unpack(text: str, ends: int, draws: int) -> Array:
+    """Back from ``pack``; InputError when it is of another number of draws.
+
+    Earlier versions had no suppositions: what is alive under one of theirs is so under all.
+    """
+    rows = np.array([_bits(row, draws) for row in text.split()])
+    return rows if len(rows) == ends else np.tile(rows.any(axis=0), (ends, 1))
+
+
+def _bits(text: str, draws: int) -> Array:
     bits = np.unpackbits(np.frombuffer(base64.b64decode(text), dtype=np.uint8))
     if not draws <= len(bits) < draws + 8:
         raise InputError("look", "alive", f"is of {len(bits)} draws, not of {draws}")

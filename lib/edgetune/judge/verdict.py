@@ -134,6 +134,26 @@ def sentence(
     )
 
 
+def load_explains(metric: Metric, load: float, low: float, high: float) -> str:
+    """A difference of load, and the ratios of the metric that it explains."""
+    much = f"{100 * abs(load - 1):.1f} % {'more' if load > 1 else 'fewer'}"
+    both = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
+    most = metric.phrase.format(much=_much(metric, both[-1]))
+    return (
+        f"test hosts carried {much} packets than control relative to their own baseline, and in "
+        f"the baseline hosts with such a load {most}, at the most"
+    )
+
+
+def faded(metric: Metric, before: float, late: float, p: float) -> str:
+    """How a benefit of the first part of a soak ended."""
+    was, now = (metric.phrase.format(much=_much(metric, ratio)) for ratio in (before, late))
+    return (
+        f"the effect did not last: they {was} in the first part of the soak, and {now} in its "
+        f"last third (p = {probability(p)})"
+    )
+
+
 def measured_text(measured: Mapping[str, float], window: str = "soak") -> str:
     """Which part of a number's two windows was hardly measured, or not at all; empty if none.
 

@@ -69,12 +69,12 @@ def test_alpha_that_was_spent_on_other_groups_is_gone(fleet: Fleet) -> None:
     first = fleet.soaks()[0]
     look = fleet.look(Moment(2, 4, 0.5), first, {"lab": Groups(fleet.test[1:], fleet.control)})
     assert look.tests["harm"].forgone == 0.25
-    alive = unpack(look.tests["harm"].alive, look.draws)
-    assert np.sum(~alive) <= math.floor(0.05 * 0.25 * look.draws)
+    alive = unpack(look.tests["harm"].alive, 2, look.draws)
+    assert np.sum(~alive, axis=1).max() <= math.floor(0.05 * 0.25 * look.draws)
 
 
 def _out(look: Look, test: str) -> Any:
-    return ~unpack(look.tests[test].alive, look.draws)
+    return ~unpack(look.tests[test].alive, 2, look.draws)
 
 
 @pytest.mark.parametrize("test", ["harm", "help"])

@@ -125,11 +125,16 @@ def test_an_alpha_is_used_up_where_nothing_ties() -> None:
 @settings(deadline=None)
 @given(st.integers(1, 200).flatmap(_flags))
 def test_what_is_packed_is_unpacked(flags: list[bool]) -> None:
-    alive = np.array(flags)
-    assert unpack(pack(alive), len(flags)).tolist() == flags
+    alive = np.array([flags, flags[::-1]])
+    assert unpack(pack(alive), 2, len(flags)).tolist() == alive.tolist()
+
+
+def test_what_was_packed_before_there_were_suppositions_is_so_under_all_of_them() -> None:
+    alive = np.array([[True, False, True]])
+    assert unpack(pack(alive), 2, 3).tolist() == [[True, False, True]] * 2
 
 
 @pytest.mark.parametrize("draws", [64, 71, 72, 80, 1])
 def test_another_number_of_draws_is_refused(draws: int) -> None:
     with pytest.raises(InputError, match=f"look: alive: is of .* draws, not of {draws}"):
-        unpack(pack(np.ones(90, dtype=bool)), draws)
+        unpack(pack(np.ones((1, 90), dtype=bool)), 1, draws)

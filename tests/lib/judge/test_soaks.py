@@ -67,6 +67,17 @@ def less_work(share: float, hosts: Iterable[str], until: float) -> Change:
     return growing(factor, until)
 
 
+def works(hosts: Iterable[str]) -> Change:
+    """Each packet takes half a millisecond of CPU time."""
+    where = {*hosts}
+
+    def change(row: Sample) -> None:
+        if row["host"] in where:
+            row["counters"]["cpu_busy_ms"] = row["counters"]["rx_packets"] // 2
+
+    return change
+
+
 def serves(total: str, part: str, share: float, times: float, hosts: Iterable[str]) -> Change:
     """Hosts answer so many requests, a share of them in a way; some ``hosts`` so many times that
     share."""
@@ -147,6 +158,8 @@ def made(fleet: Fleet, words: str) -> Change:
         return drained(fleet, hosts, until)
     if what == "less_work":
         return less_work(float(given[0]), hosts, until)
+    if what == "works":
+        return works(hosts)
     if what == "serves":
         return serves(*given[:2], *map(float, given[2:]), hosts)  # type: ignore[call-arg]
     if what == "reboots":

@@ -45,16 +45,27 @@ class Prospect:
 
 
 @dataclass(frozen=True)
+class Elasticity:
+    """By how many per cent a metric per its exposure grows when the load of its host grows by one,
+    and the standard error of that (see ``judge.load``)."""
+
+    value: Number
+    error: Number
+
+
+@dataclass(frozen=True)
 class Usual:
     """One metric: its ``exposure`` (see ``Metric.unit_of``), what one event is (None where there
     was none), by how much slots vary beyond Poisson, and the rows of the hosts, of the whole and
-    of both halves (see ``judge.measured``)."""
+    of both halves (see ``judge.measured``). ``elasticities`` are by stratum; earlier versions did
+    not keep them."""
 
     exposure: str
     unit: Number | None
     dispersion: Number
     rows: str
     halves: str
+    elasticities: dict[str, Elasticity] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Doubt:
 
     Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
     ``no_peak``; of what was measured (``judge.coverage``), ``unmeasured``, ``one_sided`` and
-    ``unrecorded``; and, of a look, ``few_hosts`` and ``few_events``.
+    ``unrecorded``; and, of a look, ``few_hosts``, ``few_events``, ``moved_load`` and ``fading``.
     """
 
     kind: str
@@ -56,9 +56,9 @@ class Spent:
 
     ``p`` is that of this look alone, None where nothing could be compared; ``spent`` of ``alpha``
     is gone by now, which is the ``share`` of it, and of this the share ``forgone`` was spent on
-    other groups. ``alive`` are the draws that are not taken out, packed; the real one is ``out``
-    where the test has proven something. ``score`` is that of the real draw, None where it is
-    infinite.
+    other groups. ``alive`` are the draws that are not taken out, packed, at both ends of what a
+    difference of load explains; the real one is ``out`` where the test has proven something at
+    both. ``score`` is the lesser of the real draw, None where it is infinite.
     """
 
     p: float | None
