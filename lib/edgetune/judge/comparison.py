@@ -28,7 +28,7 @@ from edgetune.judge.measured import (
     rates_under,
     rows_of,
 )
-from edgetune.judge.permutation import draws_of, least_kept, p_of
+from edgetune.judge.permutation import draws_of, least_kept, p_value
 from edgetune.judge.standardise import (
     DIFFERENCE_IN_DIFFERENCES,
     LOGS,
@@ -204,22 +204,18 @@ class Comparison:
         return ends_of[0], ends_of[-1]
 
     def fading(self) -> tuple[float, float, float] | None:
-        """Whether the intent's metric is worse in the last third of the soak than the bound that
-        the whole soak shows: the logarithms of its ratio before and in that third, and the p; None
-        where it is not, where the third is no window of its own, or has too few events."""
+        """Whether the intent's metric got worse within the soak, by a test of its last third
+        against what was before, and to beyond the bound that the whole soak shows: the logarithms
+        of both ratios and the p; None where it did not, or has too few events in that third."""
         metric, worse = self.metric, self.worse(self.metric)
         if "third" not in self._spans or self._events(metric, "third") < _FEWEST:
             return None
-        low, high = self.bounds(metric)
-        bound = high if worse > 0 else low
-        if not math.isfinite(bound) or not self.is_compared(metric, "third"):
+        was, late = (self.ratio(metric, window) for window in ("before", "third"))
+        if worse * late <= max(worse * bound for bound in self.bounds(metric)):
             return None
-        changes = self._changes(metric, "third", bound) - self._loads(metric, "third")
-        scores = self.draws.statistics(changes.T).T
-        p = p_of(scores)
-        if scores[:, 0].min() <= 0 or p > self.plan.options.alpha_benefit:
-            return None
-        return self.ratio(metric, "before"), self.ratio(metric, "third"), p
+        turned = worse * (self.after(metric, "third") - self.after(metric, "before"))
+        p = p_value(self.draws.statistics(filled(turned, self.draws.strata)[:, None])[:, 0])
+        return (was, late, p) if p <= self.plan.options.alpha_benefit else None
 
     def _events(self, metric: str, window: str) -> float:
         """How many there were on test hosts in a window."""

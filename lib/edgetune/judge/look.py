@@ -29,7 +29,7 @@ from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import outliers
 from edgetune.judge.permutation import budget, p_of, p_value, pack, spent, take_out, unpack
 from edgetune.judge.soundness import doubts, everyone, reboots_before
-from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES
+from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES, filled
 from edgetune.judge.verdict import (
     UNALIKE,
     Findings,
@@ -42,7 +42,9 @@ from edgetune.judge.verdict import (
     not_watched,
     noted,
     outliers_named,
+    probability,
     sentence,
+    undecided,
 )
 
 Array = Any
@@ -111,7 +113,14 @@ def judge(
     verdict, decision = decide(found)
     degraded = verdict is Verdict.DEGRADED
     about = worst if degraded else (compared.metric, "soak")
-    said = _sentence(compared, *about, worse.p if degraded else None)
+    proven = worse if degraded else better
+    decided = degraded or found.helped
+    odds = (
+        f"p = {probability(proven.p or 0.0)}"
+        if decided
+        else undecided(found.goal, tests, bool(biases))
+    )
+    said = _sentence(compared, *about, odds)
     said += f", look {moment.number} of {moment.of}"
     hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
     odd = outliers(hosts, compared.strata)
@@ -285,8 +294,7 @@ def too_little(compared: Comparison) -> list[Doubt]:
     return found
 
 
-def _sentence(compared: Comparison, metric: str, window: str, proven: float | None) -> str:
-    """``proven`` is the p of harm; without it the metric has one of its own."""
+def _sentence(compared: Comparison, metric: str, window: str, odds: str) -> str:
     measured = compared.measured(metric, window)
     if not any(measured.values()):
         return f"{metric} was measured on no host"
@@ -295,9 +303,8 @@ def _sentence(compared: Comparison, metric: str, window: str, proven: float | No
     if not compared.events(metric):
         return f"There were no {metric} on any host, before or after{noted(measured)}"
     ratio, bounds = _effect(compared, metric, window)
-    shown = compared.worse_by(metric)
-    p = min(p_of(shown), p_of(-shown)) if proven is None else proven
-    return sentence(compared.metrics[metric], ratio, bounds, p, window) + noted(measured, window)
+    told = sentence(compared.metrics[metric], ratio, bounds, odds, window)
+    return told + noted(measured, window)
 
 
 def _effect(
@@ -350,8 +357,12 @@ def _mean(levels: Array) -> float | None:
 
 
 def _per_host(compared: Comparison, metric: str) -> dict[str, list[float | None]]:
-    """Level before, level after, and the change that the test is about, as a ratio."""
-    ratio = np.exp(compared.after(metric, "soak") - compared.before(metric))
+    """Level before, level after, and how it changed beside the control hosts of its stratum, as a
+    ratio: theirs lie about 1."""
+    changed = compared.after(metric, "soak") - compared.before(metric)
+    control = filled(np.where(compared.draws.test, np.nan, changed), compared.draws.strata)
+    usual = [control[compared.draws.strata == own].mean() for own in compared.draws.strata]
+    ratio = np.exp(changed - usual)
     rows = np.stack([*compared.levels(metric), ratio], axis=1).tolist()
     return {
         host: [float(f"{value:.6g}") if math.isfinite(value) else None for value in row]

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.look import Doubt, Outlier, Unwatched
+from edgetune.base.documents.look import Doubt, Outlier, Spent, Unwatched
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.judge.outliers import outlier_text
 
 _FEW = 4
+_TIMES = 3.0
+"""From which ratio on it is told as one, and no more as a share."""
 _ENOUGH = 0.8
 """Share of its time in which a number is told without saying in how much of it."""
 
@@ -122,16 +124,33 @@ def outliers_named(odd: Sequence[Outlier]) -> str:
 
 
 def sentence(
-    metric: Metric, ratio: float, bounds: tuple[float, float], p: float, window: str = "soak"
+    metric: Metric, ratio: float, bounds: tuple[float, float], odds: str, window: str = "soak"
 ) -> str:
     """What the test group did compared with control; ``ratio`` and ``bounds`` are ratios of
-    ratios, ``bounds`` may be 0 and inf."""
+    ratios, ``bounds`` may be 0 and inf, ``odds`` says how likely chance is."""
     said = metric.phrase.format(much=_much(metric, ratio))
+    than = "as" if ratio >= _TIMES else "than"
     part = "" if window == "soak" else f" in {_SPANS[window]}"
     return (
-        f"Test hosts {said} than control relative to their own baseline{part} "
-        f"({_range(metric, *bounds)}), p = {probability(p)}"
+        f"Test hosts {said} {than} control relative to their own baseline{part} "
+        f"({_range(metric, *bounds)}), {odds}"
     )
+
+
+def undecided(goal: str, tests: Mapping[str, Spent], is_biased: bool = False) -> str:
+    """How likely chance is to make what both tests saw, which decided nothing; and, unless a bias
+    is why, what kept a p below alpha from deciding."""
+    benefit = "an improvement" if goal == "improve" else "no harm"
+    told = []
+    for name, claim in (("help", benefit), ("harm", "harm in any metric")):
+        p, alpha, left = tests[name].p, tests[name].alpha, tests[name].left
+        if p is not None:
+            why = ""
+            if p <= alpha and not is_biased:
+                free = f"{probability(left)} of alpha {alpha:g} is free by now"
+                why = f" ({free if left < p else 'earlier looks spent alpha on other draws'})"
+            told.append(f"{probability(p)} for {claim}{why}")
+    return "p = " + ", ".join(told)
 
 
 def load_explains(metric: Metric, load: float, low: float, high: float) -> str:
@@ -161,14 +180,14 @@ def measured_text(measured: Mapping[str, float], window: str = "soak") -> str:
     """
     told = []
     for when, span in (("before", "the baseline"), ("after", _SPANS[window])):
-        test, control = (_share(measured.get(f"{g}_{when}", 1.0)) for g in ("test", "control"))
+        test, control = (_part(measured.get(f"{g}_{when}", 1.0)) for g in ("test", "control"))
         both = [(test, "")] if test == control else []
         each = both or [(test, " on test hosts"), (control, " on control hosts")]
         told += [f"{own} {span}{hosts}" for own, hosts in each if own]
     return ", ".join(told)
 
 
-def _share(measured: float) -> str:
+def _part(measured: float) -> str:
     if measured >= _ENOUGH:
         return ""
     return f"measured in {100 * max(measured, 0.01):.0f} % of" if measured else "not measured in"
@@ -181,12 +200,15 @@ def noted(measured: Mapping[str, float], window: str = "soak") -> str:
 
 
 def _much(metric: Metric, ratio: float) -> str:
+    if ratio >= _TIMES:
+        return f"{_share(ratio)} as {'much' if metric.mass else 'many'}"
     fewer = "less" if metric.mass else "fewer"
-    return f"{_percent(ratio)} {fewer if ratio < 1 else 'more'}"
+    return f"{_share(ratio)} {fewer if ratio < 1 else 'more'}"
 
 
-def _percent(ratio: float) -> str:
-    return f"{100 * abs(ratio - 1):,.0f} %"
+def _share(ratio: float) -> str:
+    """How far a ratio is from 1: nobody sees 96 times in 9,500 %."""
+    return f"{ratio:,.3g} times" if ratio >= _TIMES else f"{100 * abs(ratio - 1):,.0f} %"
 
 
 def _range(metric: Metric, low: float, high: float) -> str:
@@ -196,8 +218,9 @@ def _range(metric: Metric, low: float, high: float) -> str:
         return f"{_much(metric, low)} at least"
     if low < 1 < high:
         return f"{_much(metric, low)} to {_much(metric, high)}"
-    near, far = sorted((low, high), key=lambda ratio: abs(ratio - 1))
-    return f"{_percent(near).removesuffix(' %')} to {_percent(far)}"
+    near, far = map(_share, sorted((low, high), key=lambda ratio: abs(ratio - 1)))
+    unit = far[far.index(" ") :]
+    return f"{near.removesuffix(unit)} to {far}"
 
 
 def probability(p: float) -> str:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ SITE = Catalogue([ROOT / "metrics" / "examples", PACK_METRICS])
 FOLLOW = ("rx_packets", "tcp_segments_out", "cpu_busy_ms")
 """What follows the load; drops follow its square."""
 REQUESTS = 1000
+NUMBERS = {"nan": math.nan}
 
 
 def drained(fleet: Fleet, hosts: Iterable[str], until: float) -> Change:
@@ -53,6 +55,21 @@ def drained(fleet: Fleet, hosts: Iterable[str], until: float) -> Change:
             # A CPU has something to do without any traffic, too.
             return 0.2 if name == "cpu_busy_ms" else 0.001
         return load if name in FOLLOW else load**2
+
+    return growing(factor, until)
+
+
+def loaded(power: float, share: float, hosts: Iterable[str], until: float) -> Change:
+    """The load rises and falls, drops grow with a power of it, and some ``hosts`` get that share of
+    theirs, the others more."""
+    dice, where = np.random.default_rng(9), {*hosts}
+
+    def factor(row: Sample, name: str) -> float:
+        if name == "cpu_total_ms":
+            return 1.0
+        load = 1 + 0.4 * math.sin(row["time"] / 60) + dice.uniform(-0.1, 0.1)
+        load *= share if row["host"] in where else 2 - share
+        return load if name in FOLLOW else load**power
 
     return growing(factor, until)
 
@@ -152,25 +169,19 @@ def made(fleet: Fleet, words: str) -> Change:
     since, until = float(span[1] or 0), float(span[2] or 1e9)
     what, *given, where = words[: span.start()].split()
     hosts = of_(fleet, where)
-    if what == "lacks":
-        return lacks(given[0].split(","), hosts, since)
-    if what == "drained":
-        return drained(fleet, hosts, until)
-    if what == "less_work":
-        return less_work(float(given[0]), hosts, until)
-    if what == "works":
-        return works(hosts)
-    if what == "serves":
-        return serves(*given[:2], *map(float, given[2:]), hosts)  # type: ignore[call-arg]
-    if what == "reboots":
-        return reboots(hosts, float(given[0]))
-    if what == "silent":
-        return silent(hosts, since, until)
-    if what == "wraps":
-        return wraps(hosts, given[0])
-    if what == "damaged":
-        return damaged(hosts, given[0], {"nan": float("nan")}.get(given[1]), int(given[2]))
-    return times(what, float(given[0]), hosts, until)
+    changes: dict[str, Callable[[], Change]] = {
+        "lacks": lambda: lacks(given[0].split(","), hosts, since),
+        "drained": lambda: drained(fleet, hosts, until),
+        "loaded": lambda: loaded(float(given[0]), float(given[1]), hosts, until),
+        "less_work": lambda: less_work(float(given[0]), hosts, until),
+        "works": lambda: works(hosts),
+        "serves": lambda: serves(*given[:2], *map(float, given[2:]), hosts),  # type: ignore[call-arg]
+        "reboots": lambda: reboots(hosts, float(given[0])),
+        "silent": lambda: silent(hosts, since, until),
+        "wraps": lambda: wraps(hosts, given[0]),
+        "damaged": lambda: damaged(hosts, given[0], NUMBERS.get(given[1]), int(given[2])),
+    }
+    return changes[what]() if what in changes else times(what, float(given[0]), hosts, until)
 
 
 def begun(folder: Path, case: dict[str, Any]) -> Fleet:

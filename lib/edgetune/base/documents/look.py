@@ -70,6 +70,12 @@ class Spent:
     forgone: float
     alive: str
 
+    @property
+    def left(self) -> float:
+        """The p of a draw that is not out yet which decided by now: alpha, as far as it is spent
+        and not forgone."""
+        return self.alpha * max(0.0, self.share - self.forgone)
+
 
 @dataclass(frozen=True)
 class Effect:
