@@ -181,6 +181,35 @@ def _by_margin(rows: Rows) -> Iterable[list[str]]:
         yield [fleet, f"{whole['margin']:.0%}", *promoted, _percent(half["rolled_back"])]
 
 
+def show_fleets(document: Mapping[str, Any]) -> None:
+    """Print a row for each fleet, and the targets."""
+    rows = document["fleets"]
+    if rows:
+        _title("Fleets: promoted, %, rolled back (median minute), %; of ours, and of the peer")
+        headers = ["fleet", "promoted", "rolled back", "covers", "unlike", "peer", "peer", "doubts"]
+        _table(headers, map(_fleet, rows))
+    _show_targets(document["targets"])
+
+
+def _fleet(row: Mapping[str, Any]) -> list[str]:
+    peer, doubts = row["peer"], row["doubts"]
+    return [
+        row["fleet"],
+        _percent(row["promoted"]),
+        _rolled_back(row),
+        _percent(row["covered"]) if row["covered"] else "-",
+        f"{row['unlike']}",
+        f"{100 * peer['promoted']['rate']:.1f}",
+        _rolled_back(peer),
+        ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in doubts.items()),
+    ]
+
+
+def _rolled_back(row: Mapping[str, Any]) -> str:
+    when = f" ({row['minutes']:.0f})" if row["minutes"] is not None else ""
+    return _percent(row["rolled_back"]) + when
+
+
 def _show_missed(rows: Rows) -> None:
     _title("Rows of ours whose interval misses the truth")
     _table(

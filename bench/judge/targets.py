@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 from bench.judge.figures import NOMINAL, wilson
@@ -34,6 +35,7 @@ ARTICLE = 0.15
 """How far the ratio may be from the one that was put into an article."""
 
 Rows = Sequence[Mapping[str, Any]]
+_WANTED, _FOUND = attrgetter("wanted"), attrgetter("found")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class Target:
     def verdict(self) -> str:
         """Whether it is reached, for a table."""
         return "yes" if self.reached else "too few to tell" if self.too_few else "NO"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """It and its verdict, as figures have it."""
+        return {**asdict(self), "verdict": self.verdict}
 
 
 def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
@@ -155,6 +162,47 @@ def _most_biased(rows: Rows, most: float) -> Target:
 
 def _fleet(row: Mapping[str, Any]) -> str:
     return "{fleet}, {hosts} + {hosts}, x{ratio:g}".format(**row)
+
+
+def fleet_target(row: Mapping[str, Any]) -> Target:
+    """All that is wanted of a fleet of ``fleets.FLEETS``, as one."""
+    wanted, every = row["wanted"], []
+    for decision in wanted["few"]:
+        every.append(_upper_end(_said(decision), row[decision]))
+    for decision, least in wanted["many"].items():
+        every.append(_at_least(_said(decision), row[decision], least))
+    if row["covered"]:
+        every.append(_at_least("covers", row["covered"], COVERED))
+    if wanted["early"]:
+        every.append(_no_later(row["minutes"], row["peer"]["minutes"]))
+    missed = [target for target in every if not target.reached]
+    return Target(
+        f"fleet {row['fleet']}",
+        *(", ".join(f"{own.what} {part(own)}" for own in every) for part in (_WANTED, _FOUND)),
+        not missed,
+        bool(missed) and all(target.too_few for target in missed),
+    )
+
+
+def _said(decision: str) -> str:
+    return decision.replace("_", " ")
+
+
+def _at_least(what: str, row: Mapping[str, Any], least: float) -> Target:
+    reached = row["rate"] >= least
+    too_few = not reached and row["high"] >= least
+    return Target(what, f">= {least:.0%}", f"{row['rate']:.1%}", reached, too_few)
+
+
+def _no_later(minute: float | None, theirs: float | None) -> Target:
+    reached = minute is not None and (theirs is None or minute <= theirs)
+    return Target("found by minute", f"{theirs}", f"{minute}", reached)
+
+
+def intervals_target(rows: Rows) -> Target:
+    """No interval of any fleet excludes 1 where the test of one look does not."""
+    unlike = sum(row["unlike"] for row in rows)
+    return Target("intervals that exclude 1 and the test does not", "0", f"{unlike}", not unlike)
 
 
 def _large(found: Mapping[str, float]) -> Iterator[Target]:

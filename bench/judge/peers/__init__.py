@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from bench.judge.peers._groups import drops_per_million, drops_per_packet, relative_to_baseline
@@ -64,3 +65,9 @@ def installed() -> tuple[list[Peer], dict[str, str]]:
         return list(PEERS), {}
     found = [peer for peer in PEERS if not isinstance(peer, NEED_SCIPY)]
     return found, {peer.name: "needs scipy" for peer in PEERS if isinstance(peer, NEED_SCIPY)}
+
+
+def improved(peer: Peer, replicate: Replicate, minute: int) -> bool:
+    """Whether one look at this minute claims that drops got fewer: with the groups exchanged, they
+    got more."""
+    return peer.decide(replace(replicate, test=~replicate.test), [minute]) is not None
