@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from operator import attrgetter
 from typing import Any
 
 from bench.judge.figures import NOMINAL, wilson
@@ -35,7 +34,6 @@ ARTICLE = 0.15
 """How far the ratio may be from the one that was put into an article."""
 
 Rows = Sequence[Mapping[str, Any]]
-_WANTED, _FOUND = attrgetter("wanted"), attrgetter("found")
 
 
 @dataclass(frozen=True)
@@ -175,12 +173,13 @@ def fleet_target(row: Mapping[str, Any]) -> Target:
         every.append(_at_least("covers", row["covered"], COVERED))
     if wanted["early"]:
         every.append(_no_later(row["minutes"], row["peer"]["minutes"]))
-    missed = [target for target in every if not target.reached]
+    missed = [own for own in every if not own.reached]
     return Target(
-        f"fleet {row['fleet']}",
-        *(", ".join(f"{own.what} {part(own)}" for own in every) for part in (_WANTED, _FOUND)),
-        not missed,
-        bool(missed) and all(target.too_few for target in missed),
+        what=f"fleet {row['fleet']}",
+        wanted=", ".join(f"{own.what} {own.wanted}" for own in every),
+        found=", ".join(f"{own.what} {own.found}" for own in every),
+        reached=not missed,
+        too_few=bool(missed) and all(own.too_few for own in missed),
     )
 
 
