@@ -57,7 +57,7 @@ class Fleet:
     """Of each group."""
     baseline: int = DAY
     soak: int = DAY
-    looks: int = 4
+    looks: int = 2
     base: float = 20.0
     dispersion: float = 0.0
     """Variance of a minute beyond Poisson's, per squared mean."""
@@ -270,12 +270,27 @@ def _moved(exponent: float, effect: float = 1.0, **more: Any) -> Fleet:
 _FLAT: dict[str, Any] = {"swing": 0.0, "shares": 0.002}
 """Load from which hardly anybody can learn how drops follow it."""
 _HARM: dict[str, Any] = {"few": ("promoted",)}
-_HOURS: dict[str, Any] = {"hosts": 6, "baseline": 240, "soak": 240, "base": 6.0, "dispersion": 1.0}
-_EXACT: dict[str, Any] = {**_HOURS, "looks": 2, "times": 4}
-_SLOW: dict[str, Any] = {**_HOURS, "baseline": 120, "looks": 1, "memory": 0.95, "noise": 0.5}
-_SHORT: dict[str, Any] = {**_SLOW, "soak": 120, "covers": True, "times": 4}
-_FEWER: dict[str, Any] = {**_SLOW, "hosts": 4, "covers": True, "times": 4}
-_EARLY: dict[str, Any] = {**_HARM, "hosts": 4, "baseline": 240, "soak": 120, "early": True}
+_SMALL: dict[str, Any] = {"hosts": 6, "baseline": 240, "soak": 240, "base": 6.0, "dispersion": 1.0}
+_HOURS: dict[str, Any] = {**_SMALL, "looks": 4}
+_EXACT: dict[str, Any] = {**_SMALL, "times": 4}
+_SLOW: dict[str, Any] = {
+    **_SMALL,
+    "baseline": 120,
+    "looks": 1,
+    "times": 2,
+    "memory": 0.95,
+    "noise": 0.5,
+}
+_SHORT: dict[str, Any] = {**_SLOW, "soak": 120, "covers": True}
+_FEWER: dict[str, Any] = {**_SLOW, "hosts": 4, "covers": True}
+_EARLY: dict[str, Any] = {
+    **_HARM,
+    "hosts": 4,
+    "baseline": 240,
+    "soak": 120,
+    "looks": 4,
+    "early": True,
+}
 _TRACES: dict[str, Any] = {**_FLAT, "baseline": 288, "soak": 288, "base": 1.0, "traces": True}
 
 FLEETS: Mapping[str, Fleet] = {
@@ -295,7 +310,7 @@ FLEETS: Mapping[str, Fleet] = {
     "novelty, x0.3, then x1": Fleet("a benefit that passes", effects=(0.3, 1.0), **_HARM, **_HOURS),
     "cold": Fleet("test hosts drop x3 at first, for half an hour", cold=(3.0, 30), **_HOURS),
     "empty": Fleet("test hosts drop x0.2 at first, for an hour", cold=(0.2, 60), **_HOURS),
-    "short": Fleet("a soak of 2 h", **_SHORT),
+    "short": Fleet("a soak of 2 h", **{**_SHORT, "times": 4}),
     "short, x1.5": Fleet("a soak of 2 h", effects=(1.5,), few=(), **_SHORT),
     "few, x1.5": Fleet("a soak of 4 h", effects=(1.5,), few=(), **_FEWER),
     "one dominates": Fleet("one host drops x50", dominates=50.0, **_EXACT),

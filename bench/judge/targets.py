@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench.judge.figures import NOMINAL, wilson
+from bench.judge.figures import NOMINAL, minute_of, wilson
 from bench.judge.trials import LOOKS
 
 FALSE_ROLLBACKS = 0.066
@@ -19,6 +19,11 @@ POWER = (
     ("full", "x1.5 from 120 min on", 0.88),
     ("few", "x1.5", 0.85),
 )
+SOAK = 0.9
+"""The power for which ours needs no longer a soak than any peer with valid false alarms."""
+SOAKS = (("full", "x1.25"), ("full", "x1.5"), ("full", "x0.8"), ("few", "x1.5"))
+RARE = ("sparse", "x2", 0.6)
+"""Where drops are rare, the least part of the best valid peer's power."""
 BEHIND = 0.02
 """How much power may be less than that of a peer with valid false rollbacks. It is more where the
 95 % interval of the difference says so: of many comparisons some are behind by chance."""
@@ -67,6 +72,10 @@ def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
         *_false(own_false),
         *_power(own_power),
         *_behind(document["differences"]),
+        *_rare(document["differences"]),
+        *_soaks(ours, document["found_by"]),
+        *map(fleet_target, document["fleets"]),
+        *([intervals_target(document["fleets"])] if document["fleets"] else []),
         *_articles(document["articles"]),
         *_promises(document["promises"]),
         *_large(document.get("large", {})),
@@ -109,11 +118,42 @@ def _median(minutes: Mapping[str, float] | None, wanted: int) -> Target:
 
 
 def _behind(rows: Rows) -> Iterator[Target]:
-    if rows:
-        worst = min(rows, key=_at_best)
+    common = [row for row in rows if row["scenario"] != RARE[0]]
+    if common:
+        worst = min(common, key=_at_best)
         what = "power against {method}, {scenario}, {effect}, the worst".format(**worst)
         found = f"{worst['difference']:+.3f} (s.e. {worst['error']:.3f})"
         yield Target(what, f">= {-BEHIND}", found, _at_best(worst) >= -BEHIND)
+
+
+def _rare(rows: Rows) -> Iterator[Target]:
+    scenario, effect, least = RARE
+    own = [row for row in rows if (row["scenario"], row["effect"]) == (scenario, effect)]
+    if own:
+        best = max(own, key=lambda row: float(row["theirs"]))
+        part = best["ours"] / best["theirs"]
+        too_few = part < least <= (best["ours"] + _Z * best["error"]) / best["theirs"]
+        what = f"power, {scenario}, {effect}, to that of {best['method']}"
+        yield Target(what, f">= {least}", f"{part:.2f}", part >= least, too_few)
+
+
+def _soaks(ours: str, rows: Rows) -> Iterator[Target]:
+    """Of the first of the peers that get there at all."""
+    for scenario, effect in SOAKS:
+        of_it = [row for row in rows if (row["scenario"], row["effect"]) == (scenario, effect)]
+        peers = [row for row in of_it if not row["method"].startswith(ours)]
+        own = next((row for row in of_it if row["method"] == ours), None)
+        if own and peers:
+            best = min(peers, key=lambda row: minute_of(row, SOAK))
+            found, theirs = minute_of(own, SOAK), minute_of(best, SOAK)
+            share = dict(zip(own["minutes"], own["shares"])).get(theirs, 0.0)
+            too_few = found > theirs and _high(share, own["replicates"]) >= SOAK
+            what = f"soak for {SOAK:.0%} power, {scenario}, {effect}, to that of {best['method']}"
+            yield Target(what, f"<= {theirs:g} min", f"{found:g} min", found <= theirs, too_few)
+
+
+def _high(share: float, of: int) -> float:
+    return wilson(round(share * of), of)[1]
 
 
 def _at_best(row: Mapping[str, Any]) -> float:

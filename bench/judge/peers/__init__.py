@@ -59,6 +59,10 @@ SLOW = (Kayenta, MannWhitney)
 """Those that take some 10 ms for a rollout; the others take about one."""
 
 
+KEEP_ALPHA = (HostT, LanDeMets, GrowthBook, AsymptoticSequence)
+"""Those that may claim an improvement, too; the others know harm alone."""
+
+
 def installed() -> tuple[list[Peer], dict[str, str]]:
     """The peers that can run here; and the others, with why not."""
     if importlib.util.find_spec("scipy"):
