@@ -27,7 +27,7 @@ from bench.judge.parts import Parts
 from bench.judge.peers import improved
 from bench.judge.peers.lan_demets import LanDeMets, power_family
 from bench.judge.production import ALPHA, judge_soak
-from bench.judge.scenarios import PACKETS, Array, Replicate, Series
+from bench.judge.scenarios import PACKETS, Array, Replicate, lasting_noise, split
 from bench.judge.tables import show_fleets
 from bench.judge.targets import fleet_target, intervals_target
 from bench.judge.traces import windows
@@ -123,14 +123,7 @@ def draw(fleet: Fleet, dice: np.random.Generator) -> Replicate:
     packets = np.where(lost, np.nan, PACKETS * load)
     there = np.where(lost, np.nan, 1.0)
     metrics = {"drops": (drops, packets), "packets": (packets, there)}
-    return Replicate(test, np.zeros(len(test), dtype=int), _split(metrics, fleet.baseline))
-
-
-def _split(metrics: Mapping[str, tuple[Array, Array]], bins: int) -> tuple[Series, ...]:
-    return tuple(
-        Series(name, events[:, :bins], exposure[:, :bins], events[:, bins:], exposure[:, bins:])
-        for name, (events, exposure) in metrics.items()
-    )
+    return Replicate(test, np.zeros(len(test), dtype=int), split(metrics, fleet.baseline))
 
 
 def _load(fleet: Fleet, dice: np.random.Generator, shape: tuple[int, int]) -> Array:
@@ -149,11 +142,7 @@ def _relative(fleet: Fleet, dice: np.random.Generator, shape: tuple[int, int]) -
         return windows(dice, *shape)
     level = fleet.spread * dice.standard_normal(shape[0])
     level[0] += math.log(fleet.dominates)
-    noise = dice.standard_normal(shape[::-1])
-    fresh = math.sqrt(1 - fleet.memory**2)
-    for before, now in zip(noise, noise[1:]):
-        now *= fresh
-        now += fleet.memory * before
+    noise = lasting_noise(dice, shape[::-1], fleet.memory)
     relative: Array = np.exp(level + fleet.noise * noise).T
     return relative
 
@@ -262,9 +251,9 @@ def _decisions(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _moved(exponent: float, effect: float = 1.0, **more: Any) -> Fleet:
-    text = f"test hosts get 4.5 % less, drops grow with load^{exponent:g}"
-    return Fleet(text, load=0.955, exponent=exponent, effects=(effect,), **more)
+def _moved(exponent: float, effect: float = 1.0, load: float = 0.955, **more: Any) -> Fleet:
+    text = f"test hosts get x{load:g} of the load, drops grow with load^{exponent:g}"
+    return Fleet(text, load=load, exponent=exponent, effects=(effect,), **more)
 
 
 _FLAT: dict[str, Any] = {"swing": 0.0, "shares": 0.002}
@@ -298,6 +287,8 @@ FLEETS: Mapping[str, Fleet] = {
     "better": Fleet("x0.7", effects=(0.7,), few=("rolled_back",), many={"promoted": 0.95}),
     "worse": Fleet("x1.25", effects=(1.25,), **_HARM, many={"rolled_back": 0.95}),
     **{f"moved load, ^{power}": _moved(power) for power in range(5)},
+    "moved load, more, ^0": _moved(0, load=1.047),
+    "moved load, more, ^3": _moved(3, load=1.047),
     "moved load, ^2, flat": _moved(2, **_FLAT),
     "moved load, ^4, flat": _moved(4, **_FLAT),
     "moved load, ^4, x1.08": _moved(4, 1.08, **_HARM),

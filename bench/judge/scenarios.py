@@ -222,12 +222,18 @@ def _noise(
     metrics, (hosts, bins) = 2 + len(GUARDS), shape
     level = scenario.spread * dice.standard_normal((metrics, hosts))
     level += scenario.strata_spread * dice.standard_normal((metrics, scenario.strata))[:, strata]
-    shocks = dice.standard_normal((bins, metrics, hosts))
-    fresh = math.sqrt(1 - scenario.memory**2)
-    for before, now in zip(shocks, shocks[1:]):
+    noise = lasting_noise(dice, (bins, metrics, hosts), scenario.memory)
+    return level[:, :, None] + scenario.noise * noise.transpose(1, 2, 0)
+
+
+def lasting_noise(dice: np.random.Generator, shape: tuple[int, ...], memory: float) -> Array:
+    """AR(1) of unit variance; the first axis is the time."""
+    noise = dice.standard_normal(shape)
+    fresh = math.sqrt(1 - memory**2)
+    for before, now in zip(noise, noise[1:]):
         now *= fresh
-        now += scenario.memory * before
-    return level[:, :, None] + scenario.noise * shocks.transpose(1, 2, 0)
+        now += memory * before
+    return noise
 
 
 def _cold_caches(scenario: Scenario, dice: np.random.Generator, shape: tuple[int, ...]) -> Array:
