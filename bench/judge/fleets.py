@@ -120,9 +120,8 @@ def draw(fleet: Fleet, dice: np.random.Generator) -> Replicate:
     drops = np.round(mean) if fleet.traces else dice.poisson(mean).astype(float)
     usual = np.median(drops[:, : fleet.baseline], axis=1, keepdims=True) + 1
     lost = dice.random(shape) < fleet.dropout * np.minimum(drops / usual / 3, 1.0)
-    packets = np.where(lost, np.nan, PACKETS * load)
-    there = np.where(lost, np.nan, 1.0)
-    metrics = {"drops": (drops, packets), "packets": (packets, there)}
+    drops, packets = (np.where(lost, np.nan, own) for own in (drops, PACKETS * load))
+    metrics = {"drops": (drops, packets), "packets": (packets, np.ones(shape))}
     return Replicate(test, np.zeros(len(test), dtype=int), split(metrics, fleet.baseline))
 
 
