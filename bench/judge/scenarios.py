@@ -229,10 +229,12 @@ def _noise(
 def lasting_noise(dice: np.random.Generator, shape: tuple[int, ...], memory: float) -> Array:
     """AR(1) of unit variance; the first axis is the time."""
     noise = dice.standard_normal(shape)
-    fresh = math.sqrt(1 - memory**2)
-    for before, now in zip(noise, noise[1:]):
-        now *= fresh
-        now += memory * before
+    noise[1:] *= math.sqrt(1 - memory**2)
+    # Of the sum of memory^lag times what was so long ago, each round adds as many lags again.
+    lags = 1
+    while lags < len(noise) and memory**lags > 1e-12:
+        noise[lags:] += memory**lags * noise[:-lags]
+        lags *= 2
     return noise
 
 
