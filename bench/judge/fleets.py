@@ -279,6 +279,7 @@ _EARLY: dict[str, Any] = {
     "baseline": 240,
     "soak": 120,
     "looks": 4,
+    "noise": 0.2,
     "early": True,
 }
 _TRACES: dict[str, Any] = {**_FLAT, "baseline": 288, "soak": 288, "base": 1.0, "traces": True}
