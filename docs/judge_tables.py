@@ -8,6 +8,7 @@ python docs/judge_tables.py FIGURES                             writes the table
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "judge.md"
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
+from bench.judge.figures import minute_of  # noqa: E402
+from bench.judge.targets import fleet_target  # noqa: E402
 from docs.pages.markdown import replace_section, table  # noqa: E402
 
 Document = Mapping[str, Any]
@@ -24,6 +27,8 @@ Row = Mapping[str, Any]
 EFFECTS = ("x1.25", "x1.5", "x1.5 from 120 min on", "x2")
 PEERS = ("Kayenta", "t-test over hosts, Lan-DeMets, linear", "AsympCS, baseline estimated")
 """Those whose false rollbacks are shown for every scenario."""
+BENEFITS = (("full", "x0.8"), ("full", "x0.7"), ("few", "x0.8"), ("few", "x0.7"))
+SOAKS = (("full", "x1.25"), ("full", "x1.5"), ("few", "x1.5"), ("full", "x0.8"), ("full", "x0.7"))
 BEHIND = 0.02
 """A peer finds more than ours where its power is greater by this, and that is no chance."""
 _Z = 1.96
@@ -90,6 +95,72 @@ def behind(figures: Document) -> str:
     return table("scenario, effect, judge, its false rollbacks, edgetune finds, it finds", rows)
 
 
+def benefits(figures: Document) -> str:
+    """Useless ones called an improvement, and improvements seen, of every judge that claims any."""
+    false = {
+        (row["scenario"], row["method"]): row["improved"] for row in figures["false_rollbacks"]
+    }
+    seen = {
+        (row["scenario"], row["effect"], row["method"]): row["improved"]
+        for row in figures["wrong_direction"]
+    }
+    rows = [
+        [
+            method,
+            *(_percent(false.get((own, method))) for own in ("full", "few")),
+            *(_power(seen.get((*case, method))) for case in BENEFITS),
+        ]
+        for (scenario, method), row in false.items()
+        if scenario == "full" and row
+    ]
+    cases = ", ".join(map(" ".join, BENEFITS))
+    return table(f"judge, full: useless ones promoted, few: useless ones promoted, {cases}", rows)
+
+
+def soaks(figures: Document) -> str:
+    """Minutes that a soak has to last for 90 % power, of ours and of peers that are as valid."""
+    found = {(row["method"], row["scenario"], row["effect"]): row for row in figures["found_by"]}
+    methods = dict.fromkeys(method for method, *case in found if (*case,) in SOAKS)
+    rows = [
+        [method, *(_minute(found.get((method, *case)), 0.9) for case in SOAKS)]
+        for method in methods
+    ]
+    return table(", ".join(["judge", *map(" ".join, SOAKS)]), rows)
+
+
+def earlier(figures: Document) -> str:
+    """Where a peer that is as valid has found half of the harm earlier than ours: the first."""
+    cases: dict[tuple[str, str], list[Row]] = {}
+    for row in figures["found_by"]:
+        if row["effect"] in EFFECTS:
+            cases.setdefault((row["scenario"], row["effect"]), []).append(row)
+    rows = []
+    for case, found in cases.items():
+        ours = next(row for row in found if row["method"] == "edgetune")
+        first = min(found, key=lambda row: minute_of(row, 0.5))
+        if minute_of(first, 0.5) < minute_of(ours, 0.5):
+            peer = first["method"], _share(first["false"]), _minute(first, 0.5)
+            rows.append([*case, _minute(ours, 0.5), *peer])
+    return table("scenario, effect, edgetune (minute), judge, its false ones, it (minute)", rows)
+
+
+def fleets(figures: Document) -> str:
+    """What happens to real fleets; each with what is wanted of it."""
+    rows = []
+    for row in figures["fleets"]:
+        target = fleet_target(row)
+        peer = row["peer"]
+        ours = _wilson(row["promoted"]), _rolled_back(row), _wilson(row["covered"])
+        theirs = _percent(peer["promoted"]), _rolled_back(peer)
+        wanted = target.wanted.replace(", ", "; ")
+        rows.append([row["fleet"], row["about"], *ours, *theirs, wanted, target.verdict])
+    headings = (
+        "fleet, what, promoted, rolled back (median minute), interval covers"
+        ", t-test: promoted, t-test: rolled back, wanted, reached"
+    )
+    return table(headings, rows)
+
+
 def margins(figures: Document) -> str:
     """What ``no_harm`` promotes and rolls back, by the harm that there is."""
     rows = [row for row in figures["promises"] if row["margin"]]
@@ -138,7 +209,9 @@ def missed(figures: Document) -> str:
 def targets(figures: Document) -> str:
     """What was wanted, and whether it was reached."""
     rows = [
-        [row["what"], row["wanted"], row["found"], row["verdict"]] for row in figures["targets"]
+        [row["what"], row["wanted"], row["found"], row["verdict"]]
+        for row in figures["targets"]
+        if not row["what"].startswith("fleet ")  # the table of fleets has these
     ]
     return table("target, wanted, found, reached", rows)
 
@@ -148,6 +221,22 @@ def _found(row: Row | None) -> str:
         return "-"
     minutes = row["minutes"]
     return f"{row['rate']:.2f}" + (f" ({minutes['median']:.0f})" if minutes else "")
+
+
+def _power(row: Row | None) -> str:
+    return "-" if row is None else f"{row['rate']:.2f}"
+
+
+def _minute(row: Row | None, share: float) -> str:
+    if row is None:
+        return "-"
+    minute = minute_of(row, share)
+    return f"{minute:.0f}" if math.isfinite(minute) else f"> {row['minutes'][-1]}"
+
+
+def _rolled_back(row: Row) -> str:
+    when = row["minutes"]
+    return _share(row["rolled_back"]["rate"]) + ("" if when is None else f" ({when:.0f})")
 
 
 def _percent(row: Row | None) -> str:
@@ -172,6 +261,10 @@ SECTIONS = {
     "judges": judges,
     "scenarios": scenarios,
     "behind": behind,
+    "benefits": benefits,
+    "soaks": soaks,
+    "earlier": earlier,
+    "fleets": fleets,
     "margins": margins,
     "estimates": estimates,
     "missed": missed,

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 
 from bench._table import carry_out, options
-from bench.judge import figures, large, oddities, peers, promises, targets, trials
+from bench.judge import figures, fleets, large, peers, promises, targets, trials
 from bench.judge.articles import ARTICLES
 from bench.judge.parts import Parts
 from bench.judge.scenarios import SCENARIOS
 from bench.judge.tables import show
 from bench.judge.trials import Each, Judge, Sizes
 
-FULL = Sizes(null=4000, effect=1000, slow=150, promise=3000)
-QUICK = Sizes(null=60, effect=20, slow=20, promise=10)
+FULL = Sizes(null=4000, effect=1000, slow=150, promise=3000, fleet=fleets.COUNT)
+QUICK = Sizes(null=60, effect=20, slow=20, promise=10, fleet=fleets.QUICK)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +74,7 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, each: Each) -> dict[s
     """Everything that the tables show."""
     ours = trials.ours()
     found = trials.run(trials.cases(scenarios), sizes, seed, each)
-    installed, left_out = peers.installed()
+    _, left_out = peers.installed()
     if ours is None:
         left_out = {"edgetune": f"no {trials.OURS}", **left_out}
     document: dict[str, Any] = {
@@ -86,17 +86,18 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, each: Each) -> dict[s
         "power": figures.power(found),
         "wrong_direction": figures.wrong_direction(found),
         "differences": figures.differences(found, ours.name) if ours else [],
-        "oddities": oddities.decide([*([ours] if ours else []), *installed], seed),
+        "found_by": figures.found_by(found, ours.name) if ours else [],
         "cpu": figures.cpu(found),
         "articles": judge_articles(ours, seed) if ours else [],
         "promises": promises.run(sizes.promise, seed, each) if ours else [],
+        "fleets": fleets.run(sizes.fleet, seed, each) if ours else [],
         "large": large.measure() if ours and sizes is FULL else {},
     }
     checked = targets.check(ours.name, document) if ours else []
     return {
         **document,
         "missed": figures.missed(document, ours.name) if ours else [],
-        "targets": [{**asdict(target), "verdict": target.verdict} for target in checked],
+        "targets": [target.document for target in checked],
     }
 
 

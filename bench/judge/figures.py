@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.judge.scenarios import SCENARIOS, SOAK, Array
-from bench.judge.trials import Case, Decisions, Trials
+from bench.judge.trials import LOOKS, SOAKS, Case, Decisions, Trials
 
 VALID = 0.066
 """A method with more false rollbacks than this at a nominal 5 % does not hold what it says."""
@@ -36,13 +36,13 @@ def rate(said: Sequence[bool]) -> dict[str, float]:
 
 
 def false_rollbacks(trials: Trials) -> list[dict[str, Any]]:
-    """Per scenario and method: how often it rolls back without an effect; and how often ours
-    calls nothing an improvement."""
+    """Per scenario and method: how often it rolls back without an effect, and how often it calls
+    nothing an improvement."""
     found = []
     for case, name, decisions in _each(trials):
         if case.effect == 1:
             row = {"scenario": case.scenario, "method": name, **rate(_alarmed(decisions))}
-            row["improved"] = rate(decisions.improved) if decisions.improved else None
+            row["improved"] = _improved(decisions)
             found.append(row)
     return found
 
@@ -62,14 +62,14 @@ def power(trials: Trials) -> list[dict[str, Any]]:
 
 
 def wrong_direction(trials: Trials) -> list[dict[str, Any]]:
-    """Per method: how often an improvement is rolled back; and how often ours sees it."""
+    """Per method: how often an improvement is rolled back, and how often it is seen."""
     return [
         {
             "scenario": case.scenario,
             "effect": case.harm,
             "method": name,
             **rate(_alarmed(decisions)),
-            "improved": rate(decisions.improved) if decisions.improved else None,
+            "improved": _improved(decisions),
         }
         for case, name, decisions in _each(trials)
         if case.effect < 1
@@ -77,18 +77,41 @@ def wrong_direction(trials: Trials) -> list[dict[str, Any]]:
 
 
 def differences(trials: Trials, ours: str) -> list[dict[str, Any]]:
-    """Ours and each peer on the same replicates, wherever the peer's false rollbacks are valid."""
+    """Ours and each peer on the same replicates, wherever the peer errs as seldom as is valid."""
     found = []
     for case, name, decisions in _each(trials):
-        null = trials.get(Case(case.scenario), {}).get(name)
-        if case.effect <= 1 or name.startswith(ours) or null is None:
+        false = _false(trials, case, name)
+        if case.effect == 1 or name.startswith(ours) or false is None:
             continue
-        false = rate(_alarmed(null))["rate"]
-        pairs = _pairs(caught(case, trials[case][ours]), caught(case, decisions))
+        pairs = _pairs(_seen(case, trials[case][ours]), _seen(case, decisions))
         if false <= VALID and len(pairs):
             row = {"scenario": case.scenario, "effect": case.harm, "method": name, "false": false}
             found.append({**row, **_paired(pairs)})
     return found
+
+
+def found_by(trials: Trials, ours: str) -> list[dict[str, Any]]:
+    """The share of effects that ours, and each peer that errs as seldom as is valid, has found
+    minute by minute: harm at its looks, improvements at the end of soaks that are so long."""
+    found = []
+    for case, name, decisions in _each(trials):
+        false = _false(trials, case, name)
+        variant = name.startswith(ours) and name != ours
+        if case.effect == 1 or variant or false is None or (false > VALID and name != ours):
+            continue
+        row = {"scenario": case.scenario, "effect": case.harm, "method": name, "false": false}
+        by_minute = _by_minute(case, decisions)
+        said = next(iter(by_minute.values()))
+        if said:
+            shares = [float(np.mean(own)) for own in by_minute.values()]
+            more = {"minutes": [*by_minute], "shares": shares, "replicates": len(said)}
+            found.append({**row, **more})
+    return found
+
+
+def minute_of(row: Mapping[str, Any], share: float) -> float:
+    """The first one by which so many are found; infinity if there is none."""
+    return next((n for n, own in zip(row["minutes"], row["shares"]) if own >= share), math.inf)
 
 
 def missed(document: Mapping[str, Any], ours: str) -> list[dict[str, Any]]:
@@ -134,6 +157,39 @@ def cpu(trials: Trials) -> list[dict[str, Any]]:
         {"method": name, "ms_per_look": 1000 * decisions.cpu / decisions.looks}
         for name, decisions in total.items()
     ]
+
+
+def _improved(decisions: Decisions) -> dict[str, float] | None:
+    """At the end of the longest soak; None of a method that claims none."""
+    claimed = [SOAK in own for own in decisions.improved]
+    return rate(claimed) if claimed else None
+
+
+def _seen(case: Case, decisions: Decisions) -> Sequence[bool | None]:
+    """Harm, as in `caught`; or an improvement."""
+    if case.effect > 1:
+        return caught(case, decisions)
+    return [SOAK in own for own in decisions.improved]
+
+
+def _false(trials: Trials, case: Case, name: str) -> float | None:
+    """How often the method finds what it finds in a case where nothing is; None if unknown."""
+    null = trials.get(Case(case.scenario), {}).get(name)
+    if null is None:
+        return None
+    if case.effect > 1:
+        return rate(_alarmed(null))["rate"]
+    return improved["rate"] if (improved := _improved(null)) else None
+
+
+def _by_minute(case: Case, decisions: Decisions) -> dict[int, list[bool]]:
+    """By minute, which replicates are found by then."""
+    if case.effect < 1:
+        return {n: [n in own for own in decisions.improved] for n in SOAKS}
+    pairs = zip(decisions.alarms, caught(case, decisions))
+    kept = [alarm for alarm, is_caught in pairs if is_caught is not None]
+    looks = [n for n in LOOKS if n > case.onset]
+    return {n: [alarm is not None and alarm <= n for alarm in kept] for n in looks}
 
 
 def caught(case: Case, decisions: Decisions) -> list[bool | None]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from bench.judge.scenarios import Array, Replicate, Series
 from edgetune import PLAN_SCHEMA
 from edgetune.base.documents.look import Look, Moment
+from edgetune.base.documents.metric import SECONDS
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import (
     DRAWN_BY,
@@ -23,8 +25,9 @@ from edgetune.base.documents.plan import (
     both_groups,
 )
 from edgetune.base.documents.words import Decision
+from edgetune.intent.metrics.catalogue import WORK
 from edgetune.judge.comparison import Comparison
-from edgetune.judge.look import judge, too_little
+from edgetune.judge.look import doubts_of, judge, too_little
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.measured_share import Coverage
 from edgetune.judge.series import Series as Counted
@@ -36,9 +39,17 @@ ALPHA = 0.05
 
 
 def judge_soak(
-    replicate: Replicate, goal: str = "improve", margin: float = 0.0, looks: int = 1
+    replicate: Replicate,
+    goal: str = "improve",
+    margin: float = 0.0,
+    looks: int = 1,
+    guards: Sequence[Guard] = (),
 ) -> Look:
-    """The look that rolls back, or the last one; nothing casts doubt on any."""
+    """The look that rolls back, or the last one.
+
+    The first metric is the intent's. Packets of hosts are handed over, too, if they are among the
+    others: only then is there something to doubt a comparison by.
+    """
     drops = replicate.metrics[0]
     baseline_bins, soak_bins = drops.before.shape[1], drops.after.shape[1]
     # Each rollout has draws of its own, as its plan has a seed of its own.
@@ -46,15 +57,21 @@ def judge_soak(
     times = {"soak": MINUTE * soak_bins, "warmup": 0.0, "interval": MINUTE, "looks": looks}
     options = Options(alpha_harm=ALPHA, alpha_benefit=ALPHA, seed=seed, **times)
     strata = _strata(replicate)
-    plan = plan_of(Intent(goal, METRIC, margin), [], options, strata)
-    baseline = measure_baseline(_window(drops.before, drops.before_exposure, 0), strata)
+    plan = plan_of(Intent(goal, METRIC, margin), [*guards], options, strata)
+    seen = {METRIC: drops, **{own.name: own for own in replicate.metrics if own.name == WORK}}
+    doubted = doubts_of if WORK in seen else too_little
+    before = {name: (own.before, own.before_exposure) for name, own in seen.items()}
+    baseline = measure_baseline(_window(before, 0), strata)
     look, blocks = None, []
     ends = [soak_bins * number // looks for number in range(looks + 1)]
     for number, (start, end) in enumerate(zip(ends, ends[1:]), start=1):
-        seen = (drops.after[:, start:end], drops.after_exposure[:, start:end])
-        blocks.append(measure_block(_window(*seen, baseline_bins + start), strata, baseline))
+        part = slice(start, end)
+        after = {
+            name: (own.after[:, part], own.after_exposure[:, part]) for name, own in seen.items()
+        }
+        blocks.append(measure_block(_window(after, baseline_bins + start), strata, baseline))
         compared = Comparison(plan, strata, baseline, list(blocks))
-        look = judge(compared, too_little(compared), Moment(number, looks, number / looks), look)
+        look = judge(compared, doubted(compared), Moment(number, looks, number / looks), look)
         if look.decision is Decision.ROLL_BACK:
             break
     assert look is not None
@@ -94,25 +111,39 @@ def _strata(replicate: Replicate) -> dict[str, Groups]:
     return found
 
 
-def _window(events: Array, exposure: Array, first: int) -> Window:
-    """Bins of a minute, the ``first`` of which begins so many minutes after the baseline did."""
+def _window(seen: Mapping[str, tuple[Array, Array]], first: int) -> Window:
+    """Bins of a minute, the ``first`` of which begins so many minutes after the baseline did.
+
+    Events and exposure of each metric; exposure of packets is in minutes, 1 where it is known.
+    """
+    events, _ = seen[METRIC]
     hosts, bins = events.shape
-    known = np.isfinite(events) & np.isfinite(exposure)
-    blank = np.where(known, 0.0, np.nan)
+    series = {name: _known(*own) for name, own in seen.items()}
+    known = {name: np.isfinite(own.events).sum(axis=1) for name, own in series.items()}
+    packets = np.ones((hosts, bins))
+    if WORK in series:
+        packets = series[WORK].events / MINUTE
+        series[WORK] = Counted(series[WORK].events, MINUTE * series[WORK].exposure)
+    most = np.max([*known.values()], axis=0)
     return Window(
         hosts=tuple(map(str, range(hosts))),
         start=MINUTE * first,
         end=MINUTE * (first + bins),
         slot=MINUTE,
-        metrics={METRIC: Counted(events + blank, exposure + blank)},
-        exposures={METRIC: "packets"},
-        packets=np.ones((hosts, bins)),
-        samples=np.full(hosts, bins + 1),
+        metrics=series,
+        exposures={METRIC: "packets", WORK: SECONDS},
+        packets=packets,
+        samples=most + 1,
         newest=np.full(hosts, MINUTE * (first + bins)),
         flaws={},
-        coverage=Coverage(np.full(hosts, MINUTE * bins), {METRIC: MINUTE * known.sum(axis=1)}, {}),
+        coverage=Coverage(MINUTE * most, {name: MINUTE * own for name, own in known.items()}, {}),
         boots={},
     )
+
+
+def _known(events: Array, exposure: Array) -> Counted:
+    blank = np.where(np.isfinite(events) & np.isfinite(exposure), 0.0, np.nan)
+    return Counted(events + blank, exposure + blank)
 
 
 def drops_alone(test: Array, before: Array, after: Array) -> Replicate:

@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.judge.figures import rate
 from bench.judge.production import drops_alone, judge_soak
-from bench.judge.scenarios import Replicate
+from bench.judge.scenarios import Replicate, lasting_noise
 from bench.judge.trials import Each
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.words import Decision
@@ -102,10 +102,7 @@ def _judged(asked: tuple[Promise, int, int]) -> dict[str, Any]:
 def draw(fleet: Fleet, dice: np.random.Generator, hosts: int, ratio: float) -> Replicate:
     """One rollout of so many hosts a group."""
     shape = (2 * hosts, BEFORE + AFTER)
-    noise = dice.standard_normal(shape)
-    fresh = math.sqrt(1 - fleet.memory**2)
-    for minute in range(1, shape[1]):
-        noise[:, minute] = fleet.memory * noise[:, minute - 1] + fresh * noise[:, minute]
+    noise = lasting_noise(dice, shape[::-1], fleet.memory).T
     level = fleet.spread * dice.standard_normal((shape[0], 1))
     drift = np.cumsum(fleet.drift * dice.standard_normal(shape[1]))
     mean = fleet.base * np.exp(level + fleet.noise * noise + drift)

@@ -222,12 +222,20 @@ def _noise(
     metrics, (hosts, bins) = 2 + len(GUARDS), shape
     level = scenario.spread * dice.standard_normal((metrics, hosts))
     level += scenario.strata_spread * dice.standard_normal((metrics, scenario.strata))[:, strata]
-    shocks = dice.standard_normal((bins, metrics, hosts))
-    fresh = math.sqrt(1 - scenario.memory**2)
-    for before, now in zip(shocks, shocks[1:]):
-        now *= fresh
-        now += scenario.memory * before
-    return level[:, :, None] + scenario.noise * shocks.transpose(1, 2, 0)
+    noise = lasting_noise(dice, (bins, metrics, hosts), scenario.memory)
+    return level[:, :, None] + scenario.noise * noise.transpose(1, 2, 0)
+
+
+def lasting_noise(dice: np.random.Generator, shape: tuple[int, ...], memory: float) -> Array:
+    """AR(1) of unit variance; the first axis is the time."""
+    noise = dice.standard_normal(shape)
+    noise[1:] *= math.sqrt(1 - memory**2)
+    # Of the sum of memory^lag times what was so long ago, each round adds as many lags again.
+    lags = 1
+    while lags < len(noise) and memory**lags > 1e-12:
+        noise[lags:] += memory**lags * noise[:-lags]
+        lags *= 2
+    return noise
 
 
 def _cold_caches(scenario: Scenario, dice: np.random.Generator, shape: tuple[int, ...]) -> Array:

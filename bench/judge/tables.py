@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
 from bench._table import print_table
+from bench.judge.figures import minute_of
 from bench.judge.trials import MAIN
 
 Rows = Sequence[Mapping[str, Any]]
-BAD = "x1.5"
+BAD, WRONG = "x1.5", "x0.7"
 
 
 def show(document: Mapping[str, Any]) -> None:
@@ -20,13 +21,13 @@ def show(document: Mapping[str, Any]) -> None:
     for scenario in MAIN:
         _show_power(scenario, document["power"])
     _show_differences(document["differences"])
-    _show_oddities(document["oddities"])
+    _show_found_by(document["found_by"])
     _show_more(document)
     _show_improvements(document)
     _show_articles(document["articles"])
     _show_promises(document["promises"])
     _show_missed(document["missed"])
-    _show_targets(document["targets"])
+    show_fleets(document)
     for name, reason in document["left_out"].items():
         print(f"not compared: {name} ({reason})")
 
@@ -95,19 +96,18 @@ def _show_differences(rows: Rows) -> None:
     )
 
 
-def _show_oddities(rows: Rows) -> None:
-    _title("Where there is little to decide on")
-    _table(list(rows[0]), (list(row.values()) for row in rows))
-
-
 def _show_more(document: Mapping[str, Any]) -> None:
     _title(f"CPU; test hosts times minutes until the alarm at {BAD}; improvements rolled back")
-    wrong = {row["method"]: _percent(row) for row in document["wrong_direction"]}
+    wrong = {
+        row["method"]: _percent(row)
+        for row in document["wrong_direction"]
+        if (row["scenario"], row["effect"]) == ("full", WRONG)
+    }
     bad = [row for row in document["power"] if row["effect"] == BAD and row["scenario"] in MAIN]
     headers, rows = grid(bad, "scenario", lambda row: f"{row['bad_host_minutes']:.0f}")
     by_method = {method: cells for method, *cells in rows}
     _table(
-        ["method", "ms a look", *headers[1:], "x0.7 rolled back, %"],
+        ["method", "ms a look", *headers[1:], f"{WRONG} rolled back, %"],
         (
             [
                 row["method"],
@@ -121,15 +121,27 @@ def _show_more(document: Mapping[str, Any]) -> None:
 
 
 def _show_improvements(document: Mapping[str, Any]) -> None:
-    """Ours only: no peer claims any."""
-    rows = [
-        [row["scenario"], row.get("effect", "x1"), _percent(row["improved"])]
-        for row in (*document["false_rollbacks"], *document["wrong_direction"])
-        if row["improved"]
-    ]
-    if rows:
-        _title("Improvements that ours sees")
-        _table(["scenario", "effect", "improved, %"], rows)
+    """Of ours, and of peers that claim any."""
+    for title, rows in (
+        ("Useless ones called an improvement after 240 minutes, %", document["false_rollbacks"]),
+        ("Improvements seen after 240 minutes, %", document["wrong_direction"]),
+    ):
+        seen = [
+            {**row, **row["improved"], "case": " ".join([row["scenario"], row.get("effect", "")])}
+            for row in rows
+            if row["improved"]
+        ]
+        if seen:
+            _title(title)
+            _table(*grid(seen, "case", _percent))
+
+
+def _show_found_by(rows: Rows) -> None:
+    """Of ours, and of peers that keep alpha."""
+    _title("Minutes after which half, and 90 %, of the effects are found in `full` and in `few`")
+    shown = [row for row in rows if row["scenario"] in ("full", "few")]
+    cases = [{**row, "case": "{scenario} {effect}".format(**row)} for row in shown]
+    _table(*grid(cases, "case", lambda row: f"{minute_of(row, 0.5):g}, {minute_of(row, 0.9):g}"))
 
 
 def _show_articles(rows: Rows) -> None:
@@ -179,6 +191,35 @@ def _by_margin(rows: Rows) -> Iterable[list[str]]:
         promoted = [_percent(row["promoted"]) for row in (whole, half, none)]
         fleet = "{fleet}, {hosts} + {hosts}".format(**whole)
         yield [fleet, f"{whole['margin']:.0%}", *promoted, _percent(half["rolled_back"])]
+
+
+def show_fleets(document: Mapping[str, Any]) -> None:
+    """Print a row for each fleet, and the targets."""
+    rows = document["fleets"]
+    if rows:
+        _title("Fleets: promoted, %, rolled back (median minute), %; of ours, and of the peer")
+        headers = ["fleet", "promoted", "rolled back", "covers", "unlike", "peer", "peer", "doubts"]
+        _table(headers, map(_fleet, rows))
+    _show_targets(document["targets"])
+
+
+def _fleet(row: Mapping[str, Any]) -> list[str]:
+    peer, doubts = row["peer"], row["doubts"]
+    return [
+        row["fleet"],
+        _percent(row["promoted"]),
+        _rolled_back(row),
+        _percent(row["covered"]) if row["covered"] else "-",
+        f"{row['unlike']}",
+        f"{100 * peer['promoted']['rate']:.1f}",
+        _rolled_back(peer),
+        ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in doubts.items()),
+    ]
+
+
+def _rolled_back(row: Mapping[str, Any]) -> str:
+    when = f" ({row['minutes']:.0f})" if row["minutes"] is not None else ""
+    return _percent(row["rolled_back"]) + when
 
 
 def _show_missed(rows: Rows) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench.judge.figures import NOMINAL, wilson
+from bench.judge.figures import NOMINAL, minute_of, wilson
 from bench.judge.trials import LOOKS
 
 FALSE_ROLLBACKS = 0.066
@@ -19,6 +19,11 @@ POWER = (
     ("full", "x1.5 from 120 min on", 0.88),
     ("few", "x1.5", 0.85),
 )
+SOAK = 0.9
+"""The power for which ours needs no longer a soak than any peer with valid false alarms."""
+SOAKS = (("full", "x1.25"), ("full", "x1.5"), ("full", "x0.8"), ("few", "x1.5"))
+RARE = ("sparse", "x2", 0.6)
+"""Where drops are rare, the least part of the best valid peer's power."""
 BEHIND = 0.02
 """How much power may be less than that of a peer with valid false rollbacks. It is more where the
 95 % interval of the difference says so: of many comparisons some are behind by chance."""
@@ -52,6 +57,11 @@ class Target:
         """Whether it is reached, for a table."""
         return "yes" if self.reached else "too few to tell" if self.too_few else "NO"
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """It and its verdict, as figures have it."""
+        return {**asdict(self), "verdict": self.verdict}
+
 
 def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
     """The targets of everything that was run, from the figures of bench.judge."""
@@ -62,6 +72,10 @@ def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
         *_false(own_false),
         *_power(own_power),
         *_behind(document["differences"]),
+        *_rare(document["differences"]),
+        *_soaks(ours, document["found_by"]),
+        *map(fleet_target, document["fleets"]),
+        *([intervals_target(document["fleets"])] if document["fleets"] else []),
         *_articles(document["articles"]),
         *_promises(document["promises"]),
         *_large(document.get("large", {})),
@@ -104,11 +118,42 @@ def _median(minutes: Mapping[str, float] | None, wanted: int) -> Target:
 
 
 def _behind(rows: Rows) -> Iterator[Target]:
-    if rows:
-        worst = min(rows, key=_at_best)
+    common = [row for row in rows if row["scenario"] != RARE[0]]
+    if common:
+        worst = min(common, key=_at_best)
         what = "power against {method}, {scenario}, {effect}, the worst".format(**worst)
         found = f"{worst['difference']:+.3f} (s.e. {worst['error']:.3f})"
         yield Target(what, f">= {-BEHIND}", found, _at_best(worst) >= -BEHIND)
+
+
+def _rare(rows: Rows) -> Iterator[Target]:
+    scenario, effect, least = RARE
+    own = [row for row in rows if (row["scenario"], row["effect"]) == (scenario, effect)]
+    if own:
+        best = max(own, key=lambda row: float(row["theirs"]))
+        part = best["ours"] / best["theirs"]
+        too_few = part < least <= (best["ours"] + _Z * best["error"]) / best["theirs"]
+        what = f"power, {scenario}, {effect}, to that of {best['method']}"
+        yield Target(what, f">= {least}", f"{part:.2f}", part >= least, too_few)
+
+
+def _soaks(ours: str, rows: Rows) -> Iterator[Target]:
+    """Of the first of the peers that get there at all."""
+    for scenario, effect in SOAKS:
+        of_it = [row for row in rows if (row["scenario"], row["effect"]) == (scenario, effect)]
+        peers = [row for row in of_it if not row["method"].startswith(ours)]
+        own = next((row for row in of_it if row["method"] == ours), None)
+        if own and peers:
+            best = min(peers, key=lambda row: minute_of(row, SOAK))
+            found, theirs = minute_of(own, SOAK), minute_of(best, SOAK)
+            share = dict(zip(own["minutes"], own["shares"])).get(theirs, 0.0)
+            too_few = found > theirs and _high(share, own["replicates"]) >= SOAK
+            what = f"soak for {SOAK:.0%} power, {scenario}, {effect}, to that of {best['method']}"
+            yield Target(what, f"<= {theirs:g} min", f"{found:g} min", found <= theirs, too_few)
+
+
+def _high(share: float, of: int) -> float:
+    return wilson(round(share * of), of)[1]
 
 
 def _at_best(row: Mapping[str, Any]) -> float:
@@ -155,6 +200,48 @@ def _most_biased(rows: Rows, most: float) -> Target:
 
 def _fleet(row: Mapping[str, Any]) -> str:
     return "{fleet}, {hosts} + {hosts}, x{ratio:g}".format(**row)
+
+
+def fleet_target(row: Mapping[str, Any]) -> Target:
+    """All that is wanted of a fleet of ``fleets.FLEETS``, as one."""
+    wanted, every = row["wanted"], []
+    for decision in wanted["few"]:
+        every.append(_upper_end(_said(decision), row[decision]))
+    for decision, least in wanted["many"].items():
+        every.append(_at_least(_said(decision), row[decision], least))
+    if row["covered"]:
+        every.append(_at_least("covers", row["covered"], COVERED))
+    if wanted["early"]:
+        every.append(_no_later(row["minutes"], row["peer"]["minutes"]))
+    missed = [own for own in every if not own.reached]
+    return Target(
+        what=f"fleet {row['fleet']}",
+        wanted=", ".join(f"{own.what} {own.wanted}" for own in every),
+        found=", ".join(f"{own.what} {own.found}" for own in every),
+        reached=not missed,
+        too_few=bool(missed) and all(own.too_few for own in missed),
+    )
+
+
+def _said(decision: str) -> str:
+    return decision.replace("_", " ")
+
+
+def _at_least(what: str, row: Mapping[str, Any], least: float) -> Target:
+    reached = row["rate"] >= least
+    too_few = not reached and row["high"] >= least
+    return Target(what, f">= {least:.0%}", f"{row['rate']:.1%}", reached, too_few)
+
+
+def _no_later(minute: float | None, theirs: float | None) -> Target:
+    reached = minute is not None and (theirs is None or minute <= theirs)
+    return Target("found by minute", f"{theirs}", f"{minute}", reached)
+
+
+def intervals_target(rows: Rows) -> Target:
+    """No interval of any fleet excludes 1 where the test of one look does not."""
+    unlike = sum(row["unlike"] for row in rows)
+    return Target("intervals that exclude 1 and the test does not", "0", f"{unlike}", not unlike)
 
 
 def _large(found: Mapping[str, float]) -> Iterator[Target]:

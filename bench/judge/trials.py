@@ -32,7 +32,9 @@ OURS = "bench.judge.ours"
 BLOCK = 20
 """Replicates that a process takes at once."""
 EFFECTS = ((1.25, 0), (1.5, 0), (2.0, 0), (1.5, 120))
-IMPROVEMENT = 0.7
+IMPROVEMENTS = {"full": (0.8, 0.7), "few": (0.8, 0.7)}
+SOAKS = (30, 60, 90, 120, 180, 240)
+"""Minutes that a soak is planned to last, at the end of which an improvement is promoted."""
 MAIN = ("full", "few", "sparse", "five_pops")
 """Scenarios whose effects are judged in all replicates, not only in a third of them."""
 
@@ -71,13 +73,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many replicates are judged without and with an effect, by slow peers of each, and for
-    each promise."""
+    """How many replicates are judged without and with an effect, by slow peers of each, for each
+    promise, and of each fleet."""
 
     null: int
     effect: int
     slow: int
     promise: int
+    fleet: int
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,8 @@ class Decisions:
 
     alarms: list[int | None] = field(default_factory=list)
     """Minute of the look at which it rolled back."""
-    improved: list[bool] = field(default_factory=list)
-    """Ours only, and only where nothing got worse."""
+    improved: list[list[int]] = field(default_factory=list)
+    """Those of ``SOAKS`` after which it says that drops got fewer; only where nothing got worse."""
     looks: int = 0
     cpu: float = 0.0
     """Looks taken, and seconds of CPU for them."""
@@ -117,11 +120,11 @@ Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 
 def cases(scenarios: Iterable[str]) -> list[Case]:
-    """No effect and each effect in every scenario, and in `full` an improvement, too."""
+    """No effect and each harm in every scenario, and in some an improvement, too."""
     found = []
     for name in scenarios:
         found += [Case(name), *(Case(name, *effect) for effect in EFFECTS)]
-        found += [Case(name, IMPROVEMENT)] if name == "full" else []
+        found += [Case(name, effect) for effect in IMPROVEMENTS.get(name, ())]
     return found
 
 
@@ -163,9 +166,22 @@ def run_block(block: Block) -> dict[str, dict[str, Any]]:
         replicate = block.case.replicate(block.seed, number)
         for method in methods:
             _decide(method, replicate, found[method.name])
-        if own and block.case.effect <= 1:
-            found[own.name].improved.append(own.improved(replicate, LOOKS))
+        if block.case.effect <= 1:
+            soaks = SOAKS if block.case.effect < 1 else SOAKS[-1:]
+            for method in methods:
+                if claim := _claim(method):
+                    found[method.name].improved.append([n for n in soaks if claim(replicate, n)])
     return {name: asdict(decisions) for name, decisions in found.items()}
+
+
+def _claim(method: peers.Peer) -> Callable[[Replicate, int], bool] | None:
+    """How it tells that drops got fewer in a soak of so many minutes, if it does."""
+    own = ours()
+    if own and method.name == own.name:
+        return lambda replicate, soak: own.improved(replicate, [n for n in LOOKS if n <= soak])
+    if isinstance(method, peers.KEEP_ALPHA):
+        return lambda replicate, soak: peers.improved(method, replicate, soak)
+    return None
 
 
 def _decide(method: peers.Peer, replicate: Replicate, decisions: Decisions) -> None:

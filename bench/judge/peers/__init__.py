@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from bench.judge.peers._groups import drops_per_million, drops_per_packet, relative_to_baseline
@@ -58,9 +59,19 @@ SLOW = (Kayenta, MannWhitney)
 """Those that take some 10 ms for a rollout; the others take about one."""
 
 
+KEEP_ALPHA = (HostT, LanDeMets, GrowthBook, AsymptoticSequence)
+"""Those that may claim an improvement, too; the others know harm alone."""
+
+
 def installed() -> tuple[list[Peer], dict[str, str]]:
     """The peers that can run here; and the others, with why not."""
     if importlib.util.find_spec("scipy"):
         return list(PEERS), {}
     found = [peer for peer in PEERS if not isinstance(peer, NEED_SCIPY)]
     return found, {peer.name: "needs scipy" for peer in PEERS if isinstance(peer, NEED_SCIPY)}
+
+
+def improved(peer: Peer, replicate: Replicate, minute: int) -> bool:
+    """Whether one look at this minute claims that drops got fewer: with the groups exchanged, they
+    got more."""
+    return peer.decide(replace(replicate, test=~replicate.test), [minute]) is not None

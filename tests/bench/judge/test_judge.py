@@ -8,7 +8,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bench.judge.scenarios import BASELINE, SCENARIOS, SOAK, Array, Replicate, Series, draw
+from bench.judge.scenarios import (
+    BASELINE,
+    SCENARIOS,
+    SOAK,
+    Array,
+    Replicate,
+    Series,
+    draw,
+    lasting_noise,
+)
 
 
 def dice(seed: int = 7) -> np.random.Generator:
@@ -79,3 +88,12 @@ def test_drops_are_distributed_as_the_scenario_says(
     name: str, hosts: int, what: Callable[[Series], float], low: float, high: float
 ) -> None:
     assert low <= what(draw(SCENARIOS[name], dice(), hosts=hosts).metrics[0]) <= high
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.95])
+def test_noise_lasts_as_its_memory_says(memory: float) -> None:
+    noise, fresh = lasting_noise(dice(), (100, 3), memory), dice().standard_normal((100, 3))
+    expected = [fresh[0]]
+    for own in fresh[1:]:
+        expected.append(memory * expected[-1] + (1 - memory**2) ** 0.5 * own)
+    np.testing.assert_allclose(noise, expected, atol=1e-9)

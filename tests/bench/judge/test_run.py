@@ -19,13 +19,14 @@ import pytest
 from bench.judge import __main__ as program
 from bench.judge import figures, large, peers, trials
 from bench.judge.articles import ARTICLES
+from bench.judge.fleets import FLEETS
 from bench.judge.parts import Parts
 from bench.judge.scenarios import Replicate
 from bench.judge.trials import Sizes
 from tests.support import ROOT
 from tests.support.waiting import wait_until
 
-TINY = Sizes(null=6, effect=4, slow=3, promise=1)
+TINY = Sizes(null=6, effect=4, slow=3, promise=1, fleet=1)
 
 
 class Steady:
@@ -108,7 +109,7 @@ def test_the_program_prints_its_tables_and_writes_its_figures(
     document = json.loads(target.read_text())
     assert (document["benchmark"], document["quick"], document["seed"]) == ("judge", True, 1)
     methods = {"steady", *(peer.name for peer in peers.installed()[0])}
-    for key in ("false_rollbacks", "power", "wrong_direction", "oddities", "cpu"):
+    for key in ("false_rollbacks", "power", "wrong_direction", "cpu"):
         variants = {variant.name for variant in trials.variants()}
         assert {row["method"] for row in document[key]} - variants == methods
     assert {row["effect"] for row in document["power"]} == {
@@ -117,9 +118,17 @@ def test_the_program_prints_its_tables_and_writes_its_figures(
         "x2",
         "x1.5 from 120 min on",
     }
+    assert {row["fleet"] for row in document["fleets"]} == set(FLEETS)
     assert {row["article"] for row in document["articles"]} == set(ARTICLES)
     assert not all(row["reached"] for row in document["targets"])
-    for title in ("False rollbacks", "full: power", "few: power", "little to decide", "Targets"):
+    for title in (
+        "False rollbacks",
+        "full: power",
+        "few: power",
+        "Improvements seen",
+        "Fleets",
+        "Targets",
+    ):
         assert title in printed
     assert "| too few to tell |" in printed
     assert [row["row"] for row in document["missed"] if row["table"] == "articles"] == ["NIC week"]
