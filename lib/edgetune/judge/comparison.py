@@ -16,7 +16,7 @@ from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.coverage import wanted
-from edgetune.judge.load import UNKNOWN, ends
+from edgetune.judge.load import explained
 from edgetune.judge.measured import (
     COUNTS,
     EVENTS,
@@ -24,6 +24,7 @@ from edgetune.judge.measured import (
     Part,
     group_shares,
     halves_of,
+    is_rare,
     rates_of,
     rates_under,
     rows_of,
@@ -51,8 +52,6 @@ _LATE = 2
 """Looks that tell how a soak ends."""
 _FEWEST = 10
 """Events of test hosts below which nothing came back."""
-_FURTHEST = math.log(2)
-"""How far from its usual load a host's elasticity is believed: half and twice of it."""
 _NOTHING = 1e-9
 
 
@@ -274,17 +273,13 @@ class Comparison:
         if not self._explains(metric):
             return np.zeros((2 if self._load_explains else 1, len(self.draws.hosts)))
         load = self._load(window, self.theta[metric], silent)
-        own = self.baseline.metrics[metric].elasticities
-        names = {host: name for name, groups in self.strata.items() for host in groups.hosts}
-        slopes = [ends(own.get(names[host], UNKNOWN)) for host in self.draws.hosts]
-        return self.worse(metric) * np.array(slopes).T * load
+        known = self.baseline.metrics[metric].elasticities
+        return self.worse(metric) * explained(known, self.strata, self.draws.hosts, load)
 
     def _load(self, window: str, theta: float, silent: Array | bool = False) -> Array:
-        """The logarithm of how the load of each host changed, as a metric that keeps ``theta``;
-        what moved further than the elasticity can be believed is a doubt of its own."""
+        """The logarithm of how the load of each host changed, as a metric that keeps ``theta``."""
         found = change(self.before(WORK), self.after(WORK, window), theta)
-        near = np.clip(found, -_FURTHEST, _FURTHEST)
-        return filled(np.where(silent, np.nan, near), self.draws.strata)
+        return filled(np.where(silent, np.nan, found), self.draws.strata)
 
     def _margin(self, metric: str, window: str) -> float:
         """The change that is no harm yet in a window, as a logarithm."""
@@ -318,14 +313,15 @@ class Comparison:
         strata, found = self.draws.strata, {}
         for metric in self.shown:
             halves = halves_of(self.baseline, metric, self.draws.hosts)
-            first, second = (rates_of(rows, strata) for rows in halves)
+            first, second = (rates_of(rows, strata, rare=self._rare(metric)) for rows in halves)
             found[metric] = lasting(self.before(metric), first, second, strata)
         return found
 
     def before(self, metric: str) -> Array:
         """The logarithm of each host's rate in the baseline."""
         if metric not in self._before:
-            self._before[metric] = rates_of(self._rows(metric)[0], self.draws.strata)
+            rows, rare = self._rows(metric)[0], self._rare(metric)
+            self._before[metric] = rates_of(rows, self.draws.strata, rare=rare)
         return self._before[metric]
 
     def after(self, metric: str, window: str, supposed: float = 0.0) -> Array:
@@ -333,7 +329,8 @@ class Comparison:
         ``supposed`` is the logarithm is divided out of the events of test hosts."""
         if (metric, window) not in self._rates:
             newest = self._rows(metric)[1:][self._spans[window]].sum(axis=0)
-            rates = rates_under(newest, self.draws.strata, self.draws.test)
+            test, rare = self.draws.test, self._rare(metric)
+            rates = rates_under(newest, self.draws.strata, test, rare)
             self._rates[metric, window] = rates
         return under(self._rates[metric, window], self.draws.test, supposed)
 
@@ -359,6 +356,9 @@ class Comparison:
     def events(self, metric: str) -> float:
         """How many there were on all hosts together, in units of the metric."""
         return float(np.nansum(self._rows(metric)[:, :, COUNTS]))
+
+    def _rare(self, metric: str) -> bool:
+        return is_rare(self.baseline, metric, self.draws.hosts)
 
     def _rows(self, metric: str) -> Array:
         """Baseline and blocks (see ``rows_of``)."""

@@ -15,12 +15,13 @@ believed before anything was measured remains.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from edgetune.base.documents.baseline import Elasticity
+from edgetune.base.documents.plan import Strata
 from edgetune.judge.facts import IDLE
 from edgetune.judge.series import Series
 
@@ -30,6 +31,8 @@ UNKNOWN = Elasticity(1.0, 2.0)
 """Believed before anything is measured: most metrics of a host grow with a power of its load from 0
 to 4, which is -1 to 3 per packet."""
 _ONE_SIDED = 1.645
+_FURTHEST = math.log(2)
+"""How far from its usual load a host's elasticity is believed: half and twice of it."""
 _SPANS = 12
 _SLOTS_EACH = 4
 _FEWEST_SPANS = 4
@@ -56,13 +59,23 @@ def elasticities(
     }
 
 
-def ends(known: Elasticity) -> tuple[float, float]:
-    """The unfavourable ones: beyond each lies the true one with a probability of 5 %.
+def explained(
+    known: Mapping[str, Elasticity], strata: Strata, hosts: Sequence[str], moved: Array
+) -> Array:
+    """What a change of their load explains of the change of hosts, at both unfavourable ends of the
+    elasticities of their strata, shape (ends, hosts).
 
-    0 is never beyond: load explains an effect away, and makes none.
+    ``moved`` is the logarithm of how the load of each host changed; what is further than an
+    elasticity can be believed is a doubt of its own. Beyond each end lies the true one with a
+    probability of 5 %. 0 is never beyond: load explains an effect away, and makes none.
     """
-    reach = _ONE_SIDED * known.error
-    return min(known.value - reach, 0.0), max(known.value + reach, 0.0)
+    names = {host: name for name, groups in strata.items() for host in groups.hosts}
+    each = [known.get(names[host], UNKNOWN) for host in hosts]
+    value = np.array([own.value for own in each])
+    reach = _ONE_SIDED * np.array([own.error for own in each])
+    ends = np.stack([np.minimum(value - reach, 0.0), np.maximum(value + reach, 0.0)])
+    found: Array = ends * np.clip(moved, -_FURTHEST, _FURTHEST)
+    return found
 
 
 def _believed(slope: float, error: float) -> Elasticity:

@@ -28,6 +28,7 @@ from edgetune.judge.series import Series, Window
 from edgetune.judge.standardise import (
     LAST_DIGITS,
     NO_EFFECT,
+    RARE,
     RATIOS,
     dispersion,
     evened,
@@ -152,23 +153,36 @@ def group_shares(
 
 
 def rates_of(
-    rows: Array, strata: Array, number: int = NO_EFFECT, scale: Array | float = 1.0
+    rows: Array,
+    strata: Array,
+    number: int = NO_EFFECT,
+    scale: Array | float = 1.0,
+    rare: bool = False,
 ) -> Array:
     """The logarithm of each host's standardised rate under one of ``RATIOS``, shape (hosts,).
 
     NaN for a host without exposure: what was not measured is not zero.
     """
     sums = rows[:, [OBSERVED + number, EXPECTED + number]]
-    rates = log_rates(sums, rows[:, COUNTS], strata, scale)
+    rates = log_rates(sums, rows[:, COUNTS], strata, scale, rare)
     return np.where(rows[:, EXPOSURE] > 0, rates, np.nan)
 
 
-def rates_under(rows: Array, strata: Array, test: Array) -> Array:
+def rates_under(rows: Array, strata: Array, test: Array, rare: bool = False) -> Array:
     """The same under each hypothesis, with its ratio left in: shape (hosts, ratios)."""
     found = [
-        rates_of(rows, strata, number, evened(test, ratio)) for number, ratio in enumerate(RATIOS)
+        rates_of(rows, strata, number, evened(test, ratio), rare)
+        for number, ratio in enumerate(RATIOS)
     ]
     return np.stack(found, axis=1)
+
+
+def is_rare(baseline: Baseline, metric: str, hosts: Sequence[str]) -> bool:
+    """Whether so few events were counted in a baseline that hosts are compared by their number;
+    it stays so, whatever happens later."""
+    rows = rows_of([baseline], metric, hosts)[0]
+    known = rows[:, EXPOSURE] > 0
+    return bool(known.any() and rows[known, COUNTS].mean() < RARE)
 
 
 def halves_of(baseline: Baseline, metric: str, hosts: Sequence[str]) -> tuple[Array, Array]:

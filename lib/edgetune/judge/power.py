@@ -10,7 +10,9 @@ import numpy as np
 
 from edgetune.base.documents.baseline import Baseline, Prospect
 from edgetune.base.documents.plan import Plan, Strata, both_groups
-from edgetune.judge.measured import EVENTS, group_shares, halves_of, rates_of
+from edgetune.intent.metrics.catalogue import WORK
+from edgetune.judge.load import explained
+from edgetune.judge.measured import EVENTS, group_shares, halves_of, is_rare, rates_of
 from edgetune.judge.permutation import TIE, Draws, draws_of
 from edgetune.judge.standardise import filled
 
@@ -20,16 +22,15 @@ POWER = 0.8
 _PRETENDED = 100
 
 
-def detectable(draws: Draws, changes: Array, alpha: float) -> float:
+def detectable(draws: Draws, statistics: Array, alpha: float) -> float:
     """The shift (a logarithm) that ``POWER`` of the possible draws would have shown.
 
-    ``changes`` are those of hosts between two halves of the baseline, in which nobody was
-    treated. Each of up to a hundred draws plays the real one; the shift of its test group at
-    which its p-value falls to alpha follows as in the inversion of the test. inf when too few
-    draws exist.
+    ``statistics`` (draws,) are those of hosts' changes between two halves of the baseline, in which
+    nobody was treated. Each of up to a hundred draws plays the real one; the shift of its test
+    group at which its p-value falls to alpha follows as in the inversion of the test. inf when too
+    few draws exist.
     """
     played = np.unique(np.linspace(0, len(draws) - 1, _PRETENDED).astype(int))
-    statistics = draws.statistics(changes[:, None])[:, 0]
     shown = draws.statistics(draws.chosen[played].T.astype(float))
     needed = [
         _needed(statistics, statistics[row], shown[:, column], alpha)
@@ -50,19 +51,21 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
 
     ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when nothing
     happened: then no improvement could be shown, and all that a tuning adds would be. It is not
-    known without both halves of the baseline. The halves differ more than two whole windows would;
+    known without both halves of the baseline. What a difference of load would explain of it counts
+    in. The halves differ more than two whole windows would;
     that makes up for a soak that is as short as a third of the baseline, and shorter ones count.
     """
     draws = draws_of(plan, strata)
     metric, alpha = plan.intent.metric, plan.options.alpha_benefit
     halves = halves_of(baseline, metric, draws.hosts)
-    rates = [rates_of(rows, draws.strata) for rows in halves]
-    changes = rates[1] - rates[0]
+    changes = _changes(baseline, metric, draws)
     is_known = draws.compares(np.isfinite(changes))
     happened = float(np.nansum(halves[0][:, EVENTS] + halves[1][:, EVENTS])) > 0
     shift = math.inf
     if happened and is_known:
-        shift = detectable(draws, filled(changes, draws.strata), alpha)
+        beyond_load = filled(changes, draws.strata) - _loads(plan, strata, baseline, draws)
+        ends = draws.statistics(beyond_load.T).T
+        shift = max(detectable(draws, statistics, alpha) for statistics in ends)
         lasted = baseline.end - baseline.start
         soaks = plan.options.soak - plan.options.warmup
         shift *= max(1.0, math.sqrt((1 + lasted / soaks) / 4))
@@ -78,3 +81,21 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
         measured=group_shares([baseline], (), metric, both_groups(strata).named),
         is_known=is_known,
     )
+
+
+def _changes(baseline: Baseline, metric: str, draws: Draws) -> Array:
+    """The logarithm of how the rate of each host changed between both halves of the baseline."""
+    first, second = halves_of(baseline, metric, draws.hosts)
+    rare = is_rare(baseline, metric, draws.hosts)
+    was, now = (rates_of(rows, draws.strata, rare=rare) for rows in (first, second))
+    found: Array = now - was
+    return found
+
+
+def _loads(plan: Plan, strata: Strata, baseline: Baseline, draws: Draws) -> Array:
+    """What the load of each host explains of that, at both ends, shape (ends, hosts)."""
+    metric = plan.intent.metric
+    if metric == WORK or WORK not in baseline.metrics:
+        return np.zeros((1, len(draws.hosts)))
+    load = filled(_changes(baseline, WORK, draws), draws.strata)
+    return explained(baseline.metrics[metric].elasticities, strata, draws.hosts, load)

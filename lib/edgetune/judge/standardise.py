@@ -31,6 +31,10 @@ import numpy as np
 
 Array = Any
 
+RARE = 20.0
+"""Events of a host in the baseline below which they are compared by their number."""
+ADDED = 100.0
+
 LAST_DIGITS = 1e-9
 """Sums differ by this share of them for no other reason than their order."""
 _LEAST = 1e-3
@@ -97,13 +101,20 @@ def observed_and_expected(events: Array, means: Array, weight: Array) -> Array:
     return np.stack(sums, axis=1)
 
 
-def log_rates(sums: Array, counts: Array, strata: Array, scale: Array | float = 1.0) -> Array:
+def log_rates(
+    sums: Array, counts: Array, strata: Array, scale: Array | float = 1.0, rare: bool = False
+) -> Array:
     """``log((observed + half an event) / expected)`` of each host.
 
     ``sums`` as ``observed_and_expected`` gives them, ``counts`` the plain number of units. Both
     are multiplied by each host's ``scale`` before anything is added, and the logarithm of that is
     taken off in the end. In a stratum in which nothing happened all are 0; NaN for a host that
     had no exposure.
+
+    Of ``rare`` events the logarithm says little. ``ADDED`` of them are added on both sides, which
+    makes of it nearly the difference of counts that is best for them (the score of a Poisson
+    count); what it is multiplied by in the end keeps small ratios the same. A host with many more
+    than those still counts by the logarithm.
     """
     scales = np.broadcast_to(scale, len(sums))
     observed, means = sums[:, 0] * scales, sums[:, 1]
@@ -112,9 +123,14 @@ def log_rates(sums: Array, counts: Array, strata: Array, scale: Array | float = 
         own = strata == stratum
         if observed[own].sum() <= 0 or means[own].sum() <= 0:
             continue
-        half = 0.5 * observed[own].sum() / (counts * scales)[own].sum()
+        event = observed[own].sum() / (counts * scales)[own].sum()
         exposed = np.where(means[own] > 0, means[own], np.nan)
-        found[own] = np.log((observed[own] + half) / exposed / scales[own])
+        if rare:
+            usual, added = np.nanmean(exposed), ADDED * event
+            logs = np.log((observed[own] + added) / (exposed + added)) * (1 + added / usual)
+        else:
+            logs = np.log((observed[own] + 0.5 * event) / exposed)
+        found[own] = logs - np.log(scales[own])
     return found
 
 
