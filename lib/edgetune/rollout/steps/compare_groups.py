@@ -68,7 +68,7 @@ def compare_groups(context: Context, rollout: str, now: bool = False) -> Compare
             return _decided(opened, Decision.WAIT, soak.until_next())
         if not _has_samples_after(opened, ends[-1]):
             sample_pop(context, opened.pop)
-        if not _take_turn(opened):
+        if not take_turn(opened):
             return _decided(opened, Decision.WAIT, f"somebody else is looking at {rollout}")
         for end in ends:
             soak.look(end)
@@ -92,7 +92,7 @@ def _has_samples_after(opened: Record, end: float) -> bool:
     return {*opened.plan.groups.hosts} <= {*samples.hosts}
 
 
-def _take_turn(opened: Record) -> bool:
+def take_turn(opened: Record) -> bool:
     """Whether nobody else looks at the same moment: a look is taken under an epoch of its own."""
     head, context = opened.head, opened.context
     try:

@@ -62,13 +62,15 @@ class JudgedMoves(CampaignMoves, Holds):
         self._patch = patch
         self.says("promote")
 
-    def says(self, decision: str) -> None:
-        def judge_ring(records: dict[str, str]) -> Look:
+    def says(self, decision: str, held: tuple[str, ...] = ()) -> None:
+        def decide_ring(records: dict[str, str], hindered: dict[str, str]) -> ring_judge.Ruling:
             reason = f"seen on {', '.join(records)}"
-            return Look(Verdict.IMPROVED, Decision(decision), reason, draws=1)
+            look = Look(Verdict.IMPROVED, Decision(decision), reason, draws=1)
+            contrary = dict.fromkeys(held, "it goes the other way")
+            return ring_judge.Ruling(look, {**contrary, **hindered}, None)
 
         self._patch.setattr(Soak, "for_ring", lambda soak: "")
-        self._patch.setattr(ring_judge, "judge_ring", judge_ring)
+        self._patch.setattr(ring_judge, "decide_ring", decide_ring)
 
     def at_time(self, moment: str) -> None:
         assert self._clock
