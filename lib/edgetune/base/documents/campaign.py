@@ -112,16 +112,16 @@ class RingStep:
 
     @property
     def ruling(self) -> RingVerdict | None:
-        """Its verdict, None before; DamagedError if that is none."""
-        return decoded(f"ring {self.name}", RingVerdict, self.verdict) if self.verdict else None
+        """Its verdict, None before, or where it cannot be read."""
+        try:
+            return decoded(f"ring {self.name}", RingVerdict, self.verdict)
+        except DamagedError:
+            return None
 
     @property
     def effect(self) -> RingEffect | None:
-        """The effect over its PoPs; None where it is not known, or cannot be read."""
-        try:
-            return self.ruling.effect if self.ruling else None
-        except DamagedError:
-            return None
+        """The effect over its PoPs, None where it is not known."""
+        return self.ruling.effect if self.ruling else None
 
     def approve(self, approved: Approved) -> None:
         """Write down who approved it."""

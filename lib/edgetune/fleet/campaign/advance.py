@@ -213,14 +213,14 @@ class _Step:
     ) -> str:
         """Judge a ring whose PoPs all wait for it, once, and let them have its verdict."""
         record = work.record
-        if not ring.verdict:
+        if not ring.ruling:
             ring.verdict = encoded(verdict_of(self._context, ring, definition.gates, heads))
             ring.judged = clock.wall()
             record.note(self._requested_by, _judged(ring), self._owner)
             work.save()
         room = definition.gates.max_concurrent - len(_under_way(record, heads, waits))
         concluded = conclude(self._context, ring, waits, room)
-        holds = ring.verdict["decision"] != Decision.PROMOTE
+        holds = ring.ruling and ring.ruling.decision is not Decision.PROMOTE
         if holds and len(concluded) == len(waits):
             return self._hold(record, _judged(ring))
         told = "; ".join(f"{name} {decision}" for name, decision in concluded)

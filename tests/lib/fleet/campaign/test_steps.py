@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -14,7 +15,7 @@ from unittest import mock
 import pytest
 
 from edgetune.base.documents.head import Head
-from edgetune.base.documents.look import Look
+from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.fleet.campaign import advance, gates
@@ -32,11 +33,13 @@ from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates import approval
 from edgetune.rollout.ownership.lease import Rollout, as_owner
 from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.lib.rollout.steps.moves import Holds
 from tests.support import ROOT
 from tests.support.builders import concluded, samples, table_of
@@ -70,7 +73,73 @@ class JudgedMoves(CampaignMoves, Holds):
             return ring_judge.Ruling(look, {**contrary, **hindered}, None)
 
         self._patch.setattr(Soak, "for_ring", lambda soak: "")
+        self._patch.setattr(Soak, "hindrance", "")
+        self._patch.setattr(ring_judge, "compared", lambda records: {})
         self._patch.setattr(ring_judge, "decide_ring", decide_ring)
+
+    def splits(self, held: list[str]) -> None:
+        """The judge promotes rings from now on, and holds these PoPs of them."""
+        self.says("promote", tuple(held))
+
+    def soaked(self, pops: list[str]) -> None:
+        """The soaks of these PoPs end, without harm."""
+        for pop in pops:
+            rollout = self._soaking(pop)
+            head = as_owner(self.world.context, rollout).head
+            self._looked(
+                rollout, Look(Verdict.NO_DIFFERENCE, Decision.WAIT, "", until=head.soak[1])
+            )
+        assert self._clock
+        self._clock.wait(3601)
+
+    def harmed(self, spent: dict[str, float]) -> None:
+        """The judge alone takes these PoPs back, once it has spent so much of alpha."""
+        for pop, alpha in spent.items():
+            rollout = self._soaking(pop)
+            test = Spent(0.01, 0.05, alpha, alpha / 0.05, 3.0, True, 0.0, "")
+            reason = "Test hosts dropped 90 % more"
+            look = Look(Verdict.DEGRADED, Decision.ROLL_BACK, reason, tests={"harm": test})
+            self._looked(rollout, replace(look, until=1.0))
+            epoch = as_owner(self.world.context, rollout).head.epoch
+            begin_rollback(self.world.context, rollout, epoch, reason=f"degraded: {reason}")
+            self.world.mark(rollout, "rolled_back")
+            self.world.forget(pop)
+
+    def _soaking(self, pop: str) -> str:
+        rollout = self.world.record.pops[pop].rollout
+        if as_owner(self.world.context, rollout).head.state == "claimed":
+            self.world.bring(pop, "soaking")
+        return rollout
+
+    def ticks(self, _: object) -> None:
+        """A step of all campaigns that want one."""
+        step_campaign(self.world.context)
+
+    def _looked(self, rollout: str, look: Look) -> None:
+        opened = as_owner(self.world.context, rollout)
+        opened.save_look(replace(look, number=opened.head.looks))
+        opened.head.looks += 1
+        opened.head.verdict = look.conclusion
+        opened.save()
+
+    def act(self, pops: dict[str, str]) -> None:
+        """Whoever advances soaking rollouts finds these decisions, and acts on them."""
+        ways = {
+            "promote": "promoting complete",
+            "hold": "held",
+            "roll_back": "rolled_back",
+            "wait": "",
+        }
+        for pop, decision in pops.items():
+            rollout = self.world.record.pops[pop].rollout
+            said = compare_groups(self.world.context, rollout)
+            assert said["decision"] == decision, f"{self.where}: {pop}: {said['message']}"
+            for state in ways[decision].split():
+                epoch = as_owner(self.world.context, rollout).head.epoch
+                if state == "rolled_back":
+                    begin_rollback(self.world.context, rollout, epoch, reason=said["message"])
+                    epoch = as_owner(self.world.context, rollout).head.epoch
+                set_rollout_state(self.world.context, rollout, epoch, state)
 
     def at_time(self, moment: str) -> None:
         assert self._clock
