@@ -4,7 +4,7 @@
 Each PoP has a true effect of its own, drawn around a mean. The variance between PoPs is that of
 DerSimonian and Laird (Meta-analysis in clinical trials, 1986). The interval of the mean is that of
 Hartung and Knapp (2001), and of Sidik and Jonkman (2002); it is never narrower than the errors of
-the PoPs alone make it (Roever, Knapp, Friede, BMC Med Res Methodol 15:99, 2015). The interval for
+the PoPs alone make it (Röver, Knapp, Friede, BMC Med Res Methodol 15:99, 2015). The interval for
 the next PoP is that of Higgins, Thompson and Spiegelhalter (J R Stat Soc A 172:137, 2009).
 """
 

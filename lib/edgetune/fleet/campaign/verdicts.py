@@ -17,7 +17,7 @@ from edgetune.intent.campaign import Campaign, Gates
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.ownership.lease import Rollout, as_owner
-from edgetune.rollout.steps.compare_groups import take_turn
+from edgetune.rollout.steps.compare_groups import take_if_ownerless, take_turn
 
 if TYPE_CHECKING:
     from edgetune.judge.ring import PopRecord
@@ -209,8 +209,9 @@ def end_soak(
     """Write down what follows for a rollout that waits for its ring; False if it does not now."""
     opened = as_owner(context, rollout)
     try:
+        is_free = opened.head.state == State.SOAKING and take_if_ownerless(opened)
         soak = Soak(opened)
-        if opened.head.state != State.SOAKING or not soak.waits_for_ring or not take_turn(opened):
+        if not is_free or not soak.waits_for_ring or not take_turn(opened):
             return False
         soak.conclude(verdict, decision, why)
     except FencedError:

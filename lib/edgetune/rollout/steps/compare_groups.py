@@ -57,7 +57,7 @@ def compare_groups(context: Context, rollout: str, now: bool = False) -> Compare
     if head.state != State.SOAKING:
         said = ELSEWHERE.get(head.state, Outcome.NONE)
         return _decided(opened, said, f"{rollout} is {head.state}")
-    if not _take_if_ownerless(opened):
+    if not take_if_ownerless(opened):
         return _decided(opened, Decision.WAIT, f"somebody else is at work on {rollout}")
     opened.lease.renew()
     soak = Soak(opened)
@@ -104,7 +104,7 @@ def take_turn(opened: Record) -> bool:
     return True
 
 
-def _take_if_ownerless(opened: Rollout) -> bool:
+def take_if_ownerless(opened: Rollout) -> bool:
     """Whether the look may be taken: under the record's epoch, or a new one if nobody is there.
 
     A claim with another epoch than the record's is that of somebody who is at work and has not
