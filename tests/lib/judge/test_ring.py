@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetune.judge.effects import Estimate, random_effects, shrunken, t_quantile
+from edgetune.judge.effects import Estimate, estimate_of, random_effects, shrunken, t_quantile
 from edgetune.judge.multiplicity import TOO_MANY, adjusted, at_least, holm, view_of_harm
-from edgetune.judge.ring import PopRecord, decide_ring
+from edgetune.judge.ring import PopRecord, compared, decide_ring
 from tests.support.soaked_fleet import Fleet, lacks, times
 
 # Thirteen trials of a vaccine: cases and others with and without it (Colditz et al., JAMA 1994), as
@@ -152,6 +152,17 @@ def test_what_every_pop_shows_promotes_all_of_them(fleet: Fleet) -> None:
     low, high = effect.interval
     assert effect.next_pop[0] <= low < effect.ratio < high <= effect.next_pop[1]
     assert effect.pops.keys() == BETTER.keys()
+
+
+def test_the_error_of_a_pop_is_that_of_a_difference_of_two_means(fleet: Fleet) -> None:
+    """That of the pooled variance: all draws of twelve hosts are enumerated."""
+    (record,) = ring(fleet, {"ams1": 0.7}).values()
+    (own,) = compared({"ams1": record}).values()
+    name, test = "listen_drops", own.draws.test
+    changes = own.after(name, "soak") - own.theta[name] * own.before(name)
+    pooled = (changes[test].var(ddof=1) + changes[~test].var(ddof=1)) / 2
+    estimate = estimate_of(own)
+    assert estimate and estimate.error == pytest.approx(math.sqrt(pooled * 2 / 6), rel=1e-3)
 
 
 def test_a_pop_that_goes_the_other_way_is_held_and_the_effect_has_it_all_the_same(

@@ -61,6 +61,10 @@ class LookMoves(Scenario):
         assert self.world.hosts.told("apply") == []
 
     @property
+    def hindrance(self) -> str:
+        return soak.Soak(as_owner(self.world.context, self.world.rollout)).hindrance
+
+    @property
     def baseline(self) -> Baseline | None:
         return read_rollout(self.world.context, self.world.rollout).baseline()
 

@@ -161,10 +161,14 @@ def _records(
         if pop.rollout not in heads:
             continue
         opened = as_owner(context, pop.rollout)
-        soak, state = Soak(opened), opened.head.state
+        state = opened.head.state
         if pop.left_out or state in _TAKEN_BACK:
             hindered[name] = "it was taken back" if state in _TAKEN_BACK else "it is left out"
-        elif state not in PROMOTED and soak.hindrance:
+        if not opened.head.soak:
+            # It was taken back before it soaked.
+            continue
+        soak = Soak(opened)
+        if name not in hindered and state not in PROMOTED and soak.hindrance:
             hindered[name] = soak.hindrance
         try:
             records[name] = soak.for_ring()

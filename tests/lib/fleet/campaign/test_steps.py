@@ -14,7 +14,7 @@ from unittest import mock
 
 import pytest
 
-from edgetune.base.documents.head import Head
+from edgetune.base.documents.head import Head, Quarantine, head_key
 from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import FencedError, InputError, RefusedError
@@ -23,12 +23,14 @@ from edgetune.fleet.campaign.advance import step_campaign
 from edgetune.fleet.campaign.approve import approve
 from edgetune.fleet.campaign.control import abort_campaign, hold_campaign, resume_campaign
 from edgetune.fleet.campaign.record import seized
+from edgetune.fleet.campaign.report import report_campaign
 from edgetune.fleet.campaign.run import run_campaign
 from edgetune.fleet.campaign.status import campaign_status
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.series import read_window
+from edgetune.report.effects import share
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates import approval
 from edgetune.rollout.ownership.lease import Rollout, as_owner
@@ -104,6 +106,13 @@ class JudgedMoves(CampaignMoves, Holds):
             begin_rollback(self.world.context, rollout, epoch, reason=f"degraded: {reason}")
             self.world.mark(rollout, "rolled_back")
             self.world.forget(pop)
+
+    def stuck(self, pops: list[str]) -> None:
+        """A host of each of these PoPs could not be brought back."""
+        for pop in pops:
+            opened = as_owner(self.world.context, self.world.record.pops[pop].rollout)
+            opened.head.quarantined = {"e000": Quarantine("no answer")}
+            self.world.context.store.put(head_key(opened.head.id), opened.head.document())
 
     def _soaking(self, pop: str) -> str:
         rollout = self.world.record.pops[pop].rollout
@@ -603,6 +612,31 @@ def test_the_verdict_of_a_ring_is_the_judges(tmp_path: Path, test: float, state:
     assert (world.record.state, bool(ring.closed)) == (state, state == "running")
     assert ring.verdict["verdict"] == {"running": "improved", "held": "no_difference"}[state]
     assert "Test hosts dropped" in ring.verdict["reason"] or state == "held"
+
+
+def test_the_effect_over_a_ring_is_that_of_all_pops_that_were_judged(tmp_path: Path) -> None:
+    """Also of one that was taken back and left out: a mean over the others is too good."""
+    gates = {"verdict": "each", "max_concurrent": 5}
+    world = begun(tmp_path, gates=gates, together=True, report_dir=str(tmp_path / "reports"))
+    drops = dict(zip(world.advance(), (2.0, 2.1, 2.2, 1.9, 6.0)))
+    *promoted, harmed = drops
+    for pop in drops:
+        world.bring(pop, "soaking" if pop == harmed else "complete")
+        soaked(world, pop, drops[pop])
+    world.bring(harmed, "rolled_back")
+    world.advance()
+    resume_campaign(world.context, world.id, accept=True, requested_by="ben")
+    world.advance()
+    assert world.record.state == "complete"
+    effect = world.record.rings[0].effect
+    assert effect and effect.pops.keys() == drops.keys()
+    assert effect.ratio > 0.8 > max(effect.pops[pop].ratio for pop in promoted)
+    told = campaign_status(world.context, world.id)["text"]
+    assert f"listen_drops x{effect.ratio:.2f} (" in told
+    assert " over 5 PoPs; the next PoP: 0." in told
+    page = Path(report_campaign(world.context, world.id)["path"]).read_text()
+    assert " over 5 PoPs; the next PoP: 0." in page
+    assert f"likely {share(effect.pops[harmed].shrunken)}" in page
 
 
 def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> None:
