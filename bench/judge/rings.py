@@ -80,12 +80,13 @@ def soak(dice: np.random.Generator, effect: float) -> tuple[PopRecord, Look]:
         looks=LOOKS,
     )
     plan = plan_of(Intent("improve", METRIC, 0.0), [], options, strata)
-    baseline = measure_baseline(_window(series.before, series.before_exposure, 0), strata)
+    before = {METRIC: (series.before, series.before_exposure)}
+    baseline = measure_baseline(_window(before, 0), strata)
     look, record = None, PopRecord(plan, strata, baseline, [])
     for number in range(LOOKS):
         part = slice(bins * number // LOOKS, bins * (number + 1) // LOOKS)
-        seen = (series.after[:, part], series.after_exposure[:, part])
-        window = _window(*seen, baseline_bins + part.start)
+        seen = {METRIC: (series.after[:, part], series.after_exposure[:, part])}
+        window = _window(seen, baseline_bins + part.start)
         blocks = [*record.blocks, measure_block(window, strata, baseline)]
         record = PopRecord(plan, strata, baseline, blocks)
         compared = Comparison(plan, strata, baseline, blocks)

@@ -83,7 +83,7 @@ def estimate_of(compared: Comparison) -> Estimate | None:
     metric, draws = compared.metric, compared.draws
     if not compared.is_compared(metric) or not compared.events(metric):
         return None
-    real = compared.statistic(metric)
+    real = compared.seen_better
     # How much of a shift of the real test group each draw shows.
     shown = draws.statistics(draws.test[:, None].astype(float))[:, 0]
     spread = float(np.sqrt(np.mean((real - real[0] * shown) ** 2)))

@@ -99,7 +99,8 @@ def contrary(own: Mapping[str, Comparison], together: Comparison) -> dict[str, s
         of = Comparison(together.plan, groups, together.baseline, together.blocks)
         parts[f"hardware {name}"] = of, [*dict.fromkeys(key.partition("/")[0] for key in groups)]
     ps = {
-        part: p_value(one.beyond_allowed)
+        # Whatever load explains of it.
+        part: max(p_value(-end) for end in one.better_by)
         for part, (one, _) in parts.items()
         if one.is_compared(one.metric) and one.events(one.metric)
     }
@@ -217,6 +218,11 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
             usual,
             rows=_rows({pop: [own] for pop, own in each.items()}, name, hosts),
             halves=_halves(each, name, hosts),
+            elasticities={
+                f"{pop}/{stratum}": found
+                for pop, own in each.items()
+                for stratum, found in own.metrics[name].elasticities.items()
+            },
         )
         for name, usual in some.metrics.items()
     }

@@ -14,7 +14,7 @@ import pytest
 
 from edgetune.judge.effects import Estimate, estimate_of, random_effects, shrunken, t_quantile
 from edgetune.judge.multiplicity import TOO_MANY, adjusted, at_least, holm, view_of_harm
-from edgetune.judge.ring import PopRecord, compared, decide_ring
+from edgetune.judge.ring import PopRecord, _together, compared, decide_ring
 from tests.support.soaked_fleet import Fleet, lacks, times
 
 # Thirteen trials of a vaccine: cases and others with and without it (Colditz et al., JAMA 1994), as
@@ -152,6 +152,13 @@ def test_what_every_pop_shows_promotes_all_of_them(fleet: Fleet) -> None:
     low, high = effect.interval
     assert effect.next_pop[0] <= low < effect.ratio < high <= effect.next_pop[1]
     assert effect.pops.keys() == BETTER.keys()
+
+
+def test_a_ring_knows_what_load_does_in_each_pop(fleet: Fleet) -> None:
+    records = ring(fleet, {"ams1": 0.7, "fra1": 0.7})
+    known = records["fra1"].baseline.metrics["listen_drops"].elasticities["lab"]
+    together = _together(records).baseline.metrics["listen_drops"]
+    assert together.elasticities == {"ams1/lab": known, "fra1/lab": known}
 
 
 def test_the_error_of_a_pop_is_that_of_a_difference_of_two_means(fleet: Fleet) -> None:
