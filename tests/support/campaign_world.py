@@ -40,11 +40,11 @@ WAYS = {
 }
 
 
-def inventory_of_four() -> dict[str, Any]:
-    """PoPs with eight hosts each, which answer all by the same names."""
+def inventory_of_four(**pops: dict[str, Any]) -> dict[str, Any]:
+    """PoPs with eight hosts each, which answer all by the same names; with more ``pops``, more."""
     document = inventory_document()
     lab1 = document["pops"].pop("lab1")
-    for number, (name, more) in enumerate(POPS.items()):
+    for number, (name, more) in enumerate({**POPS, **pops}.items()):
         pop = {**copy.deepcopy(lab1), **more}
         pop["load_balancer"]["address"] = f"tcp://127.0.0.1:{9 + number}"
         for host in pop["hosts"].values():
@@ -69,15 +69,26 @@ def campaign_document(**more: Any) -> dict[str, Any]:
 
 
 class CampaignWorld(EmptyWorld):
-    """A context with a campaign; ``begin_campaign`` begins it, nothing more."""
+    """A context with a campaign; ``begin_campaign`` begins it, nothing more.
 
-    def __init__(self, folder: Path, gates: dict[str, Any] | None = None, **config: Any) -> None:
+    With ``together`` it has one ring, of five PoPs.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        gates: dict[str, Any] | None = None,
+        together: bool = False,
+        **config: Any,
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         (folder / "campaigns").mkdir()
         super().__init__(folder, campaigns=[str(folder / "campaigns")], **config)
-        write_yaml(folder / "inventory.yaml", inventory_of_four())
-        self.write(campaign_document(gates=gates or {}))
+        pops = inventory_of_four(**({"sin1": {"region": "ap"}} if together else {}))
+        write_yaml(folder / "inventory.yaml", pops)
+        rings = {"rings": [{"name": "all", "pops": [*pops["pops"]]}]} if together else {}
+        self.write(campaign_document(gates=gates or {}, **rings))
         self.id = ""
 
     def write(self, document: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import digest_of
+from edgetune.base.durations import DAY
 from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields, find_file
 from edgetune.base.files import Load, load_yaml
@@ -27,13 +28,15 @@ VERDICTS = ("pooled", "each")
 class Gates:
     """What has to be so for a ring to begin, and to be left for the next one.
 
-    ``verdict`` is ``pooled`` (one test over all PoPs of the ring must say promote) or ``each``
-    (every PoP was promoted by its own). ``max_concurrent`` PoPs are under way at a time. An
-    approval holds for ``approval_expires`` seconds.
+    ``verdict`` is ``pooled`` (PoPs soak, and one test over all of the ring decides for them) or
+    ``each`` (every PoP is promoted by its own). ``max_concurrent`` PoPs are under way at a time,
+    without those that wait for the verdict of their ring. They wait for ``longest_wait`` seconds at
+    most in which nothing goes on. An approval holds for ``approval_expires`` seconds.
     """
 
     verdict: str = "pooled"
     max_concurrent: int = 1
+    longest_wait: float = 7 * DAY
     freezes: tuple[Freeze, ...] = ()
     events: tuple[Event, ...] = ()
     approval: bool = False
@@ -166,6 +169,7 @@ def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
     gates = Gates(
         verdict=below.text("verdict", given.verdict, choices=VERDICTS),
         max_concurrent=below.whole("max_concurrent", given.max_concurrent, minimum=1),
+        longest_wait=below.duration("longest_wait", given.longest_wait, minimum=60),
         freezes=given.freezes
         if freezes is None
         else tuple(read_freeze(each, zone) for each in below.each("freezes")),

@@ -140,6 +140,7 @@ def judge(
         hosts=hosts,
         outliers=odd,
         power=compared.baseline.power,
+        unwell=dict(unwell or {}),
     )
 
 

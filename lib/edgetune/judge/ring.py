@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PoPs of a ring as strata of one test."""
+"""The PoPs of a ring as strata of one test, and the parts of it that go another way.
+
+What is promoted is proven twice: over all PoPs, so that no choice among them makes a proof, and
+over those that are promoted.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,14 +15,21 @@ import numpy as np
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline, Block, Counted, Facts, Load, Measured
+from edgetune.base.documents.campaign import RingEffect
 from edgetune.base.documents.look import Doubt, Look, Moment
 from edgetune.base.documents.plan import Groups, Plan, Strata
 from edgetune.base.documents.words import Decision
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.comparison import Comparison
+from edgetune.judge.effects import ring_effect
 from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
 from edgetune.judge.measured import Part, halves_of, known_share, packed_rows, rows_of
+from edgetune.judge.multiplicity import holm
+from edgetune.judge.permutation import p_value
+from edgetune.judge.verdict import probability
+
+_ONCE = Moment(1, 1, 1.0)
 
 Hosts = Mapping[str, Sequence[str]]
 """Names of the hosts of each PoP."""
@@ -33,24 +45,116 @@ class PopRecord:
     blocks: Sequence[Block]
 
 
+@dataclass(frozen=True)
+class Ruling:
+    """What follows for a ring: its ``look``, the PoPs that are ``held`` where the others are
+    promoted, each with the reason, and the ``effect`` over all of them."""
+
+    look: Look
+    held: Mapping[str, str]
+    effect: RingEffect | None
+
+
+def decide_ring(
+    records: Mapping[str, PopRecord], hindered: Mapping[str, str] | None = None
+) -> Ruling:
+    """What follows for the PoPs of a ring, of which some are ``hindered``, each with the reason.
+
+    A PoP is held, and no other for its sake, if it is hindered, if its own comparison is doubtful,
+    or if it goes the other way (see ``contrary``). The others are promoted if the test over all of
+    them proves it, and that over what is left as well. InputError as of ``judge_ring``.
+    """
+    own = compared(records)
+    together = _together(records)
+    whole = _judged(together, own)
+    effect = ring_effect(own)
+    doubtful = {pop: _why(doubts) for pop in own for doubts in [[*_doubts(own[pop])]] if doubts}
+    held = {**contrary(own, together), **doubtful, **(hindered or {})}
+    if whole.decision is Decision.ROLL_BACK or not held:
+        return Ruling(whole, {}, effect)
+    left = {pop: record for pop, record in records.items() if pop not in held}
+    rest = judge_ring(left) if left else whole
+    told = "; ".join(f"{pop}: {why}" for pop, why in held.items())
+    proven = judge(together, too_little(together), _ONCE).decision is Decision.PROMOTE
+    if not left or rest.decision is not Decision.PROMOTE:
+        reason = f"{rest.reason}; without {told}" if left else f"no PoP can be promoted: {told}"
+        return Ruling(replace(whole, decision=Decision.HOLD, reason=reason), {}, effect)
+    if not proven:
+        reason = f"{rest.reason}; but not over all PoPs, without {told}"
+        return Ruling(replace(whole, decision=Decision.HOLD, reason=reason), {}, effect)
+    # Its numbers are those over all PoPs: those of what is left are too good.
+    reason = f"{rest.reason}; held are {told}"
+    return Ruling(replace(rest, metrics=whole.metrics, reason=reason), held, effect)
+
+
+def contrary(own: Mapping[str, Comparison], together: Comparison) -> dict[str, str]:
+    """The PoPs whose intent's metric got worse than it may beyond chance, alone or on one
+    hardware, each with the reason.
+
+    Of as many tests as there are PoPs and kinds of hardware any errs with a probability of
+    ``alpha_harm`` at most. A PoP of few hosts has few draws: alone it cannot prove much.
+    """
+    parts = {pop: (one, [pop]) for pop, one in own.items()}
+    for name, groups in _by_hardware(together.strata).items():
+        of = Comparison(together.plan, groups, together.baseline, together.blocks)
+        parts[f"hardware {name}"] = of, [*dict.fromkeys(key.partition("/")[0] for key in groups)]
+    ps = {
+        # Whatever load explains of it.
+        part: max(p_value(-end) for end in one.better_by)
+        for part, (one, _) in parts.items()
+        if one.is_compared(one.metric) and one.events(one.metric)
+    }
+    found: dict[str, str] = {}
+    for part, p in holm(ps, together.plan.options.alpha_harm).items():
+        one, pops = parts[part]
+        ratio = math.exp(one.ratio(one.metric))
+        which = "it" if part in own else f"its {part}"
+        why = f"{which} goes the other way: {one.metric} x{ratio:.2f}, p = {probability(p)}"
+        for pop in pops:
+            found.setdefault(pop, why)
+    return found
+
+
 def judge_ring(records: Mapping[str, PopRecord]) -> Look:
     """The verdict on one tuning over several PoPs, of one look at the end of their soaks.
 
     Hosts are named ``POP/HOST``. InputError if there is no PoP, or if their plans do not have
     one intent and the same guards.
     """
+    return _judged(_together(records), compared(records))
+
+
+def compared(records: Mapping[str, PopRecord]) -> dict[str, Comparison]:
+    """The comparison of each PoP alone."""
+    return {
+        pop: Comparison(own.plan, own.strata, own.baseline, own.blocks)
+        for pop, own in records.items()
+    }
+
+
+def _together(records: Mapping[str, PopRecord]) -> Comparison:
     if not records:
         raise InputError("ring", "pops", "is empty")
     strata = {name: groups for pop, own in records.items() for name, groups in _strata(pop, own)}
-    compared = Comparison(_one_plan(records), strata, _baseline(records), [_soak(records)])
-    own = {pop: Comparison(r.plan, r.strata, r.baseline, r.blocks) for pop, r in records.items()}
-    unsound = [doubt for pop, each in own.items() for doubt in _doubts(pop, each)]
+    return Comparison(_one_plan(records), strata, _baseline(records), [_soak(records)])
+
+
+def _judged(together: Comparison, own: Mapping[str, Comparison]) -> Look:
+    unsound = [
+        replace(
+            doubt,
+            text=f"{pop}: {doubt.text}",
+            hosts=tuple(f"{pop}/{host}" for host in doubt.hosts),
+        )
+        for pop, each in own.items()
+        for doubt in _doubts(each)
+    ]
     absent = [
         replace(row, hosts=[f"{pop}/{host}" for host in row.hosts])
         for pop, each in own.items()
         for row in unwatched_of(each)
     ]
-    return judge(compared, [*unsound, *too_little(compared)], Moment(1, 1, 1.0), None, absent)
+    return judge(together, [*unsound, *too_little(together)], _ONCE, None, absent)
 
 
 def judge_each(decisions: Mapping[str, str]) -> tuple[Decision, str]:
@@ -64,12 +168,23 @@ def judge_each(decisions: Mapping[str, str]) -> tuple[Decision, str]:
     return Decision.PROMOTE, "every PoP was promoted by its own verdict"
 
 
-def _doubts(pop: str, own: Comparison) -> Iterator[Doubt]:
+def _doubts(own: Comparison) -> Iterator[Doubt]:
     for doubt in doubts_of(own):
         # What is too little in one PoP need not be in all of them.
         if doubt.kind not in ("few_events", "few_hosts"):
-            hosts = tuple(f"{pop}/{host}" for host in doubt.hosts)
-            yield replace(doubt, text=f"{pop}: {doubt.text}", hosts=hosts)
+            yield doubt
+
+
+def _why(doubts: Sequence[Doubt]) -> str:
+    return "; ".join(doubt.text for doubt in doubts)
+
+
+def _by_hardware(strata: Strata) -> dict[str, dict[str, Groups]]:
+    """The strata of all PoPs by what their hosts are; empty where they are all the same."""
+    found: dict[str, dict[str, Groups]] = {}
+    for key, groups in strata.items():
+        found.setdefault(key.partition("/")[2], {})[key] = groups
+    return found if len(found) > 1 else {}
 
 
 def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
@@ -103,6 +218,11 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
             usual,
             rows=_rows({pop: [own] for pop, own in each.items()}, name, hosts),
             halves=_halves(each, name, hosts),
+            elasticities={
+                f"{pop}/{stratum}": found
+                for pop, own in each.items()
+                for stratum, found in own.metrics[name].elasticities.items()
+            },
         )
         for name, usual in some.metrics.items()
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from edgetune.base.durations import duration, utc
 
 if TYPE_CHECKING:
-    from edgetune.base.documents.campaign import PopStep, Record, RingStep
+    from edgetune.base.documents.campaign import PopStep, Record, RingEffect, RingStep
     from edgetune.intent.campaign import Campaign, Ring
 
 
@@ -58,12 +58,27 @@ def campaign_text(record: Record, states: Mapping[str, str], waits: Sequence[str
     lines = [f"{record.id}  {record.tuning}: {record.state}, by {record.by}"]
     for number, ring in enumerate(record.rings, 1):
         lines.append(f"  {number} {ring.name}: {_ring(record, ring)}")
+        effect = ring.effect
+        lines += [f"      {effect_over(effect)}"] if effect else []
         lines += [f"      {name}  {_pop(pop, states)}" for name, pop in ring.pops.items()]
     lines += [f"  waits: {text}" for text in waits]
     for entry in record.history:
         execution = f" [{entry.execution}]" if entry.execution else ""
         lines.append(f"  {utc(entry.at)}  {entry.told}{execution}")
     return "\n".join(lines)
+
+
+def effect_over(effect: RingEffect) -> str:
+    """The effect over the PoPs of a ring, and what is to be expected of one PoP more."""
+    told = f"{effect.metric} x{effect.ratio:.2f} ({_range(effect.interval)})"
+    told += f" over {len(effect.pops)} PoPs"
+    return f"{told}; the next PoP: {_range(effect.next_pop)}" if effect.next_pop else told
+
+
+def _range(bounds: Sequence[float | None]) -> str:
+    low, high = bounds
+    upper = "no upper bound" if high is None else f"{high:.2f}"
+    return f"{low or 0.0:.2f} to {upper}"
 
 
 def _ring(record: Record, ring: RingStep) -> str:
@@ -78,5 +93,6 @@ def _pop(pop: PopStep, states: Mapping[str, str]) -> str:
     if pop.left_out:
         return f"left out: {pop.left_out}"
     if pop.rollout:
-        return f"{states.get(pop.rollout, 'unknown')}  {pop.rollout}"
+        alone = f"  {pop.alone}" if pop.alone else ""
+        return f"{states.get(pop.rollout, 'unknown')}  {pop.rollout}{alone}"
     return f"refused: {pop.refused}" if pop.refused else "not begun"

@@ -12,7 +12,8 @@ from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.durations import utc
 from edgetune.base.sanitize import command
-from edgetune.report.effects import effect_text, said_of
+from edgetune.report.campaign import effect_over
+from edgetune.report.effects import effect_text, said_of, share
 from edgetune.report.files import page_of
 from edgetune.report.headline import headline
 from edgetune.report.next_steps import Next
@@ -20,7 +21,7 @@ from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
 
 if TYPE_CHECKING:
-    from edgetune.base.documents.campaign import PopStep, Record, RingStep
+    from edgetune.base.documents.campaign import PopEffect, PopStep, Record, RingStep
 
 _TONES = {"complete": "improved", "held": "inconclusive", "aborted": "degraded"}
 
@@ -68,6 +69,7 @@ class _Ring(NamedTuple):
     metric: str
     lower_is_better: bool
     drawn: bool
+    over: str
     rows: list[_Row]
 
 
@@ -134,7 +136,11 @@ def _ring(
     strips: Mapping[tuple[str, str], Strip | None],
 ) -> _Ring:
     known = [material.effects[name] for name in ring.pops if name in material.effects]
-    rows = [_row(name, pop, material, strips.get(("pop", name))) for name, pop in ring.pops.items()]
+    alone = ring.effect.pops if ring.effect else {}
+    rows = [
+        _row(name, pop, material, strips.get(("pop", name)), alone.get(name))
+        for name, pop in ring.pops.items()
+    ]
     rows += _together(ring, material, strips.get(("ring", ring.name)))
     metric = material.metrics[known[0].metric] if known else None
     return _Ring(
@@ -146,6 +152,7 @@ def _ring(
         metric.title if metric else "",
         not metric or metric.better == "lower",
         any(row.strip for row in rows),
+        effect_over(ring.effect) if ring.effect else "",
         rows,
     )
 
@@ -168,7 +175,13 @@ def _approval(ring: RingStep) -> str:
     return "Nobody had to approve it." if ring.begun else ""
 
 
-def _row(name: str, pop: PopStep, material: CampaignMaterial, strip: Strip | None) -> _Row:
+def _row(
+    name: str,
+    pop: PopStep,
+    material: CampaignMaterial,
+    strip: Strip | None,
+    alone: PopEffect | None,
+) -> _Row:
     head = material.heads.get(pop.rollout)
     told = headline(head) if head else None
     effect = material.effects.get(name)
@@ -180,7 +193,8 @@ def _row(name: str, pop: PopStep, material: CampaignMaterial, strip: Strip | Non
         _state(pop, head),
         told.verdict if told else "no verdict",
         told.tone if told else "",
-        _effect(effect, material.metrics) if effect else "not measured",
+        (_effect(effect, material.metrics) if effect else "not measured")
+        + (f", likely {share(alone.shrunken)}" if alone else ""),
         strip,
     )
 
@@ -199,7 +213,8 @@ def _state(pop: PopStep, head: Head | None) -> str:
     if pop.left_out:
         return f"left out: {pop.left_out}"
     if head:
-        return head.state.replace("_", " ")
+        state = head.state.replace("_", " ")
+        return f"{state}: {pop.alone}" if pop.alone else state
     if pop.rollout:
         return "its record is gone or cannot be read"
     return f"refused: {pop.refused}" if pop.refused else "not begun"

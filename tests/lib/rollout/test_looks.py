@@ -61,6 +61,10 @@ class LookMoves(Scenario):
         assert self.world.hosts.told("apply") == []
 
     @property
+    def hindrance(self) -> str:
+        return soak.Soak(as_owner(self.world.context, self.world.rollout)).hindrance
+
+    @property
     def baseline(self) -> Baseline | None:
         return read_rollout(self.world.context, self.world.rollout).baseline()
 
@@ -223,7 +227,9 @@ def test_two_who_look_at_once_take_one_look(
     assert len(world.looked()) == 1
 
 
-def test_a_sick_test_host_is_not_promoted(improved: Soaking) -> None:
+@pytest.mark.parametrize("ring", ["", "queue-1/early"])
+def test_a_sick_test_host_is_not_promoted(improved: Soaking, ring: str) -> None:
+    improved.keep("ring", ring)
     host, end = improved.hosts_of("test")[0], improved.head.soak[1]
     last = improved.context.samples.window("lab1", end - 1, end).rows()
     (newest,) = (sample for sample in last if sample.host == host)
@@ -231,5 +237,7 @@ def test_a_sick_test_host_is_not_promoted(improved: Soaking) -> None:
     sick = replace(newest, time=end + 1, uptime=newest.uptime + 1, gauges=gauges)
     improved.context.samples.add("lab1", [sick])
     found = improved.run("compare_groups")
-    assert found["decision"] == "hold"
+    assert found["decision"] == ("wait" if ring else "hold")
     assert f"; but {host} fails 90% of its health checks" in found["message"]
+    hindrance = soak.Soak(as_owner(improved.context, improved.rollout)).hindrance
+    assert hindrance == f"{host} fails 90% of its health checks"

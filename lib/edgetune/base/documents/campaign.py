@@ -12,8 +12,9 @@ from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import Approved
 from edgetune.base.documents.look import Effect
-from edgetune.base.documents.reading import KEPT_IF_SET
+from edgetune.base.documents.reading import KEPT_IF_SET, Number, decoded
 from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.errors import DamagedError
 
 ENDED = ("complete", "aborted")
 
@@ -23,29 +24,70 @@ class PopStep:
     """Where a PoP stands: a plan is written down before its rollout begins, the ``rollout`` after.
 
     ``refused`` says why none could begin at the last attempt, ``left_out`` why none is needed.
+    ``harm`` is the p by which the judge alone took its rollout back, None where nothing or
+    something else did; ``alone`` is what its ring says while it does not confirm that.
     """
 
     plans: list[str] = field(default_factory=list)
     rollout: str = ""
     refused: str = ""
     left_out: str = ""
+    harm: float | None = None
+    alone: str = ""
+
+
+@dataclass(frozen=True)
+class PopEffect:
+    """What one PoP alone shows: a ratio, the standard ``error`` of its logarithm, and the ratio
+    that is likely of it given all PoPs, ``shrunken`` towards theirs."""
+
+    ratio: Number
+    error: Number
+    shrunken: Number
+
+
+@dataclass(frozen=True)
+class RingEffect:
+    """The effect over all PoPs of a ring that were judged, promoted or not (``judge.effects``).
+
+    ``ratio`` is their mean with its ``interval``, ``next_pop`` the interval for one PoP more, None
+    for fewer than three (bounds: None is unbounded). ``tau2`` is the variance of the logarithm
+    between PoPs, ``i2`` the share of all variance that this is.
+    """
+
+    metric: str
+    ratio: Number
+    interval: list[Number | None]
+    next_pop: list[Number | None] | None
+    tau2: Number
+    i2: float
+    pops: dict[str, PopEffect]
 
 
 @dataclass(frozen=True)
 class RingVerdict:
     """What follows for a ring, and why; the rest is there where its PoPs were judged as one (see
-    ``documents.look.Look``)."""
+    ``documents.look.Look``).
+
+    ``held`` names the PoPs that are held where the others are promoted, each with the reason.
+    """
 
     decision: Decision
     reason: str
     verdict: Verdict | None = field(default=None, metadata=KEPT_IF_SET)
     draws: int | None = field(default=None, metadata=KEPT_IF_SET)
     metrics: list[Effect] | None = field(default=None, metadata=KEPT_IF_SET)
+    effect: RingEffect | None = field(default=None, metadata=KEPT_IF_SET)
+    held: dict[str, str] = field(default_factory=dict)
+
+    def decision_of(self, pop: str) -> Decision:
+        """What follows for one of its PoPs."""
+        return Decision.HOLD if pop in self.held else self.decision
 
 
 @dataclass
 class RingStep:
-    """A ring: ``begun`` and ``closed`` are epoch seconds, 0 before.
+    """A ring: ``begun``, ``judged`` and ``closed`` are epoch seconds, 0 before.
 
     ``approved_by``, ``approved_at`` and ``approved_because`` are those of an ``Approved``.
     ``verdict`` is a ``RingVerdict``, empty before. ``accepted`` says who goes on without it.
@@ -61,11 +103,25 @@ class RingStep:
     accepted: str = ""
     closed: float = 0.0
     verdict: dict[str, object] = field(default_factory=dict)
+    judged: float = 0.0
 
     @property
     def approved(self) -> Approved:
         """Its approval."""
         return Approved(self.approved_by, self.approved_at, self.approved_because)
+
+    @property
+    def ruling(self) -> RingVerdict | None:
+        """Its verdict, None before, or where it cannot be read."""
+        try:
+            return decoded(f"ring {self.name}", RingVerdict, self.verdict)
+        except DamagedError:
+            return None
+
+    @property
+    def effect(self) -> RingEffect | None:
+        """The effect over its PoPs, None where it is not known."""
+        return self.ruling.effect if self.ruling else None
 
     def approve(self, approved: Approved) -> None:
         """Write down who approved it."""
@@ -92,7 +148,8 @@ class Entry:
 class Record:
     """One campaign; ``digest`` is that of its file, ``tuning_digest`` that of its tuning.
 
-    ``channel`` is where in chat it and its rollouts tell how they get on.
+    ``channel`` is where in chat it and its rollouts tell how they get on. One that was aborted is
+    ``over`` once none of its rollouts is under way.
     """
 
     id: str
@@ -106,6 +163,7 @@ class Record:
     state: str = "running"
     rings: list[RingStep] = field(default_factory=list)
     history: list[Entry] = field(default_factory=list)
+    over: bool = False
 
     @property
     def present(self) -> RingStep | None:

@@ -119,7 +119,8 @@ class Head:
     ``rollout.chat_thread``).
 
     ``approved`` tells of the approval of its plan, or of its ring of a campaign; None where an
-    earlier version did not write it down.
+    earlier version did not write it down. ``ring`` is the ring of a campaign (``CAMPAIGN/RING``)
+    whose one test decides it at the end of its soak; empty where its own looks do.
 
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
@@ -154,6 +155,7 @@ class Head:
     history: list[Entry] = field(default_factory=list)
     clock: Reading | None = None
     approved: Approved | None = None
+    ring: str = ""
 
     def enter(self, state: str, by: str, reason: str) -> None:
         """Change the state; RefusedError if it cannot follow the present one."""

@@ -155,7 +155,9 @@ class Look:
 
     ``number`` counts the looks of a record, ``until`` is the end of what was looked at and ``at``
     when it was, both in epoch seconds, ``block`` what was counted since the look before. Looks of
-    versions before 0.6 have nothing but verdict, decision and reason.
+    versions before 0.6 have nothing but verdict, decision and reason. ``unwell`` says by test host
+    what was beyond the hard limits. Where the one test of a ``ring`` decided (``CAMPAIGN/RING``),
+    verdict, decision and reason are the ring's, and the numbers those of the PoP's last look.
     """
 
     verdict: Verdict
@@ -175,6 +177,8 @@ class Look:
     number: int = 0
     until: float | None = None
     at: float | None = None
+    unwell: dict[str, str] = field(default_factory=dict)
+    ring: str = ""
 
     def document(self) -> dict[str, object]:
         """As it is stored."""

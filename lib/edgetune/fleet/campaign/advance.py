@@ -13,10 +13,10 @@ from dataclasses import asdict
 from typing import TypedDict
 
 from edgetune.base import clock
-from edgetune.base.documents.campaign import PopStep, Record, RingStep
-from edgetune.base.documents.head import ENDED, PROMOTED, Head
+from edgetune.base.documents.campaign import Record, RingStep
+from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.reading import encoded
-from edgetune.base.documents.words import Decision
+from edgetune.base.documents.words import Decision, State, Verdict
 from edgetune.base.durations import DAY
 from edgetune.base.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.base.freezes import written
@@ -27,9 +27,20 @@ from edgetune.fleet.campaign.gates import (
     find_rollouts,
     unchanged,
     unwell,
-    verdict_of,
 )
 from edgetune.fleet.campaign.record import Writer, readable_records, taken_if_free
+from edgetune.fleet.campaign.verdicts import (
+    ask_rings,
+    awaited,
+    conclude,
+    end_soak,
+    held_by,
+    is_settled,
+    overdue,
+    ring_name,
+    verdict_of,
+    waiting,
+)
 from edgetune.intent.campaign import Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
@@ -79,7 +90,7 @@ def step_campaign(
     """
     refuse_if_stopped(context)
     records, unreadable = readable_records(context)
-    running = [record.id for record in records if record.state == "running" or reminds(record)]
+    running = [record.id for record in records if _goes_on(record)]
     begun: list[BegunRow] = []
     news: list[NewsRow] = []
     messages: dict[str, str] = {}
@@ -126,10 +137,13 @@ class _Step:
         """Take it; what happened, in one line."""
         with taken_if_free(self._context, campaign) as work:
             record = work.record
-            if record.state not in ("running", "held"):
+            if record.state not in ("running", "held", "aborted"):
                 return f"it is {record.state}"
             noted = len(record.history)
-            said = self._held(record) if record.state == "held" else self._running(work)
+            if record.state == "running":
+                said = self._running(work)
+            else:
+                said = {"held": self._held, "aborted": self._aborted}[record.state](record)
             work.save()
             whats = [entry.told for entry in record.history[noted:]]
             if record.channel and whats:
@@ -144,6 +158,19 @@ class _Step:
             record.note(self._requested_by, f"is held still: {how} shows why", self._owner)
         return f"it is {record.state}"
 
+    def _aborted(self, record: Record) -> str:
+        """No ring of it gets a verdict any more: who waits for one is held."""
+        heads = {head.id: head for head in all_heads(self._context)}
+        find_rollouts(record, heads)
+        for ring in record.rings:
+            why = f"campaign {record.id} was aborted before ring {ring.name} had a verdict"
+            for name in waiting(self._context, ring, heads):
+                about = (Verdict.INCONCLUSIVE, Decision.HOLD, why)
+                end_soak(self._context, ring.pops[name].rollout, *about)
+        own = [heads[pop.rollout] for pop in record.pops.values() if pop.rollout in heads]
+        record.over = not any(head.ring and head.state not in ENDED for head in own)
+        return f"it is {record.state}"
+
     def _running(self, work: Writer) -> str:
         heads = {head.id: head for head in all_heads(self._context)}
         find_rollouts(work.record, heads)
@@ -155,25 +182,61 @@ class _Step:
             definition = unchanged(self._context, record)
         except RefusedError as error:
             return self._hold(record, str(error))
+        for told in ask_rings(self._context, record, definition, heads):
+            record.note(self._requested_by, told, self._owner)
         if ring is None:
             return self._complete(record)
         stuck = unwell(record, heads)
         if stuck:
             return self._hold(record, "; ".join(stuck))
-        if all(_ended(pop, heads) for pop in ring.pops.values()):
-            return self._close(record, ring, definition.ring(ring.name))
-        return self._go_on(work, ring, definition.ring(ring.name), heads)
+        own = definition.ring(ring.name)
+        waits = waiting(self._context, ring, heads)
+        if any(heads[ring.pops[name].rollout].soak[0] > ring.judged for name in waits):
+            # One that was held has soaked again: that is another verdict.
+            ring.verdict = {}
+        if waits and (ring.verdict or is_settled(ring, waits, heads)):
+            return self._decide_ring(work, ring, own, heads, waits)
+        if is_settled(ring, [], heads):
+            return self._close(record, ring, own, heads)
+        late = overdue(record, ring, own.gates, waits, heads) if waits else ""
+        if late:
+            return self._hold(record, late)
+        return self._go_on(work, ring, own, heads, waits)
+
+    def _decide_ring(
+        self,
+        work: Writer,
+        ring: RingStep,
+        definition: Ring,
+        heads: Mapping[str, Head],
+        waits: list[str],
+    ) -> str:
+        """Judge a ring whose PoPs all wait for it, once, and let them have its verdict."""
+        record = work.record
+        if not ring.ruling:
+            ring.verdict = encoded(verdict_of(self._context, ring, definition.gates, heads))
+            ring.judged = clock.wall()
+            record.note(self._requested_by, _judged(ring), self._owner)
+            work.save()
+        room = definition.gates.max_concurrent - len(_under_way(record, heads, waits))
+        concluded = conclude(self._context, ring, waits, room)
+        holds = ring.ruling and ring.ruling.decision is not Decision.PROMOTE
+        if holds and len(concluded) == len(waits):
+            return self._hold(record, _judged(ring))
+        told = "; ".join(f"{name} {decision}" for name, decision in concluded)
+        return f"ring {ring.name}: {told or _progress(ring, heads)}"
 
     def _go_on(
-        self, work: Writer, ring: RingStep, definition: Ring, heads: Mapping[str, Head]
+        self,
+        work: Writer,
+        ring: RingStep,
+        definition: Ring,
+        heads: Mapping[str, Head],
+        waiting: list[str],
     ) -> str:
         """Begin as many PoPs of the ring as its gates permit."""
         record, gates = work.record, definition.gates
-        under_way = [
-            name
-            for name, pop in record.pops.items()
-            if pop.rollout and not pop.left_out and heads[pop.rollout].state not in ENDED
-        ]
+        under_way = _under_way(record, heads, waiting)
         ahead = [name for name, pop in ring.pops.items() if not (pop.rollout or pop.left_out)]
         waits = closed_gates(self._context, record, ring, gates) if ahead else []
         if waits:
@@ -188,7 +251,7 @@ class _Step:
         ]
         if refused and not under_way and len(refused) == len(ahead):
             self._wait(record, f"ring {ring.name} waits for its PoPs: ", "; ".join(refused))
-        return _progress(ring, heads)
+        return awaited(ring, waiting, heads) or _progress(ring, heads)
 
     def _wait(self, record: Record, what: str, more: str = "") -> str:
         """Tell people that nothing goes on, and again each day for which that lasts."""
@@ -224,6 +287,7 @@ class _Step:
                 approved=ring.approved,
                 channel=record.channel,
                 freezes=written(definition.gates.closed),
+                ring=ring_name(record, ring) if definition.gates.verdict == "pooled" else "",
             )
         except RefusedError as error:
             pop.refused = str(error)
@@ -250,10 +314,17 @@ class _Step:
         made = plan_rollout(self._context, name, tuning, **options)
         return str(made["plan"])
 
-    def _close(self, record: Record, ring: RingStep, definition: Ring) -> str:
+    def _close(
+        self, record: Record, ring: RingStep, definition: Ring, heads: Mapping[str, Head]
+    ) -> str:
         """Leave a ring whose PoPs have all ended, if its verdict lets us."""
-        verdict = verdict_of(self._context, ring, definition.gates)
-        ring.verdict, why = encoded(verdict), verdict.reason
+        held = held_by(ring, heads)
+        if held:
+            return self._hold(record, "; ".join(f"{name}: {why}" for name, why in held.items()))
+        verdict = verdict_of(self._context, ring, definition.gates, heads)
+        ring.verdict, ring.judged = encoded(verdict), clock.wall()
+        alone = [f"; {name} {pop.alone}" for name, pop in ring.pops.items() if pop.alone]
+        why = verdict.reason + "".join(alone)
         if verdict.decision is not Decision.PROMOTE and not ring.accepted:
             return self._hold(record, f"ring {ring.name}: {why}")
         ring.closed = clock.wall()
@@ -270,6 +341,12 @@ class _Step:
         return f"held: {why}"
 
 
+def _goes_on(record: Record) -> bool:
+    """Whether a step has something to do for a campaign."""
+    lingers = record.state == "aborted" and not record.over
+    return record.state == "running" or lingers or reminds(record)
+
+
 def reminds(record: Record) -> bool:
     """Whether people are to hear again of a campaign that is held."""
     return record.state == "held" and clock.wall() - record.history[-1].at >= DAY
@@ -279,8 +356,19 @@ def _what(error: Exception) -> str:
     return str(error) if isinstance(error, EdgetuneError) else f"{type(error).__name__}: {error}"
 
 
-def _ended(pop: PopStep, heads: Mapping[str, Head]) -> bool:
-    return bool(pop.left_out) or (pop.rollout in heads and heads[pop.rollout].state in PROMOTED)
+def _under_way(record: Record, heads: Mapping[str, Head], waiting: list[str]) -> list[str]:
+    """The PoPs on which something goes on."""
+    still = (*ENDED, State.HELD)
+    return [
+        name
+        for name, pop in record.pops.items()
+        if pop.rollout and not pop.left_out and name not in waiting
+        if heads[pop.rollout].state not in still
+    ]
+
+
+def _judged(ring: RingStep) -> str:
+    return f"ring {ring.name}: {ring.verdict.get('reason', '')}"
 
 
 def _progress(ring: RingStep, heads: Mapping[str, Head]) -> str:
@@ -288,6 +376,8 @@ def _progress(ring: RingStep, heads: Mapping[str, Head]) -> str:
     parts = []
     for name, pop in ring.pops.items():
         state = heads[pop.rollout].state if pop.rollout in heads else ""
-        said = "left out" if pop.left_out else state or ("begun" if pop.rollout else "")
+        said = (
+            "left out" if pop.left_out else pop.alone or state or ("begun" if pop.rollout else "")
+        )
         parts.append(f"{name} {said or pop.refused or 'waits for its turn'}")
     return f"ring {ring.name}: {'; '.join(parts)}"

@@ -84,13 +84,13 @@ def resume_campaign(
 def _go_on(ring: RingStep, states: dict[str, str], accepted_by: str, present: bool) -> None:
     for pop in ring.pops.values():
         gone = bool(pop.rollout) and states.get(pop.rollout, "rolled_back") == "rolled_back"
-        if pop.left_out or not (gone or (pop.refused and present)):
+        if pop.left_out or pop.alone or not (gone or (pop.refused and present)):
             continue
         if accepted_by:
             pop.left_out = f"accepted by {accepted_by}: {pop.refused or 'it was taken back'}"
         elif gone:
             # What was closed was proven by this PoP, too.
-            pop.plans, pop.rollout = [], ""
+            pop.plans, pop.rollout, pop.harm = [], "", None
             ring.closed, ring.verdict, ring.accepted = 0.0, {}, ""
     if accepted_by and present and ring.verdict:
         ring.accepted = accepted_by

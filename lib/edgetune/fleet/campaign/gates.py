@@ -6,18 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edgetune.base import clock
-from edgetune.base.documents.campaign import Record, RingStep, RingVerdict
+from edgetune.base.documents.campaign import PopStep, Record, RingStep
 from edgetune.base.documents.head import Approved, Head
-from edgetune.base.documents.words import Decision, State
+from edgetune.base.documents.words import State
 from edgetune.base.durations import utc
-from edgetune.base.errors import EdgetuneError, InputError, RefusedError, StoreError
+from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.freezes import ends_by_name
+from edgetune.fleet.campaign.verdicts import held_by
 from edgetune.intent.campaign import Campaign, Gates, find_campaign
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates.approval import valid_approval
-from edgetune.rollout.ownership.lease import as_owner
-from edgetune.rollout.record.rollout import read_rollout
 
 UNWELL = (State.HELD, State.ROLLING_BACK, State.ROLLED_BACK)
 
@@ -46,20 +44,31 @@ def find_rollouts(record: Record, heads: Mapping[str, Head]) -> None:
 
 
 def unwell(record: Record, heads: Mapping[str, Head]) -> list[str]:
-    """The PoPs that hold a campaign, each with the reason: a PoP that went wrong holds all."""
+    """The PoPs that hold a campaign, each with the reason: a PoP that went wrong holds all.
+
+    One that the judge alone took back does only if its ring confirms that, and those that a ring
+    holds while the others are promoted do once the ring has ended.
+    """
+    kept = {name for ring in record.rings if not ring.closed for name in held_by(ring, heads)}
     return [
-        f"{name}: {_what_is(heads.get(pop.rollout), pop.rollout)}"
+        f"{name}: {_what_is(pop, heads.get(pop.rollout))}"
         for name, pop in record.pops.items()
-        if pop.rollout and not pop.left_out
-        if pop.rollout not in heads or heads[pop.rollout].state in UNWELL
+        if pop.rollout and not pop.left_out and name not in kept
+        if pop.rollout not in heads or _is_unwell(pop, heads[pop.rollout])
     ]
 
 
-def _what_is(head: Head | None, rollout: str) -> str:
+def _is_unwell(pop: PopStep, head: Head) -> bool:
+    return head.state in UNWELL and (not pop.alone or bool(head.quarantined))
+
+
+def _what_is(pop: PopStep, head: Head | None) -> str:
     if head is None:
-        return f"the record of rollout {rollout} is gone"
+        return f"the record of rollout {pop.rollout} is gone"
     why = f": {head.verdict.reason}" if head.verdict else ""
-    return f"rollout {rollout} is {head.state}{why}"
+    stuck = f", but {', '.join(sorted(head.quarantined))}" if head.quarantined else ""
+    confirmed = "; its ring confirms harm" if pop.harm is not None and not pop.alone else ""
+    return f"rollout {head.id} is {head.state}{stuck}{why}{confirmed}"
 
 
 def closed_gates(context: Context, record: Record, ring: RingStep, gates: Gates) -> list[str]:
@@ -86,33 +95,3 @@ def approval_of(context: Context, record: Record, ring: RingStep, gates: Gates) 
 def needs_approval(context: Context, gates: Gates) -> bool:
     """Whether somebody has to approve a ring before it begins."""
     return gates.approval or context.config.plan_approval
-
-
-def verdict_of(context: Context, ring: RingStep, gates: Gates) -> RingVerdict:
-    """The verdict of a ring whose PoPs have all ended.
-
-    What cannot be judged is held; only a store that cannot be reached is no answer.
-    """
-    from edgetune.judge.ring import judge_each, judge_ring
-
-    rollouts = {name: pop.rollout for name, pop in ring.pops.items() if not pop.left_out}
-    if not rollouts:
-        return _held("nothing was rolled out, so nothing is proven")
-    if gates.verdict == "each":
-        heads = {name: read_rollout(context, id).head for name, id in rollouts.items()}
-        found = {name: head.verdict for name, head in heads.items()}
-        decided = {name: own.decision.value if own else "" for name, own in found.items()}
-        decision, reason = judge_each(decided)
-        return RingVerdict(decision, reason)
-    try:
-        soaks = {name: Soak(as_owner(context, id)) for name, id in rollouts.items()}
-        look = judge_ring({name: soak.for_ring() for name, soak in soaks.items()})
-    except StoreError:
-        raise
-    except EdgetuneError as error:
-        return _held(f"no verdict: {error}")
-    return RingVerdict(look.decision, look.reason, look.verdict, look.draws, look.metrics)
-
-
-def _held(reason: str) -> RingVerdict:
-    return RingVerdict(Decision.HOLD, reason)

@@ -12,6 +12,7 @@ from edgetune.base.errors import RefusedError
 from edgetune.base.sanitize import one_line
 from edgetune.fleet.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
 from edgetune.fleet.campaign.record import read_record, readable_records
+from edgetune.fleet.campaign.verdicts import awaited, waiting
 from edgetune.report.campaign import campaign_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads
@@ -82,7 +83,9 @@ def waits_of(context: Context, record: Record, heads: Mapping[str, Head]) -> lis
     except RefusedError as error:
         return [str(error)]
     refused = [f"{name}: {pop.refused}" for name, pop in ring.pops.items() if pop.refused]
-    return [*unwell(record, heads), *closed_gates(context, record, ring, gates), *refused]
+    verdict = awaited(ring, waiting(context, ring, heads), heads)
+    waits = [*unwell(record, heads), *closed_gates(context, record, ring, gates), *refused]
+    return [*waits, verdict] if verdict else waits
 
 
 def _short(record: Record, states: dict[str, str], waits: list[str]) -> CampaignRow:

@@ -230,7 +230,8 @@ def _read(seen: Seen, head: Head) -> Opened | None:
             return Opened(head, present.batches, present.interval)
         soak = present.soak
         since = soak.waits_since
-        due = soak.next_end if since is None else since
+        ahead = None if soak.waits_for_ring else soak.next_end
+        due = ahead if since is None else since
         return Opened(head, present.batches, present.interval, soak.last_taken, due)
     except StoreError:
         raise

@@ -12,7 +12,7 @@ from edgetune.base import clock
 from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.plan import Groups, Plan
-from edgetune.base.documents.words import Decision
+from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError, SourceError
 from edgetune.judge.limits import Newest
@@ -47,6 +47,12 @@ class Soak:
         """Whether the last look ended the soak; who took it may have died before acting on it."""
         return any(look.decision is not Decision.WAIT for look in self._last)
 
+    @property
+    def waits_for_ring(self) -> bool:
+        """Whether it is over, and the test of its ring is all that is left to decide it."""
+        head, at = self._opened.head, clock.wall()
+        return bool(head.ring) and at >= self._over and not (self.has_decided or self.due(False))
+
     def due(self, now: bool) -> list[float]:
         """The ends of the looks that are due, with ``now`` of one that is not."""
         at, until = clock.wall(), self._until
@@ -67,7 +73,9 @@ class Soak:
         return next((end for end in self._schedule if end > self._until + _SAME_TIME), self._over)
 
     def until_next(self) -> str:
-        """When the next look is due, in words."""
+        """When the next look is due, or what is awaited instead, in words."""
+        if self.waits_for_ring:
+            return waits_text(self._opened.head.ring)
         ahead = [end for end in self._schedule if end > self._until + _SAME_TIME]
         taken = self._opened.head.looks - self._opened.head.first_look
         left = ahead[0] - clock.wall()
@@ -79,12 +87,14 @@ class Soak:
 
         An error is no verdict: the next look has the samples of this one, too.
         """
-        head = self._opened.head
-        look = self.looks[-1] = replace(self._take(end), number=head.looks)
-        head.verdict = look.conclusion
-        self._opened.save_look(look)
-        head.looks += 1
-        self._opened.save()
+        self._write(self._take(end))
+
+    def conclude(self, verdict: Verdict, decision: Decision, reason: str) -> None:
+        """Write down what its ring decides: one look more, with the numbers of the last one."""
+        ring, own = self._opened.head.ring, self.looks[-1]
+        own = replace(own, reason=f"{reason}; alone: {own.reason}", ring=ring, block=None)
+        self.looks.append(replace(own, verdict=verdict, decision=decision, at=clock.wall()))
+        self._write(self.looks[-1])
 
     def foreseen(self) -> Look | None:
         """The look that decides the soak by now, written down or not; None while it goes on.
@@ -106,6 +116,15 @@ class Soak:
             return self._last[-1].at
         return next(iter(self.due(now=False)), None)
 
+    @property
+    def hindrance(self) -> str:
+        """Why it is not promoted by its ring either, or nothing: its last look of its own failed,
+        or found hosts beyond the hard limits."""
+        last = next((look for look in reversed(self.looks) if not look.ring), None)
+        if last is None or last.block is None:
+            return last.reason if last else "it was never looked at"
+        return "; ".join(f"{host} {problem}" for host, problem in last.unwell.items())
+
     def for_ring(self) -> PopRecord:
         """What it has to say in the comparison of a ring; RefusedError if it was never judged."""
         from edgetune.judge.ring import PopRecord
@@ -126,8 +145,19 @@ class Soak:
         except (InputError, SourceError) as error:
             found = no_look(moment, str(error))
         look = replace(found, until=end, at=clock.wall())
+        if self._opened.head.ring and look.decision in (Decision.PROMOTE, Decision.HOLD):
+            # Harm is taken back at once; all else is for the ring to say.
+            look = replace(look, decision=Decision.WAIT, reason=f"{look.reason}; its ring decides")
         self.looks.append(look)
         return look
+
+    def _write(self, taken: Look) -> None:
+        head = self._opened.head
+        look = self.looks[-1] = replace(taken, number=head.looks)
+        head.verdict = look.conclusion
+        self._opened.save_look(look)
+        head.looks += 1
+        self._opened.save()
 
     @property
     def _last(self) -> list[Look]:
@@ -205,6 +235,12 @@ class Soak:
         block = measure_block(window, plan.strata, baseline, self._opened.head.first_look > 0)
         # The samples of many hosts are let go before the look needs its memory.
         return block, Newest(around.latest_gauges(), baseline.health)
+
+
+def waits_text(ring: str) -> str:
+    """What a rollout waits for whose soak is over and whose ring has no verdict yet."""
+    campaign, _, name = ring.partition("/")
+    return f"the soak has ended, and the verdict of ring {name} of {campaign} is awaited"
 
 
 def _compared(opened: Record) -> dict[str, Groups]:

@@ -18,7 +18,7 @@ from edgetune.base.errors import EdgetuneError
 from edgetune.base.sanitize import command, one_line, shortened
 from edgetune.report.text import rollout_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.evidence.soak import Soak, waits_text
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import Pause, pause_text, pauses_now, ways_on
 from edgetune.rollout.hosts.silencing import silence_text
@@ -120,6 +120,8 @@ class Present:
         if self.soak.has_decided:
             found = self._head.verdict
             return f"decided: {spoken(found.decision)}" if found else "decided"
+        if self.soak.waits_for_ring:
+            return waits_text(self._head.ring)
         end, of = self.soak.next_end, self._opened.plan.options.planned_looks
         number = self._head.looks - self._head.first_look + 1
         when = f"in {span(end - self._now)}" if end > self._now else "is due"

@@ -69,12 +69,13 @@ def begin_rollout(
     caller: str = "",
     approved: Approved | None = None,
     freezes: Sequence[Mapping[str, object]] = (),
+    ring: str = "",
 ) -> Head:
     """The same, and the head of the rollout.
 
     ``approved`` is its approval as the caller of this knows; with None an approval of the plan is
     asked for. During ``freezes`` (see ``edgetune.base.freezes.written``) no
-    batch of it begins.
+    batch of it begins. ``ring`` is as a ``Head`` has it.
     """
     refuse_if_stopped(context)
     planned = load_plan(context, plan)
@@ -107,6 +108,7 @@ def begin_rollout(
         channel=thread_of(context, channel, owner) or context.config.chat_channel,
         freezes=[dict(each) for each in freezes],
         approved=approved or Approved(),
+        ring=ring,
     )
     head.note(by, f"{pop.name} claimed, epoch {claim.epoch}")
     try:

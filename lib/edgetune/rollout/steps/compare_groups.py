@@ -57,7 +57,7 @@ def compare_groups(context: Context, rollout: str, now: bool = False) -> Compare
     if head.state != State.SOAKING:
         said = ELSEWHERE.get(head.state, Outcome.NONE)
         return _decided(opened, said, f"{rollout} is {head.state}")
-    if not _take_if_ownerless(opened):
+    if not take_if_ownerless(opened):
         return _decided(opened, Decision.WAIT, f"somebody else is at work on {rollout}")
     opened.lease.renew()
     soak = Soak(opened)
@@ -68,7 +68,7 @@ def compare_groups(context: Context, rollout: str, now: bool = False) -> Compare
             return _decided(opened, Decision.WAIT, soak.until_next())
         if not _has_samples_after(opened, ends[-1]):
             sample_pop(context, opened.pop)
-        if not _take_turn(opened):
+        if not take_turn(opened):
             return _decided(opened, Decision.WAIT, f"somebody else is looking at {rollout}")
         for end in ends:
             soak.look(end)
@@ -92,7 +92,7 @@ def _has_samples_after(opened: Record, end: float) -> bool:
     return {*opened.plan.groups.hosts} <= {*samples.hosts}
 
 
-def _take_turn(opened: Record) -> bool:
+def take_turn(opened: Record) -> bool:
     """Whether nobody else looks at the same moment: a look is taken under an epoch of its own."""
     head, context = opened.head, opened.context
     try:
@@ -104,7 +104,7 @@ def _take_turn(opened: Record) -> bool:
     return True
 
 
-def _take_if_ownerless(opened: Rollout) -> bool:
+def take_if_ownerless(opened: Rollout) -> bool:
     """Whether the look may be taken: under the record's epoch, or a new one if nobody is there.
 
     A claim with another epoch than the record's is that of somebody who is at work and has not

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -13,8 +14,8 @@ from unittest import mock
 
 import pytest
 
-from edgetune.base.documents.head import Head
-from edgetune.base.documents.look import Look
+from edgetune.base.documents.head import Head, Quarantine, head_key
+from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.fleet.campaign import advance, gates
@@ -22,21 +23,25 @@ from edgetune.fleet.campaign.advance import step_campaign
 from edgetune.fleet.campaign.approve import approve
 from edgetune.fleet.campaign.control import abort_campaign, hold_campaign, resume_campaign
 from edgetune.fleet.campaign.record import seized
+from edgetune.fleet.campaign.report import report_campaign
 from edgetune.fleet.campaign.run import run_campaign
 from edgetune.fleet.campaign.status import campaign_status
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.series import read_window
+from edgetune.report.effects import share
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates import approval
 from edgetune.rollout.ownership.lease import Rollout, as_owner
 from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.lib.rollout.steps.moves import Holds
 from tests.support import ROOT
 from tests.support.builders import concluded, samples, table_of
@@ -62,13 +67,88 @@ class JudgedMoves(CampaignMoves, Holds):
         self._patch = patch
         self.says("promote")
 
-    def says(self, decision: str) -> None:
-        def judge_ring(records: dict[str, str]) -> Look:
+    def says(self, decision: str, held: tuple[str, ...] = ()) -> None:
+        def decide_ring(records: dict[str, str], hindered: dict[str, str]) -> ring_judge.Ruling:
             reason = f"seen on {', '.join(records)}"
-            return Look(Verdict.IMPROVED, Decision(decision), reason, draws=1)
+            look = Look(Verdict.IMPROVED, Decision(decision), reason, draws=1)
+            contrary = dict.fromkeys(held, "it goes the other way")
+            return ring_judge.Ruling(look, {**contrary, **hindered}, None)
 
         self._patch.setattr(Soak, "for_ring", lambda soak: "")
-        self._patch.setattr(ring_judge, "judge_ring", judge_ring)
+        self._patch.setattr(Soak, "hindrance", "")
+        self._patch.setattr(ring_judge, "compared", lambda records: {})
+        self._patch.setattr(ring_judge, "decide_ring", decide_ring)
+
+    def splits(self, held: list[str]) -> None:
+        """The judge promotes rings from now on, and holds these PoPs of them."""
+        self.says("promote", tuple(held))
+
+    def soaked(self, pops: list[str]) -> None:
+        """The soaks of these PoPs end, without harm."""
+        for pop in pops:
+            rollout = self._soaking(pop)
+            head = as_owner(self.world.context, rollout).head
+            self._looked(
+                rollout, Look(Verdict.NO_DIFFERENCE, Decision.WAIT, "", until=head.soak[1])
+            )
+        assert self._clock
+        self._clock.wait(3601)
+
+    def harmed(self, spent: dict[str, float]) -> None:
+        """The judge alone takes these PoPs back, once it has spent so much of alpha."""
+        for pop, alpha in spent.items():
+            rollout = self._soaking(pop)
+            test = Spent(0.01, 0.05, alpha, alpha / 0.05, 3.0, True, 0.0, "")
+            reason = "Test hosts dropped 90 % more"
+            look = Look(Verdict.DEGRADED, Decision.ROLL_BACK, reason, tests={"harm": test})
+            self._looked(rollout, replace(look, until=1.0))
+            epoch = as_owner(self.world.context, rollout).head.epoch
+            begin_rollback(self.world.context, rollout, epoch, reason=f"degraded: {reason}")
+            self.world.mark(rollout, "rolled_back")
+            self.world.forget(pop)
+
+    def stuck(self, pops: list[str]) -> None:
+        """A host of each of these PoPs could not be brought back."""
+        for pop in pops:
+            opened = as_owner(self.world.context, self.world.record.pops[pop].rollout)
+            opened.head.quarantined = {"e000": Quarantine("no answer")}
+            self.world.context.store.put(head_key(opened.head.id), opened.head.document())
+
+    def _soaking(self, pop: str) -> str:
+        rollout = self.world.record.pops[pop].rollout
+        if as_owner(self.world.context, rollout).head.state == "claimed":
+            self.world.bring(pop, "soaking")
+        return rollout
+
+    def ticks(self, _: object) -> None:
+        """A step of all campaigns that want one."""
+        step_campaign(self.world.context)
+
+    def _looked(self, rollout: str, look: Look) -> None:
+        opened = as_owner(self.world.context, rollout)
+        opened.save_look(replace(look, number=opened.head.looks))
+        opened.head.looks += 1
+        opened.head.verdict = look.conclusion
+        opened.save()
+
+    def act(self, pops: dict[str, str]) -> None:
+        """Whoever advances soaking rollouts finds these decisions, and acts on them."""
+        ways = {
+            "promote": "promoting complete",
+            "hold": "held",
+            "roll_back": "rolled_back",
+            "wait": "",
+        }
+        for pop, decision in pops.items():
+            rollout = self.world.record.pops[pop].rollout
+            said = compare_groups(self.world.context, rollout)
+            assert said["decision"] == decision, f"{self.where}: {pop}: {said['message']}"
+            for state in ways[decision].split():
+                epoch = as_owner(self.world.context, rollout).head.epoch
+                if state == "rolled_back":
+                    begin_rollback(self.world.context, rollout, epoch, reason=said["message"])
+                    epoch = as_owner(self.world.context, rollout).head.epoch
+                set_rollout_state(self.world.context, rollout, epoch, state)
 
     def at_time(self, moment: str) -> None:
         assert self._clock
@@ -532,6 +612,31 @@ def test_the_verdict_of_a_ring_is_the_judges(tmp_path: Path, test: float, state:
     assert (world.record.state, bool(ring.closed)) == (state, state == "running")
     assert ring.verdict["verdict"] == {"running": "improved", "held": "no_difference"}[state]
     assert "Test hosts dropped" in ring.verdict["reason"] or state == "held"
+
+
+def test_the_effect_over_a_ring_is_that_of_all_pops_that_were_judged(tmp_path: Path) -> None:
+    """Also of one that was taken back and left out: a mean over the others is too good."""
+    gates = {"verdict": "each", "max_concurrent": 5}
+    world = begun(tmp_path, gates=gates, together=True, report_dir=str(tmp_path / "reports"))
+    drops = dict(zip(world.advance(), (2.0, 2.1, 2.2, 1.9, 6.0)))
+    *promoted, harmed = drops
+    for pop in drops:
+        world.bring(pop, "soaking" if pop == harmed else "complete")
+        soaked(world, pop, drops[pop])
+    world.bring(harmed, "rolled_back")
+    world.advance()
+    resume_campaign(world.context, world.id, accept=True, requested_by="ben")
+    world.advance()
+    assert world.record.state == "complete"
+    effect = world.record.rings[0].effect
+    assert effect and effect.pops.keys() == drops.keys()
+    assert effect.ratio > 0.8 > max(effect.pops[pop].ratio for pop in promoted)
+    told = campaign_status(world.context, world.id)["text"]
+    assert f"listen_drops x{effect.ratio:.2f} (" in told
+    assert " over 5 PoPs; the next PoP: 0." in told
+    page = Path(report_campaign(world.context, world.id)["path"]).read_text()
+    assert " over 5 PoPs; the next PoP: 0." in page
+    assert f"likely {share(effect.pops[harmed].shrunken)}" in page
 
 
 def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> None:

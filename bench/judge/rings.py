@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns over rings of small PoPs: each judged alone, and all by the one test of their ring.
+
+python -m bench.judge.rings [CAMPAIGNS]
+
+A PoP has 4 test and 4 control hosts, as in the scenario `few`, and four looks. Alone it is taken
+back or promoted by its own; in a pooled ring those that were not taken back wait, and the test of
+the ring decides. A campaign stops where its ring confirms the harm of PoPs that were taken back.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from unittest import mock
+
+import numpy as np
+
+from bench._table import print_table
+from bench.judge.figures import wilson
+from bench.judge.production import ALPHA, METRIC, MINUTE, _strata, _window, plan_of
+from bench.judge.scenarios import SCENARIOS, draw
+from edgetune.base.documents.look import Look, Moment
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.plan import Intent
+from edgetune.base.documents.words import Decision
+from edgetune.judge import ring as ring_judge
+from edgetune.judge.comparison import Comparison
+from edgetune.judge.look import judge, too_little
+from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.judge.multiplicity import view_of_harm
+from edgetune.judge.ring import PopRecord, decide_ring
+
+POPS = (5, 20, 50)
+LOOKS = 4
+TRUTHS: Mapping[str, tuple[float, float]] = {
+    "no effect": (1.0, 0.0),
+    "x0.8": (0.8, 0.0),
+    "x0.8, PoPs differ": (0.8, 0.15),
+    "x1.25": (1.25, 0.0),
+}
+"""The ratio of an effect, and how much its logarithm differs from PoP to PoP."""
+
+
+@dataclass
+class Found:
+    """How many campaigns there were and PoPs in them, and in how many something came to pass."""
+
+    pops: int
+    truth: str
+    campaigns: int = 0
+    alone: int = 0
+    all_alone: int = 0
+    taken_back: int = 0
+    any_taken_back: int = 0
+    stopped: int = 0
+    pooled: int = 0
+    ring_taken_back: int = 0
+    covered: int = 0
+    followed: int = 0
+    ratios: list[float] = field(default_factory=list)
+
+
+def soak(dice: np.random.Generator, effect: float) -> tuple[PopRecord, Look]:
+    """One PoP's record, and the look that ended its soak."""
+    drops = draw(SCENARIOS["few"], dice, effect)
+    series, strata = drops.metrics[0], _strata(drops)
+    baseline_bins, bins = series.before.shape[1], series.after.shape[1]
+    seed = zlib.crc32(series.before.tobytes())
+    options = Options(
+        alpha_harm=ALPHA,
+        alpha_benefit=ALPHA,
+        seed=seed,
+        soak=MINUTE * bins,
+        warmup=0.0,
+        interval=int(MINUTE),
+        looks=LOOKS,
+    )
+    plan = plan_of(Intent("improve", METRIC, 0.0), [], options, strata)
+    before = {METRIC: (series.before, series.before_exposure)}
+    baseline = measure_baseline(_window(before, 0), strata)
+    look, record = None, PopRecord(plan, strata, baseline, [])
+    for number in range(LOOKS):
+        part = slice(bins * number // LOOKS, bins * (number + 1) // LOOKS)
+        seen = {METRIC: (series.after[:, part], series.after_exposure[:, part])}
+        window = _window(seen, baseline_bins + part.start)
+        blocks = [*record.blocks, measure_block(window, strata, baseline)]
+        record = PopRecord(plan, strata, baseline, blocks)
+        compared = Comparison(plan, strata, baseline, blocks)
+        moment = Moment(number + 1, LOOKS, (number + 1) / LOOKS)
+        look = judge(compared, too_little(compared), moment, look)
+        if look.decision is Decision.ROLL_BACK:
+            break
+    assert look is not None
+    return record, look
+
+
+def simulate(pops: int, truth: str, campaigns: int, seed: int = 1) -> Found:
+    """Campaigns of one ring."""
+    found = Found(pops, truth)
+    for number in range(campaigns):
+        dice = np.random.default_rng([seed, pops, [*TRUTHS].index(truth), number])
+        _campaign(found, dice)
+    return found
+
+
+def _campaign(found: Found, dice: np.random.Generator) -> None:
+    ratio, between = TRUTHS[found.truth]
+    true = np.log(ratio) + between * dice.standard_normal(found.pops + 1)
+    soaks = {f"p{n}": soak(dice, math.exp(true[n])) for n in range(found.pops)}
+    decisions = {pop: look.decision for pop, (_, look) in soaks.items()}
+    back = {pop: "" for pop, decision in decisions.items() if decision is Decision.ROLL_BACK}
+    spent = [soaks[pop][1].tests["harm"].spent if pop in back else 1.0 for pop in soaks]
+    # The samples of a simulation tell nothing that a doubt could rest on.
+    with mock.patch.object(ring_judge, "doubts_of", lambda compared: []):
+        ruling = decide_ring({pop: record for pop, (record, _) in soaks.items()}, back)
+    promoted = sum(decision is Decision.PROMOTE for decision in decisions.values())
+    found.campaigns += 1
+    found.alone += promoted
+    found.all_alone += promoted == found.pops
+    found.taken_back += len(back)
+    found.any_taken_back += bool(back)
+    found.stopped += view_of_harm(spent, ALPHA).confirms
+    found.pooled += ruling.look.decision is Decision.PROMOTE
+    found.ring_taken_back += ruling.look.decision is Decision.ROLL_BACK
+    effect = ruling.effect
+    if effect and effect.next_pop:
+        found.ratios.append(effect.ratio)
+        found.covered += _inside(effect.interval, ratio)
+        found.followed += _inside(effect.next_pop, math.exp(true[-1]))
+
+
+def _inside(bounds: list[float | None], value: float) -> bool:
+    low, high = bounds
+    return (low or 0.0) <= value <= (math.inf if high is None else high)
+
+
+def show(rows: list[Found]) -> None:
+    """Two tables: what is promoted and taken back, and how true the effect over PoPs is."""
+    print("Shares with Wilson's 95 %: of PoPs, and of campaigns")
+    headers = ["truth", "PoPs", "a PoP alone is promoted", "all of them", "the ring is"]
+    headers += ["a PoP is taken back", "any of them", "the ring confirms it", "the ring is too"]
+    print_table(
+        headers,
+        [
+            [
+                row.truth,
+                str(row.pops),
+                _share(row.alone, row.campaigns * row.pops),
+                _share(row.all_alone, row.campaigns),
+                _share(row.pooled, row.campaigns),
+                _share(row.taken_back, row.campaigns * row.pops),
+                _share(row.any_taken_back, row.campaigns),
+                _share(row.stopped, row.campaigns),
+                _share(row.ring_taken_back, row.campaigns),
+            ]
+            for row in rows
+        ],
+    )
+    print()
+    headers = ["truth", "PoPs", "effect over PoPs", "inside its interval", "the next PoP is inside"]
+    print_table(
+        headers,
+        [
+            [
+                row.truth,
+                str(row.pops),
+                f"x{math.exp(np.mean(np.log(row.ratios))):.3f}",
+                _share(row.covered, len(row.ratios)),
+                _share(row.followed, len(row.ratios)),
+            ]
+            for row in rows
+            if row.ratios
+        ],
+    )
+
+
+def _share(count: int, of: int) -> str:
+    low, high = wilson(count, of)
+    return f"{100 * count / of:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def main(campaigns: int) -> None:
+    """A row for each truth and size; larger rings have fewer campaigns."""
+    show(
+        [
+            simulate(pops, truth, max(2, campaigns * POPS[0] // pops))
+            for truth in TRUTHS
+            for pops in POPS
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if sys.argv[1:] else 200)
