@@ -30,7 +30,7 @@ from bench.judge.scenarios import SCENARIOS
 from bench.judge.tables import show
 from bench.judge.trials import Each, Judge, Sizes
 
-FULL = Sizes(null=4000, effect=1000, slow=150, promise=3000, fleet=fleets.COUNT)
+FULL = Sizes(null=2000, effect=500, slow=100, promise=1500, fleet=fleets.COUNT)
 QUICK = Sizes(null=60, effect=20, slow=20, promise=10, fleet=fleets.QUICK)
 
 

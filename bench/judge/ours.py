@@ -23,6 +23,7 @@ from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.judge.comparison import Column, harm, work_margin
 from edgetune.judge.load import elasticities, explained
 from edgetune.judge.permutation import Draws, budget, make_draws, spent, take_out
+from edgetune.judge.power import detectable
 from edgetune.judge.series import Series as Counted
 from edgetune.judge.standardise import (
     RARE,
@@ -41,6 +42,8 @@ Array = Any
 
 ALPHA = 0.05
 DRAWS = 1999
+CLEAR = 0.2
+"""As ``Prospect.is_clear``."""
 ENDS = (0, 1)
 """Of what load explains."""
 MARGINS = {"health": 0.2, "retransmits": 0.2, "cpu": 0.1, "packets": SHARE_OF_WORK.margin}
@@ -63,10 +66,10 @@ class Ours:
     def decide(self, replicate: Replicate, looks: Sequence[int]) -> int | None:
         """The first look at which anything is proven to be worse."""
         groups = self._groups(replicate)
-        draws = len(groups.draws)
+        draws, is_clear = len(groups.draws), groups.is_clear
         alive = [np.ones(draws, dtype=bool) for _ in ENDS]
         for number, minute in enumerate(looks, start=1):
-            share = spent(ALPHA, minute / looks[-1], draws, len(looks))
+            share = spent(ALPHA, minute / looks[-1], draws, len(looks), is_clear)
             for end in ENDS:
                 columns = groups.columns(looks, number, end)
                 scores = harm(groups.statistics(*columns), columns).max(axis=1)
@@ -115,6 +118,7 @@ class _Metric:
     theta: float
     counts: Array
     sums: Array
+    halves: Array
     rare: bool
     elasticities: Mapping[str, Elasticity]
 
@@ -138,6 +142,13 @@ class _Groups:
     def statistics(self, *columns: Column) -> Array:
         """Those of every draw, shape (draws, columns)."""
         return self.draws.statistics(np.stack([column.changes for column in columns], axis=1))
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the baseline shows that a fifth fewer drops would be seen."""
+        changes = filled(self.metrics["drops"].halves, self.draws.strata)
+        statistics = self.draws.statistics(changes[:, None])[:, 0]
+        return -math.expm1(-detectable(self.draws, statistics, ALPHA)) <= CLEAR
 
     def columns(self, looks: Sequence[int], number: int, end: int) -> list[Column]:
         """All metrics in the soak so far, its last quarter, and since the last look, less what load
@@ -189,7 +200,8 @@ class _Groups:
         rows = [weight * np.nan_to_num(each) for each in (after / unit, expect)]
         sums = np.stack([_cumulated(row) for row in rows], axis=-1)
         counted = _cumulated(np.nan_to_num(after) / unit)
-        return _Metric(whole, theta, counted, sums, rare, self._elasticities(series, means, spread))
+        slopes = self._elasticities(series, means, spread)
+        return _Metric(whole, theta, counted, sums, second - first, rare, slopes)
 
     def _rates(self, counts: Array, means: Array, spread: float, rare: bool) -> Array:
         sums = observed_and_expected(counts, means, weights(means, spread))

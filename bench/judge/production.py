@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import doubts_of, judge, too_little
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.measured_share import Coverage
+from edgetune.judge.power import prospect
 from edgetune.judge.series import Series as Counted
 from edgetune.judge.series import Window
 
@@ -61,7 +63,8 @@ def judge_soak(
     seen = {METRIC: drops, **{own.name: own for own in replicate.metrics if own.name == WORK}}
     doubted = doubts_of if WORK in seen else too_little
     before = {name: (own.before, own.before_exposure) for name, own in seen.items()}
-    baseline = measure_baseline(_window(before, 0), strata)
+    measured = measure_baseline(_window(before, 0), strata)
+    baseline = replace(measured, power=prospect(plan, strata, measured))
     look, blocks = None, []
     ends = [soak_bins * number // looks for number in range(looks + 1)]
     for number, (start, end) in enumerate(zip(ends, ends[1:]), start=1):

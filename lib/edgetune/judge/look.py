@@ -2,7 +2,7 @@
 """One look at a soak: from the documents of the record to a verdict and a decision, nothing else.
 
 Harm is one sequential test over the intent's metric, all guards and all windows; its alpha is
-spent evenly over the soak (see ``permutation.spent``). Benefit is another one, of the intent's
+spent over the soak (see ``permutation.spent``). Benefit is another one, of the intent's
 metric over the whole soak; its alpha is spent with the cube of the time, because it is at the end
 that it decides.
 """
@@ -163,7 +163,9 @@ def _tests(
         statistics = compared.beyond(explained, without)
     scores = np.stack([harm(end, compared.columns) for end in statistics])
     options, draws = compared.plan.options, compared.draws
-    even = spent(options.alpha_harm, moment.passed, len(draws), options.planned_looks)
+    power = compared.baseline.power
+    is_clear = power is not None and power.is_clear
+    even = spent(options.alpha_harm, moment.passed, len(draws), options.planned_looks, is_clear)
     tests = {}
     is_any = any(compared.is_compared(own.metric, own.window) for own in compared.columns)
     is_intent, good = compared.is_compared(compared.metric), compared.better_by

@@ -225,12 +225,16 @@ def budget(alpha: float, spent: float, draws: int) -> int:
     return math.floor(alpha * spent * draws + TIE)
 
 
-def spent(alpha: float, passed: float, draws: int, looks: int) -> float:
+def spent(alpha: float, passed: float, draws: int, looks: int, is_clear: bool = False) -> float:
     """The share of alpha that harm may have cost once this share of the soak has ``passed``.
 
     It is the same, or, where there are fewer draws to take out than looks, a little less at
-    first: the few are worth more when more is known.
+    first: the few are worth more when more is known. Where the baseline says that little would be
+    missed (``is_clear``) it is more at first, as of Pocock's bounds (Lan, DeMets, Biometrika 70,
+    1983): harm is found earlier, and power in the end has some to spare.
     """
+    if is_clear:
+        return math.log1p((math.e - 1) * passed)
     return passed if budget(alpha, 1.0, draws) >= looks else passed**1.5
 
 

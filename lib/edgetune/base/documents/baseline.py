@@ -21,6 +21,7 @@ from typing import Any
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import Number, decoded, encoded
 
+_LESS = 0.2
 _TODAY = {"hosts": "rows", "halves": "halves"}
 
 
@@ -42,6 +43,13 @@ class Prospect:
     alpha: float
     measured: dict[str, float] = field(default_factory=dict)
     is_known: bool = True
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether a fifth less, or a quarter more, would be seen."""
+        if self.effect is None:
+            return False
+        return self.effect <= (_LESS if self.goal == "improve" else 1 / (1 - _LESS) - 1)
 
 
 @dataclass(frozen=True)
