@@ -29,7 +29,7 @@ from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import outliers
 from edgetune.judge.permutation import budget, p_of, p_value, pack, spent, take_out, unpack
 from edgetune.judge.soundness import doubts, everyone, reboots_before
-from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES, filled
+from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.verdict import (
     UNALIKE,
     Findings,
@@ -360,12 +360,8 @@ def _mean(levels: Array) -> float | None:
 
 
 def _per_host(compared: Comparison, metric: str) -> dict[str, list[float | None]]:
-    """Level before, level after, and how it changed beside the control hosts of its stratum, as a
-    ratio: theirs lie about 1."""
-    changed = compared.after(metric, "soak") - compared.before(metric)
-    control = filled(np.where(compared.draws.test, np.nan, changed), compared.draws.strata)
-    usual = [control[compared.draws.strata == own].mean() for own in compared.draws.strata]
-    ratio = np.exp(changed - usual)
+    """Level before, level after, and the change that the test is about, as a ratio."""
+    ratio = np.exp(compared.after(metric, "soak") - compared.before(metric))
     rows = np.stack([*compared.levels(metric), ratio], axis=1).tolist()
     return {
         host: [float(f"{value:.6g}") if math.isfinite(value) else None for value in row]

@@ -44,6 +44,23 @@ def changes_of(rows: Rows) -> dict[str, dict[str, float]]:
     }
 
 
+def beside_control(rows: Rows, strata: Strata) -> Rows:
+    """The same with each host's change beside the mean of the control hosts of its stratum, which
+    so lie about 1; where none of these is known, as it was."""
+    import statistics
+
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for metric, own in rows.items():
+        found[metric] = {host: [*row] for host, row in own.items()}
+        for groups in strata.values():
+            control = [own[host][2] for host in groups.control if host in own]
+            known = [change for change in control if change]
+            usual = statistics.geometric_mean(known) if known else 1.0
+            for row in (found[metric][host] for host in groups.hosts if host in own):
+                row[2] = None if row[2] is None else row[2] / usual
+    return found
+
+
 def outliers(rows: Rows, strata: Strata) -> list[Outlier]:
     """Those of a look, the farthest first, ``MOST`` at most."""
     group_of = {h: g for own in strata.values() for g, hosts in own.named.items() for h in hosts}

@@ -28,7 +28,7 @@ from edgetune.base.names import hosts_text
 from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
-from edgetune.judge.outliers import changes_of, odd_hosts
+from edgetune.judge.outliers import beside_control, changes_of, odd_hosts
 from edgetune.judge.verdict import noted, probability
 from edgetune.report import effects
 from edgetune.report.axes import number
@@ -185,7 +185,8 @@ def _hosts(
     out: Mapping[str, Out],
 ) -> dict[str, object]:
     """The table of hosts and the picture of their changes."""
-    plan, rows = material.plan, judged.hosts if judged else {}
+    plan = material.plan
+    rows = beside_control(judged.hosts, plan.strata) if judged else {}
     metrics = list(rows)
     changes = changes_of(rows)
     strata = plan.strata.values()

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.base.documents.look import Doubt
-from edgetune.judge.verdict import Findings, decide, hindered_by
+from edgetune.base.documents.look import Doubt, Spent
+from edgetune.base.documents.plan import Groups
+from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.judge.outliers import beside_control
+from edgetune.judge.verdict import Findings, decide, hindered_by, sentence, undecided
 
 FINDINGS = st.builds(
     Findings,
@@ -53,3 +57,105 @@ def test_nothing_but_harm_is_decided_before_the_end(found: Findings) -> None:
     assert (decision == "wait") == (not found.last and decision != "roll_back")
     if found.doubts:
         assert decide(found)[0] in ("inconclusive", "degraded")
+
+
+@pytest.mark.parametrize(
+    ("metric", "ratio", "bounds", "said"),
+    [
+        (
+            "packet_drops",
+            1.26,
+            (1.03, 1.59),
+            "dropped 26 % more packets than control ... (3 to 59 %)",
+        ),
+        (
+            "packet_drops",
+            0.31,
+            (0.25, 0.39),
+            "dropped 69 % fewer packets than control ... (61 to 75 %)",
+        ),
+        (
+            "packet_drops",
+            96.2,
+            (81.0, 114.0),
+            "dropped 96.2 times as many packets as control ... (81 to 114 times)",
+        ),
+        (
+            "packet_drops",
+            3.5,
+            (0.9, 12.0),
+            "dropped 3.5 times as many packets as control ... (10 % fewer to 12 times as many)",
+        ),
+        ("cpu", 4.0, (2.5, 5.0), "used 4 times as much CPU time as control ... (150 % to 5 times)"),
+    ],
+)
+def test_a_ratio_is_told_as_people_read_it(
+    metric: str, ratio: float, bounds: tuple[float, float], said: str
+) -> None:
+    found = sentence(METRICS[metric], ratio, bounds, "p = 0.034")
+    first, last = said.split(" ... ")
+    assert found == f"Test hosts {first} relative to their own baseline {last}, p = 0.034"
+
+
+@pytest.mark.parametrize(
+    ("goal", "help_p", "harm_p", "share", "biased", "said"),
+    [
+        (
+            "improve",
+            0.966,
+            0.2,
+            1.0,
+            False,
+            "p = 0.966 for an improvement, 0.200 for harm in any metric",
+        ),
+        (
+            "improve",
+            0.966,
+            0.034,
+            0.25,
+            False,
+            "p = 0.966 for an improvement, "
+            "0.034 for harm in any metric (0.013 of alpha 0.05 is free by now)",
+        ),
+        (
+            "no_harm",
+            0.04,
+            0.5,
+            1.0,
+            False,
+            "p = 0.040 for no harm (earlier looks spent alpha on other draws), "
+            "0.500 for harm in any metric",
+        ),
+        (
+            "improve",
+            0.01,
+            0.5,
+            1.0,
+            True,
+            "p = 0.010 for an improvement, 0.500 for harm in any metric",
+        ),
+        ("improve", None, 0.5, 1.0, False, "p = 0.500 for harm in any metric"),
+    ],
+)
+def test_both_hypotheses_are_told_and_why_a_small_p_decided_nothing(
+    goal: str, help_p: float | None, harm_p: float, share: float, biased: bool, said: str
+) -> None:
+    tests = {
+        name: Spent(p, 0.05, 0.05 * share, share, 1.0, False, 0.0, "")
+        for name, p in (("help", help_p), ("harm", harm_p))
+    }
+    assert undecided(goal, tests, biased) == said
+
+
+def test_control_hosts_lie_about_one_and_the_distance_stays() -> None:
+    rows = {
+        "a": [1.0, 1.0, 1.2],
+        "b": [1.0, 1.0, 0.3],
+        "c": [1.0, 1.0, 2.7],
+        "d": [None, 1.0, None],
+    }
+    strata = {"x": Groups(["a", "d"], ["b", "c"]), "y": Groups(["e"], [])}
+    found = beside_control({"drops": {**rows, "e": [1.0, 2.0, 2.0]}}, strata)["drops"]
+    assert [found[host][2] for host in "bc"] == pytest.approx([1 / 3, 3.0])
+    assert found["a"][2] == pytest.approx(1.2 / 0.9)
+    assert found["d"][2] is None and found["e"][2] == 2.0
