@@ -45,14 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--resume", type=Path, metavar="FILE", help="keep what is done there, and go on from it"
     )
+    parser.add_argument(
+        "--share", type=float, default=1.0, metavar="X", help="only so much of the rollouts"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.jobs < 1:
         parser.error("--jobs: must be at least 1")
+    if not 0 < chosen.share <= 1:
+        parser.error("--share: must be above 0, and at most 1")
     found: dict[str, Any] = {}
 
     def work() -> dict[str, Any]:
         each = partial(Parts(chosen.resume).each, jobs=chosen.jobs)
-        found.update(run(chosen.only, QUICK if chosen.quick else FULL, chosen.seed, each))
+        sizes = QUICK if chosen.quick else FULL.share(chosen.share)
+        found.update(run(chosen.only, sizes, chosen.seed, each))
         return found
 
     status = carry_out("judge", chosen, work, show)
@@ -91,7 +97,7 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, each: Each) -> dict[s
         "articles": judge_articles(ours, seed) if ours else [],
         "promises": promises.run(sizes.promise, seed, each) if ours else [],
         "fleets": fleets.run(sizes.fleet, seed, each) if ours else [],
-        "large": large.measure() if ours and sizes is FULL else {},
+        "large": large.measure() if ours and sizes != QUICK else {},
     }
     checked = targets.check(ours.name, document) if ours else []
     return {

@@ -82,6 +82,10 @@ class Sizes:
     promise: int
     fleet: int
 
+    def share(self, part: float) -> Sizes:
+        """A part of each of them."""
+        return Sizes(**{name: max(1, round(part * own)) for name, own in asdict(self).items()})
+
 
 @dataclass(frozen=True)
 class Block:
