@@ -16,6 +16,7 @@ import yaml
 
 from edgetune.agent import bundle
 from edgetune.net.hosts.fleet import packed
+from edgetune.rollout.ownership.automation import GUARD_PROBLEM
 from edgetune.rollout.ownership.kill_switch import RESUMED_KEY, STOP_KEY
 from tests.support import ROOT
 from tests.support.metadata.values import documents
@@ -25,7 +26,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What a user needs to see, whatever else it may do: `st2 run` asks for runners, and an execution is
 # seen by who may see its action. tests/st2/test_roles.py tries it on a StackStorm with RBAC.
 SEES = {"": ["runner_type_list"], "pack:edgetune": ["action_view"]}
-STOP = f"key_value_pair:st2kv.system:{STOP_KEY}"
+KEYS = {f"key_value_pair:st2kv.system:{key}" for key in (STOP_KEY, GUARD_PROBLEM)}
 ACTIONS = {f"edgetune.{name}" for name in documents(ROOT, "actions")}
 
 
@@ -44,7 +45,8 @@ def roles() -> dict[str, list[str]]:
         }
         sees = {uid: grants.pop(uid) for uid in SEES if uid in grants}
         assert sees == (SEES if role["name"] == "edgetune_viewer" else {})
-        assert grants.pop(STOP, ["key_value_pair_set"]) == ["key_value_pair_set"]
+        keys = [grants.pop(uid) for uid in KEYS if uid in grants]
+        assert all(types == ["key_value_pair_set"] for types in keys)
         assert all(types == ["action_execute"] for types in grants.values())
         uids = [uid.split(":") for uid in grants]
         assert all(uid[0] == "action" for uid in uids)

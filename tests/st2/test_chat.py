@@ -116,7 +116,7 @@ def test_a_rollout_begins_is_told_and_taken_back_in_chat() -> None:
     message, color = answer(begin(f"edgetune roll back {rollout} because it was a test"))
     assert (f"{rollout}: " in message, color) == (True, "good")
     assert status(rollout)["state"] == "rolled_back"
-    until(lambda: f"{rollout}: rolling_back: it was a test" in told(), 60)
+    until(lambda: f"{rollout}: rolling_back: it was a test (ana)" in told(), 60)
     wait_for(begun, 200)
     assert len(told()) == len(set(told()))
 
