@@ -334,6 +334,13 @@ class Comparison:
             self._rates[metric, window] = rates
         return under(self._rates[metric, window], self.draws.test, supposed)
 
+    def log_ratios(self, metric: str) -> Array:
+        """The logarithm of how the rate of each host changed, for people to read. What tests take
+        for it where events are rare is a difference of counts, which is no logarithm."""
+        rows = self._rows(metric)
+        was, now = (rates_of(own, self.draws.strata) for own in (rows[0], rows[1:].sum(axis=0)))
+        return change(was, now)
+
     def levels(self, metric: str) -> tuple[Array, Array]:
         """Events per exposure of each host in the baseline and in the soak; NaN without any."""
         rows = self._rows(metric)

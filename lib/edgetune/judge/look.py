@@ -360,8 +360,8 @@ def _mean(levels: Array) -> float | None:
 
 
 def _per_host(compared: Comparison, metric: str) -> dict[str, list[float | None]]:
-    """Level before, level after, and the change that the test is about, as a ratio."""
-    ratio = np.exp(compared.after(metric, "soak") - compared.before(metric))
+    """Level before, level after, and the change as a ratio."""
+    ratio = np.exp(compared.log_ratios(metric))
     rows = np.stack([*compared.levels(metric), ratio], axis=1).tolist()
     return {
         host: [float(f"{value:.6g}") if math.isfinite(value) else None for value in row]

@@ -148,6 +148,24 @@ def test_a_file_that_changed_does_not_change_how_a_rollout_is_judged(fleet: Flee
     assert [row.exposure for row in fleet.soaks()[-1].metrics] == ["seconds", "seconds"]
 
 
+def test_one_event_is_no_huge_change_of_a_host(fleet: Fleet) -> None:
+    """Tests compare rare events by their number, whose exponential says nothing to people."""
+
+    def once(host: str) -> Change:
+        def change(row: Sample) -> None:
+            is_late = row["host"] == host and row["time"] % 1000 > 300
+            row["counters"]["listen_drops"] = int(is_late)
+
+        return change
+
+    fleet.intends("no_harm", "retransmits", "listen_drops")
+    look = fleet.soaks([once(fleet.control[0])], [once(fleet.test[0])])[-1]
+    changes = {host: row[2] for host, row in look.hosts["listen_drops"].items()}
+    assert changes[fleet.test[0]] == pytest.approx(3, rel=0.05)
+    assert changes[fleet.control[0]] == pytest.approx(1 / 3, rel=0.05)
+    assert {own.host: round(own.times) for own in look.outliers}[fleet.test[0]] == 3
+
+
 def test_of_many_outliers_the_farthest_are_told() -> None:
     names = [f"e{number:03d}" for number in range(300)]
     far = {name: 10.0 + number for number, name in enumerate(names[:50])}
