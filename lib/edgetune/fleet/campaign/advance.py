@@ -37,6 +37,7 @@ from edgetune.fleet.campaign.verdicts import (
     held_by,
     is_settled,
     overdue,
+    owed,
     ring_name,
     verdict_of,
     waiting,
@@ -153,6 +154,11 @@ class _Step:
 
     def _held(self, record: Record) -> str:
         """A person has to decide, and is reminded each day."""
+        if record.present and _rules_out(record.present):
+            heads = {head.id: head for head in all_heads(self._context)}
+            find_rollouts(record, heads)
+            owes = owed(self._context, record.present, heads)
+            conclude(self._context, record.present, owes, 0)
         if reminds(record):
             how = command("campaign_status", campaign=record.id)
             record.note(self._requested_by, f"is held still: {how} shows why", self._owner)
@@ -178,6 +184,10 @@ class _Step:
 
     def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:
         record, ring = work.record, work.record.present
+        owes = owed(self._context, ring, heads) if ring else []
+        if ring and owes:
+            # Nobody keeps a tuning that is ruled out, whatever else holds the campaign by now.
+            return self._conclude(record, ring, heads, owes, 0)
         try:
             definition = unchanged(self._context, record)
         except RefusedError as error:
@@ -219,9 +229,19 @@ class _Step:
             record.note(self._requested_by, _judged(ring), self._owner)
             work.save()
         room = definition.gates.max_concurrent - len(_under_way(record, heads, waits))
+        return self._conclude(record, ring, heads, waits, room)
+
+    def _conclude(
+        self,
+        record: Record,
+        ring: RingStep,
+        heads: Mapping[str, Head],
+        waits: list[str],
+        room: int,
+    ) -> str:
+        """Let PoPs have the verdict of their ring; hold once all have one that promotes none."""
         concluded = conclude(self._context, ring, waits, room)
-        holds = ring.ruling and ring.ruling.decision is not Decision.PROMOTE
-        if holds and len(concluded) == len(waits):
+        if _rules_out(ring) and len(concluded) == len(waits):
             return self._hold(record, _judged(ring))
         told = "; ".join(f"{name} {decision}" for name, decision in concluded)
         return f"ring {ring.name}: {told or _progress(ring, heads)}"
@@ -344,7 +364,14 @@ class _Step:
 def _goes_on(record: Record) -> bool:
     """Whether a step has something to do for a campaign."""
     lingers = record.state == "aborted" and not record.over
-    return record.state == "running" or lingers or reminds(record)
+    owes = record.state == "held" and record.present is not None and _rules_out(record.present)
+    return record.state == "running" or lingers or owes or reminds(record)
+
+
+def _rules_out(ring: RingStep) -> bool:
+    """Whether the verdict of a ring promotes none of its PoPs."""
+    ruling = ring.ruling
+    return ruling is not None and ruling.decision is not Decision.PROMOTE
 
 
 def reminds(record: Record) -> bool:

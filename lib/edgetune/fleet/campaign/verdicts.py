@@ -42,6 +42,18 @@ def waiting(context: Context, ring: RingStep, heads: Mapping[str, Head]) -> list
     ]
 
 
+def owed(context: Context, ring: RingStep, heads: Mapping[str, Head]) -> list[str]:
+    """The PoPs that do not have the verdict of their ring yet, if it promotes none of them.
+
+    Who soaked again since then waits for another one.
+    """
+    ruling = ring.ruling
+    if ruling is None or ruling.decision is Decision.PROMOTE:
+        return []
+    every = waiting(context, ring, heads)
+    return [name for name in every if heads[ring.pops[name].rollout].soak[0] <= ring.judged]
+
+
 def waits(context: Context, head: Head) -> bool:
     """Whether a rollout waits for the verdict of its ring."""
     if not head.ring or head.state != State.SOAKING or clock.wall() < head.soak[1]:
