@@ -96,28 +96,21 @@ class Comparison:
     @cached_property
     def windows(self) -> Mapping[str, Blocks]:
         """The blocks of each window; one that is no shorter than another is left out."""
-        return {name: self.blocks[span] for name, span in self._spans.items() if name in HANDICAP}
+        return {name: self.blocks[span] for name, span in self.spans.items() if name in HANDICAP}
 
     @cached_property
-    def _spans(self) -> Mapping[str, slice]:
-        """The same as parts of the blocks; and, where it is a part, the last third of the soak, of
-        two blocks at least, with what is before it."""
-        quarter, third = self._newest(1 / 4), max(_LATE, self._newest(1 / 3))
-        count = len(self.blocks)
+    def spans(self) -> Mapping[str, slice]:
+        """The same as parts of the blocks; and, where it is a part, the last third of the soak,
+        with what is before it."""
+        count, before = len(self.blocks), before_last_third(self.plan, self.blocks)
         found = {"soak": count}
-        for name, newest in (("quarter", quarter), ("last", 1)):
+        for name, newest in (("quarter", _newest(self.plan, self.blocks, 1 / 4)), ("last", 1)):
             if all(newest < longer for longer in found.values()):
                 found[name] = newest
         spans = {name: slice(count - newest, count) for name, newest in found.items()}
-        if third < count:
-            spans.update(before=slice(0, count - third), third=slice(count - third, count))
+        if before:
+            spans.update(before=slice(0, before), third=slice(before, count))
         return spans
-
-    def _newest(self, share: float) -> int:
-        """How many blocks there are in such a share of the planned soak."""
-        options = self.plan.options
-        since = self.blocks[-1].end - (options.soak - options.warmup) * share
-        return sum(block.end > since for block in self.blocks)
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -207,7 +200,7 @@ class Comparison:
         against what was before, and to beyond the bound that the whole soak shows: the logarithms
         of both ratios and the p; None where it did not, or has too few events in that third."""
         metric, worse = self.metric, self.worse(self.metric)
-        if "third" not in self._spans or self._events(metric, "third") < _FEWEST:
+        if "third" not in self.spans or self._events(metric, "third") < _FEWEST:
             return None
         was, late = (self.ratio(metric, window) for window in ("before", "third"))
         if worse * late <= max(worse * bound for bound in self.bounds(metric)):
@@ -218,7 +211,7 @@ class Comparison:
 
     def _events(self, metric: str, window: str) -> float:
         """How many there were on test hosts in a window."""
-        rows = self._rows(metric)[1:][self._spans[window]]
+        rows = self._rows(metric)[1:][self.spans[window]]
         return float(np.nansum(rows[:, self.draws.test, COUNTS]))
 
     def _at(self, metric: str, number: int) -> Array:
@@ -328,7 +321,7 @@ class Comparison:
         """The logarithm of each host's rate in a window of the soak, when the ratio of which
         ``supposed`` is the logarithm is divided out of the events of test hosts."""
         if (metric, window) not in self._rates:
-            newest = self._rows(metric)[1:][self._spans[window]].sum(axis=0)
+            newest = self._rows(metric)[1:][self.spans[window]].sum(axis=0)
             test, rare = self.draws.test, self._rare(metric)
             rates = rates_under(newest, self.draws.strata, test, rare)
             self._rates[metric, window] = rates
@@ -358,7 +351,7 @@ class Comparison:
     def measured(self, metric: str, window: str = "soak") -> dict[str, float]:
         """In which share of its hosts' time each group has it, as ``Effect`` has that."""
         groups = both_groups(self.strata).named
-        return group_shares([self.baseline], self.blocks[self._spans[window]], metric, groups)
+        return group_shares([self.baseline], self.blocks[self.spans[window]], metric, groups)
 
     def events(self, metric: str) -> float:
         """How many there were on all hosts together, in units of the metric."""
@@ -373,6 +366,17 @@ class Comparison:
             parts: list[Part] = [self.baseline, *self.blocks]
             self._known[metric] = rows_of(parts, metric, self.draws.hosts)
         return self._known[metric]
+
+
+def before_last_third(plan: Plan, blocks: Blocks) -> int:
+    """How many blocks of a soak are before its last third, which has two at least."""
+    return max(0, len(blocks) - max(_LATE, _newest(plan, blocks, 1 / 3)))
+
+
+def _newest(plan: Plan, blocks: Blocks, share: float) -> int:
+    """How many blocks there are in such a share of the planned soak."""
+    since = blocks[-1].end - (plan.options.soak - plan.options.warmup) * share
+    return sum(block.end > since for block in blocks)
 
 
 def _per_exposure(rows: Array) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from edgetune.base.documents.plan import Groups, Plan, Strata
 from edgetune.base.documents.words import Decision
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.comparison import Comparison
+from edgetune.judge.comparison import Blocks, Comparison, before_last_third
 from edgetune.judge.effects import ring_effect
 from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
 from edgetune.judge.measured import Part, halves_of, known_share, packed_rows, rows_of
@@ -96,7 +97,7 @@ def contrary(own: Mapping[str, Comparison], together: Comparison) -> dict[str, s
     """
     parts = {pop: (one, [pop]) for pop, one in own.items()}
     for name, groups in _by_hardware(together.strata).items():
-        of = Comparison(together.plan, groups, together.baseline, together.blocks)
+        of = _Together(together.plan, groups, together.baseline, together.blocks)
         parts[f"hardware {name}"] = of, [*dict.fromkeys(key.partition("/")[0] for key in groups)]
     ps = {
         # Whatever load explains of it.
@@ -132,11 +133,22 @@ def compared(records: Mapping[str, PopRecord]) -> dict[str, Comparison]:
     }
 
 
+class _Together(Comparison):
+    """That of all PoPs of a ring. Its blocks are what is before the last third of each soak, if any
+    PoP has that, and the rest: harm late in the soak was for the looks of each PoP to find."""
+
+    @cached_property
+    def spans(self) -> Mapping[str, slice]:
+        count = len(self.blocks)
+        parts = {"before": slice(0, 1), "third": slice(1, 2)} if count > 1 else {}
+        return {"soak": slice(0, count), **parts}
+
+
 def _together(records: Mapping[str, PopRecord]) -> Comparison:
     if not records:
         raise InputError("ring", "pops", "is empty")
     strata = {name: groups for pop, own in records.items() for name, groups in _strata(pop, own)}
-    return Comparison(_one_plan(records), strata, _baseline(records), [_soak(records)])
+    return _Together(_one_plan(records), strata, _baseline(records), _soak(records))
 
 
 def _judged(together: Comparison, own: Mapping[str, Comparison]) -> Look:
@@ -236,19 +248,32 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
     )
 
 
-def _soak(records: Mapping[str, PopRecord]) -> Block:
-    """One block of the rows of each PoP's soak."""
-    each = {pop: own.blocks for pop, own in records.items()}
-    hosts = {pop: blocks[0].hosts for pop, blocks in each.items()}
-    every = [block for blocks in each.values() for block in blocks]
-    metrics = {name: Counted(_rows(each, name, hosts)) for name in every[0].metrics}
+def _soak(records: Mapping[str, PopRecord]) -> Blocks:
+    """The rows of each PoP's soak, in one block for each part of it (see ``_Together``)."""
+    hosts = {pop: own.blocks[0].hosts for pop, own in records.items()}
+    early = {
+        pop: before_last_third(own.plan, own.blocks) or len(own.blocks)
+        for pop, own in records.items()
+    }
+    parts = [
+        {pop: own.blocks[: early[pop]] for pop, own in records.items()},
+        {pop: own.blocks[early[pop] :] for pop, own in records.items()},
+    ]
+    # What was measured is told of the whole: that a soak has no such part is no gap.
+    facts = _facts({pop: own.blocks for pop, own in records.items()}, hosts)
+    return [_block(part, hosts, facts) for part in parts if any(part.values())]
+
+
+def _block(parts: Mapping[str, Blocks], hosts: Hosts, facts: Facts) -> Block:
+    every = [block for blocks in parts.values() for block in blocks]
+    metrics = {name: Counted(_rows(parts, name, hosts)) for name in every[0].metrics}
     return Block(
         min(block.start for block in every),
         max(block.end for block in every),
         every[0].slot,
         _named(hosts),
         metrics,
-        _facts(each, hosts),
+        facts,
     )
 
 
@@ -267,8 +292,11 @@ def _named(hosts: Hosts) -> list[str]:
 
 
 def _rows(parts: Mapping[str, Sequence[Part]], metric: str, hosts: Hosts) -> str:
-    found = [rows_of(own, metric, hosts[pop]).sum(axis=0) for pop, own in parts.items()]
-    return packed_rows(np.concatenate(found))
+    found = {pop: rows_of(own, metric, hosts[pop]).sum(axis=0) for pop, own in parts.items() if own}
+    width = next(iter(found.values())).shape[1]
+    # Who has no such part did nothing in it, and adds nothing to the whole.
+    rows = [found.get(pop, np.zeros((len(own), width))) for pop, own in hosts.items()]
+    return packed_rows(np.concatenate(rows))
 
 
 def _halves(baselines: Mapping[str, Baseline], metric: str, hosts: Hosts) -> str:

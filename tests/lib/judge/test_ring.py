@@ -15,7 +15,7 @@ import pytest
 from edgetune.judge.effects import Estimate, estimate_of, random_effects, shrunken, t_quantile
 from edgetune.judge.multiplicity import TOO_MANY, adjusted, at_least, holm, view_of_harm
 from edgetune.judge.ring import PopRecord, _together, compared, decide_ring
-from tests.support.soaked_fleet import Fleet, lacks, times
+from tests.support.soaked_fleet import Change, Fleet, growing, lacks, times
 
 # Thirteen trials of a vaccine: cases and others with and without it (Colditz et al., JAMA 1994), as
 # ``dat.bcg`` of metafor has them.
@@ -152,6 +152,30 @@ def test_what_every_pop_shows_promotes_all_of_them(fleet: Fleet) -> None:
     low, high = effect.interval
     assert effect.next_pop[0] <= low < effect.ratio < high <= effect.next_pop[1]
     assert effect.pops.keys() == BETTER.keys()
+
+
+@pytest.mark.parametrize(("late", "decision"), [(1.0, "hold"), (0.5, "promote")])
+def test_a_benefit_of_a_ring_has_to_last(fleet: Fleet, late: float, decision: str) -> None:
+    """Also beside a PoP with one look, which has no last third."""
+
+    def passing(fleet: Fleet) -> Change:
+        return growing(
+            lambda row, name: (
+                (0.5 if row["time"] < 1300 else late)
+                if name == "listen_drops" and row["host"] in fleet.test
+                else 1.0
+            )
+        )
+
+    records = ring(
+        fleet, dict.fromkeys(["ams1", "ams2"], 1.0), ams1=[passing(fleet)], ams2=[passing(fleet)]
+    )
+    fleet.looks = 1
+    found = decide_ring({**records, **ring(fleet, {"fra1": 0.6})})
+    assert (found.look.decision, dict(found.held)) == (decision, {})
+    assert [doubt.kind for doubt in found.look.doubts] == ["fading"] * (decision == "hold")
+    measured = found.look.metrics[0].measured
+    assert set(measured.values()) == {1.0}
 
 
 def test_a_ring_knows_what_load_does_in_each_pop(fleet: Fleet) -> None:
