@@ -190,10 +190,10 @@ class Comparison:
         moved = self._load(window, DIFFERENCE_IN_DIFFERENCES)
         return float(self.draws.observed(moved[:, None])[0])
 
-    def explained(self, metric: str) -> tuple[float, float]:
-        """Both ends of what the load explains of the metric's ratio, logarithms, in the soak."""
-        ends_of = sorted((self.worse(metric) * self._explained(metric)[:, 0]).tolist())
-        return ends_of[0], ends_of[-1]
+    def excused(self, metric: str) -> float:
+        """How much better than control the load alone may make the metric in the soak at most, the
+        logarithm of a ratio."""
+        return self.worse(metric) * float(self._explained(metric)[:, 0].min())
 
     def fading(self) -> tuple[float, float, float] | None:
         """Whether the intent's metric got worse within the soak, by a test of its last third

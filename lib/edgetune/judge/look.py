@@ -260,8 +260,8 @@ def _explained_by_load(compared: Comparison) -> list[Doubt]:
     alpha = compared.plan.options.alpha_benefit
     if not p_value(compared.seen_better) <= alpha < p_of(compared.better_by):
         return []
-    load, ratios = compared.load_moved(), map(_ratio, compared.explained(compared.metric))
-    text = load_explains(compared.metrics[compared.metric], _ratio(load), *ratios)
+    load, most = _ratio(compared.load_moved()), _ratio(compared.excused(compared.metric))
+    text = load_explains(compared.metrics[compared.metric], load, most)
     return [Doubt("moved_load", text)]
 
 

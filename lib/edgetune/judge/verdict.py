@@ -153,11 +153,10 @@ def undecided(goal: str, tests: Mapping[str, Spent], is_biased: bool = False) ->
     return "p = " + ", ".join(told)
 
 
-def load_explains(metric: Metric, load: float, low: float, high: float) -> str:
-    """A difference of load, and the ratios of the metric that it explains."""
+def load_explains(metric: Metric, load: float, ratio: float) -> str:
+    """A difference of load, and the ratio of the metric that it explains at most."""
     much = f"{100 * abs(load - 1):.1f} % {'more' if load > 1 else 'fewer'}"
-    both = sorted((low, high), key=lambda ratio: abs(math.log(ratio)))
-    most = metric.phrase.format(much=_much(metric, both[-1]))
+    most = metric.phrase.format(much=_much(metric, ratio))
     return (
         f"test hosts carried {much} packets than control relative to their own baseline, and in "
         f"the baseline hosts with such a load {most}, at the most"

@@ -148,6 +148,25 @@ def test_a_file_that_changed_does_not_change_how_a_rollout_is_judged(fleet: Flee
     assert [row.exposure for row in fleet.soaks()[-1].metrics] == ["seconds", "seconds"]
 
 
+def test_what_load_explains_of_a_benefit_is_told_as_a_benefit(tmp_path: Path) -> None:
+    """Where nobody knows what load does it may do harm as well, and rather more of it."""
+    fleet = Fleet(tmp_path).intends("improve", "packet_drops")
+    drops = ("rx_dropped", "rx_missed", "backlog_dropped")
+
+    def factor_of(row: Sample, name: str) -> float:
+        if row["host"] not in fleet.test:
+            return 1.0
+        return 1.1 if name == "rx_packets" else 0.9 if name in drops else 1.0
+
+    fleet.soaks([], [growing(factor_of)])
+    own = fleet.baseline.metrics
+    unknown = {name: replace(usual, elasticities={}) for name, usual in own.items()}
+    fleet.baseline = replace(fleet.baseline, metrics=unknown)
+    text = texts(fleet.look(Moment(1, 1, 1.0)), "moved_load")
+    assert text.startswith("test hosts carried 10.0 % more packets than control")
+    assert text.endswith("hosts with such a load dropped 20 % fewer packets, at the most")
+
+
 def test_one_event_is_no_huge_change_of_a_host(fleet: Fleet) -> None:
     """Tests compare rare events by their number, whose exponential says nothing to people."""
 
