@@ -198,7 +198,8 @@ class Comparison:
     def fading(self) -> tuple[float, float, float] | None:
         """Whether the intent's metric got worse within the soak, by a test of its last third
         against what was before, and to beyond the bound that the whole soak shows: the logarithms
-        of both ratios and the p; None where it did not, or has too few events in that third."""
+        of both ratios and the p; None where it did not, where that third alone proves what is
+        claimed, or where it has too few events."""
         metric, worse = self.metric, self.worse(self.metric)
         if "third" not in self.spans or self._events(metric, "third") < _FEWEST:
             return None
@@ -206,8 +207,12 @@ class Comparison:
         if worse * late <= max(worse * bound for bound in self.bounds(metric)):
             return None
         turned = worse * (self.after(metric, "third") - self.after(metric, "before"))
-        p = p_value(self.draws.statistics(filled(turned, self.draws.strata)[:, None])[:, 0])
-        return (was, late, p) if p <= self.plan.options.alpha_benefit else None
+        # Of a large and a precise effect any change is beyond chance, however little it is.
+        shows = -self._changes(metric, "third", worse * self.allowed)
+        columns = np.stack([filled(turned, self.draws.strata), shows], axis=1)
+        p, p_late = map(p_value, self.draws.statistics(columns).T)
+        alpha = self.plan.options.alpha_benefit
+        return (was, late, p) if p <= alpha < p_late else None
 
     def _events(self, metric: str, window: str) -> float:
         """How many there were on test hosts in a window."""
