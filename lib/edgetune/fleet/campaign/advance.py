@@ -165,10 +165,12 @@ class _Step:
         return f"it is {record.state}"
 
     def _aborted(self, record: Record) -> str:
-        """No ring of it gets a verdict any more: who waits for one is held."""
+        """No ring of it gets a verdict any more: who waits for one is held, unless it is ruled out
+        already."""
         heads = {head.id: head for head in all_heads(self._context)}
         find_rollouts(record, heads)
         for ring in record.rings:
+            conclude(self._context, ring, owed(self._context, ring, heads), 0)
             why = f"campaign {record.id} was aborted before ring {ring.name} had a verdict"
             for name in waiting(self._context, ring, heads):
                 about = (Verdict.INCONCLUSIVE, Decision.HOLD, why)
