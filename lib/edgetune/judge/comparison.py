@@ -190,10 +190,29 @@ class Comparison:
         moved = self._load(window, DIFFERENCE_IN_DIFFERENCES)
         return float(self.draws.observed(moved[:, None])[0])
 
-    def excused(self, metric: str) -> float:
-        """How much better than control the load alone may make the metric in the soak at most, the
-        logarithm of a ratio."""
-        return self.worse(metric) * float(self._explained(metric)[:, 0].min())
+    @property
+    def better_by_strata(self) -> Array:
+        """The same as ``seen_better`` beyond what load explains if the elasticity of each stratum
+        errs on its own: loads that moved against each other cancel in ``better_by``."""
+        return self.seen_better + self.draws.statistics(self._apart[:, None])[:, 0]
+
+    def excused(self) -> float:
+        """How much better than control the load alone may make the intent's metric in the soak at
+        most, the logarithm of a ratio."""
+        apart = float(self.draws.observed(self._apart[:, None])[0])
+        return self.worse(self.metric) * min(apart, float(self._explained(self.metric)[:, 0].min()))
+
+    @cached_property
+    def _apart(self) -> Array:
+        """What load explains of the intent's metric, shape (hosts,), at that end of independent
+        errors of all strata which makes test hosts look best."""
+        ends, strata = self._loads(self.metric, "soak"), self.draws.strata
+        middle, half = (ends[0] + ends[-1]) / 2, (ends[-1] - ends[0]) / 2
+        own = strata[:, None] == np.arange(strata.max() + 1)
+        reach = self.draws.observed(half[:, None] * own)
+        most = math.sqrt(float(reach @ reach))
+        found: Array = middle - half * (reach / most if most > 0 else reach)[strata]
+        return found
 
     def fading(self) -> tuple[float, float, float] | None:
         """Whether the intent's metric got worse within the soak, by a test of its last third

@@ -258,10 +258,11 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
 def _explained_by_load(compared: Comparison) -> list[Doubt]:
     """A benefit that is none beyond what a difference of load explains."""
     alpha = compared.plan.options.alpha_benefit
-    if not p_value(compared.seen_better) <= alpha < p_of(compared.better_by):
+    together, apart = p_of(compared.better_by), p_value(compared.better_by_strata)
+    if not p_value(compared.seen_better) <= alpha < max(together, apart):
         return []
-    load, most = _ratio(compared.load_moved()), _ratio(compared.excused(compared.metric))
-    text = load_explains(compared.metrics[compared.metric], load, most)
+    load = _ratio(compared.load_moved()) if together > alpha else None
+    text = load_explains(compared.metrics[compared.metric], load, _ratio(compared.excused()))
     return [Doubt("moved_load", text)]
 
 

@@ -153,10 +153,16 @@ def undecided(goal: str, tests: Mapping[str, Spent], is_biased: bool = False) ->
     return "p = " + ", ".join(told)
 
 
-def load_explains(metric: Metric, load: float, ratio: float) -> str:
-    """A difference of load, and the ratio of the metric that it explains at most."""
-    much = f"{100 * abs(load - 1):.1f} % {'more' if load > 1 else 'fewer'}"
+def load_explains(metric: Metric, load: float | None, ratio: float) -> str:
+    """A difference of load, None where it is another one in each stratum, and the ratio of the
+    metric that it explains at most."""
     most = metric.phrase.format(much=_much(metric, ratio))
+    if load is None:
+        return (
+            "the load of test hosts moved one way in some strata and the other way in others, and "
+            f"in the baseline hosts with such loads {most}, at the most"
+        )
+    much = f"{100 * abs(load - 1):.1f} % {'more' if load > 1 else 'fewer'}"
     return (
         f"test hosts carried {much} packets than control relative to their own baseline, and in "
         f"the baseline hosts with such a load {most}, at the most"

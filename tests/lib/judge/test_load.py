@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from edgetune.base.documents.baseline import Elasticity, Prospect
+from edgetune.base.documents.look import Moment
 from edgetune.base.documents.plan import Groups
 from edgetune.judge.load import UNKNOWN, elasticities, explained
 from edgetune.judge.permutation import spent
 from edgetune.judge.power import prospect
 from edgetune.judge.series import Series
-from tests.support.soaked_fleet import Fleet, growing
+from tests.support.soaked_fleet import Fleet, Sample, growing
 
 Array = Any
 HOSTS, SLOTS = 12, 120
@@ -95,6 +96,33 @@ def test_load_that_moves_permits_less_to_be_seen_where_nobody_knows_what_it_does
     )
     assert known.effect is not None and unknown.effect is not None
     assert unknown.effect > 2 * known.effect
+
+
+@pytest.mark.parametrize(("moved", "own", "decision"), [(0.15, 1.0, "hold"), (0, 0.8, "promote")])
+def test_loads_that_move_against_each_other_explain_as_much(
+    tmp_path: Path, moved: float, own: float, decision: str
+) -> None:
+    """Their mean stays as it was; that of what they do need not, where strata differ."""
+    fleet = Fleet(tmp_path).intends("improve", "packet_drops")
+    half = len(fleet.test) // 2
+    parts = {"few": slice(half), "more": slice(half, 2 * half)}
+    strata = {name: Groups(fleet.test[own], fleet.control[own]) for name, own in parts.items()}
+    fleet.plan = replace(fleet.plan, strata=strata)
+
+    def factor_of(row: Sample, name: str) -> float:
+        if row["host"] not in fleet.test or not name.startswith(("rx_", "backlog_")):
+            return 1.0
+        load, steep = (1 - moved, 2.6) if row["host"] in strata["few"].test else (1 + moved, 0.4)
+        return load if name == "rx_packets" else float(own * load ** (1 + steep))
+
+    fleet.soaks([], [growing(factor_of)])
+    known = dict.fromkeys(strata, Elasticity(1.5, 1.0))
+    usual = fleet.baseline.metrics.items()
+    metrics = {name: replace(each, elasticities=known) for name, each in usual}
+    fleet.baseline = replace(fleet.baseline, metrics=metrics)
+    look = fleet.look(Moment(1, 1, 1.0))
+    assert look.decision == decision
+    assert [doubt.kind for doubt in look.doubts] == ["moved_load"] * (decision == "hold")
 
 
 @pytest.mark.parametrize(
