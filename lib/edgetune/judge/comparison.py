@@ -218,20 +218,26 @@ class Comparison:
         """Whether the intent's metric got worse within the soak, by a test of its last third
         against what was before, and to beyond the bound that the whole soak shows: the logarithms
         of both ratios and the p; None where it did not, where that third alone proves what is
-        claimed, or where it has too few events."""
+        claimed and is not proven to be beyond that bound, or where it has too few events."""
         metric, worse = self.metric, self.worse(self.metric)
         if "third" not in self.spans or self._events(metric, "third") < _FEWEST:
             return None
         was, late = (self.ratio(metric, window) for window in ("before", "third"))
-        if worse * late <= max(worse * bound for bound in self.bounds(metric)):
+        beyond = max(worse * bound for bound in self.bounds(metric))
+        if worse * late <= beyond:
             return None
         turned = worse * (self.after(metric, "third") - self.after(metric, "before"))
+        claim = worse * self.allowed
+        bound = worse * beyond
         # Of a large and a precise effect any change is beyond chance, however little it is.
-        shows = -self._changes(metric, "third", worse * self.allowed)
-        columns = np.stack([filled(turned, self.draws.strata), shows], axis=1)
-        p, p_late = map(p_value, self.draws.statistics(columns).T)
+        shows, exceeds = (
+            -self._changes(metric, "third", claim),
+            self._changes(metric, "third", bound),
+        )
+        columns = np.stack([filled(turned, self.draws.strata), shows, exceeds], axis=1)
+        p, p_late, p_beyond = map(p_value, self.draws.statistics(columns).T)
         alpha = self.plan.options.alpha_benefit
-        return (was, late, p) if p <= alpha < p_late else None
+        return (was, late, p) if p <= alpha and (p_late > alpha or p_beyond <= alpha) else None
 
     def _events(self, metric: str, window: str) -> float:
         """How many there were on test hosts in a window."""

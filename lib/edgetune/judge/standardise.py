@@ -126,7 +126,7 @@ def log_rates(
         event = observed[own].sum() / (counts * scales)[own].sum()
         exposed = np.where(means[own] > 0, means[own], np.nan)
         if rare:
-            usual, added = np.nanmean(exposed), ADDED * event
+            usual, added = means[own][means[own] > 0].mean(), ADDED * event
             logs = np.log((observed[own] + added) / (exposed + added)) * (1 + added / usual)
         else:
             logs = np.log((observed[own] + 0.5 * event) / exposed)

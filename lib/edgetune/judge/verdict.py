@@ -213,7 +213,8 @@ def _much(metric: Metric, ratio: float) -> str:
 
 def _share(ratio: float) -> str:
     """How far a ratio is from 1: nobody sees 96 times in 9,500 %."""
-    return f"{ratio:,.3g} times" if ratio >= _TIMES else f"{100 * abs(ratio - 1):,.0f} %"
+    times = f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
+    return f"{times} times" if ratio >= _TIMES else f"{100 * abs(ratio - 1):,.0f} %"
 
 
 def _range(metric: Metric, low: float, high: float) -> str:

@@ -203,6 +203,9 @@ def test_what_no_small_pop_shows_alone_six_show_together(tmp_path: Path) -> None
     options = replace(fleet.plan.options, alpha_benefit=0.05, alpha_harm=0.05)
     fleet.plan = replace(fleet.plan, options=options)
     assert fleet.soaks([], [times("listen_drops", 0.5, fleet.test)])[-1].decision == "hold"
+    # Six times the same noise would be a trend of its own.
+    fleet.looks = 1
+    fleet.soaks([], [times("listen_drops", 0.5, fleet.test)])
     records = {f"pop{number}": fleet.record for number in range(6)}
     ring = judge_ring(records)
     assert (ring.verdict, ring.decision) == ("improved", "promote")

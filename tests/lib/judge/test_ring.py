@@ -154,9 +154,10 @@ def test_what_every_pop_shows_promotes_all_of_them(fleet: Fleet) -> None:
     assert effect.pops.keys() == BETTER.keys()
 
 
-@pytest.mark.parametrize(("late", "decision"), [(1.0, "hold"), (0.6, "promote")])
+@pytest.mark.parametrize(("late", "decision"), [(1.0, "hold"), (0.6, "hold"), (0.5, "promote")])
 def test_a_benefit_of_a_ring_has_to_last(fleet: Fleet, late: float, decision: str) -> None:
-    """Also beside a PoP with one look, which has no last third. It may shrink."""
+    """Also beside a PoP with one look, which has no last third. What is left by then has to be as
+    much as the whole shows."""
 
     def passing(fleet: Fleet) -> Change:
         return growing(
@@ -171,7 +172,7 @@ def test_a_benefit_of_a_ring_has_to_last(fleet: Fleet, late: float, decision: st
         fleet, dict.fromkeys(["ams1", "ams2"], 1.0), ams1=[passing(fleet)], ams2=[passing(fleet)]
     )
     fleet.looks = 1
-    found = decide_ring({**records, **ring(fleet, {"fra1": 0.6})})
+    found = decide_ring({**records, **ring(fleet, {"fra1": 0.5})})
     assert (found.look.decision, dict(found.held)) == (decision, {})
     assert [doubt.kind for doubt in found.look.doubts] == ["fading"] * (decision == "hold")
     measured = found.look.metrics[0].measured

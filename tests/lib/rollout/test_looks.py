@@ -141,7 +141,7 @@ def test_a_look_before_it_is_due_spends_the_alpha_of_its_time(tmp_path: Path) ->
     early = world.run("compare_groups", now=True)
     assert (early["decision"], len(world.looked())) == ("wait", 2)
     early_look = read_rollout(world.context, world.rollout).look(1)
-    assert early_look.tests["harm"].spent == pytest.approx(0.05 * (210 / 600) ** 1.5, rel=0.02)
+    assert early_look.tests["help"].spent == pytest.approx(0.05 * (210 / 600) ** 3, rel=0.05)
     assert "is in" in world.run("compare_groups", now=True)["message"]
     assert len(world.looked()) == 2
 
