@@ -301,7 +301,10 @@ FLEETS: Mapping[str, Fleet] = {
         "a benefit that turns", effects=(0.5, 1.3), **_HARM, **_HOURS
     ),
     "novelty, x0.3, then x1": Fleet("a benefit that passes", effects=(0.3, 1.0), **_HARM, **_HOURS),
-    "cold": Fleet("test hosts drop x3 at first, for half an hour", cold=(3.0, 30), **_HOURS),
+    # Drops of half an hour are harm, and may be taken back: a longer warmup= permits them.
+    "cold": Fleet(
+        "test hosts drop x3 at first, for half an hour", cold=(3.0, 30), **_HARM, **_HOURS
+    ),
     "empty": Fleet("test hosts drop x0.2 at first, for an hour", cold=(0.2, 60), **_HOURS),
     "short": Fleet("a soak of 2 h", **{**_SHORT, "times": 3}),
     "short, x1.5": Fleet("a soak of 2 h", effects=(1.5,), few=(), **_SHORT),
