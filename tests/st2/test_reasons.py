@@ -43,7 +43,7 @@ def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told() -> None:
     assert output["message"].startswith(ended_as)
     assert HOST in output["message"]
     told = run("rollout_status", rollout=output["rollout"])["result"]["result"]["text"]
-    assert "check_baseline: " in told and "(rollout_pop)" in told
+    assert "check_baseline: " in told and "(recovery by rollout_pop of " in told
     assert "asked for" not in told
 
 
