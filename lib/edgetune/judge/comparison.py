@@ -388,7 +388,7 @@ class Comparison:
         return float(np.nansum(self._rows(metric)[:, :, COUNTS]))
 
     def _rare(self, metric: str) -> bool:
-        return is_rare(self.baseline, metric, self.draws.hosts)
+        return is_rare(self._rows(metric)[0])
 
     def _rows(self, metric: str) -> Array:
         """Baseline and blocks (see ``rows_of``)."""

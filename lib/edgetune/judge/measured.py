@@ -177,10 +177,9 @@ def rates_under(rows: Array, strata: Array, test: Array, rare: bool = False) -> 
     return np.stack(found, axis=1)
 
 
-def is_rare(baseline: Baseline, metric: str, hosts: Sequence[str]) -> bool:
-    """Whether so few events were counted in a baseline that hosts are compared by their number;
-    it stays so, whatever happens later."""
-    rows = rows_of([baseline], metric, hosts)[0]
+def is_rare(rows: Array) -> bool:
+    """Whether hosts counted so few events in a baseline, of which these are the rows, that they are
+    compared by their number; it stays so, whatever happens later."""
     known = rows[:, EXPOSURE] > 0
     return bool(known.any() and rows[known, COUNTS].mean() < RARE)
 

@@ -12,7 +12,7 @@ from edgetune.base.documents.baseline import Baseline, Prospect
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import WORK
 from edgetune.judge.load import explained
-from edgetune.judge.measured import EVENTS, group_shares, halves_of, is_rare, rates_of
+from edgetune.judge.measured import EVENTS, group_shares, halves_of, is_rare, rates_of, rows_of
 from edgetune.judge.permutation import TIE, Draws, draws_of
 from edgetune.judge.standardise import filled
 
@@ -86,7 +86,7 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
 def _changes(baseline: Baseline, metric: str, draws: Draws) -> Array:
     """The logarithm of how the rate of each host changed between both halves of the baseline."""
     first, second = halves_of(baseline, metric, draws.hosts)
-    rare = is_rare(baseline, metric, draws.hosts)
+    rare = is_rare(rows_of([baseline], metric, draws.hosts)[0])
     was, now = (rates_of(rows, draws.strata, rare=rare) for rows in (first, second))
     found: Array = now - was
     return found

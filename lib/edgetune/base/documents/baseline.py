@@ -22,6 +22,7 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import Number, decoded, encoded
 
 _LESS = 0.2
+"""The improvement that a quiet baseline lets be seen; the worsening is that which undoes it."""
 _TODAY = {"hosts": "rows", "halves": "halves"}
 
 
