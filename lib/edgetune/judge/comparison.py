@@ -100,17 +100,29 @@ class Comparison:
 
     @cached_property
     def spans(self) -> Mapping[str, slice]:
-        """The same as parts of the blocks; and, where it is a part, the last third of the soak,
-        with what is before it."""
-        count, before = len(self.blocks), before_last_third(self.plan, self.blocks)
+        """The same as parts of the blocks, and the parts by which a benefit is seen to last."""
+        count = len(self.blocks)
         found = {"soak": count}
         for name, newest in (("quarter", _newest(self.plan, self.blocks, 1 / 4)), ("last", 1)):
             if all(newest < longer for longer in found.values()):
                 found[name] = newest
         spans = {name: slice(count - newest, count) for name, newest in found.items()}
-        if before:
-            spans.update(before=slice(0, before), third=slice(before, count))
-        return spans
+        return {**spans, **self.parts}
+
+    @property
+    def parts(self) -> Mapping[str, slice]:
+        """The first quarter of the soak and the rest, the last third and what is before it: as
+        parts of the blocks, as far as there are such."""
+        count, (first, late) = len(self.blocks), self.cuts
+        found = {"first": slice(0, first), "rest": slice(first, count)} if first else {}
+        if late < count:
+            found.update(before=slice(0, late), third=slice(late, count))
+        return found
+
+    @property
+    def cuts(self) -> tuple[int, int]:
+        """How many blocks are of the first quarter, and how many before the last third."""
+        return cuts_of(self.plan, self.blocks)
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -214,30 +226,38 @@ class Comparison:
         found: Array = middle - half * (reach / most if most > 0 else reach)[strata]
         return found
 
-    def fading(self) -> tuple[float, float, float] | None:
+    def fading(self) -> tuple[str, float, float, float] | None:
         """Whether the intent's metric got worse within the soak, by a test of its last third
-        against what was before, and to beyond the bound that the whole soak shows: the logarithms
-        of both ratios and the p; None where it did not, where that third alone proves what is
-        claimed and is not proven to be beyond that bound, or where it has too few events."""
+        against what was before, or of all but its first quarter against that: the part, the
+        logarithms of the ratios before and in it, and the p. None where neither is so, or where
+        the part has too few events. The rest of the soak need only prove by itself what is
+        claimed. A last third within the bound that the whole soak shows is as good, and one that
+        proves what is claimed is no good if it is proven to be beyond that bound."""
         metric, worse = self.metric, self.worse(self.metric)
-        if "third" not in self.spans or self._events(metric, "third") < _FEWEST:
-            return None
-        was, late = (self.ratio(metric, window) for window in ("before", "third"))
-        beyond = max(worse * bound for bound in self.bounds(metric))
-        if worse * late <= beyond:
-            return None
-        turned = worse * (self.after(metric, "third") - self.after(metric, "before"))
-        claim = worse * self.allowed
-        bound = worse * beyond
-        # Of a large and a precise effect any change is beyond chance, however little it is.
-        shows, exceeds = (
-            -self._changes(metric, "third", claim),
-            self._changes(metric, "third", bound),
-        )
-        columns = np.stack([filled(turned, self.draws.strata), shows, exceeds], axis=1)
-        p, p_late, p_beyond = map(p_value, self.draws.statistics(columns).T)
         alpha = self.plan.options.alpha_benefit
-        return (was, late, p) if p <= alpha and (p_late > alpha or p_beyond <= alpha) else None
+        beyond = max(worse * bound for bound in self.bounds(metric))
+        for before, part in (("before", "third"), ("first", "rest")):
+            if part not in self.spans or self._events(metric, part) < _FEWEST:
+                continue
+            was, now = (self.ratio(metric, window) for window in (before, part))
+            p, p_claim, p_beyond = self._turned(before, part, worse * beyond)
+            # Of a large and a precise effect any change is beyond chance, however little it is.
+            lasts = p_claim <= alpha and (part == "rest" or p_beyond > alpha)
+            if p <= alpha and not (lasts or (part == "third" and worse * now <= beyond)):
+                return part, was, now, p
+        return None
+
+    def _turned(self, before: str, part: str, bound: float) -> tuple[float, ...]:
+        """The p of a part of the soak being worse than what is before it, better than what is
+        claimed, and worse than a bound, of which this is the logarithm."""
+        metric, worse = self.metric, self.worse(self.metric)
+        turned = worse * (self.after(metric, part) - self.after(metric, before))
+        columns = [
+            filled(turned, self.draws.strata),
+            -self._changes(metric, part, worse * self.allowed),
+            self._changes(metric, part, bound),
+        ]
+        return tuple(map(p_value, self.draws.statistics(np.stack(columns, axis=1)).T))
 
     def _events(self, metric: str, window: str) -> float:
         """How many there were on test hosts in a window."""
@@ -398,9 +418,13 @@ class Comparison:
         return self._known[metric]
 
 
-def before_last_third(plan: Plan, blocks: Blocks) -> int:
-    """How many blocks of a soak are before its last third, which has two at least."""
-    return max(0, len(blocks) - max(_LATE, _newest(plan, blocks, 1 / 3)))
+def cuts_of(plan: Plan, blocks: Blocks) -> tuple[int, int]:
+    """How many blocks of a soak are of its first quarter, which has one at least, and how many are
+    before its last third, which has two at least: none and all where there is no such part."""
+    count = len(blocks)
+    first = max(1, count - _newest(plan, blocks, 3 / 4)) if count > 1 else 0
+    before = count - max(_LATE, _newest(plan, blocks, 1 / 3))
+    return first, before if before > 0 else count
 
 
 def _newest(plan: Plan, blocks: Blocks, share: float) -> int:

@@ -267,12 +267,13 @@ def _explained_by_load(compared: Comparison) -> list[Doubt]:
 
 
 def _fading(compared: Comparison, moment: Moment, test: Spent) -> list[Doubt]:
-    """A proven benefit that the end of the soak does not show any more."""
+    """A proven benefit that the end of the soak, or all but its beginning, does not show."""
     found = compared.fading() if moment.passed >= 1 and test.out else None
     if found is None:
         return []
-    before, late, p = found
-    text = faded(compared.metrics[compared.metric], _ratio(before), _ratio(late), p)
+    part, before, late, p = found
+    metric = compared.metrics[compared.metric]
+    text = faded(metric, part, _ratio(before), _ratio(late), p)
     return [Doubt("fading", text)]
 
 

@@ -22,7 +22,7 @@ from edgetune.base.documents.plan import Groups, Plan, Strata
 from edgetune.base.documents.words import Decision
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.comparison import Blocks, Comparison, before_last_third
+from edgetune.judge.comparison import Blocks, Comparison, cuts_of
 from edgetune.judge.effects import ring_effect
 from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
 from edgetune.judge.measured import Part, halves_of, known_share, packed_rows, rows_of
@@ -97,7 +97,7 @@ def contrary(own: Mapping[str, Comparison], together: Comparison) -> dict[str, s
     """
     parts = {pop: (one, [pop]) for pop, one in own.items()}
     for name, groups in _by_hardware(together.strata).items():
-        of = _Together(together.plan, groups, together.baseline, together.blocks)
+        of = _Together(together.plan, groups, together.baseline, together.blocks, together.cuts)
         parts[f"hardware {name}"] = of, [*dict.fromkeys(key.partition("/")[0] for key in groups)]
     ps = {
         # Whatever load explains of it.
@@ -134,21 +134,39 @@ def compared(records: Mapping[str, PopRecord]) -> dict[str, Comparison]:
 
 
 class _Together(Comparison):
-    """That of all PoPs of a ring. Its blocks are what is before the last third of each soak, if any
-    PoP has that, and the rest: harm late in the soak was for the looks of each PoP to find."""
+    """That of all PoPs of a ring. Its blocks are the first quarter of each soak, its last third and
+    what is between them, as far as any PoP has them: harm late in the soak was for the looks of
+    each PoP to find."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        strata: Strata,
+        baseline: Baseline,
+        blocks: Blocks,
+        cuts: tuple[int, int],
+    ) -> None:
+        super().__init__(plan, strata, baseline, blocks)
+        self._cuts = cuts
+
+    @property
+    def cuts(self) -> tuple[int, int]:
+        return self._cuts
 
     @cached_property
     def spans(self) -> Mapping[str, slice]:
-        count = len(self.blocks)
-        parts = {"before": slice(0, 1), "third": slice(1, 2)} if count > 1 else {}
-        return {"soak": slice(0, count), **parts}
+        return {"soak": slice(0, len(self.blocks)), **self.parts}
 
 
 def _together(records: Mapping[str, PopRecord]) -> Comparison:
     if not records:
         raise InputError("ring", "pops", "is empty")
     strata = {name: groups for pop, own in records.items() for name, groups in _strata(pop, own)}
-    return _Together(_one_plan(records), strata, _baseline(records), _soak(records))
+    parts = _parts(records)
+    first, middle, _ = (any(part.values()) for part in parts)
+    blocks = _soak(records, [part for part in parts if any(part.values())])
+    cuts = (int(first), first + middle)
+    return _Together(_one_plan(records), strata, _baseline(records), blocks, cuts)
 
 
 def _judged(together: Comparison, own: Mapping[str, Comparison]) -> Look:
@@ -248,20 +266,22 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
     )
 
 
-def _soak(records: Mapping[str, PopRecord]) -> Blocks:
-    """The rows of each PoP's soak, in one block for each part of it (see ``_Together``)."""
+def _parts(records: Mapping[str, PopRecord]) -> list[dict[str, Blocks]]:
+    """The blocks of each PoP's soak in the three parts of it (see ``_Together``)."""
+    found: list[dict[str, Blocks]] = [{}, {}, {}]
+    for pop, own in records.items():
+        first, late = cuts_of(own.plan, own.blocks)
+        for part, span in zip(found, (slice(0, first), slice(first, late), slice(late, None))):
+            part[pop] = own.blocks[span]
+    return found
+
+
+def _soak(records: Mapping[str, PopRecord], parts: Sequence[Mapping[str, Blocks]]) -> Blocks:
+    """The rows of each PoP's soak, in one block for each part of it."""
     hosts = {pop: own.blocks[0].hosts for pop, own in records.items()}
-    early = {
-        pop: before_last_third(own.plan, own.blocks) or len(own.blocks)
-        for pop, own in records.items()
-    }
-    parts = [
-        {pop: own.blocks[: early[pop]] for pop, own in records.items()},
-        {pop: own.blocks[early[pop] :] for pop, own in records.items()},
-    ]
     # What was measured is told of the whole: that a soak has no such part is no gap.
     facts = _facts({pop: own.blocks for pop, own in records.items()}, hosts)
-    return [_block(part, hosts, facts) for part in parts if any(part.values())]
+    return [_block(part, hosts, facts) for part in parts]
 
 
 def _block(parts: Mapping[str, Blocks], hosts: Hosts, facts: Facts) -> Block:

@@ -169,12 +169,13 @@ def load_explains(metric: Metric, load: float | None, ratio: float) -> str:
     )
 
 
-def faded(metric: Metric, before: float, late: float, p: float) -> str:
-    """How a benefit of the first part of a soak ended."""
+def faded(metric: Metric, part: str, before: float, late: float, p: float) -> str:
+    """How a benefit of the first part of a soak ended, in the last third or the rest of it."""
     was, now = (metric.phrase.format(much=_much(metric, ratio)) for ratio in (before, late))
+    when = "its last third" if part == "third" else "the rest of it"
     return (
-        f"the effect did not last: they {was} in the first part of the soak, and {now} in its "
-        f"last third (p = {probability(p)})"
+        f"the effect did not last: they {was} in the first part of the soak, and {now} in {when} "
+        f"(p = {probability(p)})"
     )
 
 
@@ -221,7 +222,7 @@ def _range(metric: Metric, low: float, high: float) -> str:
     if low <= 0 and math.isinf(high):
         return "too few hosts for bounds"
     if math.isinf(high):
-        return f"{_much(metric, low)} at least"
+        return f"{_much(metric, low)} at {'the most' if low < 1 else 'least'}"
     if low < 1 < high:
         return f"{_much(metric, low)} to {_much(metric, high)}"
     near, far = map(_share, sorted((low, high), key=lambda ratio: abs(ratio - 1)))

@@ -17,6 +17,7 @@ from edgetune.base.documents.look import Look, Moment, Unwatched
 from edgetune.base.documents.plan import Groups
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.judge.comparison import cuts_of
 from edgetune.judge.outliers import MOST, outliers
 from edgetune.judge.permutation import unpack
 from edgetune.judge.power import prospect
@@ -47,6 +48,18 @@ def test_a_late_harm_is_found_at_once(tmp_path: Path) -> None:
     assert [look.decision for look in looks[:7]] == [*["wait"] * 6, "roll_back"]
     windows = looks[6].metrics[0].windows
     assert windows["soak"] < 1.3 < windows["quarter"] < 1.8 < windows["last"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "cuts"), [(1, (0, 1)), (2, (1, 2)), (3, (1, 1)), (8, (2, 5)), (12, (3, 8))]
+)
+def test_the_first_quarter_and_the_last_third_of_a_soak_are_cut_at_looks(
+    tmp_path: Path, looks: int, cuts: tuple[int, int]
+) -> None:
+    """A third is two looks at least, and a quarter one: of what is left beside another part."""
+    fleet = Fleet(tmp_path, looks=looks)
+    fleet.soaks()
+    assert cuts_of(fleet.plan, fleet.blocks) == cuts
 
 
 def test_every_look_is_made_again_from_the_record_alone(fleet: Fleet) -> None:

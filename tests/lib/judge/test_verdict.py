@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -85,6 +86,18 @@ def test_nothing_but_harm_is_decided_before_the_end(found: Findings) -> None:
             3.5,
             (0.9, 12.0),
             "dropped 3.5 times as many packets as control ... (10 % fewer to 12 times as many)",
+        ),
+        (
+            "packet_drops",
+            1.2,
+            (0.5, math.inf),
+            "dropped 20 % more packets than control ... (50 % fewer at the most)",
+        ),
+        (
+            "packet_drops",
+            2.0,
+            (1.5, math.inf),
+            "dropped 100 % more packets than control ... (50 % more at least)",
         ),
         ("cpu", 4.0, (2.5, 5.0), "used 4 times as much CPU time as control ... (150 % to 5 times)"),
     ],
