@@ -56,9 +56,11 @@ def run_step(
     ``diagnoses`` begins with a wrong configuration, too.
     ``requested_by`` is signed by the ``caller`` whom StackStorm knows, see ``people.signed``.
     """
+    notes: Sequence[str] = ()
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
         context = Context(config or {})
+        notes = context.notes
         if not diagnoses:
             given = signing(step, given, context.config.system_user)
         with own_clock(step.__name__), _signs_of_life(context), counted(context, given) as times:
@@ -68,12 +70,26 @@ def run_step(
         idle = {**_nothing_done(step.__name__), "message": told}
         return (True, idle) if periodic else (False, {"error": told, "reason": error.reason})
     except StoreError as error:
-        return False, {"error": safe_text(_error(f"{AWAY}: {error}")), "reason": error.reason}
+        return _failed(f"{AWAY}: {error}", error.reason, notes)
     except EdgetuneError as error:
-        return False, {"error": safe_text(_error(str(error))), "reason": error.reason}
-    answer = {name: _told(name, own) for name, own in result.items()}
+        return _failed(str(error), error.reason, notes)
+    answer = {name: _told(name, own) for name, own in _noted(result, notes).items()}
     _show(str(answer.get("error") or answer.get("message", "")))
     return not result.get("failed"), answer
+
+
+def _failed(error: str, reason: str, notes: Sequence[str]) -> Result:
+    return False, {"error": safe_text(_error("; ".join([error, *notes]))), "reason": reason}
+
+
+def _noted(result: Mapping[str, object], notes: Sequence[str]) -> Mapping[str, object]:
+    """A result whose message and text say what every answer is to say."""
+    added = dict(result)
+    if "message" in result:
+        added["message"] = "; ".join(filter(None, [str(result["message"]), *notes]))
+    if "text" in result:
+        added["text"] = "\n".join([*(f"NOTE: {note}" for note in notes), str(result["text"])])
+    return added
 
 
 def signing(step: Step, given: Mapping[str, object], system_user: str) -> dict[str, object]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Callable
 
-from edgetune.base.errors import EdgetuneError, NoAnswerError
+from edgetune.base.errors import EdgetuneError, InputError, NoAnswerError
 from edgetune.intent.metrics.catalogue import Catalogue
 from edgetune.intent.tuning import Tuning, find_tuning
 from edgetune.net.traffic import DrainDriver, open_driver
@@ -36,6 +36,9 @@ class Context:
     def __init__(self, given: Mapping[str, Any]) -> None:
         refuse_unconfigured(given)
         self.given = given
+        self.notes: list[str] = []
+        """What every answer says beside its own."""
+        self._kept_inventory: Inventory | None = None
         self._sources: dict[str, MetricSource] = {}
 
     @cached_property
@@ -45,10 +48,24 @@ class Context:
 
     @cached_property
     def inventory(self) -> Inventory:
-        """The inventory, for all but plans: as its source tells it, or as it is kept."""
-        from edgetune.rollout.store.inventory import known_inventory
+        """The inventory, for all but plans: as its source tells it where that is a file, or as it
+        is kept. InputError where the file is wrong."""
+        from edgetune.rollout.store.inventory import told_inventory
 
-        return known_inventory(self.config, lambda: self.store)
+        return told_inventory(self.config, lambda: self.store)
+
+    @property
+    def known_inventory(self) -> Inventory:
+        """The same for what has to go on, rollouts above all: where the file is wrong as it is
+        kept, which ``notes`` say."""
+        from edgetune.rollout.store.inventory import inventory_in_place_of
+
+        try:
+            return self._kept_inventory or self.inventory
+        except InputError as error:
+            self._kept_inventory, note = inventory_in_place_of(error, self.store)
+            self.notes.append(note)
+            return self._kept_inventory
 
     @cached_property
     def store(self) -> Store:
@@ -109,7 +126,9 @@ class Context:
         from edgetune.net.metrics.pop_samples import PopSamples
         from edgetune.net.metrics.samples import open_samples
 
-        return PopSamples(open_samples(self.config), lambda: self.inventory, self.metric_source)
+        return PopSamples(
+            open_samples(self.config), lambda: self.known_inventory, self.metric_source
+        )
 
     @cached_property
     def fleet(self) -> Fleet:

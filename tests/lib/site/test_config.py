@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +15,12 @@ from edgetune.base.freezes import in_force
 from edgetune.base.options import options_of
 from edgetune.fleet import action
 from edgetune.fleet.action import run_step, safe
+from edgetune.rollout.context import Context
+from edgetune.rollout.record.kept_inventory import pop_for_plan
+from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from edgetune.site.config import Config, read_config
 from tests.support import ROOT
+from tests.support.world import EmptyWorld
 
 GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
 
@@ -87,6 +93,36 @@ def test_without_any_configuration_a_person_is_told_and_a_timer_waits(
         assert (result["samples"], result["missing"], result["drift"]) == (0, [], {})
     else:
         assert result["reason"] == "unconfigured"
+
+
+def _sees(context: Any, **answer: Any) -> dict[str, Any]:
+    context.known_inventory.pop(answer.pop("pop", "lab1"))
+    return {"message": "seen", "text": "seen\n", "failed": [], **answer}
+
+
+def test_an_answer_says_that_a_broken_inventory_was_not_read(tmp_path: Path) -> None:
+    """What has to go on goes on with what is kept; an old address is not acted on in silence."""
+    world = EmptyWorld(tmp_path)
+    path = Path(world.config["inventory"])
+    ok, result = run_step(_sees, world.config)
+    assert (ok, result["message"], result["text"]) == (True, "seen", "seen\n")
+    broken = path.read_text() + "pops: {"
+    path.write_text(broken)
+    told = f"{path}: line "
+    assert run_step(_sees, world.config)[1]["error"].startswith(told)
+    path.write_text(broken[:-7])
+    pop_for_plan(Context(world.config), "lab1")
+    path.write_text(broken)
+    ok, result = run_step(_sees, world.config)
+    note = rf"the inventory is as it was kept \d+s ago: {re.escape(told)}.*"
+    assert ok and re.fullmatch(f"seen; {note}", result["message"])
+    assert re.fullmatch(f"NOTE: {note}\nseen\n", result["text"])
+    for more in ({"pop": "lab7"}, {"error": "no", "failed": ["e000"]}):
+        ok, result = run_step(_sees, world.config, **more)
+        assert not ok and re.search(note, f"{result['error']}; {result.get('message')}")
+    # A person that asks for hosts is told of the file alone.
+    ok, result = run_step(diagnose_hosts, world.config, pop="lab1")
+    assert not ok and result["error"].startswith(told)
 
 
 def _first(context: Any, **answer: Any) -> dict[str, Any]:

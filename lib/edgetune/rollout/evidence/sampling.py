@@ -85,7 +85,7 @@ class Found:
 def sample_pops(context: Context, pops: Sequence[str]) -> Found:
     """Take one sample of every host of PoPs."""
     found = Found()
-    for told in _sweep(context, [context.inventory.pop(name) for name in pops]).values():
+    for told in _sweep(context, [context.known_inventory.pop(name) for name in pops]).values():
         errors = {host: own.error for host, own in told.items() if own.error}
         drift = {host: _drift_of(own.drift) for host, own in told.items() if own.drift}
         found.add(Found(told.keys() - errors.keys(), errors, drift))
@@ -193,7 +193,7 @@ def pops_under_way(context: Context) -> list[str]:
     PoPs are left without samples.
     """
     under_way = {head.pop for head in all_heads(context) if head.state not in ENDED}
-    known = under_way & set(context.inventory.pop_names())
+    known = under_way & set(context.known_inventory.pop_names())
     return random.sample(sorted(known), len(known))
 
 

@@ -176,7 +176,7 @@ def save_owned(opened: Rollout, journal: BiosJournal) -> None:
 
 def bios_drift(context: Context, pop: str) -> dict[str, list[str]]:
     """A text for each host of a PoP that does not hold, or does not tell, what it should."""
-    hosts = [host for host in context.inventory.pop(pop).hosts if host.bmc]
+    hosts = [host for host in context.known_inventory.pop(pop).hosts if host.bmc]
     journals, unread = load_journals(context, pop, [host.name for host in hosts])
     tuned = [host for host in hosts if host.name in journals and journals[host.name].entries]
 

@@ -91,7 +91,7 @@ def _ask(opened: Record, hosts: Sequence[str], out: Sequence[str]) -> str:
 def shared_matchers(context: Context, pop: Pop, hosts: Sequence[Host]) -> str:
     """Which hosts have the same alerts as one of these, so that a silence of one would silence
     the other; "" if none has."""
-    settings, inventory = context.config.alertmanager, context.inventory
+    settings, inventory = context.config.alertmanager, context.known_inventory
 
     def alerts_of(pop: Pop, host: Host) -> tuple[str, ...]:
         return tuple(settings.matchers_of(pop.name, host.name, host.address).values())

@@ -124,7 +124,7 @@ def pop_of_rollout(context: Context, plan: str, name: str) -> Pop:
     """
     planned = _planned(context, plan)
     try:
-        now = context.inventory.pop(name)
+        now = context.known_inventory.pop(name)
     except _UNREADABLE:
         if planned is None:
             raise

@@ -131,8 +131,8 @@ def seen_rounds(context: Context, pop: str = "") -> list[SeenRounds]:
 
 def _seen(context: Context, name: str, text: str, now: float) -> SeenRounds:
     try:
-        entry = name in context.inventory.pop_names()
-        entry = entry and context.inventory.pop(name).congestion is not None
+        entry = name in context.known_inventory.pop_names()
+        entry = entry and context.known_inventory.pop(name).congestion is not None
     except EdgetuneError:
         entry = True
     try:

@@ -197,8 +197,10 @@ def _only(pop: Pop, told: Told, affected: Sequence[str]) -> list[str]:
 def _is_known(context: Context, tuning: str) -> bool:
     try:
         context.tuning(tuning)
-    except InputError:
-        return False
+    except InputError as error:
+        if error.where == "parameter":
+            return False
+        raise
     return True
 
 

@@ -24,7 +24,7 @@ def pause_pop(
     """Let nothing more begin on a PoP for this cause; a second time changes nothing."""
     if cause not in ASKABLE:
         raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(ASKABLE)}")
-    name = context.inventory.pop(pop).name
+    name = context.known_inventory.pop(pop).name
     standing = standing_pauses(pauses_of(context, name))
     if cause in standing:
         return pause_answer(

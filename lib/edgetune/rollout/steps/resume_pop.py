@@ -31,7 +31,9 @@ def resume_pop(context: Context, pop: str, cause: str = "", requested_by: str = 
         raise InputError("parameter", "cause", f"{cause!r} is none of {known}")
     standing = standing_pauses(all_pauses(context).get(pop, {}))
     if not standing:
-        return pause_answer(context, pop, False, f"{context.inventory.pop(pop).name} is not paused")
+        return pause_answer(
+            context, pop, False, f"{context.known_inventory.pop(pop).name} is not paused"
+        )
     causes = [cause] if cause else _LIFTED_BY_HAND
     lifted = {own: pause for own, pause in standing.items() if own in causes}
     for own, pause in lifted.items():

@@ -83,7 +83,7 @@ def rollout_status(
     if state and state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
     if pop:
-        context.inventory.pop(pop)
+        context.known_inventory.pop(pop)
     stopped = stopped_by(context)
     heads, unreadable = (
         ([read_rollout(context, rollout).head], []) if rollout else read_heads(context)
@@ -127,7 +127,7 @@ def _named(context: Context, rollout: str, pop: str) -> tuple[str, str]:
     """The rollout and the PoP that are asked for: a PoP's name stands for its rollouts."""
     if not re.fullmatch(NAME, rollout) or ID.fullmatch(rollout) or has_record(context, rollout):
         return rollout, pop
-    if rollout not in context.inventory.pop_names():
+    if rollout not in context.known_inventory.pop_names():
         text = f"there is no rollout {rollout!r}, and no PoP of that name"
         raise InputError("parameter", "rollout", text)
     return "", rollout

@@ -22,4 +22,6 @@ def watch_drift(context: Context) -> SampleResult:
 def _pops_standing(context: Context) -> list[str]:
     """Those with a complete rollout that the inventory still has, and none under way."""
     standing = {head.pop for head in all_heads(context) if head.state == "complete"}
-    return sorted((standing & set(context.inventory.pop_names())) - set(pops_under_way(context)))
+    return sorted(
+        (standing & set(context.known_inventory.pop_names())) - set(pops_under_way(context))
+    )

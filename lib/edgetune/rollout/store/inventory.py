@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable, ClassVar
 
+from edgetune.base import clock
 from edgetune.base.documents.inventory import KEY, KeptInventory, pop_key, read_entry, read_kept
+from edgetune.base.durations import roughly
 from edgetune.base.errors import DamagedError, InputError
 from edgetune.net.inventories import open_inventory, read_pop, source_of
 from edgetune.rollout.store.records import Store, value_of
@@ -42,18 +44,21 @@ class StoredInventory(Inventory):
         return {**entry}
 
 
-def known_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
-    """The inventory for all but plans; InputError where neither its source nor the records tell."""
-    if source_of(config).is_kept:
-        kept = readable_index(store())
-        return open_inventory(config) if kept is None else StoredInventory(store(), kept)
-    try:
-        return open_inventory(config)
-    except InputError:
-        kept = readable_index(store())
-        if kept is None:
-            raise
-        return StoredInventory(store(), kept)
+def told_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
+    """The inventory for all but plans; InputError where neither its source nor the records tell.
+    A file is its own word: an old address is not to be acted on where the file is wrong."""
+    kept = readable_index(store()) if source_of(config).is_kept else None
+    return open_inventory(config) if kept is None else StoredInventory(store(), kept)
+
+
+def inventory_in_place_of(error: InputError, store: Store) -> tuple[Inventory, str]:
+    """What is kept where the source does not tell, with a sentence on it; the error where nothing
+    is kept."""
+    kept = readable_index(store)
+    if kept is None:
+        raise error
+    age = roughly(round(clock.wall() - kept.read))
+    return StoredInventory(store, kept), f"the inventory is as it was kept {age} ago: {error}"
 
 
 def readable_index(store: Store) -> KeptInventory | None:

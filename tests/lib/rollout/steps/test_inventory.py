@@ -59,7 +59,7 @@ class Site:
         return plan_rollout(self.later(), **asked, seed=1)
 
     def known(self) -> Pop:
-        return self.later().inventory.pop("lab1")
+        return self.later().known_inventory.pop("lab1")
 
 
 @pytest.fixture
