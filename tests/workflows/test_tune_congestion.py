@@ -63,7 +63,7 @@ def test_every_pop_has_its_round_and_what_is_left_is_pushed(conductor: Any) -> N
     execution = conductor.run("tune_congestion", {"requested_by": "ana"})
     assert execution.status == "succeeded"
     assert conductor.taken == [
-        ("find_tuned_pops", ""),
+        ("find_tuned_pops", None),
         ("select_prefixes", "lab1"),
         ("push_configuration", "lab1"),
     ]

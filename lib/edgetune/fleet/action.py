@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable
 
 from edgetune.base import clock
-from edgetune.base.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
+from edgetune.base.errors import AWAY, EdgetuneError, InputError, StoreError, UnconfiguredError
 from edgetune.base.fields import Fields
 from edgetune.base.files import load_yaml
 from edgetune.base.people import signed
@@ -59,6 +59,7 @@ def run_step(
     notes: Sequence[str] = ()
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
+        _refuse_empty(step, given)
         context = Context(config or {})
         notes = context.notes
         if not diagnoses:
@@ -90,6 +91,14 @@ def _noted(result: Mapping[str, object], notes: Sequence[str]) -> Mapping[str, o
     if "text" in result:
         added["text"] = "\n".join([*(f"NOTE: {note}" for note in notes), str(result["text"])])
     return added
+
+
+def _refuse_empty(step: Step, given: Mapping[str, object]) -> None:
+    """InputError for an empty text where none means another thing: such as all PoPs, or a plan
+    that nobody saw. A program whose variable is not set gives one."""
+    for name, value in given.items():
+        if not str(value).strip() and step.__annotations__.get(name) == "str | None":
+            raise InputError("parameter", name, "is empty: leave it out, or say which")
 
 
 def signing(step: Step, given: Mapping[str, object], system_user: str) -> dict[str, object]:

@@ -17,8 +17,11 @@ from edgetune.fleet import action
 from edgetune.fleet.action import run_step, safe
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.kept_inventory import pop_for_plan
+from edgetune.rollout.steps.accept_inventory import accept_inventory
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
+from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.site.config import Config, read_config
+from edgetune.wings.congestion.rounds.steps.find_tuned_pops import find_tuned_pops
 from tests.support import ROOT
 from tests.support.world import EmptyWorld
 
@@ -123,6 +126,21 @@ def test_an_answer_says_that_a_broken_inventory_was_not_read(tmp_path: Path) -> 
     # A person that asks for hosts is told of the file alone.
     ok, result = run_step(diagnose_hosts, world.config, pop="lab1")
     assert not ok and result["error"].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("step", "field"),
+    [(plan_rollout, "plan"), (accept_inventory, "pop"), (find_tuned_pops, "pop")],
+    ids=lambda own: getattr(own, "__name__", own),
+)
+def test_an_empty_text_is_not_taken_for_none(tmp_path: Path, step: Any, field: str) -> None:
+    """A program with a variable that is not set would have all PoPs, or a plan nobody saw."""
+    world = EmptyWorld(tmp_path)
+    for nothing in ("", "  ", "\n"):
+        told = run_step(step, world.config, **{field: nothing})
+        reason = f"parameter: {field}: is empty: leave it out, or say which"
+        assert told == (False, {"error": reason, "reason": "input"})
+    assert world.context.store.list("edgetune") == {}
 
 
 def _first(context: Any, **answer: Any) -> dict[str, Any]:

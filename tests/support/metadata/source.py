@@ -40,6 +40,9 @@ def run_problems(parameters: dict[str, Any], name: str, source: str) -> list[str
 
 def _problems(parameter: dict[str, Any], own: Parameter) -> list[str]:
     kind, annotation, problems = parameter["type"], str(own.annotation), []
+    # A text that nobody has to give, and that is not to be empty.
+    if own.default is None:
+        annotation = annotation.replace(" | None", "")
     if annotation != _WORDS.get(kind) and not annotation.startswith(_STARTS.get(kind, "\0")):
         problems.append(f"is of type {kind}, in the step {annotation}")
     required = own.default is Parameter.empty

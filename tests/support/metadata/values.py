@@ -123,6 +123,8 @@ def _given_problems(ref: str, parameter: Schema | None, value: Any, field: str) 
         return [f"{field}: is no parameter of {ref}"]
     if parameter.get("immutable"):
         return [f"{field}: is immutable in {ref}"]
+    if value is None and not parameter.get("required") and parameter.get("default") is None:
+        return []
     return value_problems(parameter, value, field)
 
 

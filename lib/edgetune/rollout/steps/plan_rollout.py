@@ -46,7 +46,7 @@ def plan_rollout(
     context: Context,
     pop: str = "",
     tuning: str = "",
-    plan: str = "",
+    plan: str | None = None,
     wait: bool = False,
     **options: object,
 ) -> PlanResult:

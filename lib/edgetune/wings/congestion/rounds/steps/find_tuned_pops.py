@@ -20,7 +20,7 @@ class FoundResult(TypedDict):
     message: str
 
 
-def find_tuned_pops(context: Context, pop: str = "") -> FoundResult:
+def find_tuned_pops(context: Context, pop: str | None = None) -> FoundResult:
     """The PoP that is named, or those that the inventory has an entry ``congestion`` for.
 
     Of many, those come first that waited longest: the others have their turn the next time.
