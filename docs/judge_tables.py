@@ -3,6 +3,8 @@
 
 python -m bench.judge --jobs 2 --resume PARTS --json FIGURES    takes hours of CPU time
 python docs/judge_tables.py FIGURES                             writes the tables of that run
+
+Figures of ``python -m bench.judge.fleets --json FIGURES`` write the table of fleets alone.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def main(arguments: Sequence[str], page: Path = PAGE) -> int:
         return 2
     figures = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     text = page.read_text(encoding="utf-8")
-    for name, section in SECTIONS.items():
+    # bench.judge.fleets alone gives no other figures.
+    given = SECTIONS if "false_rollbacks" in figures else {"fleets": fleets}
+    for name, section in given.items():
         text = replace_section(text, name, section(figures), "docs/judge.md")
     page.write_text(text, encoding="utf-8")
     return 0
