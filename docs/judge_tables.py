@@ -4,7 +4,8 @@
 python -m bench.judge --jobs 2 --resume PARTS --json FIGURES    takes hours of CPU time
 python docs/judge_tables.py FIGURES                             writes the tables of that run
 
-Figures of ``python -m bench.judge.fleets --json FIGURES`` write the table of fleets alone.
+With names of tables, only these: what a run of a part has figures of, such as ``fleets`` those of
+``python -m bench.judge.fleets --json FIGURES``.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _Z = 1.96
 
 def main(arguments: Sequence[str], page: Path = PAGE) -> int:
     """Write the tables; the exit status comes back."""
-    if len(arguments) != 1:
-        print("usage: python docs/judge_tables.py FIGURES", file=sys.stderr)
+    figures_file, *names = arguments or ["--help"]
+    if not {*names} <= SECTIONS.keys() or figures_file.startswith("-"):
+        named = ", ".join(SECTIONS)
+        print(f"usage: python docs/judge_tables.py FIGURES [{named}]..", file=sys.stderr)
         return 2
-    figures = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    figures = json.loads(Path(figures_file).read_text(encoding="utf-8"))
     text = page.read_text(encoding="utf-8")
-    # bench.judge.fleets alone gives no other figures.
-    given = SECTIONS if "false_rollbacks" in figures else {"fleets": fleets}
-    for name, section in given.items():
-        text = replace_section(text, name, section(figures), "docs/judge.md")
+    for name in names or SECTIONS:
+        text = replace_section(text, name, SECTIONS[name](figures), "docs/judge.md")
     page.write_text(text, encoding="utf-8")
     return 0
 
