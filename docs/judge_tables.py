@@ -41,8 +41,8 @@ def main(arguments: Sequence[str], page: Path = PAGE) -> int:
     """Write the tables; the exit status comes back."""
     figures_file, *names = arguments or ["--help"]
     if not {*names} <= SECTIONS.keys() or figures_file.startswith("-"):
-        named = ", ".join(SECTIONS)
-        print(f"usage: python docs/judge_tables.py FIGURES [{named}]..", file=sys.stderr)
+        usage = f"python docs/judge_tables.py FIGURES [TABLE..]; tables: {', '.join(SECTIONS)}"
+        print(f"usage: {usage}", file=sys.stderr)
         return 2
     figures = json.loads(Path(figures_file).read_text(encoding="utf-8"))
     text = page.read_text(encoding="utf-8")
