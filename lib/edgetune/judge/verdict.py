@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.baseline import Prospect
 from edgetune.base.documents.look import Doubt, Outlier, Spent, Unwatched
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import Decision, Verdict
@@ -233,3 +234,22 @@ def _range(metric: Metric, low: float, high: float) -> str:
 def probability(p: float) -> str:
     """With three digits, or of a smaller one the first."""
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1g}"
+
+
+def prospect_text(power: Prospect) -> str:
+    """What effect would be seen, from the baseline alone."""
+    seen = f"with {power.power:.0%} power (alpha {power.alpha:g})"
+    metric = power.metric
+    if not power.is_known:
+        why = measured_text(power.measured) or "half of the baseline was not measured"
+        return f"what could be seen of {metric} is not known: {why}"
+    part = noted(power.measured)
+    if power.effect is None and power.goal == "no_harm":
+        return f"no {metric} in the baseline{part}: harm can be seen, but not that there is none"
+    if power.effect is None:
+        return f"no effect on {metric} could be seen {seen}{part}: too little happened"
+    seen += part
+    told = f"a change of {metric} by {power.effect:.0%} or more would be seen {seen}"
+    if power.goal == "no_harm" and power.effect > power.margin:
+        return f"{told}, but {power.margin:.0%} are to be excluded: it may well be held"
+    return told

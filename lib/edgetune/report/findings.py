@@ -11,56 +11,18 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.diagnosis import Checked, Group
+from edgetune.base.documents.diagnosis import Checked, Finding, Group, finding_text, findings_text
 from edgetune.base.documents.inventory import PopChange
 from edgetune.base.names import hosts_text, listed
 from edgetune.base.sanitize import one_line
 
 WIDTH = 79
-LONGEST = 400
-_FEW = 3
 _INDENT = 24
 _COMMAND = " " * 6
 """Begins the line of a command, which is whole, to be copied."""
 
 # Share of a line at which what goes on below may begin.
 _FARTHEST = 0.55
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What is not well, on one ``host`` or ("") the whole PoP, and what a person can do.
-
-    One that does not ``refuse`` is shown beside a plan.
-    """
-
-    what: str
-    advice: str
-    host: str = ""
-    refuses: bool = True
-
-
-def grouped(findings: Iterable[Finding]) -> list[Group]:
-    """A group for each thing that was found, in their order."""
-    hosts: dict[tuple[str, str], list[str]] = {}
-    for finding in findings:
-        found = hosts.setdefault((finding.what, finding.advice), [])
-        found += [finding.host] if finding.host else []
-    return [Group(own, what, advice) for (what, advice), own in hosts.items()]
-
-
-def findings_text(findings: Iterable[Finding], advised: bool = False) -> list[str]:
-    """A line for each of the first things that were found, and one for the others.
-
-    What a person can do stands behind what is of the PoP as a whole; ``advised``: behind each.
-    """
-    rows = grouped(findings)
-    more = [f"and {len(rows) - _FEW} more"] if len(rows) > _FEW else []
-    told = [
-        _line(row) + (f" -> {row.advice}" if advised or not row.hosts else "")
-        for row in rows[:_FEW]
-    ]
-    return [*told, *more]
 
 
 def preflight_text(plan: str, notes: Iterable[Finding]) -> str:
@@ -84,16 +46,11 @@ def doctor_text(message: str, checks: Iterable[Checked]) -> str:
     return "\n".join(lines)
 
 
-def _line(row: Group) -> str:
-    where = f"{hosts_text(row.hosts)}: " if row.hosts else ""
-    return one_line(f"{where}{row.what}")[:LONGEST]
-
-
 def _told(row: Group, after: str) -> list[str]:
     """Of what a stranger may have written only the first line begins a line, behind a host. What
     is to be done stands below the last of several findings that need the same."""
     advice, _, typed = row.advice.partition("\n")
-    told = _wrapped(_line(row), "| ")
+    told = _wrapped(finding_text(row), "| ")
     if row.advice != after:
         told += _wrapped(f"-> {advice}", "   ")
         told += [f"{_COMMAND}{one_line(typed)}"] if typed else []

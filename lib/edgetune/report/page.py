@@ -23,19 +23,21 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import Entry, Head, batch_name, phases, runs
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.plan import Plan
+from edgetune.base.documents.settings import value_text
 from edgetune.base.durations import duration, utc
 from edgetune.base.names import hosts_text
 from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
 from edgetune.judge.outliers import beside_control, changes_of, odd_hosts
-from edgetune.judge.verdict import noted, probability
+from edgetune.judge.verdict import noted, probability, prospect_text
+from edgetune.net.bmc.answers import evidence_text
 from edgetune.report import effects
 from edgetune.report.axes import number
 from edgetune.report.headline import Out, headline, out_text, requests_text, times_out
 from edgetune.report.next_steps import next_steps
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
-from edgetune.report.text import evidence_text, prospect_text, service_text, value_text
+from edgetune.report.text import service_text
 from edgetune.report.timeseries import compared, timeseries_of
 
 if TYPE_CHECKING:

@@ -3,24 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from edgetune.agent.vocabulary.values import in_a_line
-from edgetune.base.documents.baseline import Prospect
 from edgetune.base.documents.batch import Wait
 from edgetune.base.documents.head import Head, Quarantine
 from edgetune.base.documents.look import Effect, Look, Spent
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import MOST_WAYS, Plan
 from edgetune.base.documents.sample import Drift
-from edgetune.base.documents.settings import SettingRow, Standing
+from edgetune.base.documents.settings import SettingRow, value_text
 from edgetune.base.durations import duration, roughly, utc
 from edgetune.base.names import listed
 from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
-from edgetune.judge.verdict import measured_text, noted
-from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN
+from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
 from edgetune.report.effects import caveat
 from edgetune.report.findings import folded
 from edgetune.report.next_steps import for_a_person, releases, ways_out
@@ -173,25 +170,6 @@ def _page(lines: Sequence[str]) -> str:
     return "\n".join(map(one_line, lines))
 
 
-def prospect_text(power: Prospect) -> str:
-    """What effect would be seen, from the baseline alone."""
-    seen = f"with {power.power:.0%} power (alpha {power.alpha:g})"
-    metric = power.metric
-    if not power.is_known:
-        why = measured_text(power.measured) or "half of the baseline was not measured"
-        return f"what could be seen of {metric} is not known: {why}"
-    part = noted(power.measured)
-    if power.effect is None and power.goal == "no_harm":
-        return f"no {metric} in the baseline{part}: harm can be seen, but not that there is none"
-    if power.effect is None:
-        return f"no effect on {metric} could be seen {seen}{part}: too little happened"
-    seen += part
-    told = f"a change of {metric} by {power.effect:.0%} or more would be seen {seen}"
-    if power.goal == "no_harm" and power.effect > power.margin:
-        return f"{told}, but {power.margin:.0%} are to be excluded: it may well be held"
-    return told
-
-
 def verdict_text(look: Look, plan: Plan) -> str:
     """A verdict with its numbers, and with what it is of (see ``kept_to_text``)."""
     metrics, kept_to = metrics_of(plan), kept_to_text(plan)
@@ -237,7 +215,7 @@ def rollout_text(head: Head, wait: str = "") -> str:
     for host, why in head.quarantined.items():
         lines += [f"  quarantined: {host}: {why.reason}", f"    {_evidence(why)}"]
         lines.append(f"    {service_text(why)}")
-        lines += [f"    {_event(event)}" for event in _events(why.bmc)]
+        lines += [f"    {event_text(event)}" for event in events_of(why.bmc)]
         lines += [f"    {when}: {way}" for when, way in releases(head, host).items()]
     return _page(lines)
 
@@ -259,43 +237,6 @@ def drift_text(row: Drift) -> str:
     now = f"now {value_text(row.runtime)}, after a boot {value_text(row.persistent)}"
     wants = f"wants {value_text(row.wanted)}"
     return one_line(f"{row.tuning}: {row.id}: {wants}; {now}: {row.reason}")
-
-
-def was_and_is_text(was: Standing, now: Standing | None) -> str:
-    """What a setting was and what it is, for a line about it."""
-    return f"was {_both(was)}, is {_both(now) if now else 'not there'}"
-
-
-def evidence_text(bmc: Mapping[str, object]) -> str:
-    """What the BMC of a host says of it, in one line."""
-    said = [f"power {bmc.get('power') or 'unknown'}"]
-    said += [f"boot progress {bmc['boot_progress']}"] if bmc.get("boot_progress") else []
-    said += [f"health {bmc['health']}"] if bmc.get("health") else []
-    newest = [f"newest event {_event(event)}" for event in _events(bmc)[:1]]
-    unread = bmc.get("unread")
-    said += newest or [f"its log was not read: {unread}" if unread else "no event"]
-    return f"its BMC says: {', '.join(said)}"
-
-
-def _events(bmc: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Those that a BMC told, the newest first."""
-    events = bmc.get("events")
-    return [*events] if isinstance(events, list) else []
-
-
-def _event(event: Mapping[str, object]) -> str:
-    parts = (event.get(part) for part in ("created", "severity", "message"))
-    return " ".join(str(part) for part in parts if part)
-
-
-def handed_over_text(head: Head) -> str:
-    """That a rollout was left, or is being left, to the PoP's own people; empty if it is not."""
-    if head.state == "handing_over":
-        return f"rollout {head.id} is being handed over: nothing is to be taken back"
-    if head.state != "handed_over":
-        return ""
-    when = utc(head.history[-1].at)
-    return f"rollout {head.id} was handed over at {when}: nothing is to be taken back"
 
 
 def _evidence(why: Quarantine) -> str:
@@ -335,19 +276,6 @@ def _change(row: SettingRow) -> str:
         sets = ", ".join(f"{name}={value_text(values.wanted)}" for name, values in named)
         return now + f" (BIOS: {sets})"
     return now + f" (stored: {value_text(row.persistent)})"
-
-
-def _both(here: Standing) -> str:
-    return f"{value_text(here.runtime)} (stored: {value_text(here.persistent)})"
-
-
-def value_text(value: object) -> str:
-    """A value of a setting, in a line."""
-    if value is None:
-        return "not set"
-    if isinstance(value, Mapping):
-        return ",".join(f"{key}={part}" for key, part in sorted(value.items()))
-    return in_a_line(str(value)) or "empty"
 
 
 _TESTS = {"harm": "anything worse", "help": "the intent"}

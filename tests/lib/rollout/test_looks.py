@@ -17,7 +17,7 @@ from edgetune.base.documents.look import Look
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import RefusedError
-from edgetune.report.text import prospect_text
+from edgetune.judge.verdict import prospect_text
 from edgetune.rollout.evidence import soak
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.record.rollout import read_rollout

@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import taken
+from edgetune.base.names import hosts_text
+from edgetune.base.sanitize import one_line
+
+LONGEST = 400
+"""Characters of a finding that is shown among others."""
+_FEW = 3
 
 
 @dataclass(frozen=True)
@@ -126,3 +132,44 @@ class Checked:
     means: str
     findings: list[Group]
     notes: list[Group]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is not well, on one ``host`` or ("") the whole PoP, and what a person can do.
+
+    One that does not ``refuse`` is shown beside a plan.
+    """
+
+    what: str
+    advice: str
+    host: str = ""
+    refuses: bool = True
+
+
+def grouped(findings: Iterable[Finding]) -> list[Group]:
+    """A group for each thing that was found, in their order."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        found = hosts.setdefault((finding.what, finding.advice), [])
+        found += [finding.host] if finding.host else []
+    return [Group(own, what, advice) for (what, advice), own in hosts.items()]
+
+
+def findings_text(findings: Iterable[Finding], advised: bool = False) -> list[str]:
+    """A line for each of the first things that were found, and one for the others.
+
+    What a person can do stands behind what is of the PoP as a whole; ``advised``: behind each.
+    """
+    rows = grouped(findings)
+    more = [f"and {len(rows) - _FEW} more"] if len(rows) > _FEW else []
+    told = [
+        finding_text(row) + (f" -> {row.advice}" if advised or not row.hosts else "")
+        for row in rows[:_FEW]
+    ]
+    return [*told, *more]
+
+
+def finding_text(row: Group) -> str:
+    where = f"{hosts_text(row.hosts)}: " if row.hosts else ""
+    return one_line(f"{where}{row.what}")[:LONGEST]

@@ -21,6 +21,7 @@ from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.reading import check_is, decoded
 from edgetune.base.documents.schema import read_versioned
 from edgetune.base.documents.words import State
+from edgetune.base.durations import utc
 from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.base.freezes import in_force, read_written
 from edgetune.base.names import NAME
@@ -176,6 +177,16 @@ class Head:
         """Why it was taken back the last time, or is; empty if it never was."""
         causes = [own[0].told for own in runs(self.history) if own[0].state == "rolling_back"]
         return causes[-1] if causes else ""
+
+    @property
+    def handed_over(self) -> str:
+        """That it was left, or is being left, to the PoP's own people; empty if it is not."""
+        if self.state == State.HANDING_OVER:
+            return f"rollout {self.id} is being handed over: nothing is to be taken back"
+        if self.state != State.HANDED_OVER:
+            return ""
+        when = utc(self.history[-1].at)
+        return f"rollout {self.id} was handed over at {when}: nothing is to be taken back"
 
     @property
     def wants_a_workflow(self) -> bool:

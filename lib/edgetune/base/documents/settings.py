@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from edgetune.agent.vocabulary.values import Value, alike
+from edgetune.agent.vocabulary.values import Value, alike, in_a_line
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import KEPT_IF_SET
 
@@ -36,6 +36,9 @@ class Standing:
     def is_like(self, other: Standing) -> bool:
         """Whether both are the same, as far as both tell."""
         return alike(self.runtime, other.runtime) and alike(self.persistent, other.persistent)
+
+    def __str__(self) -> str:
+        return f"{value_text(self.runtime)} (stored: {value_text(self.persistent)})"
 
 
 @dataclass(frozen=True)
@@ -89,3 +92,17 @@ class ProofRow:
 def standings(rows: Iterable[SettingRow]) -> dict[str, Standing]:
     """What stands there, by the id of each setting."""
     return {row.id: row.standing for row in rows}
+
+
+def value_text(value: object) -> str:
+    """A value of a setting, in a line."""
+    if value is None:
+        return "not set"
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={part}" for key, part in sorted(value.items()))
+    return in_a_line(str(value)) or "empty"
+
+
+def was_and_is_text(was: Standing, now: Standing | None) -> str:
+    """What a setting was and what it is, for a line about it."""
+    return f"was {was}, is {now or 'not there'}"

@@ -152,3 +152,25 @@ def ladder(taken: Collection[str], force: bool) -> list[str]:
     shuts_down = RESTART not in taken and ON in taken
     ways = (RESTART, *([SHUTDOWN] if shuts_down else []), *([FORCED] if force else []))
     return [way for way in ways if way in taken]
+
+
+def evidence_text(bmc: Mapping[str, object]) -> str:
+    """What the BMC of a host says of it, in one line."""
+    said = [f"power {bmc.get('power') or 'unknown'}"]
+    said += [f"boot progress {bmc['boot_progress']}"] if bmc.get("boot_progress") else []
+    said += [f"health {bmc['health']}"] if bmc.get("health") else []
+    newest = [f"newest event {event_text(event)}" for event in events_of(bmc)[:1]]
+    unread = bmc.get("unread")
+    said += newest or [f"its log was not read: {unread}" if unread else "no event"]
+    return f"its BMC says: {', '.join(said)}"
+
+
+def events_of(bmc: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Those that a BMC told, the newest first."""
+    events = bmc.get("events")
+    return [*events] if isinstance(events, list) else []
+
+
+def event_text(event: Mapping[str, object]) -> str:
+    parts = (event.get(part) for part in ("created", "severity", "message"))
+    return " ".join(str(part) for part in parts if part)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from edgetune.agent.vocabulary.kind import SYSTEMS
 from edgetune.base.documents.congestion import sets_congestion
+from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.host import BiosPlan, BmcFacts, HostFacts, SeenSettings
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan, Restart
@@ -22,7 +23,6 @@ from edgetune.intent.tuning import Tuning
 from edgetune.net.bmc.answers import FORCED, ladder
 from edgetune.net.bmc.identity import is_named, matches, mismatch
 from edgetune.net.result import HostResult
-from edgetune.report.findings import Finding
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import looked_at, refuse_short_retention
 from edgetune.rollout.ownership.automation import sampled_every

@@ -14,6 +14,7 @@ from typing import Callable
 from edgetune.agent.vocabulary.kind import EXPERIMENTAL, SYSTEMS
 from edgetune.agent.vocabulary.places import NOT_READY
 from edgetune.base import clock
+from edgetune.base.documents.diagnosis import Finding, findings_text
 from edgetune.base.documents.plan import Proof
 from edgetune.base.durations import duration
 from edgetune.base.errors import RefusedError
@@ -21,7 +22,6 @@ from edgetune.base.names import listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
-from edgetune.report.findings import Finding, findings_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import frozen_text
 from edgetune.rollout.gates.pause import pause_text, pauses_of, standing_pauses, ways_on

@@ -17,12 +17,12 @@ from cryptography import x509
 
 import edgetune
 from edgetune.base import clock
+from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.durations import roughly, utc
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.files import load_yaml, read_file
 from edgetune.net.databases import SCHEME
 from edgetune.net.hosts.ssh_files import load_user_certificate
-from edgetune.report.findings import Finding
 from edgetune.rollout.context import Context
 from edgetune.site.config import PACK_METRICS, PACK_TUNINGS, Config
 from edgetune.site.inventory import Pop

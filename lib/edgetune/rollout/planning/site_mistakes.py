@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
+from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.errors import EdgetuneError, InputError
 from edgetune.base.files import Load, load_yaml, yaml_files
 from edgetune.base.mistakes import line_of, read_on
@@ -28,7 +29,6 @@ from edgetune.net.bmc.client import trust
 from edgetune.net.hosts.ssh_files import load_known_hosts, load_login_key
 from edgetune.net.inventories import open_inventory, source_of
 from edgetune.net.inventories.yaml import YamlInventory
-from edgetune.report.findings import Finding
 from edgetune.rollout.context import Context
 from edgetune.site.config import Config, config_file, read_config
 from edgetune.site.inventory import Host

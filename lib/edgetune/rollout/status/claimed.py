@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from edgetune.base.documents.diagnosis import Finding, findings_text
 from edgetune.base.documents.head import ENDED, ID, Head
 from edgetune.base.durations import duration
 from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.base.sanitize import command
-from edgetune.report.findings import Finding, findings_text
 from edgetune.report.next_steps import releases
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION

@@ -9,13 +9,13 @@ from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.baseline import Prospect
+from edgetune.base.documents.diagnosis import Finding, findings_text
 from edgetune.base.documents.look import Conclusion
 from edgetune.base.documents.options import LEAST_SAMPLES
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
-from edgetune.report.findings import Finding, findings_text
-from edgetune.report.text import prospect_text
+from edgetune.judge.verdict import prospect_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.baseline import measure
 from edgetune.rollout.evidence.sampling import RECENT, spacing

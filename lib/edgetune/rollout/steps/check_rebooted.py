@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.durations import duration
+from edgetune.net.bmc.answers import evidence_text
 from edgetune.net.result import HostResult
-from edgetune.report.text import evidence_text
 from edgetune.rollout.hosts.bios import settled
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import waits_text

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, NamedTuple, TypedDict
 
-from edgetune.base.documents.diagnosis import Checked
+from edgetune.base.documents.diagnosis import Checked, Finding, grouped
 from edgetune.base.documents.host import SeenSettings
 from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
@@ -17,7 +17,7 @@ from edgetune.base.sanitize import command
 from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning
 from edgetune.net.result import HostResult
-from edgetune.report.findings import Finding, doctor_text, grouped
+from edgetune.report.findings import doctor_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import megabytes, memory_text, most_bytes
 from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, find_off, needed_rules

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.base.errors import InputError, RefusedError
-from edgetune.report.text import handed_over_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads, refuse_unfinished
 
@@ -36,8 +35,7 @@ def list_applied(
         return {"rollouts": [], "message": str(under_way)}
     own = [head for head in all_heads(context) if head.pop == pop]
     heads = [head for head in own if head.state == "complete"]
-    left = [handed_over_text(head) for head in own if head.tuning == tuning]
-    told = [text for text in left if text]
+    told = [head.handed_over for head in own if head.tuning == tuning and head.handed_over]
     ids = [head.id for head in reversed(heads) if head.tuning == (tuning or head.tuning)]
     if every:
         found = [f"{head.tuning} by {head.id}" for head in reversed(heads)]

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import TypedDict
 
 from edgetune.base import clock
+from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan
 from edgetune.base.durations import duration
@@ -16,7 +17,7 @@ from edgetune.base.fields import Fields
 from edgetune.base.options import read_options
 from edgetune.net.inventories import source_of
 from edgetune.net.traffic import is_on_hosts
-from edgetune.report.findings import Finding, preflight_text
+from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import freezes_ahead

@@ -13,11 +13,10 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import BiosPlan, BiosSet
 from edgetune.base.documents.reading import encoded
-from edgetune.base.documents.settings import SettingRow
+from edgetune.base.documents.settings import SettingRow, was_and_is_text
 from edgetune.base.errors import RefusedError
 from edgetune.intent.plan import settings_by_bmc
 from edgetune.net.result import HostResult
-from edgetune.report.text import was_and_is_text
 from edgetune.rollout.hosts.bios import LATER, save_owned, target_of
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out

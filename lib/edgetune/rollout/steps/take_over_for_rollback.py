@@ -9,7 +9,6 @@ from typing import TypedDict
 from edgetune.base.documents.head import Head
 from edgetune.base.errors import FencedError, RefusedError
 from edgetune.base.sanitize import command
-from edgetune.report.text import handed_over_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.record.rollout import read_rollout
@@ -51,8 +50,8 @@ def take_over_for_rollback(
     refuse_if_stopped(context)
     head = read_rollout(context, rollout).head
     refuse_hosts(head, hosts)
-    if handed_over_text(head):
-        raise RefusedError(handed_over_text(head))
+    if head.handed_over:
+        raise RefusedError(head.handed_over)
     if not head.may_become:
         told = f"rollout {rollout} is {head.state} already"
         return {"entered": False, "rollout": rollout, "channel": "", "message": told}

@@ -9,9 +9,8 @@ from dataclasses import replace
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import ProvenSettings, SeenSettings, VerifiedSettings
-from edgetune.base.documents.settings import Standing, standings
+from edgetune.base.documents.settings import Standing, standings, was_and_is_text
 from edgetune.net.result import HostResult
-from edgetune.report.text import was_and_is_text
 from edgetune.rollout.hosts.bios import forget, settled
 from edgetune.rollout.hosts.change import (
     ChangeResult,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.net.bmc.answers import Answer, Request
+from edgetune.net.bmc.answers import Answer, Request, evidence_text
 from edgetune.net.bmc.bios import Bios, State
 from edgetune.net.bmc.client import Client
 from edgetune.net.bmc.jobs import Jobs
@@ -17,7 +17,6 @@ from edgetune.net.bmc.machine import evidence, facts, reset
 from edgetune.net.bmc.payload import BmcError, messages_of
 from edgetune.net.bmc.planning import find_knob
 from edgetune.net.bmc.system import members
-from edgetune.report.text import evidence_text
 from tests.support import FIXTURES
 
 REDFISH = FIXTURES / "redfish"
