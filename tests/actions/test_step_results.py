@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.report.answers import TEXTS
 from tests.support import ROOT
 from tests.support.metadata.values import documents
 
@@ -20,6 +21,7 @@ WITH_CODE = [name for name, own in ACTIONS.items() if own["runner_type"] == "pyt
 PLAIN = {
     **{"str": "string", "int": "integer", "float": "number", "bool": "boolean"},
     **{"list": "array", "dict": "object"},
+    **{each.__name__: "string" for each in TEXTS},
 }
 ANY_OBJECT = {"type": "object"}
 
@@ -39,7 +41,7 @@ def result_of(action: str) -> type[Any]:
 
 def schema_of(annotation: str) -> dict[str, Any]:
     """``{type}``, and for a list its ``items``."""
-    outer, _, inside = annotation.partition("[")
+    outer, _, inside = annotation.split(" | ")[0].partition("[")
     assert outer in PLAIN or outer.isidentifier(), annotation
     found: dict[str, Any] = {"type": PLAIN.get(outer, "object")}
     return {**found, "items": schema_of(inside[:-1])} if outer == "list" else found

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Callable
 
@@ -204,13 +205,20 @@ def _given(value: object) -> object:
 
 
 def safe(value: object) -> object:
-    """The same value with every text made harmless for a workflow."""
+    """The same value as JSON has it, with every text made harmless for a workflow.
+
+    Of a document that is its text (see ``report.answers``).
+    """
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, Mapping):
         return {safe_text(str(key)): safe(below) for key, below in value.items()}
     if isinstance(value, (list, tuple)):
         return [safe(below) for below in value]
+    if is_dataclass(value):
+        from edgetune.report.answers import text_of
+
+        return safe_text(text_of(value))
     return value
 
 

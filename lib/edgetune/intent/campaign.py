@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +81,21 @@ class Campaign:
     def ring(self, name: str) -> Ring:
         """The ring of that name; KeyError if there is none."""
         return {ring.name: ring for ring in self.rings}[name]
+
+
+@dataclass(frozen=True)
+class ShownCampaign:
+    """A campaign as it is shown before its first rollout, with the ``id`` of one that has begun.
+
+    ``pops`` are by ring. ``refused`` says why by PoP, ``closed`` names the freezes and events of
+    the configuration.
+    """
+
+    campaign: Campaign
+    pops: Mapping[str, Sequence[str]]
+    refused: Mapping[str, str]
+    closed: Sequence[str]
+    id: str
 
 
 def find_campaign(name: str, directories: Sequence[Path]) -> Campaign:

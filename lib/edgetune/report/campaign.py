@@ -10,25 +10,17 @@ from edgetune.base.durations import duration, utc
 
 if TYPE_CHECKING:
     from edgetune.base.documents.campaign import PopStep, Record, RingEffect, RingStep
-    from edgetune.intent.campaign import Campaign, Ring
+    from edgetune.intent.campaign import Ring, ShownCampaign
 
 
-def definition_text(
-    campaign: Campaign,
-    pops: Mapping[str, Sequence[str]],
-    refused: Mapping[str, str],
-    closed: Sequence[str],
-    id: str,
-) -> str:
-    """A campaign as it is shown before its first rollout.
-
-    ``closed`` names the freezes and events of the configuration, ``refused`` says why by PoP.
-    """
-    lines = [f"Campaign {id or campaign.name}: {campaign.tuning}"]
+def definition_text(shown: ShownCampaign) -> str:
+    """A campaign as it is shown before its first rollout."""
+    campaign, closed, refused = shown.campaign, shown.closed, shown.refused
+    lines = [f"Campaign {shown.id or campaign.name}: {campaign.tuning}"]
     lines += [f"  every ring: {_not_during(closed)} (configuration)"] if closed else []
     for number, ring in enumerate(campaign.rings, 1):
         lines += [f"  {number} {ring.name}: {_terms(ring)}"]
-        for pop in pops[ring.name]:
+        for pop in shown.pops[ring.name]:
             lines.append(
                 f"      {pop}" + (f"  refused now: {refused[pop]}" if pop in refused else "")
             )

@@ -8,11 +8,11 @@ differs in an inventory.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.diagnosis import Checked, Finding, Group, finding_text, findings_text
-from edgetune.base.documents.inventory import PopChange
+from edgetune.base.documents.diagnosis import Checkup, Group, finding_text
+from edgetune.base.documents.inventory import Differences, PopChange
 from edgetune.base.names import hosts_text, listed
 from edgetune.base.sanitize import one_line
 
@@ -25,16 +25,10 @@ _COMMAND = " " * 6
 _FARTHEST = 0.55
 
 
-def preflight_text(plan: str, notes: Iterable[Finding]) -> str:
-    """The text of a plan, and what its preflight found that does not refuse it."""
-    shown = findings_text(notes) or ["health, load balancer, stores and clocks are well"]
-    return "\n".join([plan, "  preflight", *(f"    {line}" for line in shown)])
-
-
-def doctor_text(message: str, checks: Iterable[Checked]) -> str:
-    """A message, a line for each check, and below it what to do."""
-    lines = [one_line(message)]
-    for check in checks:
+def doctor_text(own: Checkup) -> str:
+    """Its message, a line for each check, and below it what to do."""
+    lines = [one_line(own.message)]
+    for check in own.checks:
         state = "FAILED" if check.findings else "note" if check.notes else "ok"
         rows = [*check.findings, *check.notes]
         following = [*(row.advice for row in rows[1:]), ""]
@@ -113,9 +107,10 @@ def shown(found: Sequence[Block], more: str, most: int = 0) -> list[str]:
     return [*kept, f"... the commands that help: {more}"]
 
 
-def changes_text(changes: Sequence[PopChange]) -> str:
-    """Some lines for each PoP that differs."""
-    return "\n".join(line for change in changes for line in _lines(change))
+def differences_text(found: Differences) -> str:
+    """Its message, and some lines for each PoP that differs."""
+    lines = (line for change in found.pops for line in _lines(change))
+    return "\n".join([found.message, *lines])
 
 
 def _lines(change: PopChange) -> Iterator[str]:

@@ -6,21 +6,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgetune.base.documents.batch import Wait
+from edgetune.base.documents.diagnosis import findings_text
 from edgetune.base.documents.head import Head, Quarantine
 from edgetune.base.documents.look import Effect, Look, Spent
 from edgetune.base.documents.options import Options
-from edgetune.base.documents.plan import MOST_WAYS, Plan
+from edgetune.base.documents.plan import MOST_WAYS, Plan, ShownPlan
 from edgetune.base.documents.sample import Drift
 from edgetune.base.documents.settings import SettingRow, value_text
 from edgetune.base.durations import duration, roughly, utc
 from edgetune.base.names import listed
-from edgetune.base.sanitize import one_line
+from edgetune.base.sanitize import one_line, shortened
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
 from edgetune.report.effects import caveat
 from edgetune.report.findings import folded
 from edgetune.report.next_steps import for_a_person, releases, ways_out
+
+
+def shown_plan_text(shown: ShownPlan) -> str:
+    """A plan, and what its preflight found that does not refuse it."""
+    told = plan_text(shown.plan, shown.inventory, shown.drain)
+    notes = findings_text(shown.notes) or ["health, load balancer, stores and clocks are well"]
+    return "\n".join([told, "  preflight", *(f"    {line}" for line in notes)])
 
 
 def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
@@ -236,7 +244,7 @@ def drift_text(row: Drift) -> str:
     """A setting that is not as a standing tuning left it, in one line."""
     now = f"now {value_text(row.runtime)}, after a boot {value_text(row.persistent)}"
     wants = f"wants {value_text(row.wanted)}"
-    return one_line(f"{row.tuning}: {row.id}: {wants}; {now}: {row.reason}")
+    return shortened(f"{row.tuning}: {row.id}: {wants}; {now}: {row.reason}")
 
 
 def _evidence(why: Quarantine) -> str:

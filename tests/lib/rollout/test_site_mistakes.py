@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from edgetune.report.answers import text_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.doctor_pop import doctor_pop
 from tests.support.builders import inventory_document, write_yaml
@@ -51,7 +52,7 @@ def test_each_mistake_is_listed(
     assert all(advice) and {case.get("advice", advice[0] if advice else "")} <= {*advice, ""}
     typed = [own.partition("\n")[2] for own in advice if "\n" in own]
     assert typed == case.get("typed", typed)
-    assert all(f"\n      {line}" in result["text"] for line in typed)
+    assert all(f"\n      {line}" in text_of(result["text"]) for line in typed)
 
 
 def write_inventory(folder: Path, case: dict[str, Any]) -> None:

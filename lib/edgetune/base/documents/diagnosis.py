@@ -173,3 +173,11 @@ def findings_text(findings: Iterable[Finding], advised: bool = False) -> list[st
 def finding_text(row: Group) -> str:
     where = f"{hosts_text(row.hosts)}: " if row.hosts else ""
     return one_line(f"{where}{row.what}")[:LONGEST]
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """What the doctor of a PoP looked at, with what came of it in one line."""
+
+    message: str
+    checks: list[Checked]

@@ -9,6 +9,7 @@ edgetune.entry.DIGEST       the PoP of the plan of that digest, as it was when t
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from edgetune import PACK
@@ -38,6 +39,14 @@ class PopChange:
     removed: list[str]
     changed: dict[str, list[str]]
     fields: list[str]
+
+
+@dataclass(frozen=True)
+class Differences:
+    """How PoPs differ from what is kept of them, with what came of it in one line."""
+
+    message: str
+    pops: Sequence[PopChange]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Block, Prospect, in_columns
+from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.reading import Number, check_is, decoded, encoded, renamed
 from edgetune.base.documents.words import Decision, Verdict
 
@@ -193,6 +194,14 @@ class Look:
             return told
         own = self.metrics[0]
         return replace(told, ratio=own.known_ratio, metric=own.metric, measured=own.measured)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A look, and the plan of the rollout that it was at."""
+
+    look: Look
+    plan: Plan
 
 
 _BEFORE_0_6 = ("verdict", "decision", "reason", "number")

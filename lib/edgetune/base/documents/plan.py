@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from itertools import chain
@@ -12,6 +12,7 @@ from itertools import chain
 from edgetune import PACK, PLAN_SCHEMA
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import decoded, digest_of, encoded, read_document, renamed
@@ -230,6 +231,17 @@ class Plan:
 
     def _body(self) -> dict[str, object]:
         return {name: own for name, own in encoded(self).items() if name != "digest"}
+
+
+@dataclass(frozen=True)
+class ShownPlan:
+    """A plan as it is shown before anything is touched: ``inventory`` says how old that is,
+    ``drain`` how hosts are taken out of traffic, and ``notes`` what was found beside."""
+
+    plan: Plan
+    inventory: str
+    drain: str
+    notes: Sequence[Finding]
 
 
 def read_plan(text: str | None, digest: str) -> Plan:

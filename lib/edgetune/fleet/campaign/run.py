@@ -13,8 +13,7 @@ from edgetune.base.documents.campaign import ENDED, PopStep, Record, RingStep
 from edgetune.base.errors import EdgetuneError, FencedError, InputError, RefusedError, StoreError
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.record import all_records, new_id, put_record, ring_digest
-from edgetune.intent.campaign import Campaign, Ring, find_campaign, pops_by_ring
-from edgetune.report.campaign import definition_text
+from edgetune.intent.campaign import Campaign, Ring, ShownCampaign, find_campaign, pops_by_ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.planning.make_plan import make_for
@@ -44,7 +43,7 @@ class BegunResult(TypedDict):
     rings: list[RingRow]
     refused: int
     message: str
-    text: str
+    text: ShownCampaign
 
 
 def run_campaign(
@@ -84,7 +83,7 @@ def run_campaign(
         ],
         "refused": len(refused),
         "message": _message(record, pops, len(rings), refused),
-        "text": definition_text(
+        "text": ShownCampaign(
             definition,
             rings,
             refused,

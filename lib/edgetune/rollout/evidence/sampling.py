@@ -17,10 +17,8 @@ from edgetune.base.documents.options import LEAST_SAMPLES
 from edgetune.base.documents.sample import Drift, Sample
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import SourceError
-from edgetune.base.sanitize import shortened
 from edgetune.judge.limits import peak_load
 from edgetune.net.metrics.source import Sampled
-from edgetune.report.text import drift_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.record.rollout import Record
@@ -47,7 +45,7 @@ class SampleResult(TypedDict):
     samples: int
     missing: list[str]
     errors: dict[str, str]
-    drift: dict[str, list[str]]
+    drift: dict[str, list[Drift | str]]
     message: str
 
 
@@ -62,7 +60,7 @@ class Found:
 
     answered: set[str] = field(default_factory=set)
     errors: dict[str, str] = field(default_factory=dict)
-    drift: dict[str, list[str]] = field(default_factory=dict)
+    drift: dict[str, list[Drift | str]] = field(default_factory=dict)
 
     def add(self, later: Found) -> None:
         self.answered |= later.answered
@@ -197,11 +195,10 @@ def pops_under_way(context: Context) -> list[str]:
     return random.sample(sorted(known), len(known))
 
 
-def _drift_of(rows: Sequence[Drift]) -> list[str]:
-    """What is not any more as a standing tuning left it, a text for each setting."""
+def _drift_of(rows: Sequence[Drift]) -> list[Drift | str]:
+    """What is not any more as a standing tuning left it, of many settings the first ones."""
     more = len(rows) - _MOST_DRIFT
-    told = [shortened(drift_text(row)) for row in rows[:_MOST_DRIFT]]
-    return [*told, f"and {more} more settings"] if more > 0 else told
+    return [*rows[:_MOST_DRIFT], *([f"and {more} more settings"] if more > 0 else [])]
 
 
 # Intervals back in which load counts as the present one.

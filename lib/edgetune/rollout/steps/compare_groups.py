@@ -7,11 +7,10 @@ from typing import TypedDict, Union
 
 from edgetune.base import clock
 from edgetune.base.documents.head import PROMOTED
-from edgetune.base.documents.look import Look
+from edgetune.base.documents.look import Judged, Look
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.words import Decision, Outcome, State
 from edgetune.base.errors import FencedError, SourceError
-from edgetune.report.text import verdict_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import sample_pop
 from edgetune.rollout.evidence.soak import Soak
@@ -40,7 +39,7 @@ class ComparedResult(TypedDict):
     metrics: list[dict[str, object]]
     channel: str
     message: str
-    text: str
+    text: Judged | str
 
 
 def compare_groups(context: Context, rollout: str, now: bool = False) -> ComparedResult:
@@ -141,5 +140,5 @@ def _decided(
         "metrics": encoded(look.metrics) if look else [],
         "channel": channel,
         "message": message,
-        "text": verdict_text(look, opened.plan) if look else message,
+        "text": Judged(look, opened.plan) if look else message,
     }

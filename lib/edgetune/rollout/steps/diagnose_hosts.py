@@ -24,7 +24,6 @@ from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
 from edgetune.base.errors import HostError, InputError
 from edgetune.base.fields import Fields
-from edgetune.report.diagnosis import diagnosis_text
 from edgetune.rollout.context import Context
 from edgetune.site.inventory import Pop
 
@@ -39,7 +38,7 @@ Told = Mapping[str, DiagnosisAnswer]
 
 
 class DiagnosisResult(TypedDict):
-    """A ``documents.diagnosis.Diagnosis`` as JSON has it, and its texts."""
+    """A ``documents.diagnosis.Diagnosis`` as JSON has it, and to be read."""
 
     pop: str
     time: float
@@ -52,7 +51,7 @@ class DiagnosisResult(TypedDict):
     tunings: list[dict[str, object]]
     unread: list[dict[str, object]]
     message: str
-    text: str
+    text: Diagnosis
 
 
 def diagnose_hosts(
@@ -106,7 +105,7 @@ def diagnose_hosts(
         "tunings": encoded(found.tunings),
         "unread": encoded(found.unread),
         "message": f"{found.answered} hosts diagnosed{would}{lost}",
-        "text": diagnosis_text(found),
+        "text": found,
     }
 
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from edgetune.base import clock
-from edgetune.base.documents.inventory import PopChange
+from edgetune.base.documents.inventory import Differences, PopChange
 from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
-from edgetune.report.findings import changes_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.kept_inventory import compared
 from edgetune.rollout.store.inventory import kept_inventory
@@ -22,7 +21,7 @@ class InventoryResult(TypedDict):
 
     pops: list[dict[str, object]]
     message: str
-    text: str
+    text: Differences
 
 
 def diff_inventory(context: Context, pop: str = "") -> InventoryResult:
@@ -56,5 +55,5 @@ def told(
     return {
         "pops": encoded([*changes]),
         "message": message,
-        "text": "\n".join(filter(None, [message, changes_text(changes)])),
+        "text": Differences(message, changes),
     }

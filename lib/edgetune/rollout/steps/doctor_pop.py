@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, NamedTuple, TypedDict
 
-from edgetune.base.documents.diagnosis import Checked, Finding, grouped
+from edgetune.base.documents.diagnosis import Checked, Checkup, Finding, grouped
 from edgetune.base.documents.host import SeenSettings
 from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
@@ -17,7 +17,6 @@ from edgetune.base.sanitize import command
 from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning
 from edgetune.net.result import HostResult
-from edgetune.report.findings import doctor_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.retention import megabytes, memory_text, most_bytes
 from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, find_off, needed_rules
@@ -78,7 +77,7 @@ class DoctorResult(TypedDict):
     checks: list[dict[str, object]]
     failed: list[str]
     message: str
-    text: str
+    text: Checkup
 
 
 def doctor_pop(context: Context, pop: str, tuning: str = "") -> DoctorResult:
@@ -106,7 +105,7 @@ def doctor_pop(context: Context, pop: str, tuning: str = "") -> DoctorResult:
         "checks": encoded(checks),
         "failed": _failed(checks),
         "message": message,
-        "text": doctor_text(message, checks),
+        "text": Checkup(message, checks),
     }
 
 

@@ -10,15 +10,13 @@ from typing import TypedDict
 from edgetune.base import clock
 from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.options import Options
-from edgetune.base.documents.plan import Plan
+from edgetune.base.documents.plan import Plan, ShownPlan
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.fields import Fields
 from edgetune.base.options import read_options
 from edgetune.net.inventories import source_of
 from edgetune.net.traffic import is_on_hosts
-from edgetune.report.findings import preflight_text
-from edgetune.report.text import plan_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import freezes_ahead
 from edgetune.rollout.planning.make_plan import plan_and_notes
@@ -40,7 +38,7 @@ class PlanResult(TypedDict):
     batches: int
     seconds: float
     message: str
-    text: str
+    text: ShownPlan
 
 
 def plan_rollout(
@@ -81,8 +79,10 @@ def plan_rollout(
         "batches": len(made.every_batch),
         "seconds": made.seconds,
         "message": f"{made.digest}: {counts}, {made.disruption}",
-        "text": preflight_text(
-            plan_text(made, _inventory(context), _drain(context, made.pop)),
+        "text": ShownPlan(
+            made,
+            _inventory(context),
+            _drain(context, made.pop),
             [*notes, *_freezes(context, made)],
         ),
     }

@@ -30,6 +30,7 @@ from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.series import read_window
+from edgetune.report.answers import text_of
 from edgetune.report.effects import share
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates import approval
@@ -218,7 +219,7 @@ def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> No
     assert [ring["pops"] for ring in shown["rings"]] == [["ams1"], ["ams2", "fra1"], ["lax1"]]
     assert "fra1 is held by rollout fra1-" in shown["rings"][1]["refused"]["fra1"]
     assert shown["message"] == "a dry run: 4 PoPs in 3 rings, 1 refused now"
-    assert "fra1  refused now: fra1 is held by rollout" in shown["text"]
+    assert "fra1  refused now: fra1 is held by rollout" in text_of(shown["text"])
     assert world.hosts.changing() == []
 
 
@@ -226,10 +227,10 @@ def test_a_dry_run_names_the_freezes_and_events_of_the_configuration(tmp_path: P
     release = {"name": "release", "from": "2026-03-06", "to": "2026-03-07", "timezone": "UTC"}
     weekend = {"name": "weekend", "days": ["sat"], "timezone": "UTC"}
     world = CampaignWorld(tmp_path, freezes=[weekend], events=[release])
-    lines = run_campaign(world.context, "queue")["text"].splitlines()
+    lines = text_of(run_campaign(world.context, "queue")["text"]).splitlines()
     assert lines[1] == "  every ring: not during release, weekend (configuration)"
-    assert (
-        "every ring" not in run_campaign(CampaignWorld(tmp_path / "open").context, "queue")["text"]
+    assert "every ring" not in text_of(
+        run_campaign(CampaignWorld(tmp_path / "open").context, "queue")["text"]
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from edgetune.base.names import hosts_text
+from edgetune.report.answers import text_of
 from edgetune.report.diagnosis import WIDTH
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
@@ -109,7 +110,7 @@ def test_a_tuning_is_proposed_for_the_system_that_it_would_help(
     world.hosts.unreachable = {"e004"}
     told = diagnose_hosts(context, "lab1")
     assert told["tunings"][0]["only"] == ["e000", "e001", "e002", "e003"]
-    assert told["text"].endswith("tuning=accept_queue only=e000,e001,e002,e003")
+    assert text_of(told["text"]).endswith("tuning=accept_queue only=e000,e001,e002,e003")
     only = told["tunings"][0]["only"]
     unsure = {"alpha_benefit": 0.2, "alpha_harm": 0.2}
     world.hosts.unreachable = set()
@@ -117,7 +118,8 @@ def test_a_tuning_is_proposed_for_the_system_that_it_would_help(
     assert sorted(made["test"] + made["control"]) == only
     world.hosts.found["e007"] = [found("queue", 1.0, "accept_queue")]
     told = diagnose_hosts(context, "lab1")
-    assert told["tunings"][0]["only"] == [] and told["text"].endswith("tuning=accept_queue")
+    assert told["tunings"][0]["only"] == []
+    assert text_of(told["text"]).endswith("tuning=accept_queue")
 
 
 def test_racks_name_the_hosts_of_one_system(tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_the_text(world: EmptyWorld, context: Context, clock: VirtualClock) -> N
     world.hosts.unread = dict.fromkeys(HOSTS[:7], ["ethtool -x eth0: not supported"])
     world.hosts.unreachable = {"e007"}
     world.hosts.tuned = {"e004"}
-    assert diagnose_hosts(context, "lab1")["text"] == (
+    assert text_of(diagnose_hosts(context, "lab1")["text"]) == (
         """\
 Diagnosis of lab1, 2026-11-21 06:40:00Z: 7 of 8 hosts answered. Rates are of the 5s between two \
 looks.
@@ -185,7 +187,7 @@ def test_what_a_host_writes_cannot_break_the_text(world: EmptyWorld, context: Co
     world.hosts.found["e000"] = [found("x", 1.0, what=evil)]
     world.hosts.unread["e000"] = [evil]
     world.hosts.errors["e001", "diagnose"] = evil
-    text = diagnose_hosts(context, "lab1")["text"]
+    text = text_of(diagnose_hosts(context, "lab1")["text"])
     assert all(char.isprintable() or char == "\n" for char in text)
     assert "```" not in text
     assert max(map(len, text.splitlines())) <= WIDTH + 5

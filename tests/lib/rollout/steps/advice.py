@@ -15,6 +15,7 @@ from typing import Any
 from edgetune.base.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED, Head
 from edgetune.base.errors import EdgetuneError
 from edgetune.fleet.campaign.record import put_record
+from edgetune.report.answers import text_of
 from edgetune.report.next_steps import next_steps
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import is_orphaned
@@ -62,7 +63,7 @@ class Advice(Scenario):
         context, heads = self.world.context, self._heads
         try:
             made = plan_rollout(context, "lab1", "accept_queue", seed=7)
-            plan = made["text"].partition("  preflight\n")[2].strip()
+            plan = text_of(made["text"]).partition("  preflight\n")[2].strip()
         except EdgetuneError as error:
             plan = f"refused: {error}"
         self._checks = self._run("doctor_pop", pop="lab1")["checks"]

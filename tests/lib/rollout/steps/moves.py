@@ -20,6 +20,7 @@ from edgetune.fleet.campaign.approve import approve
 from edgetune.net.databases import Database
 from edgetune.net.metrics.samples import Limit
 from edgetune.net.traffic import Server
+from edgetune.report.answers import text_of
 from edgetune.report.text import plan_text
 from edgetune.rollout.evidence import soak
 from edgetune.rollout.gates.approval import Approval, load_approval
@@ -83,7 +84,7 @@ class Plans(Scenario):
 
     def plan_tells(self, text: str) -> None:
         self.plans({})
-        self._compare("the plan", self.result["text"], text)
+        self._compare("the plan", text_of(self.result["text"]), text)
 
     def everywhere(self, facts: dict[str, Any]) -> None:
         for path, value in facts.items():
@@ -162,7 +163,7 @@ class Plans(Scenario):
     @property
     def told(self) -> str:
         """The text of the newest result, on one line."""
-        return " ".join(self.result["text"].replace("|", "").split())
+        return " ".join(text_of(self.result["text"]).replace("|", "").split())
 
 
 class Firmware(Scenario):

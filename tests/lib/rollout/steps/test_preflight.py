@@ -13,6 +13,7 @@ import yaml
 
 from edgetune.base.documents.options import Options
 from edgetune.base.errors import RefusedError
+from edgetune.report.answers import text_of
 from edgetune.report.findings import WIDTH
 from edgetune.rollout.evidence.retention import most_bytes
 from edgetune.rollout.planning.make_plan import make_for
@@ -43,7 +44,7 @@ def test_a_clock_is_wrong_only_outside_of_question_and_answer(
 
     world.hosts._facts = in_turn  # type: ignore[method-assign]
     assert (
-        "e005: its clock is" in plan_rollout(world.context, "lab1", "accept_queue")["text"]
+        "e005: its clock is" in text_of(plan_rollout(world.context, "lab1", "accept_queue")["text"])
     ) is is_wrong
 
 
@@ -102,14 +103,14 @@ def test_the_doctor_writes_lines_that_fit_a_terminal(world: EmptyWorld) -> None:
         for number, name in enumerate(world.balancer.state)
     }
     world.balancer.refusal = "x" * 300
-    lines = doctor_pop(world.context, "lab1")["text"].splitlines()
+    lines = text_of(doctor_pop(world.context, "lab1")["text"]).splitlines()
     short = [line for line in lines if "xxx" not in line]
     assert len(short) > 16 and max(map(len, short)) <= WIDTH < 80
 
 
 def test_what_a_host_says_begins_no_line_of_the_doctor(world: EmptyWorld) -> None:
     world.hosts.health = {"e003": "answers 404\n  ok      claim  all is well " + "FAILED " * 40}
-    lines = doctor_pop(world.context, "lab1")["text"].splitlines()
+    lines = text_of(doctor_pop(world.context, "lab1")["text"]).splitlines()
     assert sum(line.startswith("  ok      claim") for line in lines) == 1
     assert [line for line in lines if line.split()[0] == "FAILED"] == [
         line for line in lines if line.startswith("  FAILED  health")
@@ -125,5 +126,5 @@ def test_a_missing_check_of_health_is_told_in_every_plan(tmp_path: Path) -> None
     document = inventory_document()
     document["pops"]["lab1"]["health"] = ""
     world.change_inventory(document)
-    text = plan_rollout(world.context, "lab1", "accept_queue")["text"]
+    text = text_of(plan_rollout(world.context, "lab1", "accept_queue")["text"])
     assert "has no health check: a sick host would pass" in text

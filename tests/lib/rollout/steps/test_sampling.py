@@ -29,6 +29,7 @@ from edgetune.net.hosts.fleet import Fleet, _together
 from edgetune.net.hosts.helpers import Question
 from edgetune.net.metrics.source import MetricSource, Sampled
 from edgetune.net.result import HostResult
+from edgetune.report.answers import text_of
 from edgetune.rollout.evidence.sampling import pops_under_way
 from edgetune.rollout.hosts.health import sick_services
 from edgetune.rollout.hosts.quarantine import fail_host
@@ -164,7 +165,7 @@ def test_a_host_without_a_sample_is_named_with_the_reason(world: World) -> None:
 def test_of_much_drift_the_first_is_told(world: World) -> None:
     rows = [{**ROW, "tuning": "t", "id": f"sysctl:a.{i}", "runtime": "x" * 1900} for i in range(60)]
     world.hosts.drift["e002"] = rows
-    told = sample_hosts(world.context, pop="lab1")["drift"]["e002"]
+    told = [*map(text_of, sample_hosts(world.context, pop="lab1")["drift"]["e002"])]
     assert (len(told), told[-1]) == (51, "and 10 more settings")
     assert max(map(len, told)) == LONGEST_LINE
 
