@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
 from edgetune.fleet.campaign.approve import approve
+from edgetune.report.action import Result, run_step
 
 
 class Approve(Action):

@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
-from edgetune.fleet.campaign.status import campaign_status
+from edgetune.report.action import Result, run_step
+from edgetune.report.steps.campaign_status import campaign_status
 
 
 class CampaignStatus(Action):

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
 from edgetune.fleet.export.export_metrics import export_metrics
+from edgetune.report.action import Result, run_step
 
 
 class ExportMetrics(Action):

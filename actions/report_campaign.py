@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
-from edgetune.fleet.campaign.report import report_campaign
+from edgetune.report.action import Result, run_step
+from edgetune.report.steps.report_campaign import report_campaign
 
 
 class ReportCampaign(Action):

@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
-from edgetune.rollout.steps.report_rollout import report_rollout
+from edgetune.report.action import Result, run_step
+from edgetune.report.steps.report_rollout import report_rollout
 
 
 class ReportRollout(Action):

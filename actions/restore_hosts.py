@@ -5,7 +5,7 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
+from edgetune.report.action import Result, run_step
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts

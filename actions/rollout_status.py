@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
-from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.report.action import Result, run_step
+from edgetune.report.steps.rollout_status import rollout_status
 
 
 class RolloutStatus(Action):

@@ -5,7 +5,7 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
+from edgetune.report.action import Result, run_step
 from edgetune.wings.congestion.rounds.steps.push_configuration import push_configuration
 from edgetune.wings.congestion.rounds.steps.select_prefixes import select_prefixes
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
-from edgetune.rollout.steps.show_verdict import show_verdict
+from edgetune.report.action import Result, run_step
+from edgetune.report.steps.show_verdict import show_verdict
 
 
 class ShowVerdict(Action):

@@ -5,7 +5,7 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
+from edgetune.report.action import Result, run_step
 from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.action import Result, run_step
+from edgetune.report.action import Result, run_step
 from edgetune.rollout.steps.watch_drift import watch_drift
 
 

@@ -50,7 +50,9 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
             for step in STEPS:
                 late = LATE.get(step, "")
                 # Up to 0.10 it was no part of a room.
-                action = "fleet.action" if (library / "edgetune/fleet").is_dir() else "action"
+                rooms = ("report", "fleet", "")
+                room = next(r for r in rooms if (library / "edgetune" / r / "action.py").is_file())
+                action = f"{room}.action".strip(".")
                 code = f"import edgetune.{action}, edgetune.rollout.steps.{step}{late}"
                 starts[name, step] = _start(library, code)
         figures = cpu_figures(starts, rounds, NAMES)

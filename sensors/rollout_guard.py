@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
 
 from edgetune import PACK  # noqa: E402
 from edgetune.base.errors import EdgetuneError  # noqa: E402
-from edgetune.fleet.action import safe  # noqa: E402
+from edgetune.report.action import safe  # noqa: E402
 from edgetune.rollout.context import Context  # noqa: E402
 from edgetune.rollout.guard import Guard  # noqa: E402
 from edgetune.rollout.ownership.automation import GUARD_PROBLEM, QUIET  # noqa: E402

@@ -12,8 +12,8 @@ from typing import Any
 
 from edgetune.base import clock
 from edgetune.base.errors import EdgetuneError
+from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.rollout.context import Context
-from edgetune.rollout.steps.rollout_status import rollout_status
 from lab.runner.screen import Screen, printable
 
 __all__ = ["EVERY", "Watch", "columns_of", "status_teller"]

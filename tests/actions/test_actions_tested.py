@@ -19,7 +19,7 @@ ACTIONS = documents(ROOT, "actions")
 WITH_CODE = [name for name, own in ACTIONS.items() if own["runner_type"] == "python-script"]
 WORKFLOWS = [name for name, own in ACTIONS.items() if own["runner_type"] == "orquesta"]
 SOURCES = {name: (ROOT / f"actions/{name}.py").read_text() for name in WITH_CODE}
-ROOMS = ("rollout", "wings/congestion/rounds")
+ROOMS = ("report", "rollout", "wings/congestion/rounds")
 """Those of lib that have a file for each action."""
 STEPS = {
     path.stem: room
@@ -30,7 +30,7 @@ STEPS = {
 OF_ROOMS = [
     name
     for name, text in SOURCES.items()
-    if any(f"from edgetune.{room.replace('/', '.')}." in text for room in ROOMS)
+    if any(f"from edgetune.{room.replace('/', '.')}.steps." in text for room in ROOMS)
 ]
 CONDUCTS = re.compile(r"\b(lab\.runner|Conductor|tests\.support\.practice)\b")
 

@@ -9,10 +9,10 @@ from find_orphans import FindOrphans
 
 from edgetune.base import clock
 from edgetune.base.errors import NoAnswerError, StoreError
+from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION, pause_for
 from edgetune.rollout.ownership.owner import idle_time
-from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.store.heartbeat import SILENT, Heartbeat
 from edgetune.rollout.store.stackstorm import PAGE

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.fleet.action import run_step
+from edgetune.report.action import run_step
 from tests.lib.site.test_config import GOOD
 from tests.support import ROOT
 

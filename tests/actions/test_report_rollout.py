@@ -67,14 +67,14 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.world.config["report_renderer"] = "chromium"
         self.world.config["report_url"] = "https://reports.example/"
         drawn = self.folder / f"{self.world.rollout}.png"
-        with mock.patch("edgetune.report.png.png_of", return_value=b"PNG") as png_of:
+        with mock.patch("edgetune.report.files.png_of", return_value=b"PNG") as png_of:
             result = self.assert_succeeds(rollout=self.world.rollout)
         html, program = png_of.call_args.args
         self.assertIn("edgetune rollout", html)
         self.assertEqual(program, "chromium")
         self.assertEqual((result["image"], drawn.read_bytes()), (str(drawn), b"PNG"))
         self.assertEqual(result["image_url"], f"https://reports.example/{drawn.name}")
-        with mock.patch("edgetune.report.png.png_of", return_value=b""):
+        with mock.patch("edgetune.report.files.png_of", return_value=b""):
             result = self.assert_succeeds(rollout=self.world.rollout)
         self.assertEqual((result["image"], result["image_url"]), ("", ""))
         self.assertEqual([*self.folder.glob("*.png")], [])
@@ -123,6 +123,6 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_of_long_rollouts_few_samples_are_read(self) -> None:
         self.judge()
-        with mock.patch("edgetune.rollout.steps.report_rollout._SLOTS", 20):
+        with mock.patch("edgetune.report.steps.report_rollout._SLOTS", 20):
             page = self.report()
         self.assertEqual(page.count('class="slots'), SLOTS)

@@ -12,7 +12,7 @@ import jinja2
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
-from edgetune.fleet.action import safe
+from edgetune.report.action import safe
 from tests.support import ROOT
 from tests.support.hostile import HOSTILE
 from tests.support.metadata.values import documents, own_parameters, shape

@@ -23,7 +23,8 @@ from edgetune.base.documents.settings import BiosAttribute, SettingRow
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import RefusedError
 from edgetune.fleet import action
-from edgetune.fleet.action import run_step, safe, safe_text
+from edgetune.report.action import run_step, safe, safe_text
+from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.report.text import plan_text, verdict_text
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.lease import as_owner
@@ -36,7 +37,6 @@ from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.resume_pop import resume_pop
-from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.stop_all import stop_all

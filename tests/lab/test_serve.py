@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.fleet.action import safe
+from edgetune.report.action import safe
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.record.rollout import read_rollout

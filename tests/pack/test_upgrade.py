@@ -19,9 +19,9 @@ from edgetune.base import clock
 from edgetune.base.documents.reading import digest_of
 from edgetune.base.errors import InputError
 from edgetune.base.files import load_yaml
+from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.compare_groups import compare_groups
-from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.site.config import read_config
 from tests.support import ROOT
 from tests.support.agent_root import AgentRoot, NearRoot, near_root, sysctl

@@ -11,7 +11,7 @@ from unittest import mock
 from st2tests.base import BaseActionTestCase
 
 from edgetune.base.files import load_yaml
-from edgetune.fleet.action import Result
+from edgetune.report.action import Result
 from edgetune.rollout.context import Context
 from tests.support import ROOT
 from tests.support.metadata.values import own_parameters, shape

@@ -14,7 +14,7 @@ from edgetune.fleet.campaign.approve import approve
 from edgetune.fleet.campaign.control import abort_campaign, hold_campaign, resume_campaign
 from edgetune.fleet.campaign.record import read_record, seized
 from edgetune.fleet.campaign.run import run_campaign
-from edgetune.fleet.campaign.status import campaign_status
+from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.begin_rollback import begin_rollback

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgetune.base.errors import EdgetuneError
 from edgetune.base.sanitize import one_line
-from edgetune.fleet.action import safe, safe_text, signing
+from edgetune.report.action import safe, safe_text, signing
 from lab.runner import Engine, Execution, Pack
 from lab.runner.parameters import final
 from tests.support import ROOT

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from itertools import count, takewhile
 from pathlib import Path
@@ -25,6 +26,7 @@ from edgetune.base.errors import DrainError, HostError
 from edgetune.net.hosts.answers import read_answer
 from edgetune.net.result import ANOTHER_MACHINE, HostResult
 from edgetune.net.traffic import DrainDriver, Server
+from edgetune.report.answers import text_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.planning import preflight
@@ -77,7 +79,8 @@ def step_named(name: Any) -> Any:
     if not isinstance(name, str):
         return name
     module = {"begin_drain": "drain_hosts"}.get(name, name)
-    return getattr(import_module(f"edgetune.rollout.steps.{module}"), name)
+    room = next(r for r in ("rollout", "report") if find_spec(f"edgetune.{r}.steps.{module}"))
+    return getattr(import_module(f"edgetune.{room}.steps.{module}"), name)
 
 
 class Died(BaseException):
@@ -560,7 +563,7 @@ class EmptyWorld:
                 own["epoch"] = self.epoch
             more = {**{key: own[key] for key in own if key in takes}, **more}
         result: dict[str, Any] = step(self.context, *given, **more)
-        return result
+        return {**result, "text": text_of(result["text"])} if "text" in result else result
 
     def status(self, **given: Any) -> str:
         """What people read of rollouts: of all, unless one is named."""

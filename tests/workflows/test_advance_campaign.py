@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.fleet.action import safe
 from edgetune.fleet.campaign.advance import step_campaign
+from edgetune.report.action import safe
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from lab.runner import Engine, Execution, Pack

@@ -24,6 +24,11 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
+def several(number: int, noun: str) -> str:
+    """So many of what a noun names, such as ``1 host`` and ``0 hosts``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def hosts_text(names: Sequence[str]) -> str:
     """Names of hosts, with ``e000..e011`` for those that are numbered in a row."""
     spans = [

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Over many PoPs: campaigns of rings, exported metrics, and the way in of every action."""
+"""Over many PoPs: campaigns of rings, and exported metrics."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.host import HostFacts
 from edgetune.base.fields import Fields
+from edgetune.base.names import several
 from edgetune.base.sanitize import Pattern
 
 _KERNEL = Pattern(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", "write it like 5.15")
@@ -42,8 +43,7 @@ class Applicability:
         if count < self.cpus:
             yield f"it has {count} CPUs, less than {self.cpus}"
         if nodes < self.numa_nodes:
-            has = "1 NUMA node" if nodes == 1 else f"{nodes} NUMA nodes"
-            yield f"it has {has}, less than {self.numa_nodes}"
+            yield f"it has {several(nodes, 'NUMA node')}, less than {self.numa_nodes}"
         for name in interfaces if self.drivers else ():
             driver = facts.nics[name].driver if name in facts.nics else None
             if driver not in self.drivers:

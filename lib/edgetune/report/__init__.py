@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every sentence, page and picture that a person reads."""
+"""Every answer, sentence, page and picture that a person reads."""

@@ -12,8 +12,7 @@ from edgetune.base.documents.plan import ShownPlan
 from edgetune.base.documents.sample import Drift
 from edgetune.intent.campaign import ShownCampaign
 from edgetune.report.campaign import definition_text
-from edgetune.report.diagnosis import diagnosis_text
-from edgetune.report.findings import differences_text, doctor_text
+from edgetune.report.findings import diagnosis_text, differences_text, doctor_text
 from edgetune.report.text import drift_text, shown_plan_text, verdict_text
 
 TEXTS: dict[type, Callable[[Any], str]] = {

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from edgetune.base.documents.campaign import PopStep, Record, RingEffect, RingStep
 from edgetune.base.durations import duration, utc
-
-if TYPE_CHECKING:
-    from edgetune.base.documents.campaign import PopStep, Record, RingEffect, RingStep
-    from edgetune.intent.campaign import Ring, ShownCampaign
+from edgetune.intent.campaign import Ring, ShownCampaign
 
 
 def definition_text(shown: ShownCampaign) -> str:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.campaign import PopEffect, PopStep, Record, RingStep
 from edgetune.base.documents.head import PROMOTED, Head
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
@@ -19,9 +20,6 @@ from edgetune.report.headline import headline
 from edgetune.report.next_steps import Next
 from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
-
-if TYPE_CHECKING:
-    from edgetune.base.documents.campaign import PopEffect, PopStep, Record, RingStep
 
 _TONES = {"complete": "improved", "held": "inconclusive", "aborted": "degraded"}
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from edgetune.base.documents.head import Head
 from edgetune.base.documents.words import State, Verdict
-from edgetune.base.sanitize import command
+from edgetune.rollout.status.commands import commands, releases
 
 _WAITING_FOR_A_PERSON = (State.HELD, State.HANDING_OVER)
 _COLORS: dict[str, str] = {
@@ -87,7 +87,7 @@ def next_steps(head: Head) -> list[Next]:
     rows = list(_ROWS[State(head.state)])
     if head.state == State.SOAKING and head.wait:
         rows[0] = (_STAYS, "")
-    told = [Next(text, _commands(head).get(what, "")) for text, what in rows]
+    told = [Next(text, commands(head).get(what, "")) for text, what in rows]
     released = [
         Next(f"{host}, {when}:", way)
         for host in sorted(head.quarantined)
@@ -99,39 +99,6 @@ def next_steps(head: Head) -> list[Next]:
 def for_a_person(head: Head) -> list[Next]:
     """The same, of a rollout that does not go on before somebody decides."""
     return next_steps(head) if head.state in _WAITING_FOR_A_PERSON else []
-
-
-def _commands(head: Head) -> dict[str, str]:
-    return {
-        "back": command("roll_back_pop", rollout=head.id),
-        "pause": command("pause_pop", pop=head.pop),
-        "look": command("advance_rollout", rollout=head.id),
-        # Lets a held rollout soak once more, and acts on what that shows.
-        "look longer": command("rollout_pop", rollout=head.id, wait="true"),
-        # Leaves its effect to the PoP's own people, also for the rest of it.
-        "hand over": command("retire_tuning", pop=head.pop, tuning=head.tuning, hand_over="true"),
-        "status": command("rollout_status", rollout=head.id),
-        "again": command("plan_rollout", pop=head.pop, tuning=head.tuning),
-    }
-
-
-def ways_out(head: Head) -> dict[str, str]:
-    """The commands that end what a rollout waits for a person with, or a lost owner's."""
-    known = _commands(head)
-    back = {"roll back": known["back"]}
-    return {
-        State.HELD: {"look longer": known["look longer"], **back},
-        State.HANDING_OVER: {"carry it on": known["hand over"]},
-        State.ROLLING_BACK: back,
-    }.get(State(head.state), {"carry on": command("rollout_pop", rollout=head.id), **back})
-
-
-def releases(head: Head, host: str) -> dict[str, str]:
-    """The commands by which a host leaves quarantine; none before all other hosts are back."""
-    if head.state != State.ROLLED_BACK:
-        return {}
-    replaced = command("adopt_host", host=host, rollout=head.id)
-    return {"once mended": command("release_host", host=host), "if replaced": replaced}
 
 
 def color_of(state: str, verdict: str) -> str:

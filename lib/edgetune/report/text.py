@@ -21,7 +21,8 @@ from edgetune.judge.outliers import outlier_text
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
 from edgetune.report.effects import caveat
 from edgetune.report.findings import folded
-from edgetune.report.next_steps import for_a_person, releases, ways_out
+from edgetune.report.next_steps import for_a_person
+from edgetune.rollout.status.commands import releases, ways_out
 
 
 def shown_plan_text(shown: ShownPlan) -> str:
@@ -156,22 +157,19 @@ def _way(reset: str) -> str:
 
 def _machines(plan: Plan) -> list[str]:
     """What proves that inventory, load balancer and SSH mean one machine."""
-    proofs = plan.machines
-    by_interface = [name for name, each in proofs.items() if each.proven_by == "interface"]
+    proofs = plan.machines.items()
     vouched = [
         f"{name} ({each.address or 'no address told'})"
-        for name, each in proofs.items()
+        for name, each in proofs
         if each.proven_by == "inventory"
     ]
-    own = [name for name, each in proofs.items() if each.proven_by == "host"]
-    told = f"{len(by_interface)} hosts have the address that the load balancer sends requests to"
-    word = f"the inventory alone vouches for {listed(vouched)}"
-    itself = f"{len(own)} hosts are drained over the SSH by which they are changed"
-    return [
-        *([told] if by_interface else []),
-        *([word] if vouched else []),
-        *([itself] if own else []),
-    ]
+    seen, own = (sum(e.proven_by == by for _, e in proofs) for by in ("interface", "host"))
+    told = {
+        f"{seen} hosts have the address that the load balancer sends requests to": seen,
+        f"the inventory alone vouches for {listed(vouched)}": vouched,
+        f"{own} hosts are drained over the SSH by which they are changed": own,
+    }
+    return [line for line, hosts in told.items() if hosts]
 
 
 def _page(lines: Sequence[str]) -> str:
@@ -200,8 +198,10 @@ def verdict_text(look: Look, plan: Plan) -> str:
     return _page(lines)
 
 
-def wait_text(wait: Wait) -> str:
-    """What a batch waits for, in one line."""
+def wait_text(wait: Wait | None) -> str:
+    """What a batch waits for, in one line; empty if it waits for nothing."""
+    if wait is None:
+        return ""
     until = f"; until {wait.until}" if wait.until else ""
     return one_line(f"waits since {utc(wait.since)}: {wait.why}{until}")
 

@@ -181,7 +181,7 @@ def test_an_action_imports_nothing_that_few_need(step: str) -> None:
     code = f"""
 import sys
 sys.path[:0] = {sys.path!r}
-import edgetune.fleet.action, edgetune.rollout.steps.{step}
+import edgetune.report.action, edgetune.rollout.steps.{step}
 from tests.support import ROOT
 
 print([name for name in {SELDOM!r} if sys.modules.get(name)])

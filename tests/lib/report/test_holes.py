@@ -24,8 +24,8 @@ from edgetune.judge.ring import judge_ring
 from edgetune.judge.series import read_window
 from edgetune.judge.verdict import prospect_text
 from edgetune.report.campaign_page import CampaignMaterial, campaign_page
+from edgetune.report.files import index_page
 from edgetune.report.headline import effect_of
-from edgetune.report.index import index_page
 from edgetune.report.page import Material, card, page
 from edgetune.report.text import verdict_text
 from tests.support.builders import table_of

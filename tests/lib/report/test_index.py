@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from edgetune.report.index import index_page
+from edgetune.report.files import index_page
 from tests.lib.report.test_headline import concluded, head
 from tests.lib.report.test_report import TAGS, Reader, said
 from tests.support.hostile import HOSTILE

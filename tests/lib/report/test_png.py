@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.report import png
-from edgetune.report.png import png_of
+from edgetune.report import files
+from edgetune.report.files import png_of
 
 pytestmark = pytest.mark.processes
 
@@ -43,7 +43,7 @@ def test_a_real_chromium_draws_the_whole_card(monkeypatch: pytest.MonkeyPatch) -
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("no chromium is installed")
-    monkeypatch.setattr(png, "SECONDS", 120.0)
+    monkeypatch.setattr(files, "SECONDS", 120.0)
     empty, full = (png_of(f"<body>{text}</body>", program) for text in ("", "proven " * 400))
     width, height = struct.unpack(">II", empty[16:24])
     assert (width, height) == (1000, 620)
@@ -60,7 +60,7 @@ def test_a_browser_that_draws_nothing_is_no_failure(tmp_path: Path, body: str) -
 def test_a_browser_that_hangs_is_ended_with_all_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(png, "SECONDS", 0.2)
+    monkeypatch.setattr(files, "SECONDS", 0.2)
     told = tmp_path / "child"
     program = browser(tmp_path, f'sleep 60 & echo $! > "{told}"; wait')
     began = time.monotonic()

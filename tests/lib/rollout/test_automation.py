@@ -13,7 +13,6 @@ from edgetune.base import clock
 from edgetune.base.errors import StoreError
 from edgetune.base.files import load_yaml
 from edgetune.net.databases import Database
-from edgetune.report.answers import text_of
 from edgetune.rollout.ownership.automation import ALWAYS, QUIET, SOAKING
 from edgetune.rollout.store.heartbeat import GUARD, Heartbeat, Heartbeats
 from edgetune.rollout.store.texts import SqliteTexts
@@ -64,7 +63,7 @@ def texts(world: World) -> list[str]:
     found = [
         world.status(),
         world.status(rollout=world.rollout),
-        text_of(world.run("doctor_pop", "lab1")["text"]),
+        world.run("doctor_pop", "lab1")["text"],
         page.read_text(encoding="utf-8"),
         world.mark("changing")["message"],
     ]
@@ -157,6 +156,6 @@ def test_a_workflow_that_waits_takes_its_own_looks_and_what_has_ended_needs_no_r
     assert "is off" not in world.status()
     # What a rollout to come needs is a note.
     done: Any = world.run("doctor_pop", "lab1")
-    assert (done["failed"], "rule advance_soaking is off" in text_of(done["text"])) == ([], True)
+    assert (done["failed"], "rule advance_soaking is off" in done["text"]) == ([], True)
     shipped = {load_yaml(path)["name"] for path in (ROOT / "rules").glob("*.yaml")}
     assert shipped >= {*NEEDED}

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from edgetune.base import clock
 from edgetune.base.documents.head import Quarantine, head_key
-from edgetune.report.findings import WIDTH, block, shown
+from edgetune.report.findings import WIDTH
 from edgetune.report.next_steps import ATTENTION
+from edgetune.report.status import block, blocks, first_of
 from edgetune.rollout.record.rollout import save_plan
 from edgetune.rollout.status import attention
 from edgetune.rollout.status.attention import Need, Urgency
-from edgetune.rollout.status.overview import Entry, blocks
+from edgetune.rollout.status.overview import Entry
 from tests.support.builders import concluded, plan, reading
 from tests.support.exported import STAMP
 from tests.support.exported import put_one as put
@@ -154,7 +155,7 @@ ENTRIES = st.builds(
 @given(st.lists(ENTRIES, max_size=30), st.integers(2, 12))
 def test_no_line_is_cut_and_none_is_lost(entries: list[Entry], most: int) -> None:
     found = [*blocks(entries, WIDTH), block("No rollouts.")]
-    lines = shown(found, MORE, most)
+    lines = first_of(found, MORE, most)
     assert len(lines) <= most
     left = lines[-1].split()[2] if lines[-1].startswith("... and ") else "0"
     begun = [line for line in lines if line[:1] not in (" ", ".")]

@@ -11,9 +11,9 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.base.errors import StoreError
-from edgetune.fleet.action import safe
 from edgetune.fleet.campaign.advance import step_campaign
 from edgetune.fleet.campaign.run import run_campaign
+from edgetune.report.action import safe
 from edgetune.rollout.ownership.automation import thread_of
 from edgetune.rollout.record.heads import all_heads
 from lab.runner import Engine, Pack

@@ -16,7 +16,7 @@ from edgetune.base import errors
 from edgetune.base.documents.reading import LARGEST
 from edgetune.base.documents.steps import REASONS, STEPS, StepTaken, read_steps, steps_key
 from edgetune.base.errors import DamagedError, EdgetuneError
-from edgetune.fleet.action import run_step
+from edgetune.report.action import run_step
 from edgetune.rollout.record import step_times
 from edgetune.rollout.record.step_times import steps_of
 from edgetune.rollout.store.records import SqliteStore

@@ -13,8 +13,8 @@ from edgetune.base.errors import InputError
 from edgetune.base.files import load_yaml
 from edgetune.base.freezes import in_force
 from edgetune.base.options import options_of
-from edgetune.fleet import action
-from edgetune.fleet.action import run_step, safe
+from edgetune.report import action
+from edgetune.report.action import run_step, safe
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.kept_inventory import pop_for_plan
 from edgetune.rollout.steps.accept_inventory import accept_inventory

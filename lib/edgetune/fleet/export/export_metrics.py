@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from edgetune.base.errors import InputError
 from edgetune.base.files import write_file
+from edgetune.base.names import several
 from edgetune.fleet.export.state import read_state
 from edgetune.rollout.context import Context
 
@@ -32,6 +33,6 @@ def export_metrics(context: Context) -> ExportResult:
     values = read_state(context)
     write_file(Path(path), values.text().encode("utf-8"), "metrics_file")
     unknown = round(values.sum("edgetune_pops_unknown"))
-    lacks = f"; a record of {unknown} PoP{'' if unknown == 1 else 's'} cannot be read"
+    lacks = f"; a record of {several(unknown, 'PoP')} cannot be read"
     message = f"{path} is written" + (lacks if unknown else "")
     return {"path": path, "pops_unknown": unknown, "message": message}

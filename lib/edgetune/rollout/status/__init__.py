@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How rollouts stand, as people are shown it."""
+"""How rollouts stand, and what of that needs a person."""

@@ -11,12 +11,12 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.words import State
 from edgetune.base.sanitize import command, shortened
-from edgetune.report.next_steps import ways_out
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import stale_after
 from edgetune.rollout.gates.pause import Pause, causes_text, ways_on
 from edgetune.rollout.hosts.quarantine import in_service_still
 from edgetune.rollout.record.heads import Unreadable
+from edgetune.rollout.status.commands import ways_out
 from edgetune.rollout.status.congestion import STALE as ROUNDS_STALE
 from edgetune.rollout.status.congestion import SeenRounds
 from edgetune.rollout.status.present import Present, span, spoken

@@ -15,13 +15,13 @@ from edgetune.base.documents.head import ENDED, ID, Head
 from edgetune.base.durations import duration
 from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.base.sanitize import command
-from edgetune.report.next_steps import releases
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import is_orphaned
 from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_heads
 from edgetune.rollout.record.rollout import in_hand
+from edgetune.rollout.status.commands import releases
 from edgetune.site.inventory import Pop
 
 if TYPE_CHECKING:

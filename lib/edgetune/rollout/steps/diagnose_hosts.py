@@ -73,40 +73,30 @@ def diagnose_hosts(
     request = _request(seconds, services or SERVICE_NAMES)
     answers = context.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
     answered = {name: answer.data for name, answer in answers.items() if not answer.failed}
-    told = {name: diagnosis_answer(data) for name, data in answered.items()}
+    by_host = {name: diagnosis_answer(data) for name, data in answered.items()}
     missing = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
-    if not told:
+    if not by_host:
         raise HostError(f"no host of {pop} answered: {_few(missing)}")
-    findings = list(_grouped(told))
+    findings = list(_grouped(by_host))
     found = Diagnosis(
         pop=pop,
         time=clock.wall(),
         live=seconds > 0,
         seconds=seconds,
         asked=len(chosen),
-        answered=len(told),
+        answered=len(by_host),
         missing=missing,
         findings=findings,
-        tunings=_tunings(context, known, findings, told),
-        unread=_unread(told),
+        tunings=_tunings(context, known, findings, by_host),
+        unread=_unread(by_host),
     )
     helpful = [f"{row.tuning} ({len(row.hosts)})" for row in found.tunings if row.hosts]
     would = f"; would help: {', '.join(helpful)}" if helpful else ""
     lost = f"; no answer from {', '.join(found.missing)}" if found.missing else ""
-    return {
-        "pop": found.pop,
-        "time": found.time,
-        "live": found.live,
-        "seconds": found.seconds,
-        "asked": found.asked,
-        "answered": found.answered,
-        "missing": found.missing,
-        "findings": encoded(found.findings),
-        "tunings": encoded(found.tunings),
-        "unread": encoded(found.unread),
-        "message": f"{found.answered} hosts diagnosed{would}{lost}",
-        "text": found,
-    }
+    told: DiagnosisResult = encoded(found)
+    told["message"] = f"{found.answered} hosts diagnosed{would}{lost}"
+    told["text"] = found
+    return told
 
 
 def _seconds_of(interval: str) -> int:

@@ -10,6 +10,7 @@ from edgetune.base import clock
 from edgetune.base.documents.inventory import Differences, PopChange
 from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
+from edgetune.base.names import several
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.kept_inventory import compared
 from edgetune.rollout.store.inventory import kept_inventory
@@ -40,8 +41,8 @@ def diff_inventory(context: Context, pop: str = "") -> InventoryResult:
 
 def counted(changes: Sequence[PopChange]) -> str:
     """Such as ``2 PoPs differ``, or nothing."""
-    number = len(changes)
-    return f"{number} PoP{' differs' if number == 1 else 's differ'}" if number else ""
+    verb = "differs" if len(changes) == 1 else "differ"
+    return f"{several(len(changes), 'PoP')} {verb}" if changes else ""
 
 
 def told(
@@ -50,7 +51,7 @@ def told(
     """The result about an inventory that was just read."""
     pops = found.pop_names()
     hosts = sum(len(found.pop(name).hosts) for name in pops)
-    many = f"{len(pops)} PoP{'' if len(pops) == 1 else 's'}, {hosts} hosts"
+    many = f"{several(len(pops), 'PoP')}, {hosts} hosts"
     message = f"{context.config.inventory_source}: {many}; {what}"
     return {
         "pops": encoded([*changes]),

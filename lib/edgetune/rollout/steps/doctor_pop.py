@@ -37,16 +37,14 @@ from edgetune.rollout.planning.preflight import (
 )
 from edgetune.rollout.planning.site_checks import (
     Certificate,
-    certificates,
-    check_certificates,
-    site_files,
-)
-from edgetune.rollout.planning.site_mistakes import (
     Note,
+    certificates,
     check_bmcs,
     check_catalogue,
+    check_certificates,
     check_configuration,
     check_source,
+    site_files,
 )
 from edgetune.rollout.record.heads import all_heads, unreadable_rollouts
 from edgetune.rollout.record.kept_inventory import compared

@@ -23,15 +23,16 @@ from edgetune.fleet.campaign.advance import step_campaign
 from edgetune.fleet.campaign.approve import approve
 from edgetune.fleet.campaign.control import abort_campaign, hold_campaign, resume_campaign
 from edgetune.fleet.campaign.record import seized
-from edgetune.fleet.campaign.report import report_campaign
 from edgetune.fleet.campaign.run import run_campaign
-from edgetune.fleet.campaign.status import campaign_status
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.series import read_window
 from edgetune.report.answers import text_of
 from edgetune.report.effects import share
+from edgetune.report.steps.campaign_status import campaign_status
+from edgetune.report.steps.report_campaign import report_campaign
+from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates import approval
 from edgetune.rollout.ownership.lease import Rollout, as_owner
@@ -41,7 +42,6 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.lib.rollout.steps.moves import Holds
 from tests.support import ROOT

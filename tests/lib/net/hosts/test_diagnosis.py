@@ -10,7 +10,7 @@ import pytest
 
 from edgetune.base.names import hosts_text
 from edgetune.report.answers import text_of
-from edgetune.report.diagnosis import WIDTH
+from edgetune.report.findings import TICKET
 from edgetune.rollout.context import Context
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
@@ -190,7 +190,7 @@ def test_what_a_host_writes_cannot_break_the_text(world: EmptyWorld, context: Co
     text = text_of(diagnose_hosts(context, "lab1")["text"])
     assert all(char.isprintable() or char == "\n" for char in text)
     assert "```" not in text
-    assert max(map(len, text.splitlines())) <= WIDTH + 5
+    assert max(map(len, text.splitlines())) <= TICKET + 5
     assert len(text) < 3000
 
 

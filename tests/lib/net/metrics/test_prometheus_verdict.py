@@ -18,6 +18,7 @@ from edgetune.base.documents.sample import Sample
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import SourceError
 from edgetune.net.metrics.sources.prometheus import Prometheus
+from edgetune.report.status import overview_text
 from edgetune.rollout.evidence.baseline import measure
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.guard.stalled import stale_samples
@@ -187,6 +188,6 @@ def test_a_prometheus_that_is_down_promotes_nothing_and_guard_and_status_see_it(
     with pytest.raises(SourceError):
         world.context.samples.newest(["lab1"])
     seen = Seen(world.context, [opened.head], [], [], "", False)
-    assert "When hosts were sampled is not known: prometheus of lab1" in Overview(seen, ()).text(
-        with_ended=False, lines=0
+    assert "When hosts were sampled is not known: prometheus of lab1" in overview_text(
+        Overview(seen, ()), with_ended=False, lines=0
     )

@@ -21,6 +21,7 @@ from edgetune.net.databases import Database
 from edgetune.net.metrics.samples import Limit
 from edgetune.net.traffic import Server
 from edgetune.report.answers import text_of
+from edgetune.report.steps.report_rollout import _waits
 from edgetune.report.text import plan_text
 from edgetune.rollout.evidence import soak
 from edgetune.rollout.gates.approval import Approval, load_approval
@@ -36,7 +37,6 @@ from edgetune.rollout.record.rollout import load_plan, out_of_service, read_roll
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.rollout.steps.report_rollout import _waits
 from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.lib.rollout.steps.advice import Advice
 from tests.support.builders import concluded, reading, write_yaml

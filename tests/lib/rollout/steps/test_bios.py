@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from edgetune.base.errors import RefusedError
-from edgetune.report.answers import text_of
-from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.report.steps.rollout_status import rollout_status
 from tests.support import ROOT
 from tests.support.bmcs import EARLY, HOME, SNOOP
 from tests.support.world import BiosWorld
@@ -29,7 +27,7 @@ def world(tmp_path: Path) -> BiosWorld:
 
 
 def _plan(world: BiosWorld, tuning: str = "home_snoop", **options: Any) -> dict[str, Any]:
-    return plan_rollout(world.context, pop="lab1", tuning=tuning, seed=7, **options)
+    return world.run("plan_rollout", "lab1", tuning, seed=7, **options)
 
 
 def _modes(world: BiosWorld) -> dict[str, tuple[str, str | None]]:
@@ -46,8 +44,8 @@ def test_a_plan_that_needs_no_bmc_asks_none(
     tunings = (*world.context.config.tunings, ROOT / "lab" / "tunings")
     world.context.config = replace(world.context.config, bmc_ca_file="/nowhere", tunings=tunings)
     says = "configuration: bmc_ca_file: /nowhere cannot be used"
-    assert says not in text_of(_plan(world, tuning="tiny_accept_queue")["text"])
-    assert says in text_of(_plan(world, tuning="accept_queue")["text"])
+    assert says not in _plan(world, tuning="tiny_accept_queue")["text"]
+    assert says in _plan(world, tuning="accept_queue")["text"]
     with pytest.raises(RefusedError, match=says):
         _plan(world)
 

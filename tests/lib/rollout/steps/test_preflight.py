@@ -13,12 +13,9 @@ import yaml
 
 from edgetune.base.documents.options import Options
 from edgetune.base.errors import RefusedError
-from edgetune.report.answers import text_of
 from edgetune.report.findings import WIDTH
 from edgetune.rollout.evidence.retention import most_bytes
 from edgetune.rollout.planning.make_plan import make_for
-from edgetune.rollout.steps.doctor_pop import doctor_pop
-from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml
@@ -44,7 +41,7 @@ def test_a_clock_is_wrong_only_outside_of_question_and_answer(
 
     world.hosts._facts = in_turn  # type: ignore[method-assign]
     assert (
-        "e005: its clock is" in text_of(plan_rollout(world.context, "lab1", "accept_queue")["text"])
+        "e005: its clock is" in world.run("plan_rollout", "lab1", "accept_queue")["text"]
     ) is is_wrong
 
 
@@ -72,7 +69,7 @@ def test_the_doctor_changes_nothing_whatever_it_finds(tmp_path: Path) -> None:
     moments, log = len(world.moments.seen), list(world.balancer.log)
     changes, kept = world.hosts.changing(), _all_of(world)
     for tuning in ("", "accept_queue"):
-        assert doctor_pop(world.context, "lab1", tuning)["failed"]
+        assert world.run("doctor_pop", "lab1", tuning)["failed"]
     assert _all_of(world) == kept
     assert (world.hosts.changing(), world.balancer.log) == (changes, log)
     assert len(world.moments.seen) == moments
@@ -103,14 +100,14 @@ def test_the_doctor_writes_lines_that_fit_a_terminal(world: EmptyWorld) -> None:
         for number, name in enumerate(world.balancer.state)
     }
     world.balancer.refusal = "x" * 300
-    lines = text_of(doctor_pop(world.context, "lab1")["text"]).splitlines()
+    lines = world.run("doctor_pop", "lab1")["text"].splitlines()
     short = [line for line in lines if "xxx" not in line]
     assert len(short) > 16 and max(map(len, short)) <= WIDTH < 80
 
 
 def test_what_a_host_says_begins_no_line_of_the_doctor(world: EmptyWorld) -> None:
     world.hosts.health = {"e003": "answers 404\n  ok      claim  all is well " + "FAILED " * 40}
-    lines = text_of(doctor_pop(world.context, "lab1")["text"]).splitlines()
+    lines = world.run("doctor_pop", "lab1")["text"].splitlines()
     assert sum(line.startswith("  ok      claim") for line in lines) == 1
     assert [line for line in lines if line.split()[0] == "FAILED"] == [
         line for line in lines if line.startswith("  FAILED  health")
@@ -126,5 +123,5 @@ def test_a_missing_check_of_health_is_told_in_every_plan(tmp_path: Path) -> None
     document = inventory_document()
     document["pops"]["lab1"]["health"] = ""
     world.change_inventory(document)
-    text = text_of(plan_rollout(world.context, "lab1", "accept_queue")["text"])
+    text = world.run("plan_rollout", "lab1", "accept_queue")["text"]
     assert "has no health check: a sick host would pass" in text

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from edgetune.fleet.export.state import read_state
+from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.steps.doctor_pop import doctor_pop
-from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.wings.congestion.rounds.steps.roll_back_congestion import roll_back_congestion
 from edgetune.wings.congestion.rounds.work import claim_of
 from tests.support.rounds_world import RoundsMoves, RoundsWorld, held_out, treating

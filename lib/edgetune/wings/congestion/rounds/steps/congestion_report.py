@@ -16,9 +16,7 @@ from edgetune.report.congestion import (
     overview_text,
     state_text,
 )
-from edgetune.report.files import page_of_congestion
 from edgetune.rollout.context import Context
-from edgetune.rollout.status.reports import address_of, report_folder, write_page
 from edgetune.wings.congestion.rounds.kept import open_rounds
 from edgetune.wings.congestion.rounds.work import read_known, tuned_pops
 
@@ -67,8 +65,9 @@ def congestion_report(context: Context, pop: str = "") -> CongestionReportResult
 
 def _page(context: Context, material: CongestionMaterial) -> tuple[str, str]:
     from edgetune.report.congestion_page import congestion_page
+    from edgetune.report.files import CONGESTION, address_of, page_of, report_folder, write_page
 
-    path = report_folder(context.config) / page_of_congestion(material.pop)
+    path = report_folder(context.config) / page_of(material.pop, CONGESTION)
     write_page(context, path, congestion_page(material))
     return str(path), address_of(context.config, path)
 

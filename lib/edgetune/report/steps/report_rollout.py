@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.baseline import Baseline
@@ -15,19 +15,17 @@ from edgetune.base.documents.look import Look
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.durations import utc
 from edgetune.base.errors import EdgetuneError, InputError, RefusedError
+from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
-from edgetune.report.files import page_of
+from edgetune.judge.series import Window, read_window
+from edgetune.report.files import address_of, page_of, report_folder, write_page, write_picture
+from edgetune.report.page import Event, Material, card, page
 from edgetune.report.text import wait_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import Pause, pause_text, pauses_of
 from edgetune.rollout.ownership.automation import needed_rules, what_is_off
 from edgetune.rollout.record.rollout import Record, read_rollout
-from edgetune.rollout.status.reports import address_of, report_folder, write_page, write_picture
-
-if TYPE_CHECKING:
-    from edgetune.judge.series import Window
-    from edgetune.report.page import Event, Material
 
 _SLOTS = 240
 """How many a picture has at most."""
@@ -54,8 +52,6 @@ def report_rollout(context: Context, rollout: str) -> ReportResult:
     InputError: there is no such rollout, or ``report_dir`` of the configuration does not permit
     it. What the record or the samples do not hold (any more) is named on the page.
     """
-    from edgetune.report.page import card, page
-
     opened, config = read_rollout(context, rollout), context.config
     path = report_folder(config) / page_of(opened.head.id)
     material = _material(opened)
@@ -73,8 +69,6 @@ def report_rollout(context: Context, rollout: str) -> ReportResult:
 
 
 def _material(opened: Record) -> Material:
-    from edgetune.report.page import Material
-
     now, head = clock.wall(), opened.head
     missing: list[str] = []
     baseline, pauses = opened.baseline(), pauses_of(opened.context, head.pop)
@@ -113,14 +107,11 @@ def _held_up(opened: Record, pauses: Mapping[str, Pause]) -> str:
 
 def _waits(opened: Record) -> str:
     """What the present batch waits for; a state that changes no host has none."""
-    wait = opened.wait if opened.head.state in CHANGES_HOSTS else None
-    return wait_text(wait) if wait else ""
+    return wait_text(opened.wait) if opened.head.state in CHANGES_HOSTS else ""
 
 
 def _pauses(head: Head, pauses: Mapping[str, Pause]) -> list[Event]:
     """Those of its time; of each cause only the last one is known."""
-    from edgetune.report.page import Event
-
     end = head.history[-1].at if head.state in ENDED else math.inf
     return [
         Event(pause.at, "state", "paused" if pause.paused else "resumed", text, pause.by)
@@ -144,9 +135,6 @@ def _window(
     opened: Record, baseline: Baseline | None, until: float, missing: list[str]
 ) -> Window | None:
     """What the samples that are still there tell, in few slots."""
-    from edgetune.intent.metrics.catalogue import metrics_of
-    from edgetune.judge.series import read_window
-
     if not opened.head.baseline:
         return None
     plan, start = opened.plan, opened.head.baseline[0]

@@ -15,13 +15,13 @@ from edgetune.base.documents.reading import decoded
 from edgetune.base.errors import RefusedError
 from edgetune.fleet.campaign.gates import find_rollouts
 from edgetune.fleet.campaign.record import read_record
-from edgetune.fleet.campaign.status import waits_of
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.report.files import page_of_campaign
+from edgetune.report.campaign_page import CampaignMaterial, campaign_page
+from edgetune.report.files import CAMPAIGN, address_of, page_of, report_folder, write_page
+from edgetune.report.steps.campaign_status import waits_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.record.rollout import Record as RolloutRecord
-from edgetune.rollout.status.reports import address_of, report_folder, write_page
 
 
 class CampaignReportResult(TypedDict):
@@ -39,8 +39,6 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
     InputError: there is no such campaign, or ``report_dir`` of the configuration does not permit
     it. What the records do not hold is named on the page.
     """
-    from edgetune.report.campaign_page import CampaignMaterial, campaign_page
-
     record = read_record(context, campaign)
     folder = report_folder(context.config)
     heads = {head.id: head for head in all_heads(context)}
@@ -58,7 +56,7 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
         files={path.name for path in folder.iterdir()} if folder.is_dir() else set(),
         made=clock.wall(),
     )
-    path = folder / page_of_campaign(record.id)
+    path = folder / page_of(record.id, CAMPAIGN)
     write_page(context, path, campaign_page(material))
     url = address_of(context.config, path)
     return {

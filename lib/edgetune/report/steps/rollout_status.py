@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TypedDict
 
 from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
 from edgetune.base.errors import EdgetuneError, InputError, StoreError
-from edgetune.base.names import NAME
+from edgetune.base.names import NAME, several
 from edgetune.base.sanitize import one_line
 from edgetune.report.next_steps import color_of
+from edgetune.report.status import InFull, overview_text
 from edgetune.report.text import left_text, wait_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import stopped_by
@@ -22,7 +23,7 @@ from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_he
 from edgetune.rollout.record.rollout import out_of_service, read_rollout
 from edgetune.rollout.status.claimed import claimed_beside
 from edgetune.rollout.status.overview import Overview
-from edgetune.rollout.status.present import InFull, Seen
+from edgetune.rollout.status.present import Seen
 
 
 class RolloutRow(TypedDict):
@@ -99,18 +100,21 @@ def rollout_status(
         and (not host or host in head.quarantined)
         and (not orphaned or (not stopped and is_orphaned(context, head)))
     ]
-    ownerless, unknown = _without_an_owner(context, chosen, ended)
+    abandoned, unknown = _without_an_owner(context, chosen, ended)
     unknown += _claimed_beside(context, pop, heads) if pop else []
-    left = {head.id: _left(context, head) for head in ownerless}
+    left = {head.id: _left(context, head) for head in abandoned}
     waits = {head.id: _wait(context, head) for head in chosen if head.state in CHANGES_HOSTS}
     shown = chosen[-1] if (rollout or pop) and chosen else None
     seen = Seen(context, chosen[:], damaged, unknown, stopped, bool(state or host or orphaned))
     if rollout or pop:
         text = InFull(seen, left, waits).text(pop, with_ended)
     else:
-        text = Overview(seen, left.keys(), columns).text(with_ended or state in ENDED, lines)
+        text = overview_text(
+            Overview(seen, left.keys()), with_ended or state in ENDED, lines, columns
+        )
     chosen.sort(key=lambda head: head.id not in left)
     told = [unreadable_text(each) for each in damaged]
+    ownerless = f", {len(left)} without an owner" if left else ""
     return {
         "rollouts": [
             _short(head, left.get(head.id, ""), waits.get(head.id, "")) for head in chosen
@@ -118,7 +122,7 @@ def rollout_status(
         "ids": [head.id for head in (_in_turn(context, chosen) if state else chosen)],
         "color": color_of(shown.state, _verdict(shown)) if shown else "",
         "unreadable": told,
-        "message": "; ".join([_counted(chosen, left), *told]),
+        "message": "; ".join([several(len(chosen), "rollout") + ownerless, *told]),
         "text": text,
     }
 
@@ -131,11 +135,6 @@ def _named(context: Context, rollout: str, pop: str) -> tuple[str, str]:
         text = f"there is no rollout {rollout!r}, and no PoP of that name"
         raise InputError("parameter", "rollout", text)
     return "", rollout
-
-
-def _counted(chosen: Sequence[Head], left: Sized) -> str:
-    ownerless = f", {len(left)} without an owner" if left else ""
-    return f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}{ownerless}"
 
 
 def _without_an_owner(
@@ -160,10 +159,9 @@ def _claimed_beside(context: Context, pop: str, heads: Sequence[Head]) -> list[s
 
 def _left(context: Context, head: Head) -> str:
     try:
-        out = out_of_service(Rollout(context, head).batches())
+        return left_text(head, out_of_service(Rollout(context, head).batches()))
     except EdgetuneError:
         return left_text(head, None)
-    return left_text(head, out)
 
 
 def _in_turn(context: Context, heads: list[Head]) -> list[Head]:
@@ -175,10 +173,9 @@ def _in_turn(context: Context, heads: list[Head]) -> list[Head]:
 
 def _wait(context: Context, head: Head) -> str:
     try:
-        wait = Rollout(context, head).wait
+        return wait_text(Rollout(context, head).wait)
     except EdgetuneError as error:
         return f"what it waits for is not known: {one_line(str(error))}"
-    return wait_text(wait) if wait else ""
 
 
 def _short(head: Head, orphan_notice: str, waits: str) -> RolloutRow:

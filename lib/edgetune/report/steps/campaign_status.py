@@ -9,6 +9,7 @@ from typing import TypedDict
 from edgetune.base.documents.campaign import ENDED, Record
 from edgetune.base.documents.head import Head
 from edgetune.base.errors import RefusedError
+from edgetune.base.names import several
 from edgetune.base.sanitize import one_line
 from edgetune.fleet.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
 from edgetune.fleet.campaign.record import read_record, readable_records
@@ -64,13 +65,9 @@ def campaign_status(context: Context, campaign: str = "") -> CampaignsResult:
     texts = [campaign_text(record, states, waits[record.id]) for record in records]
     return {
         "campaigns": [_short(record, states, waits[record.id]) for record in records],
-        "message": "; ".join([_counted(len(records)), *unreadable]),
+        "message": "; ".join([several(len(records), "campaign"), *unreadable]),
         "text": "\n\n".join([*map(one_line, unreadable), *texts]) or "No campaigns.",
     }
-
-
-def _counted(campaigns: int) -> str:
-    return "1 campaign" if campaigns == 1 else f"{campaigns} campaigns"
 
 
 def waits_of(context: Context, record: Record, heads: Mapping[str, Head]) -> list[str]:

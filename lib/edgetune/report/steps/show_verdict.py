@@ -8,7 +8,7 @@ from typing import TypedDict
 from edgetune.report.next_steps import color_of
 from edgetune.report.text import verdict_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.rollout import Record, read_rollout
+from edgetune.rollout.record.rollout import read_rollout
 
 
 class VerdictResult(TypedDict):
@@ -29,7 +29,9 @@ def show_verdict(context: Context, rollout: str) -> VerdictResult:
     opened = read_rollout(context, rollout)
     head = opened.head
     told = f"{head.id}  {head.tuning} on {head.pop}: {head.state}"
-    shown = _newest(opened) if head.looks else "No look was taken yet."
+    shown = "No look was taken yet."
+    if head.looks:
+        shown = verdict_text(opened.look(head.looks - 1), opened.plan)
     verdict = head.verdict.verdict.value if head.verdict else ""
     return {
         "rollout": head.id,
@@ -38,7 +40,3 @@ def show_verdict(context: Context, rollout: str) -> VerdictResult:
         "message": f"{told}, {verdict or 'without a verdict'}",
         "text": f"{told}\n{shown}",
     }
-
-
-def _newest(opened: Record) -> str:
-    return verdict_text(opened.look(opened.head.looks - 1), opened.plan)
