@@ -34,7 +34,7 @@ from edgetune.rollout.store.claims import Claim
 from tests.support.bmcs import RESETS
 from tests.support.builders import as_samples, concluded
 from tests.support.virtual_clock import VirtualClock
-from tests.support.world import BiosWorld, Died, EmptyWorld, World, changing, step_named
+from tests.support.world import BiosWorld, Died, EmptyWorld, World, changing, shown, step_named
 
 
 class _Once(yaml.SafeLoader):
@@ -385,12 +385,12 @@ class Scenario:
     def gives(self, fields: dict[str, Any]) -> None:
         """Fields of what the newest step gave back."""
         for name, expected in fields.items():
-            self._compare(f"{name} of the result", self.result[name], expected)
+            self._compare(f"{name} of the result", shown(self.result)[name], expected)
 
     def lacks(self, fields: dict[str, str]) -> None:
         """Fields of what the newest step gave back, and what is not in them."""
         for name, text in fields.items():
-            seen = self.result[name] if name in self.result else self._seen(name)
+            seen = shown(self.result)[name] if name in self.result else self._seen(name)
             assert text not in seen, f"{self.where}: {seen}"
 
     def ranges(self, facts: dict[str, list[float]]) -> None:

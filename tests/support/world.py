@@ -83,6 +83,11 @@ def step_named(name: Any) -> Any:
     return getattr(import_module(f"edgetune.{room}.steps.{module}"), name)
 
 
+def shown(result: dict[str, Any]) -> dict[str, Any]:
+    """The result of a step, with its text as an action answers with it."""
+    return {**result, "text": text_of(result["text"])} if "text" in result else result
+
+
 class Died(BaseException):
     """The process that carried out a step is gone; nothing in it may catch this."""
 
@@ -562,8 +567,7 @@ class EmptyWorld:
             if "epoch" in takes and takes["epoch"].default is Parameter.empty:
                 own["epoch"] = self.epoch
             more = {**{key: own[key] for key in own if key in takes}, **more}
-        result: dict[str, Any] = step(self.context, *given, **more)
-        return {**result, "text": text_of(result["text"])} if "text" in result else result
+        return shown(step(self.context, *given, **more))
 
     def status(self, **given: Any) -> str:
         """What people read of rollouts: of all, unless one is named."""

@@ -34,12 +34,8 @@ def overview_text(shown: Overview, with_ended: bool, lines: int, columns: int = 
     seen, entries = shown.seen, shown.entries()
     urgent = sum(bool(entry.needs) for entry in entries)
     rows = blocks(entries, columns)
-    stop = block(
-        f"EVERYTHING IS STOPPED: {seen.stopped}",
-        {"resume": command("resume_all")},
-        columns=columns,
-    )
-    found = [stop] if seen.stopped else []
+    resumes, stop = {"resume": command("resume_all")}, f"EVERYTHING IS STOPPED: {seen.stopped}"
+    found = [block(stop, resumes, columns=columns)] if seen.stopped else []
     beside = [*seen.unknown, *what_is_off(seen.context, shown.needed_rules)]
     found += [*rows[:urgent], *(block(text, columns=columns) for text in beside), *rows[urgent:]]
     idle = _idle(seen, bool(found))

@@ -119,11 +119,11 @@ def _kept_by(context: Context, head: Head, every: Sequence[str]) -> dict[str, st
     return dict.fromkeys(names, f"left to rollout {head.id}, which has it in hand")
 
 
-def refuse_held(context: Context, pop: str) -> None:
-    """RefusedError while anything has a PoP, with what a person can do."""
+def refuse_held(context: Context, pop: str, *beside: str) -> None:
+    """RefusedError while anything has a PoP, with what a person can do, and what is told beside."""
     told = findings_text(holders(context, pop))
     if told:
-        raise RefusedError("; ".join(told))
+        raise RefusedError("; ".join([*told, *beside])) from None
 
 
 @contextmanager
@@ -132,7 +132,5 @@ def held_first(context: Context, pop: str) -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        told = findings_text(holders(context, pop))
-        if not told:
-            raise
-        raise RefusedError("; ".join([*told, str(error)])) from None
+        refuse_held(context, pop, str(error))
+        raise

@@ -20,7 +20,6 @@ from edgetune.fleet.campaign.approve import approve
 from edgetune.net.databases import Database
 from edgetune.net.metrics.samples import Limit
 from edgetune.net.traffic import Server
-from edgetune.report.answers import text_of
 from edgetune.report.steps.report_rollout import _waits
 from edgetune.report.text import plan_text
 from edgetune.rollout.evidence import soak
@@ -42,7 +41,7 @@ from tests.lib.rollout.steps.advice import Advice
 from tests.support.builders import concluded, reading, write_yaml
 from tests.support.exported import put_one
 from tests.support.scenarios import Scenario, names_of
-from tests.support.world import BiosWorld, step_named
+from tests.support.world import BiosWorld, shown, step_named
 
 RESET_AFTER = 30.0
 
@@ -53,7 +52,7 @@ class Plans(Scenario):
     def plans(self, options: dict[str, Any] | None) -> None:
         usual = {"tuning": "home_snoop", "seed": 7} if isinstance(self.world, BiosWorld) else {}
         asked = {"pop": "lab1", "tuning": "accept_queue", **usual, **(options or {})}
-        self.result = plan_rollout(self.world.context, **asked)
+        self.result = shown(plan_rollout(self.world.context, **asked))
 
     def timer(self, parameters: Any) -> None:
         """StackStorm tells this of the timer of sample_running; of null it tells nothing."""
@@ -68,7 +67,7 @@ class Plans(Scenario):
 
     def plans_again(self, _: object) -> None:
         digest = self.result["plan"]
-        self.result = plan_rollout(self.world.context, plan=digest)
+        self.result = shown(plan_rollout(self.world.context, plan=digest))
         assert self.result["plan"] == digest, self.where
 
     def plans_alike(self, options: dict[str, Any]) -> None:
@@ -84,7 +83,7 @@ class Plans(Scenario):
 
     def plan_tells(self, text: str) -> None:
         self.plans({})
-        self._compare("the plan", text_of(self.result["text"]), text)
+        self._compare("the plan", self.result["text"], text)
 
     def everywhere(self, facts: dict[str, Any]) -> None:
         for path, value in facts.items():
@@ -163,7 +162,7 @@ class Plans(Scenario):
     @property
     def told(self) -> str:
         """The text of the newest result, on one line."""
-        return " ".join(text_of(self.result["text"]).replace("|", "").split())
+        return " ".join(shown(self.result)["text"].replace("|", "").split())
 
 
 class Firmware(Scenario):
