@@ -28,7 +28,7 @@ Values = dict[str, Any]
 _WRAPPER = Path(__file__).with_name("wrapper.py")
 _INVALID_STATUS_EXIT = 220
 _TIMEOUT_EXIT = -9
-_SECONDS = "EDGETUNE_SECONDS"  # of fleet.action: an action's own clock
+_SECONDS = "EDGETUNE_SECONDS"  # of report.action: an action's own clock
 # After a kill only a descendant that left the process group can still hold the pipes.
 _DRAIN_SECONDS = 5
 

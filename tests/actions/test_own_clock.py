@@ -18,7 +18,7 @@ from tests.support import ROOT
 
 HANGS = """
 import re, sys, time
-from edgetune.fleet import action
+from edgetune.report import action
 action.GRACE = 0.5
 
 def hang_in_the_interpreter(context):

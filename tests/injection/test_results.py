@@ -22,7 +22,7 @@ from edgetune.base.documents.look import Look
 from edgetune.base.documents.settings import BiosAttribute, SettingRow
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import RefusedError
-from edgetune.fleet import action
+from edgetune.report import action
 from edgetune.report.action import run_step, safe, safe_text
 from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.report.text import plan_text, verdict_text

@@ -75,7 +75,7 @@ def run_step(
         return _failed(f"{AWAY}: {error}", error.reason, notes)
     except EdgetuneError as error:
         return _failed(str(error), error.reason, notes)
-    answer = {name: _told(name, own) for name, own in _noted(result, notes).items()}
+    answer = _noted({name: _told(name, own) for name, own in result.items()}, notes)
     _show(str(answer.get("error") or answer.get("message", "")))
     return not result.get("failed"), answer
 
@@ -84,14 +84,14 @@ def _failed(error: str, reason: str, notes: Sequence[str]) -> Result:
     return False, {"error": safe_text(_error("; ".join([error, *notes]))), "reason": reason}
 
 
-def _noted(result: Mapping[str, object], notes: Sequence[str]) -> Mapping[str, object]:
-    """A result whose message and text say what every answer is to say."""
-    added = dict(result)
-    if "message" in result:
-        added["message"] = "; ".join(filter(None, [str(result["message"]), *notes]))
-    if "text" in result:
-        added["text"] = "\n".join([*(f"NOTE: {note}" for note in notes), str(result["text"])])
-    return added
+def _noted(answer: dict[str, object], notes: Sequence[str]) -> dict[str, object]:
+    """An answer whose message and text say what every answer is to say."""
+    said = [safe_text(one_line(note)) for note in notes]
+    if "message" in answer:
+        answer["message"] = "; ".join(filter(None, [str(answer["message"]), *said]))
+    if "text" in answer:
+        answer["text"] = "\n".join([*(f"NOTE: {note}" for note in said), str(answer["text"])])
+    return answer
 
 
 def _refuse_empty(step: Step, given: Mapping[str, object]) -> None:
