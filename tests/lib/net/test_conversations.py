@@ -44,7 +44,7 @@ from edgetune.net.http import LongAnswerError, NetError, Service, UnreachedError
 from edgetune.net.inventories import _layers
 from edgetune.net.inventories.netbox import NetboxInventory
 from edgetune.net.inventories.prometheus_sd import PrometheusSdInventory
-from edgetune.net.prometheus.client import Access, Client
+from edgetune.net.metrics.prometheus_client import Access, Client
 from edgetune.net.traffic import haproxy_backend, hook
 from edgetune.net.traffic.drivers.http_hook import HttpHook
 from edgetune.net.traffic.haproxy_backend import HaproxyBackend

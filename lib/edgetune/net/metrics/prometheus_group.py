@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from edgetune.base.errors import SourceError
+from edgetune.net.metrics.prometheus_client import MOST_SKEW, Client, Series
+from edgetune.net.metrics.promql import HostMatcher, Wanted, one_of, quoted, selector
 from edgetune.net.metrics.scraped import BOOT_INFO, BOOT_TIME, LATE, Own
-from edgetune.net.prometheus.client import MOST_SKEW, Client, Series
-from edgetune.net.prometheus.promql import HostMatcher, Wanted, one_of, quoted, selector
 from edgetune.site.inventory import Host
 
 MOST_STEPS = 10_000

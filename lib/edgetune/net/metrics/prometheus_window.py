@@ -12,7 +12,9 @@ from edgetune.base import clock
 from edgetune.base.documents.sample import Readings
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import SourceError
+from edgetune.net.metrics.prometheus_client import MOST_SKEW, Access, Client, TooLarge
 from edgetune.net.metrics.prometheus_group import MOST_STEPS, HostGroup, asked_as, last_scrapes
+from edgetune.net.metrics.promql import read_host_matcher, read_wanted
 from edgetune.net.metrics.scraped import (
     BOOT_TIME,
     Boot,
@@ -23,8 +25,6 @@ from edgetune.net.metrics.scraped import (
     scrapes_of,
 )
 from edgetune.net.metrics.source import SOON, MetricNames
-from edgetune.net.prometheus.client import MOST_SKEW, Access, Client, TooLarge
-from edgetune.net.prometheus.promql import read_host_matcher, read_wanted
 from edgetune.site.inventory import Host
 
 FIRST, LEAST = 300.0, 30.0

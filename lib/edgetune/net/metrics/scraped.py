@@ -16,8 +16,8 @@ from dataclasses import field, replace
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.sample import boot_of, is_same_boot
 from edgetune.base.documents.table import LARGEST, SampleTable
-from edgetune.net.prometheus.client import Series
-from edgetune.net.prometheus.promql import Wanted
+from edgetune.net.metrics.prometheus_client import Series
+from edgetune.net.metrics.promql import Wanted
 
 BOOT_TIME, BOOT_INFO = "node_boot_time_seconds", "edgetune_boot_info"
 """When a host booted, by its node_exporter; the kernel's id of that boot, by our agent."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.base import clock
 from edgetune.base.fields import Field, Fields
+from edgetune.net.metrics.promql import MATCHERS, read_host_matcher
 from edgetune.net.metrics.source import AskedByServer, Connections, Sampled
-from edgetune.net.prometheus.promql import MATCHERS, read_host_matcher
 from edgetune.site.inventory import Host, Pop
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Prometheus(AskedByServer):
     @staticmethod
     def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
         """The series, and what is added up of them; a bucket is found by its bound."""
-        from edgetune.net.prometheus.promql import read_entry
+        from edgetune.net.metrics.promql import read_entry
 
         return read_entry(fields, limit)
 
@@ -123,8 +123,8 @@ class Prometheus(AskedByServer):
 
     def _asked(self, pop: Pop, hosts: Sequence[Host]) -> PrometheusWindow:
         # Every action reads the inventory, and with it this file.
+        from edgetune.net.metrics.prometheus_client import Access
         from edgetune.net.metrics.prometheus_window import PrometheusWindow
-        from edgetune.net.prometheus.client import Access
 
         own, catalogue = dict(pop.metrics.fields), self._connections.catalogue
         matcher, devices = own.pop("matcher"), own.pop("devices")

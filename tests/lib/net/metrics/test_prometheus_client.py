@@ -29,11 +29,11 @@ from edgetune.base.errors import InputError, SilentError, SourceError
 from edgetune.intent.metrics.catalogue import METRICS, PACK_METRICS, Catalogue
 from edgetune.net import databases
 from edgetune.net.metrics import pop_samples, prometheus_window
+from edgetune.net.metrics import prometheus_client as client
 from edgetune.net.metrics.pop_samples import PopSamples
+from edgetune.net.metrics.promql import one_of, quoted, read_host_matcher, selector
 from edgetune.net.metrics.samples import SqliteSamples
 from edgetune.net.metrics.sources.prometheus import Prometheus
-from edgetune.net.prometheus import client
-from edgetune.net.prometheus.promql import one_of, quoted, read_host_matcher, selector
 from edgetune.site.inventory import Host, LoadBalancer, Metrics, Pop
 from lab.bmc.certificates import make_certificates
 from tests.support import ROOT
