@@ -18,14 +18,14 @@ import pytest
 import rollout_guard
 
 from edgetune.base import clock
-from edgetune.base.documents.look import Look
+from edgetune.base.documents.look import Judged, Look
+from edgetune.base.documents.plan import ShownPlan
 from edgetune.base.documents.settings import BiosAttribute, SettingRow
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import RefusedError
 from edgetune.report import action
 from edgetune.report.action import run_step, safe, safe_text
 from edgetune.report.steps.rollout_status import rollout_status
-from edgetune.report.text import plan_text, verdict_text
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.claim_pop import claim_pop
@@ -168,12 +168,12 @@ def plan_shows(world: World, text: str) -> Any:
     profile = replace(world.plan.profile_of("e000"), before=rows, left_out={text: text})
     strata = {text: next(iter(world.plan.strata.values()))}
     made = replace(world.plan, strata=strata, unchanged=[text], profiles=[profile])
-    return act(lambda context: {"message": text, "text": plan_text(made)})
+    return act(lambda context: {"message": text, "text": ShownPlan(made, text, text, [])})
 
 
 def verdict_says(world: World, text: str) -> Any:
     look = Look(Verdict.INCONCLUSIVE, Decision.WAIT, text)
-    return act(lambda context: {"text": verdict_text(look, world.plan)})
+    return act(lambda context: {"text": Judged(look, world.plan)})
 
 
 SOURCES: dict[str, Says] = {

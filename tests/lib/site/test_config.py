@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.base.documents.inventory import Differences
 from edgetune.base.errors import InputError
 from edgetune.base.files import load_yaml
 from edgetune.base.freezes import in_force
@@ -100,7 +101,7 @@ def test_without_any_configuration_a_person_is_told_and_a_timer_waits(
 
 def _sees(context: Any, **answer: Any) -> dict[str, Any]:
     context.known_inventory.pop(answer.pop("pop", "lab1"))
-    return {"message": "seen", "text": "seen\n", "failed": [], **answer}
+    return {"message": "seen", "text": Differences("seen\n", ()), "failed": [], **answer}
 
 
 def test_an_answer_says_that_a_broken_inventory_was_not_read(tmp_path: Path) -> None:
