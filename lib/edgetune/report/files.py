@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where reports are written, how they are called, the index with a line for each
-rollout, and pages as PNGs, drawn by a Chromium where the configuration names one.
-"""
+"""Where reports are written, how they are called, the index with a line for each rollout, and pages
+as PNGs, drawn by a Chromium where the configuration names one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All rollouts at a glance: a line for each PoP, what needs a person first."""
+"""What each rollout and each PoP does, and what of it needs a person: that comes first."""
 
 from __future__ import annotations
 
