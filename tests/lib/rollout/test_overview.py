@@ -58,7 +58,7 @@ def test_what_needs_a_person_comes_first(tmp_path: Path) -> None:
     assert told[2] == "c1    nic_ring      QUARANTINED e003: not as before; rolled back 5m ago"
     assert told[3] == "b1    nic_ring      HELD for 4m, inconclusive: too few events"
     assert told[4].startswith(f"e1                  DAMAGED: edgetune.rollout.e1-{STAMP} is")
-    assert told[5] == f"1 ended rollout: {MORE} with_ended=true"
+    assert told[5] == f"Ended rollouts: {MORE} with_ended=true"
     assert {
         f"  carry on:   st2 run edgetune.rollout_pop rollout=d1-{STAMP}",
         "  resume:     st2 run edgetune.resume_pop pop=lab1",

@@ -20,7 +20,7 @@ from edgetune.rollout.gates.approval import Approval, load_approval, save_approv
 from edgetune.rollout.gates.pause import pauses_of
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.ownership.lease import as_owner
-from edgetune.rollout.record.heads import read_heads, unreadable_rollouts
+from edgetune.rollout.record.heads import read_living_heads, unreadable_rollouts
 from edgetune.rollout.record.rollout import load_plan, read_rollout, save_plan
 from tests.support.builders import concluded, plan
 from tests.support.damage import JUNK, damaged, places, put, without
@@ -236,7 +236,7 @@ def test_the_epoch_that_it_tells_is_not_given_away_again(empty: EmptyWorld, tmp_
     put_head(empty, BESIDE, json.dumps({"schema": 2, "epoch": 41}))
     empty.run("release_record", BESIDE)
     assert empty.run("claim_pop", planned(empty, tmp_path))["epoch"] == 42
-    assert [each.epoch for each in read_heads(empty.context)[1]] == [41]
+    assert [each.epoch for each in read_living_heads(empty.context)[1]] == [41]
 
 
 def test_a_batch_that_cannot_be_read_costs_its_own_rollout_alone(world: World) -> None:

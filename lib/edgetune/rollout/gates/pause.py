@@ -31,7 +31,7 @@ from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.ownership.owner import owner_of
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.store.records import value_of
 
 if TYPE_CHECKING:
@@ -177,8 +177,8 @@ def pause_answer(context: Context, pop: str, changed: bool, message: str) -> Pau
 
     ``channel`` is that of the rollout which waits, or goes on, by what changed.
     """
-    heads = all_heads(context) if changed else []
-    channels = [head.channel for head in heads if head.pop == pop and head.state not in ENDED]
+    heads = living_heads(context, pop) if changed else []
+    channels = [head.channel for head in heads if head.state not in ENDED]
     channel = channels[-1] if channels else ""
     return {"pop": pop, "changed": changed, "channel": channel, "message": message}
 

@@ -29,7 +29,7 @@ from edgetune.rollout.status.attention import (
     unreadable,
 )
 from edgetune.rollout.status.congestion import RULES, SeenRounds, seen_rounds
-from edgetune.rollout.status.present import Present, Seen, counted, spoken
+from edgetune.rollout.status.present import Present, Seen, spoken
 
 ROUNDS = "congestion control"
 """In place of a tuning: rounds that go on beside rollouts."""
@@ -90,7 +90,8 @@ class Overview:
         found += self._nothing(bool(found))
         ended = [*map(self._ended, reversed(seen.closed))] if with_ended else []
         found += blocks(ended, self._columns)
-        tail = [] if with_ended or not seen.closed else [self._counts()]
+        ended_too = f"Ended rollouts: {command('rollout_status', with_ended='true')}"
+        tail = [] if with_ended or not (seen.closed or seen.more) else [ended_too]
         room = max(1, lines - len(tail)) if lines else 0
         return "\n".join([*shown(found, command("rollout_status"), room), *tail])
 
@@ -101,7 +102,7 @@ class Overview:
             return []
         if filtered:
             return [self._block("No rollouts.")]
-        if not heads:
+        if not heads and not self._seen.more:
             begins = command("rollout_pop", pop="POP", tuning="TUNING")
             return [self._block(f"No rollouts. Begin one with: {begins}")]
         idle = "No rollout is under way." if needed else "Nothing to do: no rollout is under way."
@@ -110,10 +111,6 @@ class Overview:
     def _block(self, text: str, commands: Mapping[str, str] | None = None) -> Block:
         """What concerns no PoP alone."""
         return block(text, commands, columns=self._columns)
-
-    def _counts(self) -> str:
-        shows = command("rollout_status", with_ended="true")
-        return f"{counted(len(self._seen.closed))}: {shows}"
 
     def _entries(self) -> list[Entry]:
         """Rollouts under way, and all else that needs a person: that comes first."""

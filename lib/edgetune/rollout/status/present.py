@@ -164,6 +164,7 @@ class Seen:
 
     ``damaged`` are those that cannot be read, ``unknown`` has a sentence for what could not be
     asked, ``stopped`` says why everything is. ``filtered``: somebody asked for rollouts of a kind.
+    ``more``: others that have ended were not read.
     """
 
     context: Context
@@ -172,6 +173,7 @@ class Seen:
     unknown: list[str]
     stopped: str
     filtered: bool
+    more: bool = False
     now: float = field(default_factory=clock.wall)
 
     @cached_property
@@ -190,11 +192,6 @@ class Seen:
         return [head for head in self.heads if head.state in ENDED and not head.quarantined]
 
 
-def counted(ended: int) -> str:
-    """So many ended rollouts, in words."""
-    return f"{ended} ended rollout{'' if ended == 1 else 's'}"
-
-
 @dataclass
 class InFull:
     """Rollouts of one PoP: ``left`` has the notices of those without an owner, ``waits`` what
@@ -211,9 +208,9 @@ class InFull:
         shown = heads if with_ended or self.seen.filtered else some
         parts = [*self._notices(pop, shown), *map(self._rollout, shown)]
         parts += [] if shown else [self._none(pop)]
-        if len(shown) < len(heads):
+        if len(shown) < len(heads) or self.seen.more:
             more = command("rollout_status", pop=pop, with_ended="true")
-            parts.append(f"{counted(len(heads) - len(shown))} more: {more}")
+            parts.append(f"Ended rollouts: {more}")
         return "\n\n".join(parts) + (self._drift(shown[-1].pop) if shown else "")
 
     def _none(self, pop: str) -> str:

@@ -11,7 +11,7 @@ from edgetune.base.errors import InputError
 from edgetune.base.files import write_file
 from edgetune.report.files import INDEX
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import read_heads
+from edgetune.rollout.record.heads import read_all_heads
 from edgetune.site.config import Config
 
 
@@ -32,7 +32,7 @@ def write_page(context: Context, path: Path, html: str) -> None:
     from edgetune.report.index import index_page
 
     _write(path, html.encode("utf-8"))
-    heads, unreadable = read_heads(context)
+    heads, unreadable = read_all_heads(context)
     missing = [f"The record of {each.id} cannot be read: {each.why}." for each in unreadable]
     files = {each.name for each in path.parent.iterdir()}
     index = index_page(heads, missing, files, clock.wall())
