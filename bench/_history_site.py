@@ -131,7 +131,6 @@ def fill(context: Any, number: int) -> None:
         rows.append((head_key(head.id), head.document()))
     context.store.list("edgetune.")
     with sqlite3.connect(context.config.records[len("sqlite:///") :]) as db:
-        db.execute("PRAGMA synchronous = OFF")
         db.executemany("INSERT INTO records VALUES (?, ?)", rows)
     while find_orphans(context).get("archived"):
         pass

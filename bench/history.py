@@ -24,6 +24,7 @@ from bench._table import BenchError, carry_out, count_chosen, options, print_tab
 STANDS = "as it stands"
 NUMBERS = (0, 2_000, 20_000)
 _QUICK = (0, 400)
+_MEMORY = "/dev/shm"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +53,9 @@ def run(numbers: Sequence[int], rounds: int, before: str | None) -> dict[str, An
 
 
 def _measured(library: Path, number: int, rounds: int) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as folder:
+    # In memory, where there is such a place: the sweep writes for long.
+    place = _MEMORY if Path(_MEMORY).is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="edgetune-bench-", dir=place) as folder:
         program = str(Path(__file__).with_name("_history_site.py"))
         words = [sys.executable, program, str(library), folder, str(number), str(rounds)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -145,7 +145,7 @@ def restored(world: EmptyWorld, records: Mapping[str, str]) -> None:
         db.executemany("INSERT INTO records VALUES (?, ?)", [*records.items()])
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data(), history=HISTORY)
 def test_wherever_it_stops_each_is_readable_and_the_next_goes_on(
     kept: EmptyWorld, data: st.DataObject, history: list[Any]
