@@ -19,13 +19,16 @@ from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, ID, Entry, Head, Quarantine, archive_key, head_key
 from edgetune.base.documents.past import past_key
 from edgetune.base.errors import FencedError, InputError
+from edgetune.fleet.campaign.record import seized
 from edgetune.rollout.record import archive
 from edgetune.rollout.record.archive import CLAIMED_BY, largest_epoch, past_of, pops_standing
-from edgetune.rollout.record.heads import all_heads, living_heads
+from edgetune.rollout.record.heads import all_heads, living_heads, unreadable_rollouts
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.take_over_rollout import take_over
 from edgetune.rollout.store.nodes import Node
+from edgetune.rollout.store.strays import KEY
 from tests.support import ROOT
+from tests.support.campaign_world import CampaignWorld
 from tests.support.exported import put_one
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import Died, EmptyWorld, World
@@ -388,3 +391,58 @@ def archive_own(world: EmptyWorld) -> int:
     """As the rollout of the world did when it began."""
     claim = world.context.claims.holder("lab1")
     return archive.archive_ended(world.context, "lab1", claim, 60) if claim else 0
+
+
+def test_one_that_begins_before_the_claim_keeps_its_pop(world: EmptyWorld) -> None:
+    put(world, "lab1", 1, "complete")
+    claims: Any = world.context.claims
+    take = claims.take
+
+    def late(*given: Any, **more: Any) -> Any:
+        put(world, "lab1", 5, "soaking")
+        return take(*given, **more)
+
+    claims.take = late
+    assert (sweep(world), archived(world)) == (0, [])
+    assert claims.holder("lab1") is None
+
+
+def test_a_key_that_tells_no_pop_may_be_on_any_once_the_sweep_has_seen_it(
+    world: EmptyWorld,
+) -> None:
+    world.context.store.put(head_key("somebody"), "{")
+
+    def seen(pop: str) -> list[str]:
+        world.context.__dict__.pop("strays", None)
+        return [each.id for each in unreadable_rollouts(world.context, pop)]
+
+    assert seen("lab1") == []
+    for _ in range(2):
+        sweep(world)
+        assert seen("lab1") == seen("ams1") == ["somebody"]
+        # As it is, it says no less.
+        world.context.store.put(KEY, "{")
+        assert seen("lab1") == ["somebody"]
+    world.context.store.delete(head_key("somebody"))
+    assert seen("lab1") == []
+    sweep(world)
+    assert json.loads(world.context.store.get(KEY) or "") == {"ids": []}
+
+
+def test_a_campaign_goes_on_with_rollouts_that_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with one that was begun by somebody who died before writing down which."""
+    monkeypatch.setattr(archive, "DAY", 0.0)
+    world = CampaignWorld(tmp_path / "world")
+    world.begin_campaign()
+    assert world.advance() == ["ams1"]
+    world.bring("ams1", "complete")
+    assert (sweep(world), living(world)) == (1, [])
+    (row,) = world.run("campaign_status", campaign=world.id)["campaigns"]
+    assert row["rings"][0]["states"] == {"ams1": "complete"}
+    with seized(world.context, world.id) as work:
+        work.record.pops["ams1"].rollout = ""
+        work.save()
+    assert world.advance() == ["ams2"]
+    assert [world.record.pops["ams1"].rollout] == archived(world)
