@@ -20,6 +20,7 @@ from edgetune.base.documents.head import ENDED, ID, Entry, Head, Quarantine, arc
 from edgetune.base.documents.past import past_key
 from edgetune.base.errors import FencedError, InputError
 from edgetune.fleet.campaign.record import seized
+from edgetune.fleet.campaign.status import campaign_status
 from edgetune.rollout.record import archive
 from edgetune.rollout.record.archive import CLAIMED_BY, largest_epoch, past_of, pops_standing
 from edgetune.rollout.record.heads import all_heads, living_heads, unreadable_rollouts
@@ -368,7 +369,7 @@ STEPS: dict[str, Any] = {
 def test_a_step_asks_the_same_however_many_have_ended(tmp_path: Path, name: str) -> None:
     """On its PoP and on others, but for what the archive holds of its own PoP in one document."""
     found = []
-    for number in (1, 120):
+    for number in (1, 30):
         folder = tmp_path / str(number)
         folder.mkdir()
         world = World(folder) if name == "begin_drain" else EmptyWorld(folder)
@@ -439,7 +440,7 @@ def test_a_campaign_goes_on_with_rollouts_that_left(
     assert world.advance() == ["ams1"]
     world.bring("ams1", "complete")
     assert (sweep(world), living(world)) == (1, [])
-    (row,) = world.run("campaign_status", campaign=world.id)["campaigns"]
+    (row,) = campaign_status(world.context, world.id)["campaigns"]
     assert row["rings"][0]["states"] == {"ams1": "complete"}
     with seized(world.context, world.id) as work:
         work.record.pops["ams1"].rollout = ""

@@ -46,5 +46,7 @@ def known_strays(store: Store) -> list[str]:
 
 def keep_strays(store: Store, ids: list[str]) -> None:
     """Write them down, where that is news."""
-    if ids != known_strays(store):
-        store.put(KEY, json.dumps({"ids": ids}))
+    text = json.dumps({"ids": ids})
+    known = value_of(store, KEY)
+    if text != known and (ids or known is not None):
+        store.put(KEY, text)
