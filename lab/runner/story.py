@@ -17,7 +17,7 @@ from edgetune.base.durations import roughly
 from edgetune.base.errors import EdgetuneError
 from edgetune.report.effects import caveat
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.record.rollout import Record, read_rollout
 from edgetune.rollout.status.present import Present, spoken
 from lab.runner.screen import BAD, GOOD, PLAIN, WARNING
@@ -158,7 +158,7 @@ class StoryTeller:
     def all(self) -> Iterator[Story]:
         """Those of all rollouts whose records can be read, the oldest first."""
         try:
-            ids = [head.id for head in all_heads(self._context)]
+            ids = [head.id for head in living_heads(self._context)]
         except EdgetuneError:
             return
         yield from filter(None, map(self.open, ids))

@@ -472,6 +472,10 @@ class WatchedStore:
         with self._moments.around(f"put {key}"):
             self._store.put(key, value)
 
+    def delete(self, key: str) -> None:
+        with self._moments.around(f"delete {key}"):
+            self._store.delete(key)
+
 
 class EmptyWorld:
     """A context whose load balancer and hosts are in memory, and their BMCs, if they have any."""

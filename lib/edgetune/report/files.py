@@ -21,7 +21,7 @@ from edgetune.base.files import write_file
 from edgetune.report.headline import Headline, effect_of, headline
 from edgetune.report.page import render
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import read_heads
+from edgetune.rollout.record.heads import read_all_heads
 from edgetune.site.config import Config
 
 INDEX = "index.html"
@@ -60,7 +60,7 @@ def address_of(config: Config, path: Path) -> str:
 def write_page(context: Context, path: Path, html: str) -> None:
     """Write a page, and the index of all rollouts beside it."""
     _write(path, html.encode("utf-8"))
-    heads, unreadable = read_heads(context)
+    heads, unreadable = read_all_heads(context)
     missing = [f"The record of {each.id} cannot be read: {each.why}." for each in unreadable]
     files = {each.name for each in path.parent.iterdir()}
     index = index_page(heads, missing, files, clock.wall())

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.errors import EdgetuneError
-from edgetune.base.names import several
 from edgetune.base.sanitize import command, one_line
 from edgetune.report.findings import WIDTH, folded
 from edgetune.report.text import rollout_text
@@ -42,12 +41,8 @@ def overview_text(shown: Overview, with_ended: bool, lines: int, columns: int = 
     found += [block(idle, columns=columns)] if idle else []
     ended = [*map(shown.ended, reversed(seen.closed))] if with_ended else []
     found += blocks(ended, columns)
-    shows = command("rollout_status", with_ended="true")
-    tail = (
-        []
-        if with_ended or not seen.closed
-        else [f"{several(len(seen.closed), 'ended rollout')}: {shows}"]
-    )
+    ended_too = f"Ended rollouts: {command('rollout_status', with_ended='true')}"
+    tail = [] if with_ended or not (seen.closed or seen.more) else [ended_too]
     room = max(1, lines - len(tail)) if lines else 0
     return "\n".join([*first_of(found, command("rollout_status"), room), *tail])
 
@@ -58,7 +53,7 @@ def _idle(seen: Seen, needed: bool) -> str:
         return ""
     if seen.filtered:
         return "No rollouts."
-    if not seen.heads:
+    if not seen.heads and not seen.more:
         begins = command("rollout_pop", pop="POP", tuning="TUNING")
         return f"No rollouts. Begin one with: {begins}"
     return "No rollout is under way." if needed else "Nothing to do: no rollout is under way."
@@ -131,9 +126,9 @@ class InFull:
         shown = heads if with_ended or self.seen.filtered else some
         parts = [*self._notices(pop, shown), *map(self._rollout, shown)]
         parts += [] if shown else [self._none(pop)]
-        if len(shown) < len(heads):
+        if len(shown) < len(heads) or self.seen.more:
             more = command("rollout_status", pop=pop, with_ended="true")
-            parts.append(f"{several(len(heads) - len(shown), 'ended rollout')} more: {more}")
+            parts.append(f"Ended rollouts: {more}")
         return "\n\n".join(parts) + (self._drift(shown[-1].pop) if shown else "")
 
     def _none(self, pop: str) -> str:

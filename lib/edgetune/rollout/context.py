@@ -73,6 +73,13 @@ class Context:
         return open_store(self.config)
 
     @cached_property
+    def strays(self) -> list[str]:
+        """Ids of records whose keys tell no PoP, as the sweep saw them last."""
+        from edgetune.rollout.store.strays import known_strays
+
+        return known_strays(self.store)
+
+    @cached_property
     def stackstorm(self) -> StackStorm | None:
         """The API of the StackStorm that runs this action, or None in the local runner."""
         if not os.environ.get("ST2_ACTION_API_URL"):

@@ -54,12 +54,12 @@ def test_what_needs_a_person_comes_first(tmp_path: Path) -> None:
     world.run("pause_pop", "lab1", reason="peak", requested_by="ana")
     found = lines(world, ended=["run-1"])
     told = [line for line in found if not line.startswith("  ")]
-    assert [line.split()[0] for line in told] == ["d1", "lab1", "c1", "b1", "e1", "1"]
+    assert [line.split()[0] for line in told] == ["d1", "lab1", "c1", "b1", "e1", "Ended"]
     assert told[1] == "lab1  accept_queue  NO OWNER; PAUSED (asked, by ana: peak); changing for 0s:"
     assert told[2] == "c1    nic_ring      QUARANTINED e003: not as before; rolled back 5m ago"
     assert told[3] == "b1    nic_ring      HELD for 4m, inconclusive: too few events"
     assert told[4].startswith(f"e1                  DAMAGED: edgetune.rollout.e1-{STAMP} is")
-    assert told[5] == f"1 ended rollout: {MORE} with_ended=true"
+    assert told[5] == f"Ended rollouts: {MORE} with_ended=true"
     assert {
         f"  carry on:   st2 run edgetune.rollout_pop rollout=d1-{STAMP}",
         "  resume:     st2 run edgetune.resume_pop pop=lab1",

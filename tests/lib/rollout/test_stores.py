@@ -9,10 +9,11 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -431,6 +432,10 @@ def test_sqlite_lists_all_keys_with_a_prefix_and_no_others(database: Database) -
             store.put(key, value)
             assert store.get(key) == value
         assert store.secret(key) is None
+    store.put("a.gone", "")
+    for _ in range(2):
+        store.delete("a.gone")
+        assert store.get("a.gone") is None
     for prefix in ("", "a", "a.", "a.b", "a.%", "a._", "a.*", "a.[a]", "a.\U0010ffff", "c"):
         wanted = {key: key for key in keys if key.startswith(prefix)}
         assert store.list(prefix) == wanted
@@ -451,6 +456,7 @@ class Keys(Api):
         self.may_view, self.may_list, self.shows_nothing, self.writes = True, True, False, 0
         # Of the next requests: "lost" before they are carried out, "cut" after it, or a status.
         self.unheard: list[str] = []
+        self.turned: Callable[[], object] = lambda: None
         self.answer = self._answered
 
     def _answered(self, asked: Mapping[str, Any]) -> Reply:
@@ -458,7 +464,7 @@ class Keys(Api):
         status, document = (
             (200, None) if fate == "lost" else self._own(self.asked[-1]["path"], asked)
         )
-        body = json.dumps(document).encode()
+        body = b"" if status == 204 else json.dumps(document).encode()
         length = len(body) + 1 if fate in ("lost", "cut") else None
         return Reply(body, int(fate) if fate.isdigit() else status, length=length)
 
@@ -470,12 +476,17 @@ class Keys(Api):
             self.keys[asked["name"]] = asked["value"]
             self.writes += 1
             return 200, asked
+        if self.lines[-1].startswith("DELETE"):
+            known = self.keys.pop(unquote(path.rpartition("/")[2]), None)
+            return (404, {"faultstring": "Not Found"}) if known is None else (204, None)
         if path == "/v1/keys":
             prefix = asked["prefix"] if self.may_list else ""
             shown = {} if self.shows_nothing else self.keys
             found = sorted(name for name in shown if name.startswith(prefix))
             page = found[int(asked["offset"]) :][: int(asked["limit"])]
-            return 200, [{"name": name, "value": self.keys[name]} for name in page]
+            told = [{"name": name, "value": self.keys[name]} for name in page]
+            self.turned()
+            return 200, told
         if path == "/v1/user":
             # As StackStorm 3.10dev does without authentication.
             return (
@@ -487,6 +498,32 @@ class Keys(Api):
         name = unquote(path.rpartition("/")[2])
         value = f"{'decrypted ' if 'decrypt' in asked else ''}{self.keys.get(name)}"
         return 200 if name in self.keys else 404, {"name": name, "value": value}
+
+
+class Once:
+    """Does something the first time that it is called."""
+
+    def __init__(self, does: Callable[[], object]) -> None:
+        self._does = [does]
+
+    def __call__(self) -> None:
+        while self._does:
+            self._does.pop()()
+
+
+def change(keys: Keys, go: Iterable[int], come: Iterable[int]) -> None:
+    """Some keys go, and others come."""
+    for number in go:
+        keys.keys.pop(f"k.{number:03d}", None)
+    keys.keys.update({f"k.{number:03d}": "" for number in come})
+
+
+def paged(keys: Keys, prefix: str, limit: int, offset: int, local: bool) -> list[Any]:
+    """A page as a sensor gets it."""
+    found = sorted(name for name in keys.keys if name.startswith(prefix))
+    page = [SimpleNamespace(name=name, value="") for name in found[offset:][:limit]]
+    keys.turned()
+    return page
 
 
 @pytest.fixture
@@ -521,6 +558,36 @@ class TestStackStormRecords:
         keys.may_list = False
         with pytest.raises(StoreError, match=r"may not list edgetune.rollout.\*"):
             api.list("edgetune.rollout.")
+
+    def test_keys_that_go_or_come_meanwhile_hide_no_other(self, api: St2Store, keys: Keys) -> None:
+        """A page begins by number: where keys before it go, it leaves out as many."""
+        api.put(WITNESS, "")
+        stay = {f"k.{i:03d}": "" for i in range(100, 350)}
+        for go, come in ((range(50), ()), (range(1), ()), ((), range(400, 401)), ((), range(99))):
+            keys.keys = {**stay, **{f"k.{i:03d}": "" for i in go}}
+            sensor = SensorStore(SimpleNamespace(list_values=lambda **asked: paged(keys, **asked)))
+            for store in (api, sensor):
+                keys.turned = Once(partial(change, keys, go, come))
+                assert stay.keys() <= store.list("k.").keys()
+                change(keys, come, go)
+
+    def test_a_list_that_never_stands_still_is_no_answer(self, api: St2Store, keys: Keys) -> None:
+        keys.keys = {f"k.{i:04d}": "" for i in range(3000)}
+        keys.turned = lambda: keys.keys.pop(min(keys.keys))
+        with pytest.raises(StoreError, match=r"k.\* changes faster than it is listed"):
+            api.list("k.")
+
+    @pytest.mark.parametrize("fate", ["lost", "500"])
+    def test_a_deletion_is_asked_for_once(self, api: St2Store, keys: Keys, fate: str) -> None:
+        api.put("x", "old")
+        for _ in range(2):
+            api.delete("x")
+            assert "x" not in keys.keys and api.get("x") is None
+        api.put("x", "new")
+        keys.unheard = [fate]
+        with pytest.raises(NoAnswerError, match="StackStorm's datastore: DELETE /keys/x: "):
+            api.delete("x")
+        assert ("x" in keys.keys) == (fate == "lost")
 
     def test_a_user_that_may_write_none_is_named(self, api: St2Store, keys: Keys) -> None:
         assert api.refuses_changes() == ""

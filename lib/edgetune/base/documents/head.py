@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rollout as a whole: who, what, state, epoch, history; its phases, and how its batches count.
 
-edgetune.rollout.ID
+edgetune.rollout.ID    while it is under way, and until the next one of its PoP begins
+edgetune.archive.ID    afterwards
 """
 
 from __future__ import annotations
@@ -173,6 +174,11 @@ class Head:
         return FORWARD[self.state]
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it has ended, and nothing is left to do."""
+        return self.state in ENDED and not self.quarantined
+
+    @property
     def cause(self) -> str:
         """Why it was taken back the last time, or is; empty if it never was."""
         causes = [own[0].told for own in runs(self.history) if own[0].state == "rolling_back"]
@@ -215,9 +221,14 @@ def head_key(rollout: str) -> str:
     return f"{PACK}.rollout.{rollout}"
 
 
-def read_head(rollout: str, text: str) -> Head:
+def archive_key(rollout: str) -> str:
+    """The same of a head in the archive."""
+    return f"{PACK}.archive.{rollout}"
+
+
+def read_head(rollout: str, text: str, archived: bool = False) -> Head:
     """A stored head; DamagedError if it is none, RefusedError if a later version wrote it."""
-    key = head_key(rollout)
+    key = archive_key(rollout) if archived else head_key(rollout)
     head = decoded(key, Head, read_versioned(key, text))
     # No step of a batch writes the head again. So in another boot the moment stays where it is: a
     # shift that is worked out anew at each read would move it along with the present.

@@ -24,7 +24,7 @@ from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.gates import (
     approval_of,
     closed_gates,
-    find_rollouts,
+    heads_of,
     unchanged,
     unwell,
 )
@@ -46,7 +46,6 @@ from edgetune.intent.campaign import Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.status.claimed import refuse_held
 from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout
@@ -155,8 +154,7 @@ class _Step:
     def _held(self, record: Record) -> str:
         """A person has to decide, and is reminded each day."""
         if record.present and _rules_out(record.present):
-            heads = {head.id: head for head in all_heads(self._context)}
-            find_rollouts(record, heads)
+            heads = heads_of(self._context, record)
             owes = owed(self._context, record.present, heads)
             conclude(self._context, record.present, owes, 0)
         if reminds(record):
@@ -167,8 +165,7 @@ class _Step:
     def _aborted(self, record: Record) -> str:
         """No ring of it gets a verdict any more: who waits for one is held, unless it is ruled out
         already."""
-        heads = {head.id: head for head in all_heads(self._context)}
-        find_rollouts(record, heads)
+        heads = heads_of(self._context, record)
         for ring in record.rings:
             conclude(self._context, ring, owed(self._context, ring, heads), 0)
             why = f"campaign {record.id} was aborted before ring {ring.name} had a verdict"
@@ -180,9 +177,7 @@ class _Step:
         return f"it is {record.state}"
 
     def _running(self, work: Writer) -> str:
-        heads = {head.id: head for head in all_heads(self._context)}
-        find_rollouts(work.record, heads)
-        return self._decide(work, heads)
+        return self._decide(work, heads_of(self._context, work.record))
 
     def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:
         record, ring = work.record, work.record.present

@@ -9,11 +9,10 @@ from edgetune.base.documents.campaign import ENDED, Record, RingStep
 from edgetune.base.documents.head import ENDED as ROLLOUT_ENDED
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.sanitize import command
-from edgetune.fleet.campaign.gates import UNWELL, find_rollouts, needs_approval, unchanged
+from edgetune.fleet.campaign.gates import UNWELL, heads_of, needs_approval, unchanged
 from edgetune.fleet.campaign.record import seized
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import refuse_own
-from edgetune.rollout.record.heads import all_heads
 
 
 class CampaignResult(TypedDict):
@@ -66,8 +65,7 @@ def resume_campaign(
     with seized(context, campaign) as work:
         record = work.record
         _refuse_ended(record)
-        heads = {head.id: head for head in all_heads(context)}
-        find_rollouts(record, heads)
+        heads = heads_of(context, record)
         states = {name: head.state for name, head in heads.items()}
         _refuse_undecided(record, states)
         if accept:
@@ -123,8 +121,7 @@ def _refuse_ended(record: Record) -> None:
 
 
 def _answer(context: Context, record: Record) -> CampaignResult:
-    heads = {head.id: head for head in all_heads(context)}
-    find_rollouts(record, heads)
+    heads = heads_of(context, record)
     unended = {name for name, head in heads.items() if head.state not in ROLLOUT_ENDED}
     under_way = [pop.rollout for pop in record.pops.values() if pop.rollout in unended]
     going_on = f"; under way all the same: {', '.join(under_way)}" if under_way else ""

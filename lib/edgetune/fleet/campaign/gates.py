@@ -16,6 +16,7 @@ from edgetune.fleet.campaign.verdicts import held_by
 from edgetune.intent.campaign import Campaign, Gates, find_campaign
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import valid_approval
+from edgetune.rollout.record.heads import all_heads, living_heads, look_up
 
 UNWELL = (State.HELD, State.ROLLING_BACK, State.ROLLED_BACK)
 
@@ -34,13 +35,26 @@ def unchanged(context: Context, record: Record) -> Campaign:
     return found
 
 
-def find_rollouts(record: Record, heads: Mapping[str, Head]) -> None:
-    """Name those, too, that were begun by somebody who died before writing down which."""
+def heads_of(context: Context, *records: Record) -> dict[str, Head]:
+    """The heads of campaigns by id, and all that are not in the archive.
+
+    Rollouts that were begun by somebody who died before writing down which are named.
+    """
+    heads = {head.id: head for head in living_heads(context)}
     by_plan = {head.plan: head.id for head in heads.values()}
-    for pop in record.pops.values():
-        found = [by_plan[plan] for plan in pop.plans if plan in by_plan]
-        if found and not pop.rollout:
-            pop.rollout, pop.refused = found[-1], ""
+    for name, pop in ((name, pop) for record in records for name, pop in record.pops.items()):
+        if pop.rollout and pop.rollout not in heads:
+            found = look_up(context, pop.rollout)
+            heads.update({found.id: found} if isinstance(found, Head) else {})
+        elif pop.plans and not pop.rollout:
+            if not by_plan.keys() & set(pop.plans):
+                past = {head.id: head for head in all_heads(context, name)}
+                by_plan.update((head.plan, head.id) for head in past.values())
+                heads.update(past)
+            begun = [by_plan[plan] for plan in pop.plans if plan in by_plan]
+            if begun:
+                pop.rollout, pop.refused = begun[-1], ""
+    return heads
 
 
 def unwell(record: Record, heads: Mapping[str, Head]) -> list[str]:

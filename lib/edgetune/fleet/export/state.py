@@ -35,7 +35,7 @@ from edgetune.rollout.gates.pause import EXECUTION, all_pauses
 from edgetune.rollout.hosts.quarantine import in_service_still
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned
-from edgetune.rollout.record.heads import keeping_their_pop, read_heads
+from edgetune.rollout.record.heads import keeping_their_pop, read_all_heads
 from edgetune.rollout.record.rollout import Record, out_of_service
 from edgetune.rollout.status.congestion import SeenRounds, seen_rounds
 from edgetune.rollout.status.present import Present, Seen
@@ -47,7 +47,7 @@ _OTHER = "other"
 def read_state(context: Context) -> Values:
     """All values; StoreError if a store is away. Writes nothing, and asks no host."""
     began, values = clock.monotonic(), Values()
-    heads, unreadable = read_heads(context)
+    heads, unreadable = read_all_heads(context)
     seen = Seen(
         context, heads, keeping_their_pop(context, unreadable), [], stopped_by(context), False
     )

@@ -11,12 +11,11 @@ from edgetune.base.documents.head import Head
 from edgetune.base.errors import RefusedError
 from edgetune.base.names import several
 from edgetune.base.sanitize import one_line
-from edgetune.fleet.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
+from edgetune.fleet.campaign.gates import closed_gates, heads_of, unchanged, unwell
 from edgetune.fleet.campaign.record import read_record, readable_records
 from edgetune.fleet.campaign.verdicts import awaited, waiting
 from edgetune.report.campaign import campaign_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import all_heads
 
 
 class RingRow(TypedDict):
@@ -57,9 +56,7 @@ def campaign_status(context: Context, campaign: str = "") -> CampaignsResult:
     else:
         found, unreadable = readable_records(context)
         records = [record for record in found if record.state not in ENDED]
-    heads = {head.id: head for head in all_heads(context)}
-    for record in records:
-        find_rollouts(record, heads)
+    heads = heads_of(context, *records)
     waits = {record.id: waits_of(context, record, heads) for record in records}
     states = {name: head.state for name, head in heads.items()}
     texts = [campaign_text(record, states, waits[record.id]) for record in records]

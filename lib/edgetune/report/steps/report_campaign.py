@@ -13,14 +13,13 @@ from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.reading import decoded
 from edgetune.base.errors import RefusedError
-from edgetune.fleet.campaign.gates import find_rollouts
+from edgetune.fleet.campaign.gates import heads_of
 from edgetune.fleet.campaign.record import read_record
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.report.campaign_page import CampaignMaterial, campaign_page
 from edgetune.report.files import CAMPAIGN, address_of, page_of, report_folder, write_page
 from edgetune.report.steps.campaign_status import waits_of
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.record.rollout import Record as RolloutRecord
 
 
@@ -41,8 +40,7 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
     """
     record = read_record(context, campaign)
     folder = report_folder(context.config)
-    heads = {head.id: head for head in all_heads(context)}
-    find_rollouts(record, heads)
+    heads = heads_of(context, record)
     missing: list[str] = []
     metrics: dict[str, Metric] = {}
     material = CampaignMaterial(

@@ -19,7 +19,16 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned
-from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_heads, unreadable_text
+from edgetune.rollout.record.archive import has_past, past_of
+from edgetune.rollout.record.heads import (
+    Unreadable,
+    has_record,
+    keeping_their_pop,
+    look_up,
+    read_all_heads,
+    read_living_heads,
+    unreadable_text,
+)
 from edgetune.rollout.record.rollout import out_of_service, read_rollout
 from edgetune.rollout.status.claimed import claimed_beside
 from edgetune.rollout.status.overview import Overview
@@ -70,7 +79,8 @@ def rollout_status(
     ``rollout`` is an id, or the name of a PoP. ``text`` tells one rollout in full, or what is under
     way on a PoP. Of all it has a line for each PoP, what needs a person first, with the commands
     that help; of more than ``lines`` (0: any number) the first ones, and how many there are more.
-    Ended rollouts are counted, and shown ``with_ended``. A line has so many ``columns``.
+    Rollouts that ended more than a day ago, or before the last one of their PoP, are read and shown
+    ``with_ended``, or by their ``state``. A line has so many ``columns``.
 
     ``ended`` are executions that the caller knows to have ended: what one of them was carrying on
     has no owner at once, all else after ``owner_timeout``.
@@ -86,17 +96,14 @@ def rollout_status(
     if pop:
         context.known_inventory.pop(pop)
     stopped = stopped_by(context)
-    heads, unreadable = (
-        ([read_rollout(context, rollout).head], []) if rollout else read_heads(context)
-    )
-    damaged = [
-        each for each in keeping_their_pop(context, unreadable) if not pop or each.may_be_on(pop)
-    ]
+    # What lies in the archive has no host in quarantine, and wants no owner.
+    past = (with_ended or state in ENDED) and not host and not orphaned
+    heads, unreadable, more = _read(context, rollout, pop, past)
+    damaged = keeping_their_pop(context, unreadable)
     chosen = [
         head
         for head in heads
-        if (not pop or head.pop == pop)
-        and (not state or head.state == state)
+        if (not state or head.state == state)
         and (not host or host in head.quarantined)
         and (not orphaned or (not stopped and is_orphaned(context, head)))
     ]
@@ -105,7 +112,8 @@ def rollout_status(
     left = {head.id: _left(context, head) for head in abandoned}
     waits = {head.id: _wait(context, head) for head in chosen if head.state in CHANGES_HOSTS}
     shown = chosen[-1] if (rollout or pop) and chosen else None
-    seen = Seen(context, chosen[:], damaged, unknown, stopped, bool(state or host or orphaned))
+    filtered = bool(state or host or orphaned)
+    seen = Seen(context, chosen[:], damaged, unknown, stopped, filtered, more)
     if rollout or pop:
         text = InFull(seen, left, waits).text(pop, with_ended)
     else:
@@ -115,6 +123,7 @@ def rollout_status(
     chosen.sort(key=lambda head: head.id not in left)
     told = [unreadable_text(each) for each in damaged]
     ownerless = f", {len(left)} without an owner" if left else ""
+    told += [each.why for each in unreadable if each.archived]
     return {
         "rollouts": [
             _short(head, left.get(head.id, ""), waits.get(head.id, "")) for head in chosen
@@ -125,6 +134,23 @@ def rollout_status(
         "message": "; ".join([several(len(chosen), "rollout") + ownerless, *told]),
         "text": text,
     }
+
+
+def _read(
+    context: Context, rollout: str, pop: str, past: bool
+) -> tuple[Sequence[Head], Sequence[Unreadable], bool]:
+    """Those that are asked for, and whether there are more that have ended."""
+    if rollout:
+        return [read_rollout(context, rollout).head], [], False
+    if past:
+        return (*read_all_heads(context, pop), False)
+    heads, unreadable = read_living_heads(context, pop)
+    if not pop:
+        return heads, unreadable, not heads and has_past(context)
+    known = past_of(context, pop)
+    # Of a PoP where nothing is under way the last one is shown.
+    last = look_up(context, known.last) if known and not heads else None
+    return [last] if isinstance(last, Head) else heads, unreadable, known is not None
 
 
 def _named(context: Context, rollout: str, pop: str) -> tuple[str, str]:
@@ -150,9 +176,8 @@ def _without_an_owner(
 
 
 def _claimed_beside(context: Context, pop: str, heads: Sequence[Head]) -> list[str]:
-    own = [head for head in heads if head.pop == pop]
     try:
-        return [f"{each.what}; {each.advice}." for each in claimed_beside(context, pop, own)]
+        return [f"{each.what}; {each.advice}." for each in claimed_beside(context, pop, heads)]
     except EdgetuneError as error:
         return [f"What has {pop} is not known: {one_line(str(error))}."]
 

@@ -19,7 +19,7 @@ from edgetune.base.durations import duration
 from edgetune.base.errors import EdgetuneError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.record.rollout import load_plan
 from edgetune.site.inventory import Pop
 
@@ -91,7 +91,7 @@ def megabytes(number: int) -> str:
 def _faster(context: Context) -> dict[str, list[float]]:
     """By PoP, the intervals of rollouts under way that are shorter than the rule's."""
     found: dict[str, list[float]] = {}
-    for head in (head for head in all_heads(context) if head.state not in ENDED):
+    for head in (head for head in living_heads(context) if head.state not in ENDED):
         # A damaged plan stops its own rollout, and nobody samples for that.
         with suppress(RefusedError):
             interval = load_plan(context, head.plan).options.interval

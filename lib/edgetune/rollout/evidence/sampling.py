@@ -20,7 +20,7 @@ from edgetune.base.errors import SourceError
 from edgetune.judge.limits import peak_load
 from edgetune.net.metrics.source import Sampled
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host, Pop
 
@@ -190,7 +190,7 @@ def pops_under_way(context: Context) -> list[str]:
     In an order of chance: where dead hosts use the time of the action up, not always the same
     PoPs are left without samples.
     """
-    under_way = {head.pop for head in all_heads(context) if head.state not in ENDED}
+    under_way = {head.pop for head in living_heads(context) if head.state not in ENDED}
     known = under_way & set(context.known_inventory.pop_names())
     return random.sample(sorted(known), len(known))
 

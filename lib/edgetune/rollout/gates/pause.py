@@ -31,7 +31,7 @@ from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.ownership.owner import owner_of
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.store.records import value_of
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ PLANNED = "pause_after"
 EXECUTION = "execution"
 """The cause of a pause of a rollout whose execution is paused in StackStorm."""
 ASKABLE = ("asked", "surge", "lost_host")
+_PREFIX = f"{PACK}.pause."
 CAUSES = (*ASKABLE, PLANNED, EXECUTION)
 _SCHEMA = 1
 
@@ -113,11 +114,14 @@ def pause_for(context: Context, pop: str, cause: str) -> Pause | None:
 def all_pauses(context: Context) -> dict[str, dict[str, Pause]]:
     """The same by PoP."""
     found: dict[str, dict[str, Pause]] = {}
-    for cause in CAUSES:
-        prefix = _key(cause, "")
-        for key, text in context.store.list(prefix).items():
-            found.setdefault(key[len(prefix) :], {})[cause] = _load(key, text)
-    return found
+    for key, text in context.store.list(_PREFIX).items():
+        cause, _, pop = key[len(_PREFIX) :].partition(".")
+        if cause in CAUSES:
+            found.setdefault(pop, {})[cause] = _load(key, text)
+    # Causes are told in their order.
+    return {
+        pop: {cause: own[cause] for cause in CAUSES if cause in own} for pop, own in found.items()
+    }
 
 
 def pauses_now(context: Context, heads: Sequence[Head]) -> dict[str, dict[str, Pause]]:
@@ -160,7 +164,7 @@ def _load(key: str, text: str) -> Pause:
 
 
 def _key(cause: str, pop: str) -> str:
-    return f"{PACK}.pause.{cause}.{pop}"
+    return f"{_PREFIX}{cause}.{pop}"
 
 
 class PauseResult(TypedDict):
@@ -177,8 +181,8 @@ def pause_answer(context: Context, pop: str, changed: bool, message: str) -> Pau
 
     ``channel`` is that of the rollout which waits, or goes on, by what changed.
     """
-    heads = all_heads(context) if changed else []
-    channels = [head.channel for head in heads if head.pop == pop and head.state not in ENDED]
+    heads = living_heads(context, pop) if changed else []
+    channels = [head.channel for head in heads if head.state not in ENDED]
     channel = channels[-1] if channels else ""
     return {"pop": pop, "changed": changed, "channel": channel, "message": message}
 

@@ -33,7 +33,12 @@ from edgetune.rollout.guard.stalled import (
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.record.heads import Unreadable, keeping_their_pop, read_heads, unreadable_text
+from edgetune.rollout.record.heads import (
+    Unreadable,
+    keeping_their_pop,
+    read_living_heads,
+    unreadable_text,
+)
 from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
 
 Check = Callable[[Watched], "Finding | None"]
@@ -103,7 +108,7 @@ class Guard:
         now, stopped, pauses = clock.wall(), stopped_by(context), all_pauses(context)
         yield from self._rounds(context, turns)
         # What is under way comes after what has ended, be it older: one that is retired, say.
-        readable, unreadable = read_heads(context)
+        readable, unreadable = read_living_heads(context)
         for each in keeping_their_pop(context, unreadable):
             yield from _told_now(turns, "rollout_stalled", _told_of(context, each), again=False)
         heads = sorted(readable, key=lambda head: head.state not in ENDED)

@@ -16,10 +16,10 @@ from edgetune import RECORD_SCHEMA
 from edgetune.base import clock
 from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.batch import Batch, batch_key
-from edgetune.base.documents.head import Head, head_key, read_head
+from edgetune.base.documents.head import Head, head_key
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.reading import digest_of
-from edgetune.base.errors import FencedError, RefusedError
+from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.net.traffic import DrainDriver
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
@@ -197,12 +197,10 @@ def open_rollout(context: Context, rollout: str, epoch: int) -> Rollout:
 
 def _who_goes_on(context: Context, rollout: str) -> str:
     """Who moved a rollout on since, for the line that tells somebody else that it ends there."""
-    text = context.store.get(head_key(rollout))
     try:
-        head = read_head(rollout, text) if text is not None else None
-    except RefusedError:
-        head = None
-    return "" if head is None else _goes_on(head)
+        return _goes_on(read_rollout(context, rollout).head)
+    except (InputError, RefusedError):
+        return ""
 
 
 def _goes_on(head: Head) -> str:

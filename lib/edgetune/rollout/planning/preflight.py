@@ -30,7 +30,7 @@ from edgetune.rollout.hosts.identity import prove_machines
 from edgetune.rollout.hosts.in_service import shown, why_out
 from edgetune.rollout.hosts.silencing import shared_matchers
 from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.status.claimed import holders, kept_hosts
 from edgetune.site.inventory import HEALTH_TLS, Host, Pop
 
@@ -152,9 +152,9 @@ def out_of_service(subject: Subject) -> Iterable[Finding]:
 
 def check_hosts(subject: Subject) -> Iterable[Finding]:
     """Every host answers over SSH, and none is held by a rollout."""
-    for head in all_heads(subject.context):
+    for head in living_heads(subject.context, subject.pop.name):
         for host in subject.hosts:
-            if head.pop == subject.pop.name and host.name in head.quarantined:
+            if host.name in head.quarantined:
                 what = f"is quarantined by rollout {head.id}"
                 yield Finding(what, subject.kept[host.name], host.name)
     for name, answer in subject.facts.items():

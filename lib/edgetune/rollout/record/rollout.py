@@ -2,7 +2,8 @@
 """The record of a rollout: small documents that outlive every workflow.
 
 edgetune.plan.DIGEST            the plan (``documents.plan``)
-edgetune.rollout.ID             the head: who, what, state, epoch, history (``documents.head``)
+edgetune.rollout.ID             the head: who, what, state, epoch, history (``documents.head``);
+                                once it has ended, it leaves for the archive (``archive``)
 edgetune.baseline.ID            what was measured before anything was changed
 edgetune.batch.ID.NUMBER        one batch: where each host stands (``documents.batch``)
 edgetune.look.ID.NUMBER         one look: what was counted since the last one, and the verdict
@@ -28,7 +29,7 @@ from edgetune.base.documents.batch import (
     batch_key,
     read_batch,
 )
-from edgetune.base.documents.head import Head, batch_name, head_key, numbers_of, read_head
+from edgetune.base.documents.head import PROMOTED, Head, batch_name, head_key, numbers_of, read_head
 from edgetune.base.documents.look import Look, read_look
 from edgetune.base.documents.plan import Plan, read_plan
 from edgetune.base.documents.reading import check_is, digest_of, read_document
@@ -37,7 +38,7 @@ from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.names import NAME
 from edgetune.intent.plan import settings_by_bmc
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import is_released, read_heads
+from edgetune.rollout.record.heads import find_text, is_released, read_all_heads
 from edgetune.rollout.record.kept_inventory import pop_of_rollout
 from edgetune.site.config import Config
 from edgetune.site.inventory import Host, Pop
@@ -66,17 +67,20 @@ class Record:
     @cached_property
     def drains(self) -> bool:
         """Whether hosts are drained. What was rolled out later may be suspended for it."""
+        if self.head.state not in (*PROMOTED, "rolling_back", "rolled_back"):
+            # While it goes forward none begins after it.
+            return self.plan.disruption != "live"
         goes_back = self.head.state == "rolling_back"
         if goes_back and self.sets_bios:
             # A BIOS that held all of it already may go back now: a tuning below it is gone.
             return True
-        heads, unreadable = read_heads(self.context)
+        heads, unreadable = read_all_heads(self.context, self.head.pop)
         above = [each for each in unreadable if goes_back and each.may_stand_on(self.head)]
         if not all(is_released(self.context, each) for each in above):
             # It may be one that drains.
             return True
         later = [head for head in heads if head.created > self.head.created]
-        standing = [head for head in later if (head.pop, head.state) == (self.head.pop, "complete")]
+        standing = [head for head in later if head.state == "complete"]
         plans = [self.plan, *(load_plan(self.context, head.plan) for head in standing)]
         return any(plan.disruption != "live" for plan in plans)
 
@@ -216,10 +220,11 @@ def read_rollout(context: Context, rollout: str) -> Record:
     """A rollout to look at; InputError if there is none of that id, DamagedError if the head
     cannot be read."""
     # What is no name at all is never made a part of a key or of a URL.
-    text = context.store.get(head_key(rollout)) if re.fullmatch(NAME, rollout) else None
-    if text is None:
+    found = find_text(context, rollout) if re.fullmatch(NAME, rollout) else None
+    if found is None:
         raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
-    return Record(context, read_head(rollout, text))
+    text, archived = found
+    return Record(context, read_head(rollout, text, archived))
 
 
 def failures_text(opened: Record) -> Iterator[str]:

@@ -19,7 +19,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import is_orphaned
-from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_heads
+from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_living_heads
 from edgetune.rollout.record.rollout import in_hand
 from edgetune.rollout.status.commands import releases
 from edgetune.site.inventory import Pop
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def holders(context: Context, pop: str) -> Iterator[Finding]:
     """The rollouts under way on a PoP, and what else has its claim; errors as of ``Claims``."""
-    heads = [head for head in read_heads(context)[0] if head.pop == pop]
+    heads, _ = read_living_heads(context, pop)
     under_way = [head for head in heads if head.state not in ENDED]
     if under_way:
         from edgetune.rollout.status.overview import Overview
@@ -95,15 +95,13 @@ def kept_hosts(context: Context, pop: Pop) -> dict[str, str]:
     """Hosts that a rollout has in hand, or in quarantine, with the one advice that there is of
     each: what it does, or did, is the cause of whatever else is seen of them."""
     kept: dict[str, str] = {}
-    heads, unreadable = read_heads(context)
+    heads, unreadable = read_living_heads(context, pop.name)
     every = [host.name for host in pop.hosts]
     for head in heads:
-        if head.pop == pop.name:
-            kept.update(_kept_by(context, head, every))
+        kept.update(_kept_by(context, head, every))
     for each in keeping_their_pop(context, unreadable):
-        if each.may_be_on(pop.name):
-            lost = f"left to rollout {each.id}, whose record cannot be read"
-            kept.update(dict.fromkeys(every, lost))
+        lost = f"left to rollout {each.id}, whose record cannot be read"
+        kept.update(dict.fromkeys(every, lost))
     return kept
 
 

@@ -155,6 +155,7 @@ class Seen:
 
     ``damaged`` are those that cannot be read, ``unknown`` has a sentence for what could not be
     asked, ``stopped`` says why everything is. ``filtered``: somebody asked for rollouts of a kind.
+    ``more``: others that have ended were not read.
     """
 
     context: Context
@@ -163,6 +164,7 @@ class Seen:
     unknown: list[str]
     stopped: str
     filtered: bool
+    more: bool = False
     now: float = field(default_factory=clock.wall)
 
     @cached_property

@@ -19,7 +19,8 @@ from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.automation import thread_of
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.heads import largest_epoch, refuse_unfinished
+from edgetune.rollout.record.archive import archive_ended, largest_epoch
+from edgetune.rollout.record.heads import refuse_unfinished
 from edgetune.rollout.record.rollout import load_plan
 from edgetune.rollout.status.claimed import refuse_held
 
@@ -119,4 +120,5 @@ def begin_rollout(
     except EdgetuneError:
         context.claims.release(pop.name, claim)
         raise
+    archive_ended(context, pop.name, claim, context.config.claim_ttl)
     return head

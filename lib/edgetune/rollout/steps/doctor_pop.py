@@ -46,7 +46,7 @@ from edgetune.rollout.planning.site_checks import (
     check_source,
     site_files,
 )
-from edgetune.rollout.record.heads import all_heads, unreadable_rollouts
+from edgetune.rollout.record.heads import living_heads, unreadable_rollouts
 from edgetune.rollout.record.kept_inventory import compared
 from edgetune.rollout.status.congestion import RULES, seen_rounds, what_is_wrong
 from edgetune.rollout.store.inventory import kept_inventory
@@ -195,10 +195,9 @@ def check_records(subject: Subject) -> Iterable[Finding]:
     refusal = subject.context.store.refuses_changes()
     if refusal:
         yield Finding(refusal, "mend the record store, or who asks it")
-    for each in unreadable_rollouts(subject.context):
-        if each.may_be_on(subject.pop.name):
-            gives_up = command("release_record", rollout=each.id)
-            yield Finding(each.why, f"put it back, or give it up: {gives_up}")
+    for each in unreadable_rollouts(subject.context, subject.pop.name):
+        gives_up = command("release_record", rollout=each.id)
+        yield Finding(each.why, f"put it back, or give it up: {gives_up}")
 
 
 def check_automation(subject: Subject) -> Iterable[Finding]:
@@ -206,7 +205,7 @@ def check_automation(subject: Subject) -> Iterable[Finding]:
     is under way, what is off is a note."""
     kind: type[Finding] = Finding
     with suppress(EdgetuneError):  # the check of the records tells
-        kind = Finding if needed_rules(all_heads(subject.context)) else Note
+        kind = Finding if needed_rules(living_heads(subject.context)) else Note
     yield from _off(subject.context, {**ALWAYS, **SOAKING}, kind)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.heads import living_heads
 
 
 class LeftResult(TypedDict):
@@ -23,7 +23,7 @@ def find_left(context: Context, execution: str) -> LeftResult:
     ended badly, too, ``recover_orphans`` tries again after ``owner_timeout``.
     """
     heads = [
-        head for head in all_heads(context) if head.owner == execution and head.wants_a_workflow
+        head for head in living_heads(context) if head.owner == execution and head.wants_a_workflow
     ]
     if not heads or not execution:
         return {"rollout": "", "message": "that execution left nothing to carry on"}

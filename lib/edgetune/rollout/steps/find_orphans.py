@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TypedDict
 
@@ -13,16 +13,24 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import keep_pauses_of_executions
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned, owner_of
-from edgetune.rollout.record.heads import keeping_their_pop, read_heads, unreadable_text
+from edgetune.rollout.record.archive import sweep_ended
+from edgetune.rollout.record.heads import (
+    keeping_their_pop,
+    read_living_heads,
+    unreadable_text,
+)
 from edgetune.rollout.store.nodes import this_node
+from edgetune.rollout.store.strays import keep_strays, strays_among
 
 
 class OrphansResult(TypedDict):
-    """Ids of rollouts without an owner and of executions that were ended, and damaged records."""
+    """Ids of rollouts without an owner and of executions that were ended, damaged records, and how
+    many ended rollouts left for the archive."""
 
     ids: list[str]
     unreadable: list[str]
     ended: list[str]
+    archived: int
     message: str
 
 
@@ -31,13 +39,20 @@ def find_orphans(context: Context) -> OrphansResult:
 
     Executions of the pack that are dead or lost are ended in StackStorm, where a policy would count
     them for ever: not those whose rollout is still to be taken over, as their workflow would go on.
+    Of PoPs where nothing is under way, rollouts that have ended leave for the archive (see
+    ``record.archive``).
     """
     # A timer calls this on whichever node has an action runner free: that node tells what it holds.
     with suppress(EdgetuneError):
         context.nodes.keep(this_node(context.config))
-    heads, unreadable = read_heads(context)
+    heads, unreadable = read_living_heads(context)
+    with suppress(StoreError):
+        ids = [each.id for found in (heads, unreadable) for each in found]
+        context.strays = strays_among(ids)
+        keep_strays(context.store, context.strays)
     paused = keep_pauses_of_executions(context, heads)
-    orphans = [] if stopped_by(context) else [head for head in heads if is_orphaned(context, head)]
+    stopped = stopped_by(context)
+    orphans = [] if stopped else [head for head in heads if is_orphaned(context, head)]
     waited = idle_times(context, [head.pop for head in orphans])
     due = [head for head in orphans if _is_due(context, head, waited[head.pop])]
     ids = [head.id for head in sorted(due, key=lambda head: -waited[head.pop])]
@@ -45,7 +60,22 @@ def find_orphans(context: Context) -> OrphansResult:
     ended = _end_dead(context, {head.id: head for head in heads if head.id not in paused})
     told = [f"{len(ids)} rollouts without an owner", *damaged]
     told += [f"dead executions ended: {', '.join(ended)}"] if ended else []
-    return {"ids": ids, "unreadable": damaged, "ended": ended, "message": "; ".join(told)}
+    archived = 0 if stopped else _archive(context, heads)
+    told += [f"{archived} ended rollouts archived"] if archived else []
+    return {
+        "ids": ids,
+        "unreadable": damaged,
+        "ended": ended,
+        "archived": archived,
+        "message": "; ".join(told),
+    }
+
+
+def _archive(context: Context, heads: Sequence[Head]) -> int:
+    # What is not moved now is by the next sweep; what has no owner does not wait for that.
+    with suppress(EdgetuneError):
+        return sweep_ended(context, heads)
+    return 0
 
 
 def _is_due(context: Context, head: Head, waited: float) -> bool:

@@ -21,7 +21,11 @@ from edgetune.rollout.hosts.rollback import carrying
 from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.ownership.lease import enter_state, open_rollout
-from edgetune.rollout.record.heads import all_heads, refuse_unfinished
+from edgetune.rollout.record.heads import (
+    read_all_heads,
+    refuse_lost_past,
+    refuse_unfinished,
+)
 from edgetune.rollout.record.rollout import Record, read_rollout
 from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.steps.take_over_rollout import take_over
@@ -83,7 +87,9 @@ def hand_over_tuning(
 def _to_hand_over(context: Context, pop: str, tuning: str) -> list[Record]:
     """The rollouts of it that are complete, that which was begun before first."""
     context.inventory.pop(pop)
-    heads = [head for head in all_heads(context) if (head.pop, head.tuning) == (pop, tuning)]
+    own, unreadable = read_all_heads(context, pop)
+    refuse_lost_past(context, unreadable)
+    heads = [head for head in own if head.tuning == tuning]
     begun = [head for head in heads if head.state == "handing_over"]
     refuse_unfinished(context, pop, but=begun[0].id if begun else "")
     chosen = [*begun, *(head for head in heads if head.state == "complete")]

@@ -7,7 +7,11 @@ from typing import TypedDict
 
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import all_heads, refuse_unfinished
+from edgetune.rollout.record.heads import (
+    read_all_heads,
+    refuse_lost_past,
+    refuse_unfinished,
+)
 
 
 class AppliedResult(TypedDict):
@@ -23,7 +27,7 @@ def list_applied(
     """The complete rollouts of a tuning on a PoP, newest first; with ``every`` those of all.
 
     Touches nothing. There are none, and the message says why, while any rollout is under way
-    there: it holds the PoP.
+    there: it holds the PoP; and while one of the archive cannot be read.
     """
     context.inventory.pop(pop)
     if bool(tuning) == every:
@@ -31,9 +35,10 @@ def list_applied(
         raise InputError("parameter", "tuning", "name one, or give every instead")
     try:
         refuse_unfinished(context, pop)
-    except RefusedError as under_way:
-        return {"rollouts": [], "message": str(under_way)}
-    own = [head for head in all_heads(context) if head.pop == pop]
+        own, unreadable = read_all_heads(context, pop)
+        refuse_lost_past(context, unreadable)
+    except RefusedError as why:
+        return {"rollouts": [], "message": str(why)}
     heads = [head for head in own if head.state == "complete"]
     told = [head.handed_over for head in own if head.tuning == tuning and head.handed_over]
     ids = [head.id for head in reversed(heads) if head.tuning == (tuning or head.tuning)]

@@ -8,11 +8,12 @@ from typing import TypedDict
 
 from edgetune import CAMPAIGN_SCHEMA
 from edgetune.base import clock
+from edgetune.base.documents.head import Head
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import lift_bound
-from edgetune.rollout.record.heads import read_heads, release_key
+from edgetune.rollout.record.heads import look_up, release_key
 
 
 class GivenUpResult(TypedDict):
@@ -32,14 +33,13 @@ def release_record(
     A pause that its plan asked for is lifted. The text stays where it is. Another text under the
     same key is judged anew. InputError if there is no such record, RefusedError if it can be read.
     """
-    heads, unreadable = read_heads(context)
-    if rollout in [head.id for head in heads]:
+    found = look_up(context, rollout)
+    if isinstance(found, Head):
         raise RefusedError(
             f"the record of rollout {rollout} can be read: "
             f"{command('rollout_pop', rollout=rollout)} carries it on, "
             f"{command('roll_back_pop', rollout=rollout)} takes it back"
         )
-    found = next((each for each in unreadable if each.id == rollout), None)
     if found is None:
         raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
     document = {

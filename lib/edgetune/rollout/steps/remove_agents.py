@@ -15,7 +15,8 @@ from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
 from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.record.heads import largest_epoch, refuse_unfinished
+from edgetune.rollout.record.archive import largest_epoch
+from edgetune.rollout.record.heads import refuse_unfinished
 from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.store.records import value_of
 from edgetune.site.inventory import Host, Pop

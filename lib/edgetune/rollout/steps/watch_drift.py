@@ -6,7 +6,8 @@ from __future__ import annotations
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import SampleResult, pops_under_way, sample_pops
 from edgetune.rollout.hosts.bios import bios_drift
-from edgetune.rollout.record.heads import all_heads
+from edgetune.rollout.record.archive import pops_standing
+from edgetune.rollout.record.heads import living_heads
 
 
 def watch_drift(context: Context) -> SampleResult:
@@ -20,8 +21,10 @@ def watch_drift(context: Context) -> SampleResult:
 
 
 def _pops_standing(context: Context) -> list[str]:
-    """Those with a complete rollout that the inventory still has, and none under way."""
-    standing = {head.pop for head in all_heads(context) if head.state == "complete"}
-    return sorted(
-        (standing & set(context.known_inventory.pop_names())) - set(pops_under_way(context))
-    )
+    """Those with a complete rollout, or maybe with one, that the inventory still has, and none
+    under way."""
+    standing = {head.pop for head in living_heads(context) if head.state == "complete"}
+    # Afterwards: what leaves in between is told there already.
+    standing |= pops_standing(context)
+    known = set(context.known_inventory.pop_names())
+    return sorted((standing & known) - set(pops_under_way(context)))

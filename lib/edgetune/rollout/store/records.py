@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, Callable, Protocol
 from urllib.parse import quote
 
 from edgetune import PACK
@@ -31,6 +31,8 @@ off: https://github.com/StackStorm/st2, ``KeyValuePairController.get_all``.
 """
 _PAUSES = (0.2, 1.0, 4.0)
 """Seconds before a write is tried again; less than any claim lasts."""
+_MOST_READS = 5
+"""How often a list is read whose keys go while it is."""
 # A range, which the index of the keys finds. No text has the byte FF, so that all follow the prefix
 # in it that begin with it.
 _LIST = """
@@ -46,6 +48,9 @@ class Store(Protocol):
 
     def put(self, key: str, value: str) -> None:
         """Write the value, new or over the old one."""
+
+    def delete(self, key: str) -> None:
+        """Forget the key, be it there or not."""
 
     def list(self, prefix: str) -> Mapping[str, str]:
         """All keys that begin with ``prefix``, with their values."""
@@ -93,6 +98,10 @@ class SqliteStore:
         with self._database.transaction() as db:
             db.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (key, value))
 
+    def delete(self, key: str) -> None:
+        with self._database.transaction() as db:
+            db.execute("DELETE FROM records WHERE key = ?", (key,))
+
     def list(self, prefix: str) -> Mapping[str, str]:
         with self._database.transaction() as db:
             return dict(db.execute(_LIST, (prefix, prefix)).fetchall())
@@ -125,6 +134,10 @@ class SensorStore:
         """Sensors do not write."""
         raise StoreError(f"a sensor does not write {key}")
 
+    def delete(self, key: str) -> None:
+        """Nor do they delete."""
+        raise StoreError(f"a sensor does not delete {key}")
+
     def list(self, prefix: str) -> Mapping[str, str]:
         """All keys that begin with ``prefix``, with their values, page by page."""
         found = self._listed(prefix)
@@ -134,13 +147,10 @@ class SensorStore:
         return found
 
     def _listed(self, prefix: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        while True:
-            query = {"prefix": prefix, "limit": PAGE, "offset": len(found)}
-            page = self._ask("list_values", **query) or []
-            found.update((item.name, str(item.value)) for item in page)
-            if len(page) < PAGE:
-                return found
+        def page(offset: int) -> Sequence[Any]:
+            return self._ask("list_values", prefix=prefix, limit=PAGE, offset=offset) or []
+
+        return _all_pages(prefix, page)
 
     def secret(self, key: str) -> str | None:
         """Sensors need no secrets."""
@@ -189,6 +199,11 @@ class St2Store:
                 break
         self._note(key, value)
 
+    def delete(self, key: str) -> None:
+        """Forget the key, be it there or not; one whose answer is lost may be there still."""
+        self._call("DELETE", _path(key), (404,))
+        self._note(key, None)
+
     def list(self, prefix: str) -> Mapping[str, str]:
         """All keys that begin with ``prefix``, with their values, page by page."""
         found = self._listed(prefix)
@@ -197,18 +212,18 @@ class St2Store:
         return found
 
     def _listed(self, prefix: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        while True:
-            query = {"prefix": prefix, "limit": str(PAGE), "offset": str(len(found))}
-            page = entries(KeyValue, self._call("GET", "/keys", params=query))
+        def page(offset: int) -> Sequence[KeyValue]:
+            query = {"prefix": prefix, "limit": str(PAGE), "offset": str(offset)}
+            found = entries(KeyValue, self._call("GET", "/keys", params=query))
             # With RBAC that is what a user without a system role gets: the keys granted to it.
-            if not all(item.name.startswith(prefix) for item in page):
+            if not all(item.name.startswith(prefix) for item in found):
                 raise _may_not_list(prefix)
-            for item in page:
-                found[item.name] = item.value
-                self._note(item.name, item.value)
-            if len(page) < PAGE:
-                return dict(sorted(found.items()))
+            return found
+
+        whole = _all_pages(prefix, page)
+        for key, value in whole.items():
+            self._note(key, value)
+        return dict(sorted(whole.items()))
 
     def _prove_whole_lists(self, prefix: str) -> None:
         """StoreError unless a list shows the witness, which is written where there is none."""
@@ -263,6 +278,26 @@ class St2Store:
             return self._api.call(method, path, none, **more)
         except StoreError as error:
             raise type(error)(f"StackStorm's datastore: {error}") from None
+
+
+def _all_pages(prefix: str, page: Callable[[int], Sequence[Any]]) -> dict[str, str]:
+    """What all pages of a list hold; StoreError where its keys go faster than they are read.
+
+    A page begins with the last key of the one before. Where keys went meanwhile it does not, and
+    lacks as many: then all is read again.
+    """
+    for _ in range(_MOST_READS):
+        found: dict[str, str] = {}
+        known = -1
+        while known < len(found):
+            known = len(found)
+            items = page(max(0, known - 1))
+            if found and not (items and items[0].name in found):
+                break
+            found.update({item.name: str(item.value) for item in items})
+            if len(items) < PAGE:
+                return found
+    raise StoreError(f"StackStorm's datastore: {prefix}* changes faster than it is listed")
 
 
 def _may_not_list(prefix: str) -> StoreError:

@@ -36,6 +36,8 @@ PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
 """Seconds before what may be asked again is asked again."""
 AWAY = (500, 502, 503, 504)
 """Answers of a StackStorm whose database is away, and of a proxy whose StackStorm is."""
+NO_CONTENT = 204
+"""The answer where something was deleted."""
 _LIMIT = 64 << 20
 
 
@@ -98,6 +100,8 @@ class StackStorm:
             text = answer.body.decode("utf-8", "replace")
             told = self._service.shown(f"{answer.status} {answer.reason}: {text}")
             raise StoreError(f"{where}: {told}")
+        if answer.status == NO_CONTENT:
+            return None
         try:
             return answer.document()
         except ValueError:

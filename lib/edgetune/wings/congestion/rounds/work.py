@@ -34,7 +34,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import frozen_text
 from edgetune.rollout.gates.pause import why_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.record.heads import keeping_their_pop, read_heads
+from edgetune.rollout.record.heads import keeping_their_pop, read_living_heads
 from edgetune.rollout.record.rollout import in_hand, load_plan
 from edgetune.rollout.status.congestion import claim_of
 from edgetune.rollout.store.claims import Claim
@@ -210,15 +210,11 @@ class Permission:
 
 def permission_on(context: Context, pop: str) -> Permission:
     """What a round may do on a PoP now."""
-    heads, unreadable = read_heads(context)
-    unended = [head for head in heads if head.pop == pop and head.state not in ENDED]
+    heads, unreadable = read_living_heads(context, pop)
+    unended = [head for head in heads if head.state not in ENDED]
     waits = [why_paused(context, pop), frozen_text(pop, context.config.closed)]
     waits += [f"{pop} is held by rollout {head.id} ({head.state})" for head in unended]
-    waits += [
-        f"{pop}: {each.why}"
-        for each in keeping_their_pop(context, unreadable)
-        if each.may_be_on(pop)
-    ]
+    waits += [f"{pop}: {each.why}" for each in keeping_their_pop(context, unreadable)]
     conflicts, kept = [], []
     for head in unended:
         try:

@@ -1,0 +1,450 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has ended leaves those under way: nothing of it is lost, whoever stops where, and what is
+under way is read at the same cost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgetune.base import clock
+from edgetune.base.documents.head import ENDED, ID, Entry, Head, Quarantine, archive_key, head_key
+from edgetune.base.documents.past import past_key
+from edgetune.base.errors import FencedError, InputError
+from edgetune.fleet.campaign.record import seized
+from edgetune.fleet.campaign.status import campaign_status
+from edgetune.rollout.record import archive
+from edgetune.rollout.record.archive import CLAIMED_BY, largest_epoch, past_of, pops_standing
+from edgetune.rollout.record.heads import all_heads, living_heads, unreadable_rollouts
+from edgetune.rollout.record.rollout import read_rollout
+from edgetune.rollout.steps.take_over_rollout import take_over
+from edgetune.rollout.store.nodes import Node
+from edgetune.rollout.store.strays import KEY
+from tests.support import ROOT
+from tests.support.campaign_world import CampaignWorld
+from tests.support.exported import put_one
+from tests.support.virtual_clock import VirtualClock
+from tests.support.world import Died, EmptyWorld, World
+
+DAY = 1440.0
+POPS = ("lab1", "ams1", "lab1-b")
+STAMP = "20260101T{:06d}-7a54"
+# How a rollout may stand: its state, whether a host is in quarantine, and minutes since its end.
+STANDS = st.tuples(
+    st.sampled_from(["complete", "rolled_back", "handed_over", "soaking", "held"]),
+    st.booleans(),
+    st.sampled_from([5.0, DAY + 1]),
+)
+HISTORY = st.lists(st.tuples(st.sampled_from(POPS), STANDS), max_size=7)
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: VirtualClock) -> EmptyWorld:
+    return EmptyWorld(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> EmptyWorld:
+    """One for many examples."""
+    made = EmptyWorld(tmp_path_factory.mktemp("kept"))
+    # Its tables are there now.
+    made.context.claims.holder("lab1")
+    return made
+
+
+def put(
+    world: EmptyWorld, pop: str, number: int, state: str, minutes: float = DAY + 1, **more: Any
+) -> str:
+    """The rollout of that number on a PoP, which has that epoch, too; its id."""
+    stamp = STAMP.format(number)
+    created = clock.wall() - 60 * minutes - 1000 + number
+    more = {"created": created, "epoch": number + 1, "owned": False, **more}
+    return put_one(world, pop, state, minutes, stamp=stamp, **more)
+
+
+def sweep(world: EmptyWorld) -> int:
+    return int(world.run("find_orphans")["archived"])
+
+
+def keys(world: EmptyWorld, start: str) -> list[str]:
+    return [key[len(start) :] for key in world.context.store.list(start)]
+
+
+def living(world: EmptyWorld) -> list[str]:
+    return keys(world, head_key(""))
+
+
+def archived(world: EmptyWorld) -> list[str]:
+    return keys(world, archive_key(""))
+
+
+def told(heads: list[Head]) -> dict[str, dict[str, Any]]:
+    return {head.id: {**asdict(head), "clock": None} for head in heads}
+
+
+def begin(world: EmptyWorld, folder: Path) -> None:
+    world.begin(folder, interval=10)
+
+
+def test_they_leave_as_the_next_one_begins(world: EmptyWorld, tmp_path: Path) -> None:
+    old = [put(world, "lab1", n, state, 5) for n, state in enumerate(ENDED)]
+    stuck = put(world, "lab1", 7, "rolled_back", 5, quarantined={"e001": Quarantine("gone")})
+    beside = put(world, "ams1", 8, "rolled_back", 5)
+    begin(world, tmp_path)
+    assert world.epoch == 9
+    assert set(living(world)) == {world.rollout, stuck, beside}
+    assert archived(world) == old
+    # They are found by their ids, as before.
+    for rollout in old:
+        assert read_rollout(world.context, rollout).head.id == rollout
+        assert world.run("rollout_status", rollout=rollout)["ids"] == [rollout]
+    assert world.context.claims.holder("lab1").epoch == world.epoch  # type: ignore[union-attr]
+
+
+def test_the_last_leaves_a_day_after_its_end(world: EmptyWorld, clock: VirtualClock) -> None:
+    first, last = (put(world, "lab1", n, "complete", DAY - 1) for n in (1, 2))
+    assert sweep(world) == 1
+    assert (living(world), archived(world)) == ([last], [first])
+    clock.wait(61)
+    assert sweep(world) == 1
+    assert (living(world), archived(world)) == ([], [first, last])
+    assert sweep(world) == 0
+    # Its PoP tells it, and what stands there.
+    text = world.status(pop="lab1")
+    assert text.startswith(last) and "Ended rollouts: " in text
+    assert world.status().startswith("Nothing to do: no rollout is under way.\nEnded rollouts: ")
+    assert world.run("rollout_status", with_ended=True)["ids"] == [first, last]
+    assert world.run("rollout_status", state="complete")["ids"] == [first, last]
+    assert world.run("list_applied", pop="lab1", tuning="nic_ring")["rollouts"] == [last, first]
+    assert pops_standing(world.context) == {"lab1"}
+    assert largest_epoch(world.context, "lab1") == 3
+
+
+def test_nothing_leaves_where_somebody_is_at_work_or_all_is_stopped(world: EmptyWorld) -> None:
+    put(world, "lab1", 1, "complete")
+    put(world, "lab1", 2, "soaking")
+    put(world, "ams1", 1, "complete")
+    world.context.claims.take("ams1", "uninstall_agent", 60)
+    put(world, "fra1", 1, "complete")
+    world.run("stop_all", requested_by="ana")
+    assert sweep(world) == 0
+    world.run("resume_all", requested_by="ana")
+    assert sweep(world) == 1
+    assert [ID.fullmatch(rollout)[1] for rollout in archived(world)] == ["fra1"]  # type: ignore[index]
+
+
+def restored(world: EmptyWorld, records: Mapping[str, str]) -> None:
+    """Nothing but these records, and no claims."""
+    with sqlite3.connect(world.context.config.records[len("sqlite:///") :]) as db:
+        for table in ("records", "claims"):
+            db.execute(f"DELETE FROM {table}")
+        db.executemany("INSERT INTO records VALUES (?, ?)", [*records.items()])
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data(), history=HISTORY)
+def test_wherever_it_stops_each_is_readable_and_the_next_goes_on(
+    kept: EmptyWorld, data: st.DataObject, history: list[Any]
+) -> None:
+    """No epoch gets lost, and nothing that stands."""
+    restored(kept, {})
+    for number, (pop, (state, stuck, minutes)) in enumerate(history):
+        put(
+            kept,
+            pop,
+            number,
+            state,
+            minutes,
+            quarantined={"e1": Quarantine("gone")} if stuck else {},
+        )
+    before, context = told(all_heads(kept.context)), kept.context
+    epochs = {pop: largest_epoch(context, pop) for pop in POPS}
+    stands = {head.pop for head in all_heads(context) if head.state == "complete"}
+
+    def look() -> None:
+        assert told(all_heads(context)) == before
+        for pop in POPS:
+            assert largest_epoch(context, pop) == epochs[pop]
+            assert told(all_heads(context, pop)) == {
+                name: own for name, own in before.items() if own["pop"] == pop
+            }
+        for rollout, own in before.items():
+            assert told([read_rollout(context, rollout).head])[rollout] == own
+        found = pops_standing(context) | {
+            head.pop for head in living_heads(context) if head.state == "complete"
+        }
+        assert found == stands
+
+    kept.moments.seen.clear()
+    kept.moments.at = lambda moment: look()
+    try:
+        for _ in range(2):
+            kept.moments.die_at = data.draw(st.integers(-1, 30))
+            try:
+                sweep(kept)
+            except Died:
+                # Whoever died there holds nothing for longer than it said.
+                look()
+            kept.moments.die_at = -1
+            kept.moments.seen.clear()
+        sweep(kept)
+    finally:
+        kept.moments.at, kept.moments.die_at = lambda what: None, -1
+    look()
+    assert not set(living(kept)) & set(archived(kept))
+    busy = {own["pop"] for own in before.values() if own["state"] not in ENDED}
+    for name, own in before.items():
+        at_rest = own["state"] in ENDED and not own["quarantined"]
+        if own["pop"] in busy or not at_rest:
+            assert name in living(kept)
+        elif clock.wall() - own["history"][-1]["at"] > 60 * DAY:
+            assert name in archived(kept)
+
+
+def test_who_lost_the_claim_deletes_nothing(world: EmptyWorld) -> None:
+    """The record may be another one by then."""
+    rollout = put(world, "lab1", 1, "complete")
+
+    def lose(moment: str) -> None:
+        if moment == f"after put {archive_key(rollout)}":
+            with sqlite3.connect(world.context.config.records[len("sqlite:///") :]) as db:
+                db.execute("DELETE FROM claims")
+            take_over(world.context, read_rollout(world.context, rollout).head)
+
+    world.moments.at = lose
+    assert sweep(world) == 0
+    assert living(world) == [rollout]
+    assert read_rollout(world.context, rollout).head.history[-1].reason.startswith("taken over")
+
+
+def test_what_is_taken_up_again_is_read_where_it_is_written(world: EmptyWorld) -> None:
+    rollout = put(world, "lab1", 1, "complete")
+    assert (sweep(world), living(world)) == (1, [])
+    head = take_over(world.context, read_rollout(world.context, rollout).head)
+    # The copy is not seen any more.
+    assert living(world) == archived(world) == [rollout]
+    assert [own.epoch for own in all_heads(world.context)] == [head.epoch]
+    assert read_rollout(world.context, rollout).head.epoch == head.epoch > 2
+    back = Entry(clock.wall() - 60 * (DAY + 1), "rolled_back", "ana", "back")
+    put(world, "lab1", 1, "rolled_back", epoch=7, history=[*head.history, back])
+    assert largest_epoch(world.context, "lab1") == 7
+    assert sweep(world) == 0
+    world.context.claims.release("lab1", world.context.claims.holder("lab1"))  # type: ignore[arg-type]
+    assert (sweep(world), living(world)) == (1, [])
+    assert read_rollout(world.context, rollout).head.state == "rolled_back"
+    # And nothing stands there any more.
+    assert (pops_standing(world.context), largest_epoch(world.context, "lab1")) == (set(), 7)
+
+
+def test_a_sweep_takes_so_many_and_the_next_ones_the_others(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "SWEPT_AT_ONCE", 4)
+    for pop in POPS:
+        for number in range(3):
+            put(world, pop, number, "complete")
+    assert [sweep(world) for _ in range(4)] == [4, 4, 1, 0]
+    assert (len(archived(world)), living(world)) == (9, [])
+
+
+def test_as_one_begins_only_some_are_moved(
+    world: EmptyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "AT_ONCE", 2)
+    for number in range(5):
+        put(world, "lab1", number, "rolled_back")
+    begin(world, tmp_path)
+    assert (len(archived(world)), len(living(world))) == (2, 4)
+
+
+@pytest.mark.parametrize("version", ["0.6.0", "0.10.0"])
+def test_records_of_earlier_versions_leave_as_they_are(world: EmptyWorld, version: str) -> None:
+    file = ROOT / f"tests/fixtures/versions/rollout_{version}.json"
+    records = json.loads(file.read_text(encoding="utf-8"))["records"]
+    (key,) = [key for key in records if key.startswith(head_key(""))]
+    text = json.dumps({**records[key], "state": "rolled_back"})
+    world.context.store.put(key, text)
+    assert sweep(world) == 1
+    rollout = key[len(head_key("")) :]
+    assert world.context.store.get(archive_key(rollout)) == text
+    assert read_rollout(world.context, rollout).head.epoch == records[key]["epoch"]
+    assert largest_epoch(world.context, "lab1") == records[key]["epoch"]
+
+
+@pytest.mark.parametrize("pack", ["0.9.0 0123456789abcdef", "0.10.0 is not there"])
+def test_nothing_leaves_while_a_node_holds_another_pack(world: EmptyWorld, pack: str) -> None:
+    """It would find nothing that stands on a PoP."""
+    put(world, "lab1", 1, "complete")
+    nodes: Any = world.context.nodes
+    own = nodes.all
+    nodes.all = lambda: [*own(), Node("other", clock.wall(), {"pack": pack})]
+    assert (sweep(world), archived(world)) == (0, [])
+    nodes.all = own
+    assert sweep(world) == 1
+
+
+def test_a_past_that_cannot_be_read_is_read_from_the_archive(world: EmptyWorld) -> None:
+    put(world, "lab1", 4, "rolled_back")
+    put(world, "lab1", 2, "complete")
+    sweep(world)
+    good = past_of(world.context, "lab1")
+    for text in ("{", '{"schema": 4}', '{"schema": 99}', json.dumps({"schema": 4, "epoch": 0})):
+        world.context.store.put(past_key("lab1"), text)
+        assert past_of(world.context, "lab1") == good
+        assert largest_epoch(world.context, "lab1") == 5
+        assert pops_standing(world.context) == {"lab1"}
+    world.context.store.put(past_key("ams1"), "{")
+    assert past_of(world.context, "ams1") is None
+
+
+def test_one_of_the_archive_that_cannot_be_read_hides_nothing_that_stands(
+    world: EmptyWorld, tmp_path: Path
+) -> None:
+    rollout = put(world, "lab1", 1, "complete")
+    sweep(world)
+    world.context.store.put(archive_key(rollout), "{")
+    lost = f"{archive_key(rollout)} is damaged"
+    assert lost in world.run("list_applied", pop="lab1", tuning="nic_ring")["message"]
+    assert lost in world.run("rollout_status", with_ended=True)["message"]
+    # It has ended: rollouts begin.
+    begin(world, tmp_path)
+    world.run("release_record", rollout)
+    world.mark("rolling_back")
+    world.mark("rolled_back")
+    message = world.run("list_applied", pop="lab1", tuning="nic_ring")["message"]
+    assert message == "nic_ring does not stand on lab1; there are: none"
+
+
+def test_an_id_that_is_nowhere_is_none(world: EmptyWorld) -> None:
+    with pytest.raises(InputError, match="there is no rollout"):
+        read_rollout(world.context, "lab1-20260101T000000-7a54")
+
+
+def test_while_the_sweep_moves_nobody_begins_and_that_is_told(
+    world: EmptyWorld, tmp_path: Path
+) -> None:
+    world.context.claims.take("lab1", CLAIMED_BY, 60)
+    with pytest.raises((FencedError, Exception), match="lab1 is claimed by archive"):
+        begin(world, tmp_path)
+
+
+class Asked:
+    """A store that counts what it is asked, and what it tells."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.requests, self.texts = store, 0, 0
+
+    def get(self, key: str) -> str | None:
+        self.requests += 1
+        return self._store.get(key)  # type: ignore[no-any-return]
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        found: Mapping[str, str] = self._store.list(prefix)
+        self.requests += 1 + len(found) // 100
+        self.texts += len(found)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+STEPS: dict[str, Any] = {
+    "plan_rollout": lambda world: world.run("plan_rollout", "lab1", "accept_queue"),
+    "rollout_status": lambda world: world.run("rollout_status", rollout=""),
+    "rollout_status of a PoP": lambda world: world.run("rollout_status", pop="lab1"),
+    "find_orphans": lambda world: world.run("find_orphans"),
+    "begin_drain": lambda world: world.step("begin_drain", 0),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_asks_the_same_however_many_have_ended(tmp_path: Path, name: str) -> None:
+    """On its PoP and on others, but for what the archive holds of its own PoP in one document."""
+    found = []
+    for number in (1, 30):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world = World(folder) if name == "begin_drain" else EmptyWorld(folder)
+        for each in range(number):
+            put(world, "lab1", each, "rolled_back")
+            put(world, "ams1", each, "complete")
+        if name == "begin_drain":
+            world.mark("baseline")
+            world.mark("changing")
+        while sweep(world) or archive_own(world):
+            pass
+        asked = Asked(world.context.store)
+        world.context.store = asked  # type: ignore[assignment]
+        STEPS[name](world)
+        found.append((asked.requests, asked.texts))
+    assert found[0] == found[1]
+
+
+def archive_own(world: EmptyWorld) -> int:
+    """As the rollout of the world did when it began."""
+    claim = world.context.claims.holder("lab1")
+    return archive.archive_ended(world.context, "lab1", claim, 60) if claim else 0
+
+
+def test_one_that_begins_before_the_claim_keeps_its_pop(world: EmptyWorld) -> None:
+    put(world, "lab1", 1, "complete")
+    claims: Any = world.context.claims
+    take = claims.take
+
+    def late(*given: Any, **more: Any) -> Any:
+        put(world, "lab1", 5, "soaking")
+        return take(*given, **more)
+
+    claims.take = late
+    assert (sweep(world), archived(world)) == (0, [])
+    assert claims.holder("lab1") is None
+
+
+def test_a_key_that_tells_no_pop_may_be_on_any_once_the_sweep_has_seen_it(
+    world: EmptyWorld,
+) -> None:
+    world.context.store.put(head_key("somebody"), "{")
+
+    def seen(pop: str) -> list[str]:
+        world.context.__dict__.pop("strays", None)
+        return [each.id for each in unreadable_rollouts(world.context, pop)]
+
+    assert seen("lab1") == []
+    for _ in range(2):
+        sweep(world)
+        assert seen("lab1") == seen("ams1") == ["somebody"]
+        # As it is, it says no less.
+        world.context.store.put(KEY, "{")
+        assert seen("lab1") == ["somebody"]
+    world.context.store.delete(head_key("somebody"))
+    assert seen("lab1") == []
+    sweep(world)
+    assert json.loads(world.context.store.get(KEY) or "") == {"ids": []}
+
+
+def test_a_campaign_goes_on_with_rollouts_that_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with one that was begun by somebody who died before writing down which."""
+    monkeypatch.setattr(archive, "DAY", 0.0)
+    world = CampaignWorld(tmp_path / "world")
+    world.begin_campaign()
+    assert world.advance() == ["ams1"]
+    world.bring("ams1", "complete")
+    assert (sweep(world), living(world)) == (1, [])
+    (row,) = campaign_status(world.context, world.id)["campaigns"]
+    assert row["rings"][0]["states"] == {"ams1": "complete"}
+    with seized(world.context, world.id) as work:
+        work.record.pops["ams1"].rollout = ""
+        work.save()
+    # It is opened as any other: what cannot be judged is its soak, which it never had.
+    assert (world.advance(), world.last.endswith("was never compared")) == ([], True)
+    assert [world.record.pops["ams1"].rollout] == archived(world)
