@@ -75,7 +75,7 @@ class AccessLog:
 
     def _kept(self) -> Tuple[Dict[str, int], Optional[_Place], float]:
         """What was counted, where it was read to, and when; nothing of another log or format."""
-        begun = dict(self._format.none(), log_bytes=0, log_left_out_bytes=0)
+        begun = self._format.none()
         try:
             kept = json.loads(self._host.kept(ACCESS_LOG_TOLD)[0].decode())
             if kept["schema"] != _SCHEMA or kept["source"] != self._source:

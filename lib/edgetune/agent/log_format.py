@@ -33,6 +33,8 @@ PLAIN = (
     *("http_responses", "http_4xx", "http_5xx"),
     *("cache_responses", "cache_hits", "response_bytes"),
 )
+OF_READING = ("log_bytes", "log_left_out_bytes", "log_unread_lines")
+ALL_COUNTERS = (*HISTOGRAMS, *PLAIN, *OF_READING)
 _MOST = 200
 
 _PLACE = re.compile(r"\{([a-z_]*)\}")
@@ -95,7 +97,7 @@ class LogFormat:
 
     def none(self) -> Dict[str, int]:
         """The counters that its fields make, all 0."""
-        found = self.counts(b"")
+        found = {**dict.fromkeys(OF_READING, 0), **self.counts(b"")}
         names = {"status": PLAIN[:3], "bytes": PLAIN[5:], "cache": PLAIN[3:5]}
         for own in self.fields:
             base = own.rpartition("_")[0] if own.endswith(("_ms", "_us")) else own
