@@ -83,7 +83,8 @@ class Drawn:
 def _below(pace: float, later: float) -> Array:
     """Which share of requests is below each bound."""
     bounds = np.maximum(np.array(BOUNDS) - later, 1e-12)
-    return _CDF(np.log(bounds / (USUAL * pace)) / SIGMA) * (np.array(BOUNDS) > later)
+    found: Array = _CDF(np.log(bounds / (USUAL * pace)) / SIGMA) * (np.array(BOUNDS) > later)
+    return found
 
 
 def by_histogram(drawn: Drawn, quantile: str) -> Decision:
