@@ -70,6 +70,8 @@ def _metrics(metrics: Catalogue) -> str:
 def _exposure_of(metric: Metric) -> str:
     if metric.gauges:
         return "mean of the readings"
+    if metric.histogram:
+        return "request of a window"
     per = metric.per or metric.per_if_known
     return code(per) if per else "second"
 
@@ -77,6 +79,8 @@ def _exposure_of(metric: Metric) -> str:
 def _made_of(metric: Metric) -> str:
     if len(metric.gauges) > 1:
         return ", ".join(f"{code(name)} ({weight:g})" for name, weight in metric.gauges.items())
+    if metric.histogram:
+        return f"p{metric.histogram.quantile:g} of {code(metric.histogram.of)}"
     told = " + ".join(map(code, [*metric.counters, *metric.gauges]))
     return told + "".join(f" - {code(name)}" for name in metric.less)
 
@@ -110,7 +114,10 @@ def _series(told: Entry | None) -> str:
 
 
 def _column(told: Entry | None) -> str:
-    return code(told["column"]) if told else "not there"
+    if not told:
+        return "not there"
+    buckets = f", its buckets {code(told['buckets'])}" if "buckets" in told else ""
+    return code(told["column"]) + buckets
 
 
 _TELLERS: Mapping[str, Callable[[Entry | None], str]] = {

@@ -17,19 +17,9 @@ from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.coverage import wanted
 from edgetune.judge.load import explained
-from edgetune.judge.measured import (
-    COUNTS,
-    EVENTS,
-    EXPOSURE,
-    Part,
-    group_shares,
-    halves_of,
-    is_rare,
-    rates_of,
-    rates_under,
-    rows_of,
-)
+from edgetune.judge.measured import group_shares
 from edgetune.judge.permutation import draws_of, least_kept, p_value
+from edgetune.judge.rates import Rates, rates_for
 from edgetune.judge.standardise import (
     DIFFERENCE_IN_DIFFERENCES,
     LOGS,
@@ -70,7 +60,7 @@ class Comparison:
         self.baseline = baseline
         self.blocks = blocks
         self.draws = draws_of(plan, strata)
-        self._known: dict[str, Array] = {}
+        self._known: dict[str, Rates] = {}
         self._before: dict[str, Array] = {}
         self._rates: dict[tuple[str, str], Array] = {}
         self._ratios: dict[tuple[str, str, float | None], float] = {}
@@ -261,8 +251,7 @@ class Comparison:
 
     def _events(self, metric: str, window: str) -> float:
         """How many there were on test hosts in a window."""
-        rows = self._rows(metric)[1:][self.spans[window]]
-        return float(np.nansum(rows[:, self.draws.test, COUNTS]))
+        return float(self._rates_of(metric).events(self.spans[window])[self.draws.test].sum())
 
     def _at(self, metric: str, number: int) -> Array:
         if number == NO_EFFECT:
@@ -355,44 +344,37 @@ class Comparison:
         """How much of a host's baseline lasts, by its two halves, for each metric."""
         strata, found = self.draws.strata, {}
         for metric in self.shown:
-            halves = halves_of(self.baseline, metric, self.draws.hosts)
-            first, second = (rates_of(rows, strata, rare=self._rare(metric)) for rows in halves)
-            found[metric] = lasting(self.before(metric), first, second, strata)
+            halves = self._rates_of(metric).halves()
+            found[metric] = lasting(self.before(metric), *halves, strata)
         return found
 
     def before(self, metric: str) -> Array:
         """The logarithm of each host's rate in the baseline."""
         if metric not in self._before:
-            rows, rare = self._rows(metric)[0], self._rare(metric)
-            self._before[metric] = rates_of(rows, self.draws.strata, rare=rare)
+            self._before[metric] = self._rates_of(metric).before()
         return self._before[metric]
 
     def after(self, metric: str, window: str, supposed: float = 0.0) -> Array:
         """The logarithm of each host's rate in a window of the soak, when the ratio of which
         ``supposed`` is the logarithm is divided out of the events of test hosts."""
         if (metric, window) not in self._rates:
-            newest = self._rows(metric)[1:][self.spans[window]].sum(axis=0)
-            test, rare = self.draws.test, self._rare(metric)
-            rates = rates_under(newest, self.draws.strata, test, rare)
+            rates = self._rates_of(metric).after(self.spans[window], self.draws.test)
             self._rates[metric, window] = rates
         return under(self._rates[metric, window], self.draws.test, supposed)
 
     def log_ratios(self, metric: str) -> Array:
         """The logarithm of how the rate of each host changed, for people to read. What tests take
         for it where events are rare is a difference of counts, which is no logarithm."""
-        rows = self._rows(metric)
-        was, now = (rates_of(own, self.draws.strata) for own in (rows[0], rows[1:].sum(axis=0)))
-        return change(was, now)
+        return self._rates_of(metric).log_ratios()
 
     def levels(self, metric: str) -> tuple[Array, Array]:
-        """Events per exposure of each host in the baseline and in the soak; NaN without any."""
-        rows = self._rows(metric)
-        was, now = rows[0], rows[1:].sum(axis=0)
-        return _per_exposure(was), _per_exposure(now)
+        """Events per exposure of each host in the baseline and in the soak, or its quantile; NaN
+        without any."""
+        return self._rates_of(metric).levels()
 
     def is_measured(self, metric: str) -> bool:
         """Whether any host has it in the baseline, be it zero."""
-        return bool(np.nansum(self._rows(metric)[0, :, EXPOSURE]) > 0)
+        return self._rates_of(metric).is_measured()
 
     def is_compared(self, metric: str, window: str = "soak") -> bool:
         """Whether, in any stratum, test and control hosts have it before and in a window."""
@@ -405,16 +387,42 @@ class Comparison:
 
     def events(self, metric: str) -> float:
         """How many there were on all hosts together, in units of the metric."""
-        return float(np.nansum(self._rows(metric)[:, :, COUNTS]))
+        own = self._rates_of(metric)
+        return float(np.nansum(own.events_before()) + own.events().sum())
 
-    def _rare(self, metric: str) -> bool:
-        return is_rare(self._rows(metric)[0])
+    def few_requests(self, metric: str) -> dict[str, list[str]]:
+        """By window, the hosts with too few requests for a quantile, of those that had some."""
+        own = self._rates_of(metric)
+        if own.errors() is None:
+            return {}
+        counts = (own.events_before(), own.events())
+        lost = [np.isnan(level) & (count > 0) for level, count in zip(own.levels(), counts)]
+        hosts = np.array(self.draws.hosts)
+        found = {name: hosts[each].tolist() for name, each in zip(("baseline", "soak"), lost)}
+        return {name: each for name, each in found.items() if each}
 
-    def _rows(self, metric: str) -> Array:
-        """Baseline and blocks (see ``rows_of``)."""
+    def requests_error(self, metric: str) -> float | None:
+        """By which share the ratio may be off because there were so few requests, one standard
+        error; None of what is no quantile."""
+        errors = self._rates_of(metric).errors()
+        if errors is None or not self.is_compared(metric):
+            return None
+        before, after = errors
+        variance = np.nan_to_num(after**2 + (self.theta[metric] * before) ** 2)
+        draws = self.draws
+        share = np.where(draws.test, draws.gain - draws.cost, draws.cost)
+        return float(f"{math.expm1(math.sqrt(float(share**2 @ variance))):.4g}")
+
+    def _rates_of(self, metric: str) -> Rates:
         if metric not in self._known:
-            parts: list[Part] = [self.baseline, *self.blocks]
-            self._known[metric] = rows_of(parts, metric, self.draws.hosts)
+            self._known[metric] = rates_for(
+                self.metrics[metric],
+                metric,
+                self.baseline,
+                self.blocks,
+                self.draws.hosts,
+                self.draws.strata,
+            )
         return self._known[metric]
 
 
@@ -431,11 +439,6 @@ def _newest(plan: Plan, blocks: Blocks, share: float) -> int:
     """How many blocks there are in such a share of the planned soak."""
     since = blocks[-1].end - (plan.options.soak - plan.options.warmup) * share
     return sum(block.end > since for block in blocks)
-
-
-def _per_exposure(rows: Array) -> Array:
-    exposed = np.where(rows[:, EXPOSURE] > 0, rows[:, EXPOSURE], np.nan)
-    return rows[:, EVENTS] / exposed
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ from edgetune.base.documents.look import Doubt, Effect, Look, Moment, Spent, Unw
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.judge.comparison import Blocks, Comparison, harm
-from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
+from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched, wanted
 from edgetune.judge.facts import merge_facts
 from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import outliers
 from edgetune.judge.permutation import budget, p_of, p_value, pack, spent, take_out, unpack
+from edgetune.judge.quantiles import enough
 from edgetune.judge.soundness import doubts, everyone, reboots_before
 from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.verdict import (
@@ -39,6 +40,7 @@ from edgetune.judge.verdict import (
     hindered_by,
     load_explains,
     measured_text,
+    named,
     not_watched,
     noted,
     outliers_named,
@@ -252,7 +254,21 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
         found += reboots_before(hosts, baseline, facts)
     found += baseline_doubts(plan, hosts, baseline)
     found += soak_doubts(plan, members, baseline, facts)
+    found += few_requests(compared)
     return found + too_little(compared)
+
+
+def few_requests(compared: Comparison) -> list[Doubt]:
+    """Quantiles that hosts have too few requests for: they are as not measured there."""
+    found = []
+    for metric, optional in wanted(compared.plan).items():
+        own = compared.metrics[metric].histogram
+        if own and not optional:
+            for window, hosts in compared.few_requests(metric).items():
+                needs = f"it needs {enough(own):,} requests of each host"
+                text = f"{metric}: too few requests in the {window} on {named(hosts)}: {needs}"
+                found.append(Doubt("few_requests", text))
+    return found
 
 
 def _explained_by_load(compared: Comparison) -> list[Doubt]:
@@ -280,7 +296,13 @@ def _fading(compared: Comparison, moment: Moment, test: Spent) -> list[Doubt]:
 def unwatched_of(compared: Comparison) -> list[Unwatched]:
     """What the plan lets be absent, and is."""
     hosts = both_groups(compared.strata).hosts
-    return unwatched(compared.plan, hosts, compared.baseline.facts)
+    found = unwatched(compared.plan, hosts, compared.baseline.facts)
+    known = {row.metric for row in found}
+    optional = [name for name, may_be_absent in wanted(compared.plan).items() if may_be_absent]
+    for metric in (name for name in optional if name not in known):
+        few = compared.few_requests(metric)
+        found += [Unwatched(metric, few["baseline"])] if "baseline" in few else []
+    return found
 
 
 def too_little(compared: Comparison) -> list[Doubt]:
@@ -352,6 +374,7 @@ def _row(compared: Comparison, metric: str) -> Effect:
         p_better=p_of(-compared.worse_by(metric)),
         p_worse=p_of(compared.worse_by(metric)),
         ratio_at_theta_1=_ratio(compared.ratio(metric, theta=DIFFERENCE_IN_DIFFERENCES)),
+        requests_error=compared.requests_error(metric),
     )
 
 

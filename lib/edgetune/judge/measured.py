@@ -5,7 +5,8 @@ For each metric every host has a row ``[events, exposure, counts, *observed, *ex
 ``documents.baseline``): events as they were counted, counts the same in the metric's ``unit``, and
 of these the weighted sums (see ``standardise``): in a baseline under no effect, in a block under
 each of ``RATIOS`` (see ``standardise``). Blocks of version 0.7 have those under no effect alone.
-A block is the part of a soak between two looks; rows of consecutive blocks add up.
+A block is the part of a soak between two looks; rows of consecutive blocks add up. A metric of a
+histogram has no rows: the counts of its buckets are kept beside them (see ``quantiles``).
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from typing import Any, Union
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline, Block, Counted, Usual, packed
+from edgetune.base.documents.baseline import Baseline, Block, Buckets, Counted, Usual, packed
+from edgetune.base.documents.metric import REQUESTS
 from edgetune.base.documents.plan import Strata
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import WORK
 from edgetune.judge.facts import window_facts
 from edgetune.judge.load import elasticities
 from edgetune.judge.measured_share import by_hosts
+from edgetune.judge.quantiles import packed_counts
 from edgetune.judge.series import Series, Window
 from edgetune.judge.standardise import (
     LAST_DIGITS,
@@ -60,6 +63,10 @@ def measure_baseline(window: Window, strata: Strata) -> Baseline:
     middle = next(iter(window.metrics.values())).events.shape[1] // 2
     metrics = {}
     for name, series in window.metrics.items():
+        if window.exposures[name] == REQUESTS:
+            loaded = elasticities(series, window.packets, _alike(series), numbers, names)
+            metrics[name] = Usual(REQUESTS, None, 0.0, "", "", loaded)
+            continue
         unit = smallest_unit(series.events)
         means = expected(series.events / unit, series.exposure, numbers)
         spread = dispersion(series.events / unit, means)
@@ -78,7 +85,19 @@ def measure_baseline(window: Window, strata: Strata) -> Baseline:
             elasticities=loaded,
         )
     span = (window.start, window.end, window.slot)
-    return Baseline(*span, [*window.hosts], metrics, window_facts(window))
+    facts, histograms = window_facts(window), {of: _halved(window, of) for of in window.histograms}
+    return Baseline(*span, [*window.hosts], metrics, facts, histograms=histograms)
+
+
+def _alike(series: Series) -> Array:
+    """Weights by which each slot that is known has the same say."""
+    return np.isfinite(series.events).astype(float)
+
+
+def _halved(window: Window, of: str) -> list[Buckets]:
+    own = window.histograms[of]
+    first = np.array(own.middles) < (window.start + window.end) / 2
+    return [packed_counts(own.counts[:, half].sum(axis=1)) for half in (first, ~first)]
 
 
 def measure_block(
@@ -93,6 +112,9 @@ def measure_block(
     test = np.array([host in tested for host in window.hosts])
     metrics = {}
     for name, series in window.metrics.items():
+        if window.exposures[name] == REQUESTS:
+            metrics[name] = Counted("")
+            continue
         before = baseline.metrics[name]
         unit = before.unit or smallest_unit(series.events)
         counts, spread = series.events / unit, before.dispersion
@@ -101,7 +123,10 @@ def measure_block(
         metrics[name] = Counted(packed_rows(rows))
     facts = window_facts(window, baseline.facts.packets)
     span = (window.start, window.end, window.slot)
-    return Block(*span, [*window.hosts], metrics, facts, resumed)
+    histograms = {
+        of: packed_counts(own.counts.sum(axis=1)) for of, own in window.histograms.items()
+    }
+    return Block(*span, [*window.hosts], metrics, facts, resumed, histograms)
 
 
 def rows_of(parts: Sequence[Part], metric: str, hosts: Sequence[str]) -> Array:

@@ -10,10 +10,11 @@ import numpy as np
 
 from edgetune.base.documents.baseline import Baseline, Prospect
 from edgetune.base.documents.plan import Plan, Strata, both_groups
-from edgetune.intent.metrics.catalogue import WORK
+from edgetune.intent.metrics.catalogue import METRICS, WORK, metrics_of
 from edgetune.judge.load import explained
-from edgetune.judge.measured import EVENTS, group_shares, halves_of, is_rare, rates_of, rows_of
+from edgetune.judge.measured import group_shares
 from edgetune.judge.permutation import TIE, Draws, draws_of
+from edgetune.judge.rates import Rates, rates_for
 from edgetune.judge.standardise import filled
 
 Array = Any
@@ -57,10 +58,10 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
     """
     draws = draws_of(plan, strata)
     metric, alpha = plan.intent.metric, plan.options.alpha_benefit
-    halves = halves_of(baseline, metric, draws.hosts)
-    changes = _changes(baseline, metric, draws)
+    rates = _rates(plan, baseline, metric, draws)
+    changes = _changes(rates)
     is_known = draws.compares(np.isfinite(changes))
-    happened = float(np.nansum(halves[0][:, EVENTS] + halves[1][:, EVENTS])) > 0
+    happened = float(np.nansum(rates.events_before())) > 0
     shift = math.inf
     if happened and is_known:
         beyond_load = filled(changes, draws.strata) - _loads(plan, strata, baseline, draws)
@@ -83,11 +84,14 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
     )
 
 
-def _changes(baseline: Baseline, metric: str, draws: Draws) -> Array:
+def _rates(plan: Plan, baseline: Baseline, metric: str, draws: Draws) -> Rates:
+    own = metrics_of(plan).get(metric) or METRICS[metric]
+    return rates_for(own, metric, baseline, (), draws.hosts, draws.strata)
+
+
+def _changes(rates: Rates) -> Array:
     """The logarithm of how the rate of each host changed between both halves of the baseline."""
-    first, second = halves_of(baseline, metric, draws.hosts)
-    rare = is_rare(rows_of([baseline], metric, draws.hosts)[0])
-    was, now = (rates_of(rows, draws.strata, rare=rare) for rows in (first, second))
+    was, now = rates.halves()
     found: Array = now - was
     return found
 
@@ -97,5 +101,5 @@ def _loads(plan: Plan, strata: Strata, baseline: Baseline, draws: Draws) -> Arra
     metric = plan.intent.metric
     if metric == WORK or WORK not in baseline.metrics:
         return np.zeros((1, len(draws.hosts)))
-    load = filled(_changes(baseline, WORK, draws), draws.strata)
+    load = filled(_changes(_rates(plan, baseline, WORK, draws)), draws.strata)
     return explained(baseline.metrics[metric].elasticities, strata, draws.hosts, load)

@@ -15,7 +15,15 @@ from functools import cached_property
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline, Block, Counted, Facts, Load, Measured
+from edgetune.base.documents.baseline import (
+    Baseline,
+    Block,
+    Buckets,
+    Counted,
+    Facts,
+    Load,
+    Measured,
+)
 from edgetune.base.documents.campaign import RingEffect
 from edgetune.base.documents.look import Doubt, Look, Moment
 from edgetune.base.documents.plan import Groups, Plan, Strata
@@ -28,6 +36,7 @@ from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
 from edgetune.judge.measured import Part, halves_of, known_share, packed_rows, rows_of
 from edgetune.judge.multiplicity import holm
 from edgetune.judge.permutation import p_value
+from edgetune.judge.quantiles import counts_in, packed_counts
 from edgetune.judge.verdict import probability
 
 _ONCE = Moment(1, 1, 1.0)
@@ -243,6 +252,13 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
     each = {pop: own.baseline for pop, own in records.items()}
     hosts = {pop: own.hosts for pop, own in each.items()}
     some, *_ = each.values()
+    histograms = {
+        of: [
+            _buckets({p: [(own.hosts, own.histograms[of][n])] for p, own in each.items()}, hosts)
+            for n in (0, 1)
+        ]
+        for of in some.histograms
+    }
     metrics = {
         name: replace(
             usual,
@@ -263,6 +279,7 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
         _named(hosts),
         metrics,
         _facts({pop: [own] for pop, own in each.items()}, hosts),
+        histograms=histograms,
     )
 
 
@@ -287,6 +304,12 @@ def _soak(records: Mapping[str, PopRecord], parts: Sequence[Mapping[str, Blocks]
 def _block(parts: Mapping[str, Blocks], hosts: Hosts, facts: Facts) -> Block:
     every = [block for blocks in parts.values() for block in blocks]
     metrics = {name: Counted(_rows(parts, name, hosts)) for name in every[0].metrics}
+    histograms = {
+        of: _buckets(
+            {pop: [(b.hosts, b.histograms[of]) for b in own] for pop, own in parts.items()}, hosts
+        )
+        for of in every[0].histograms
+    }
     return Block(
         min(block.start for block in every),
         max(block.end for block in every),
@@ -294,6 +317,7 @@ def _block(parts: Mapping[str, Blocks], hosts: Hosts, facts: Facts) -> Block:
         _named(hosts),
         metrics,
         facts,
+        histograms=histograms,
     )
 
 
@@ -311,7 +335,23 @@ def _named(hosts: Hosts) -> list[str]:
     return [f"{pop}/{host}" for pop, own in hosts.items() for host in own]
 
 
+def _buckets(kept: Mapping[str, Sequence[tuple[Sequence[str], Buckets]]], hosts: Hosts) -> Buckets:
+    """What documents of PoPs keep of a histogram, each with its hosts, added up."""
+    numbers = [number for own in kept.values() for _, each in own for number in each.numbers]
+    width = max(numbers, default=0) + 1
+    found = {
+        pop: sum(counts_in(each, known, hosts[pop], width, "histograms") for known, each in own)
+        for pop, own in kept.items()
+        if own
+    }
+    rows = [found.get(pop, np.zeros((len(own), width))) for pop, own in hosts.items()]
+    return packed_counts(np.concatenate(rows))
+
+
 def _rows(parts: Mapping[str, Sequence[Part]], metric: str, hosts: Hosts) -> str:
+    if not any(own.metrics[metric].rows for each in parts.values() for own in each):
+        # A histogram has none.
+        return ""
     found = {pop: rows_of(own, metric, hosts[pop]).sum(axis=0) for pop, own in parts.items() if own}
     width = next(iter(found.values())).shape[1]
     # Who has no such part did nothing in it, and adds nothing to the whole.
@@ -320,5 +360,7 @@ def _rows(parts: Mapping[str, Sequence[Part]], metric: str, hosts: Hosts) -> str
 
 
 def _halves(baselines: Mapping[str, Baseline], metric: str, hosts: Hosts) -> str:
+    if not any(own.metrics[metric].rows for own in baselines.values()):
+        return ""
     found = [np.hstack(halves_of(own, metric, hosts[pop])) for pop, own in baselines.items()]
     return packed_rows(np.concatenate(found))

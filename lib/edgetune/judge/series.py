@@ -12,20 +12,27 @@ without a time or an uptime is left out, and so is one that is stored twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from edgetune.agent.vocabulary.buckets import BUCKET, bucket_name
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.metric import READINGS, SECONDS, Metric
+from edgetune.base.documents.metric import READINGS, REQUESTS, SECONDS, Histogram, Metric
 from edgetune.base.documents.table import LARGEST, SampleTable
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import PACKETS
 from edgetune.judge.measured_share import Coverage, join_coverages
+from edgetune.judge.quantiles import bounds_of, quantile
 
 REBOOTED = "rebooted"
 """The flaw of a host with more than one boot in the window."""
+_NUMBERS_AT_ONCE = 8_000_000
+"""Of an array of buckets by slots."""
+_WHOLE = 0.5
+"""Requests: buckets that differ by more from all there were are of another moment."""
 
 Array = Any
 
@@ -35,11 +42,21 @@ class Series:
     """One metric, both of shape (hosts, slots), both NaN where either is unknown.
 
     ``events`` is the growth of its counters, or the sum of a gauge's readings; ``exposure`` is
-    that of the counter it is compared per, or seconds, or the number of readings.
+    that of the counter it is compared per, or seconds, or the number of readings. Of a histogram
+    they are the quantile of each slot that has enough requests, and 1.
     """
 
     events: Array
     exposure: Array
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Those of each host in each bucket of a histogram, shape (hosts, spans, buckets); ``middles``
+    are the times of the spans."""
+
+    middles: tuple[float, ...]
+    counts: Array
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,7 @@ class Window:
     if none), and ``flaws`` what is wrong with a host's counters, in words: the first that was met,
     or REBOOTED. ``coverage`` says in how much of the window each metric was measured, ``boots``
     the boots in which a host was sampled first and last; a host without samples is not in it.
+    ``histograms`` are by reading.
     """
 
     hosts: tuple[str, ...]
@@ -66,6 +84,7 @@ class Window:
     flaws: Mapping[str, str]
     coverage: Coverage
     boots: Mapping[str, tuple[str, str]]
+    histograms: Mapping[str, Requests] = field(default_factory=dict)
 
 
 def read_window(
@@ -95,7 +114,14 @@ def read_window(
     seconds = steps.seconds()
     with np.errstate(divide="ignore", invalid="ignore"):
         packets = np.where(seconds > 0, steps.grown(PACKETS) / seconds, np.nan)
-    found = {name: _series(steps, own, used[name], seconds) for name, own in metrics.items()}
+    quantiles = {name: own.histogram for name, own in metrics.items() if own.histogram}
+    buckets = {of: _Buckets(steps, of, quantiles) for of in {q.of for q in quantiles.values()}}
+    found = {
+        name: buckets[own.histogram.of].series[name]
+        if own.histogram
+        else _series(steps, own, used[name], seconds)
+        for name, own in metrics.items()
+    }
     inside = (table.time >= start) & (table.time <= end)
     newest = np.full(len(hosts), -np.inf)
     np.maximum.at(newest, table.host[inside], table.time[inside])
@@ -110,8 +136,9 @@ def read_window(
         samples=steps.sampled(inside),
         newest=np.where(np.isfinite(newest), newest, np.nan),
         flaws={**dict.fromkeys(_rebooted(table, since, end), REBOOTED), **steps.flaws()},
-        coverage=_coverage(steps, metrics, found, used, seconds),
+        coverage=_coverage(steps, metrics, found, used, seconds, buckets),
         boots=_boots(table, since, end),
+        histograms={of: own.requests for of, own in buckets.items()},
     )
 
 
@@ -140,12 +167,21 @@ def join(windows: Sequence[Window]) -> Window:
         flaws=flaws,
         coverage=join_coverages([window.coverage for window in windows]),
         boots=boots,
+        histograms={
+            of: _joined_requests([window.histograms[of] for window in windows])
+            for of in first.histograms
+        },
     )
 
 
 def _joined(parts: Sequence[Series]) -> Series:
     events, exposure = ([getattr(p, name) for p in parts] for name in ("events", "exposure"))
     return Series(np.concatenate(events, axis=1), np.concatenate(exposure, axis=1))
+
+
+def _joined_requests(parts: Sequence[Requests]) -> Requests:
+    middles = tuple(middle for part in parts for middle in part.middles)
+    return Requests(middles, np.concatenate([part.counts for part in parts], axis=1))
 
 
 def _slack(metrics: Mapping[str, Metric]) -> dict[str, float]:
@@ -186,6 +222,12 @@ class _Table:
         if name not in self._gauges:
             self._gauges[name] = _known(self._samples.gauge(name))[self._order]
         return self._gauges[name]
+
+    def buckets(self, histogram: str) -> list[int]:
+        """The numbers of its buckets that any sample has."""
+        begin = histogram + BUCKET
+        names = (name for name in self._samples.counter_names() if name.startswith(begin))
+        return sorted(int(own) for name in names if (own := name[len(begin) :]).isdecimal())
 
     def mean(self, weights: Mapping[str, float]) -> Array:
         """A gauge; of several, the geometric mean by their weights, NaN where one was not read.
@@ -284,6 +326,40 @@ class _Steps:
             self._flaws.append((self._middle[step], host, text))
         return np.where(fell, np.nan, grown)
 
+    def bucket_growth(self, histogram: str, number: int) -> Array:
+        """How much a bucket grew in every step; one that a sample lacks was empty."""
+        column = self._table.counter(bucket_name(histogram, number))
+        return self._changed(np.where(np.isnan(column), 0.0, column))
+
+    def buckets(self, histogram: str) -> list[int]:
+        """The numbers of its buckets that any sample has."""
+        return self._table.buckets(histogram)
+
+    def known_seconds(self, known: Array) -> Array:
+        """The time of the steps that are ``known``, shape (hosts,)."""
+        seconds = np.where(known, self._changed(self._table.uptime), 0.0)
+        return np.bincount(self._table.host[self._at], weights=seconds, minlength=self.shape[0])
+
+    def growth(self, counter: str) -> Array:
+        """How much a counter grew in every step; NaN where that is not known."""
+        return self._growth(counter)
+
+    def parts(self, width: int) -> Iterator[tuple[slice, Array, Array]]:
+        """Some hosts at a time, so that an array of ``width`` for each of their slots stays small:
+        which hosts, which steps are theirs, and the cell of each of these among theirs."""
+        many = max(1, _NUMBERS_AT_ONCE // (width * self.shape[1]))
+        of_host = self._table.host[self._at]
+        for first in range(0, self.shape[0], many):
+            last = min(first + many, self.shape[0])
+            steps = np.flatnonzero((of_host >= first) & (of_host < last))
+            yield slice(first, last), steps, self._cell[steps] - first * self.shape[1]
+
+    def middles(self) -> tuple[float, float]:
+        """Of the first and the second half of the slots."""
+        half = self.shape[1] // 2
+        ends = (self._start, self._start + self._slot * half, self._end)
+        return (ends[0] + ends[1]) / 2, (ends[1] + ends[2]) / 2
+
     def flaws(self) -> dict[str, str]:
         """The first flaw of each host, of the counters read so far."""
         return {host: text for _, host, text in sorted(self._flaws, reverse=True)}
@@ -320,8 +396,50 @@ class _Steps:
         return np.where(known, sums, np.nan).reshape(self.shape)
 
 
+class _Buckets:
+    """What the bucket counters of one reading tell: the ``series`` of the metrics that are
+    ``quantiles`` of it, all ``requests``, and for how many seconds each host is ``known``.
+
+    A step is known where the counter of all requests and its buckets grew, by as much together.
+    """
+
+    def __init__(self, steps: _Steps, of: str, quantiles: Mapping[str, Histogram]) -> None:
+        own = {name: each for name, each in quantiles.items() if each.of == of}
+        width = len(bounds_of(next(iter(own.values()))))
+        numbers = [number for number in steps.buckets(of) if number < width]
+        total = steps.growth(of)
+        grown = np.zeros((len(numbers), len(total)))
+        for row, number in enumerate(numbers):
+            grown[row] = steps.bucket_growth(of, number)
+        known = np.isfinite(total) & (grown >= 0).all(axis=0)
+        known &= np.abs(grown.sum(axis=0) - np.where(known, total, 0.0)) < _WHOLE
+        self.known = steps.known_seconds(known)
+        self.requests = Requests(steps.middles(), np.zeros((steps.shape[0], 2, width)))
+        self.series = {name: _unknown(steps.shape) for name in own}
+        half = steps.shape[1] // 2
+        for hosts, at, cells in steps.parts(width):
+            shape = (hosts.stop - hosts.start, steps.shape[1])
+            counts = np.zeros((*shape, width))
+            at, cells = at[known[at]], cells[known[at]]
+            for row, number in enumerate(numbers):
+                each = np.bincount(cells, weights=grown[row, at], minlength=shape[0] * shape[1])
+                counts[:, :, number] = each.reshape(shape)
+            self.requests.counts[hosts, 0] = counts[:, :half].sum(axis=1)
+            self.requests.counts[hosts, 1] = counts[:, half:].sum(axis=1)
+            for name, each_own in own.items():
+                found = quantile(counts, each_own)
+                self.series[name].events[hosts] = found
+                self.series[name].exposure[hosts] = np.where(np.isnan(found), np.nan, 1.0)
+
+
+def _unknown(shape: tuple[int, int]) -> Series:
+    return Series(np.full(shape, np.nan), np.full(shape, np.nan))
+
+
 def _exposure(table: _Table, metric: Metric) -> str:
     """What a metric is compared per, as far as the samples allow."""
+    if metric.histogram:
+        return REQUESTS
     if metric.gauges:
         return READINGS
     if metric.per_if_known:
@@ -347,12 +465,17 @@ def _coverage(
     found: Mapping[str, Series],
     exposures: Mapping[str, str],
     seconds: Array,
+    buckets: Mapping[str, _Buckets],
 ) -> Coverage:
     """``seconds`` (hosts, slots) are those between samples of one boot."""
     watched = np.nansum(seconds, axis=1)
     known, unread = {}, {}
     for name, series in found.items():
         own = metrics[name]
+        if own.histogram:
+            known[name] = buckets[own.histogram.of].known
+            unread[own.histogram.of] = watched - known[name]
+            continue
         if own.gauges:
             known[name] = watched * steps.share_read(own.gauges)
             for gauge in own.gauges:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from edgetune.base.documents.look import Look
 from edgetune.base.documents.metric import SECONDS, Metric
 from edgetune.base.documents.plan import Plan
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.measured import EVENTS, EXPOSURE, group_shares, halves_of, rows_of
+from edgetune.judge.measured import group_shares
+from edgetune.judge.rates import group_halves, group_rate
 from edgetune.judge.verdict import measured_text
 from edgetune.report.effects import unit_of
 
 if TYPE_CHECKING:
     from edgetune.judge.series import Window
 
-Array = Any
 Step = tuple[float, float, float]
 Point = tuple[float, float]
 
@@ -101,10 +101,13 @@ def _one(
     window: Window | None,
     exposure: str,
 ) -> Timeseries:
-    steps = {group: _steps(metric, hosts, baseline, blocks) for group, hosts in members.items()}
+    steps = {
+        group: _steps(definition, metric, hosts, baseline, blocks)
+        for group, hosts in members.items()
+    }
     slots = {group: _slots(metric, hosts, window) for group, hosts in members.items()}
     usual = {
-        group: _rate(rows_of([baseline], metric, hosts)[0]) if baseline else math.nan
+        group: group_rate(definition, metric, baseline, hosts) if baseline else math.nan
         for group, hosts in members.items()
     }
     relative = all(math.isfinite(rate) and rate > 0 for rate in usual.values())
@@ -125,24 +128,22 @@ def _one(
 
 
 def _steps(
-    metric: str, hosts: Sequence[str], baseline: Baseline | None, blocks: Sequence[Block]
+    definition: Metric,
+    metric: str,
+    hosts: Sequence[str],
+    baseline: Baseline | None,
+    blocks: Sequence[Block],
 ) -> list[Step]:
     """All that the record holds of some hosts."""
     steps = [
-        (block.start, block.end, _rate(rows_of([block], metric, hosts)[0])) for block in blocks
+        (block.start, block.end, group_rate(definition, metric, block, hosts)) for block in blocks
     ]
     if baseline is None:
         return steps
     start, end = baseline.start, baseline.end
     middle = (start + end) / 2
-    first, second = map(_rate, halves_of(baseline, metric, hosts))
+    first, second = group_halves(definition, metric, baseline, hosts)
     return [(start, middle, first), (middle, end, second), *steps]
-
-
-def _rate(rows: Array) -> float:
-    """That of hosts together; unknown ones have no part in it."""
-    events, exposure = (float(np.nansum(rows[:, column])) for column in (EVENTS, EXPOSURE))
-    return events / exposure if exposure > 0 else math.nan
 
 
 def _slots(metric: str, hosts: Sequence[str], window: Window | None) -> list[Point]:

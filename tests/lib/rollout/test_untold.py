@@ -129,3 +129,28 @@ def test_what_hosts_do_not_have_at_all_or_by_their_system_refuses_the_plan(
         hosts = ", ".join(systems or HOSTS)
         assert said.endswith(f", which accept_queue is judged by: {hosts}; {LEAVE_OUT}")
     assert (world.hosts.changing(), world.balancer.log) == ([], [])
+
+
+def test_requests_need_a_log_whose_format_has_them(tmp_path: Path) -> None:
+    """Of hosts without an access log, or with one that tells no times, they are not measured."""
+    catalogue = Catalogue([EXAMPLES, PACK_METRICS])
+    known = {name: catalogue[name] for name in ("request_p99", WORK)}
+    judged = replace(
+        tuning(), intent=Intent("improve", "request_p99", 0.0), guards=(), metrics=known
+    )
+
+    def refused(**fields: str) -> str:
+        site = replace(pop(tmp_path), metrics=Metrics("hosts", fields))
+        try:
+            refuse_untold(site, judged, False, catalogue)
+        except RefusedError as error:
+            return str(error)
+        return ""
+
+    assert refused() == refused(access_log="", log_format="nginx")
+    assert refused().startswith(
+        "the metric source hosts of lab1 does not have all of request_p99 ("
+    )
+    assert refused().endswith("inventory, name the access log there (access_log, log_format)")
+    assert "request_ms" in refused(access_log="/a.log", log_format="{status} ")
+    assert refused(access_log="/a.log", log_format="nginx") == ""

@@ -7,7 +7,7 @@ import time
 from typing import Callable, Dict, List, Optional, Tuple
 
 from edgetune.agent.host import Host
-from edgetune.agent.protocol import Json, Request
+from edgetune.agent.protocol import Json, Refused, Request, complaint
 from edgetune.agent.readings import first_number, interfaces, meminfo, protocol_counters
 from edgetune.agent.vocabulary.places import STATE
 
@@ -16,12 +16,18 @@ def run(host: Host, request: Request) -> Json:
     """Counters that only grow within a boot, gauges, and what `drifted`.
 
     A counter or a gauge that cannot be read is left out. ``health`` is what the health check was
-    seen to do where an answer was not good, else "".
+    seen to do where an answer was not good, else "". ``log`` is why the access log of the service
+    was not read, else "".
     """
     measure = _health_check(request)
+    look = _access_log(host, request)
     count = request.whole("health_requests", 0, 1000, default=5)
     request.done()
     counters, uptime, gauges = (_of_freebsd if host.system == "freebsd" else _of_linux)(host)
+    log = ""
+    if look:
+        logged, log = look()
+        counters.update(logged)
     drift = _drift(host)
     gauges["drifted"] = len(drift)
     health = ""
@@ -34,6 +40,7 @@ def run(host: Host, request: Request) -> Json:
         "counters": counters,
         "gauges": {name: value for name, value in gauges.items() if value is not None},
         "health": health,
+        "log": log,
         "drift": drift,
     }
 
@@ -68,6 +75,27 @@ def _health_check(request: Request) -> Optional[Callable[[int], Tuple[Dict[str, 
     from edgetune.agent.health import read_health_check
 
     return read_health_check(request).measure
+
+
+def _access_log(host: Host, request: Request) -> Optional[Callable[[], Tuple[Dict[str, int], str]]]:
+    if request.raw("access_log") is None:
+        return None
+    from edgetune.agent.access_log import AccessLog
+
+    path = request.text("access_log", r"/[!-~]+")
+    try:
+        log = AccessLog(host, path, request.text("log_format", r"[ -~]+"))
+    except ValueError as error:
+        raise request.wrong("log_format", str(error)) from None
+
+    def look() -> Tuple[Dict[str, int], str]:
+        # What is not known of requests is no reason to tell nothing of the host.
+        try:
+            return log.look(), ""
+        except (OSError, Refused) as error:
+            return {}, complaint(error)
+
+    return look
 
 
 def _drift(host: Host) -> List[Json]:

@@ -63,6 +63,15 @@ class Elasticity:
 
 
 @dataclass(frozen=True)
+class Buckets:
+    """How many requests of a document's hosts were in each bucket of a histogram, of those buckets
+    (by their ``numbers``) in which any were; ``judge.quantiles`` reads ``counts``."""
+
+    numbers: list[int]
+    counts: str
+
+
+@dataclass(frozen=True)
 class Usual:
     """One metric: its ``exposure`` (see ``Metric.unit_of``), what one event is (None where there
     was none), by how much slots vary beyond Poisson, and the rows of the hosts, of the whole and
@@ -83,6 +92,7 @@ class Baseline:
 
     ``doubts`` say what keeps it from being one. ``power`` is what it lets be seen, ``health`` each
     host's median of its health check in ms, ``load`` the most packets per second of the PoP.
+    ``histograms`` are by reading, of both halves: metrics of one have no rows.
     """
 
     start: float
@@ -95,6 +105,7 @@ class Baseline:
     power: Prospect | None = None
     health: dict[str, Number] = field(default_factory=dict)
     load: Number = 0.0
+    histograms: dict[str, list[Buckets]] = field(default_factory=dict)
 
     @property
     def exposures(self) -> dict[str, str]:
@@ -122,7 +133,8 @@ class Counted:
 class Block:
     """The span from ``start`` to ``end`` in slots of ``slot`` seconds, by metric.
 
-    ``resumed`` says that a person resumed this soak after it had been held.
+    ``resumed`` says that a person resumed this soak after it had been held. ``histograms`` are by
+    reading: metrics of one have no rows.
     """
 
     start: float
@@ -132,6 +144,7 @@ class Block:
     metrics: dict[str, Counted]
     facts: Facts
     resumed: bool = False
+    histograms: dict[str, Buckets] = field(default_factory=dict)
 
 
 def packed(numbers: Any) -> str:

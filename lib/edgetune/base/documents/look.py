@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Block, Prospect, in_columns
 from edgetune.base.documents.plan import Plan
-from edgetune.base.documents.reading import Number, check_is, decoded, encoded, renamed
+from edgetune.base.documents.reading import KEPT_IF_SET, Number, check_is, decoded, encoded, renamed
 from edgetune.base.documents.words import Decision, Verdict
 
 
@@ -32,7 +32,8 @@ class Doubt:
 
     Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
     ``no_peak``; of what was measured (``judge.coverage``), ``unmeasured``, ``one_sided`` and
-    ``unrecorded``; and, of a look, ``few_hosts``, ``few_events``, ``moved_load`` and ``fading``.
+    ``unrecorded``; and, of a look, ``few_requests``, ``few_hosts``, ``few_events``, ``moved_load``
+    and ``fading``.
     """
 
     kind: str
@@ -90,6 +91,8 @@ class Effect:
     the groups could not be compared. ``test_before`` to ``control_after`` are the mean levels of
     each group's hosts, events per exposure (see ``Metric.unit_of``), None if unknown. ``measured``
     says by these names in which share of the hosts' time the metric was; earlier versions did not.
+    ``requests_error`` is by which share the ratio of a quantile may be off because there were so
+    few requests: one standard error.
     """
 
     metric: str
@@ -108,6 +111,7 @@ class Effect:
     p_worse: float | None = None
     ratio_at_theta_1: Number | None = None
     measured: dict[str, float] = field(default_factory=dict)
+    requests_error: Number | None = field(default=None, metadata=KEPT_IF_SET)
 
     @property
     def levels(self) -> tuple[Number | None, ...]:

@@ -11,6 +11,7 @@ from edgetune.base.documents.reading import KEPT_IF_SET
 
 SECONDS = "seconds"
 READINGS = "readings"
+REQUESTS = "requests"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,20 @@ _UNITS: Mapping[str, Unit] = {
 
 
 @dataclass(frozen=True)
+class Histogram:
+    """A ``quantile``, in per cent, of what bucket counters count: those of the reading ``of``.
+
+    Its buckets are those of ``agent.vocabulary.buckets``; or they end at ``bounds``, and the last
+    one has no end. Amounts that differ by less than ``resolution`` are told as the same.
+    """
+
+    of: str
+    quantile: float
+    resolution: float = 0.0
+    bounds: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Metric:
     """One metric; ``better`` is the direction that is an improvement: lower or higher.
 
@@ -40,7 +55,8 @@ class Metric:
 
     A metric with ``gauges`` has no counters: its readings are those of the one gauge, or the
     geometric mean of several by their weights, which add up to 1. ``parts`` are the metrics that
-    are shown beside such a mean.
+    are shown beside such a mean. One of a ``histogram`` has neither: it is a quantile of all
+    requests of a window, in ``unit``.
 
     ``phrase`` is what a group of hosts did, past tense, for a sentence; ``{much}`` becomes
     "12 % more", or "12 % fewer", which of a ``mass`` (time) is "12 % less".
@@ -59,6 +75,7 @@ class Metric:
     unsteady: dict[str, float] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
     parts: list[str] = field(default_factory=list)
+    histogram: Histogram | None = field(default=None, metadata=KEPT_IF_SET)
 
     @property
     def sign(self) -> float:
@@ -73,7 +90,8 @@ class Metric:
     @property
     def needed(self) -> tuple[str, ...]:
         """The counters and gauges without which it is not known."""
-        return tuple(dict.fromkeys([*self.counters, *self.less, *self._per, *self.gauges]))
+        of = [self.histogram.of] if self.histogram else []
+        return tuple(dict.fromkeys([*self.counters, *self.less, *self._per, *self.gauges, *of]))
 
     @property
     def readings(self) -> tuple[str, ...]:
@@ -92,6 +110,6 @@ class Metric:
 
     def unit_of(self, exposure: str) -> Unit:
         """That of a rate over an exposure, as in ``Window.exposures``."""
-        if exposure in (self.per, self.per_if_known):
+        if self.histogram or exposure in (self.per, self.per_if_known):
             return Unit(self.unit, self.scale)
         return _UNITS.get(exposure, Unit(f"per {exposure}"))

@@ -4,7 +4,8 @@
 A document of them is ``{"schema": 2, "time", "hosts": [name], "boots": [boot_id], "uptime": column,
 "counters": {name: column}, "gauges": {name: column}}``. It holds hosts of one sweep, all of them or
 those that had answered; a column has one number for each, as base64 of little-endian doubles, NaN
-where it was not read. Nothing here needs numpy, which actions that sample do not load.
+where it was not read. The counters of buckets, of which there are many, are ``u4:`` and base64 of
+whole numbers of 32 bits. Nothing here needs numpy, which actions that sample do not load.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from struct import pack
 from typing import Any
 
 from edgetune import SAMPLE_SCHEMA
+from edgetune.agent.vocabulary.buckets import BUCKET
 from edgetune.base.documents.sample import Sample
 
 Column = Any
@@ -31,6 +33,9 @@ LARGEST = sys.float_info.max
 """JSON has larger ones; no array takes them."""
 
 _NUMBERS = frozenset((int, float))
+_WHOLE = "u4:"
+_UNREAD = 2**32 - 1
+"""What stands for NaN among whole numbers."""
 
 
 def countable(value: Any) -> bool:
@@ -168,6 +173,10 @@ class SampleTable:
         readings.update((("gauges", name), column) for name, column in gauges.items())
         self._add(hosts, boots, time, uptime, [_Readings(len(hosts), readings)])
 
+    def counter_names(self) -> list[str]:
+        """Those that any sample may have."""
+        return [name for kind, name in self._keys() if kind == "counters"]
+
     def gauge_names(self) -> list[str]:
         """Those that any sample may have."""
         return [name for kind, name in self._keys() if kind == "gauges"]
@@ -202,7 +211,8 @@ class SampleTable:
         hosts, boots = self.hosts, self.boots
         kinds: dict[str, dict[str, str]] = {"counters": {}, "gauges": {}}
         for kind, name in self._keys():
-            kinds[kind][name] = _packed(self._column(kind, name))
+            packed = _packed_whole if BUCKET in name else _packed
+            kinds[kind][name] = packed(self._column(kind, name))
         return {
             "schema": SAMPLE_SCHEMA,
             "time": self.time[0],
@@ -299,20 +309,37 @@ def _packed(column: Column) -> str:
     return b2a_base64(_little_endian(column).tobytes(), newline=False).decode("ascii")
 
 
+def _packed_whole(column: Column) -> str:
+    try:
+        numbers = array("I", [_UNREAD if math.isnan(own) else int(own) for own in column])
+    except OverflowError:
+        return _packed(column)
+    whole = [math.nan if own == _UNREAD else float(own) for own in numbers]
+    if any(one != other and one == one for one, other in zip(column, whole)):
+        return _packed(column)
+    return _WHOLE + b2a_base64(_little_endian(numbers).tobytes(), newline=False).decode("ascii")
+
+
 def _unpacked(text: Any, size: int) -> Column | None:
     """None for what is no column of so many numbers."""
-    column = array("d")
+    is_whole = isinstance(text, str) and text.startswith(_WHOLE)
+    column = array("I" if is_whole else "d")
     try:
-        column.frombytes(a2b_base64(text))
+        column.frombytes(a2b_base64(text[len(_WHOLE) :] if is_whole else text))
     except (TypeError, ValueError):
         return None
-    return _little_endian(column) if len(column) == size else None
+    if len(column) != size:
+        return None
+    numbers = _little_endian(column)
+    if not is_whole:
+        return numbers
+    return array("d", [math.nan if own == _UNREAD else own for own in numbers])
 
 
 def _little_endian(column: Column) -> Column:
     if sys.byteorder == "little":
         return column
-    swapped = array("d", column)
+    swapped = array(column.typecode, column)
     swapped.byteswap()
     return swapped
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.metric import Histogram, Metric
 from edgetune.base.documents.plan import Plan
 from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
@@ -38,6 +39,8 @@ _NAME = Pattern(r"[a-z][a-z0-9_]{0,39}", "at most 40 small letters, digits and _
 _LEAST_SCALE = 1e-9
 _LEAST_WEIGHT = 0.001
 _ROUNDING = 1e-6
+_LEAST_QUANTILE, _MOST_QUANTILE = 1, 99.9
+_MOST_BOUNDS = 500
 Entry = Mapping[str, object]
 """What the file says of a source: where that has a reading."""
 Known = Mapping[str, Metric]
@@ -96,6 +99,10 @@ class Catalogue(Mapping[str, Metric]):
             for name in own.metric.readings:
                 if name not in where:
                     raise InputError(str(own.path), f"readings.{name}", "no file defines it")
+            histogram = own.metric.histogram
+            if histogram and self.histograms.get(histogram.of) != histogram.bounds:
+                text = f"{where[histogram.of]} defines {histogram.of} without these bounds"
+                raise InputError(str(own.path), "histogram.bounds", text)
 
     @cached_property
     def readings(self) -> Mapping[str, Reading]:
@@ -116,6 +123,13 @@ class Catalogue(Mapping[str, Metric]):
     def counters(self) -> list[str]:
         """What is kept of the counters of a sample."""
         return sorted(name for name, own in self.readings.items() if not own.is_gauge)
+
+    @cached_property
+    def histograms(self) -> Mapping[str, Sequence[float]]:
+        """Those of the counters that have buckets, each with the bounds of these; the usual ones
+        where there are none."""
+        own = self.readings.items()
+        return {name: each.bounds for name, each in own if each.bounds is not None}
 
     @cached_property
     def gauges(self) -> list[str]:
@@ -151,10 +165,12 @@ def _defined(plan: Plan, name: str) -> Metric:
 
 @dataclass(frozen=True)
 class Reading:
-    """A counter, or a gauge, and by source where that has it."""
+    """A counter, or a gauge, and by source where that has it. ``bounds`` are those of the buckets
+    of a counter that has some: empty for the usual ones."""
 
     is_gauge: bool
     sources: Mapping[str, Entry]
+    bounds: Sequence[float] | None = None
 
 
 @dataclass(frozen=True)
@@ -195,6 +211,9 @@ def load_definition(path: Path, others: Known, load: Load = load_yaml) -> Defini
     below = fields.inside("buckets") if way == "buckets" else None
     limits = {str(below.text("within")): below.number("slower_than")} if below else {}
     readings = {name: _read_reading(each, way, limits.get(name)) for name, each in own.items()}
+    if metric.histogram and metric.histogram.of in readings:
+        of = metric.histogram.of
+        readings[of] = replace(readings[of], bounds=metric.histogram.bounds)
     fields.done()
     return Definition(path, metric, readings)
 
@@ -234,6 +253,28 @@ def _read_buckets(fields: Fields, _: Known) -> dict[str, Any]:
     return {"counters": [total], "less": [within], "per": total, **_read_unit(fields)}
 
 
+def _read_histogram(fields: Fields, _: Known) -> dict[str, Any]:
+    below = fields.inside("histogram")
+    own = Histogram(
+        of=str(below.text("of", pattern=_NAME)),
+        quantile=float(below.number("quantile", minimum=_LEAST_QUANTILE, maximum=_MOST_QUANTILE)),
+        resolution=float(below.number("resolution", 0, minimum=0)),
+        bounds=_read_bounds(below),
+    )
+    below.done()
+    return {"histogram": own, "unit": fields.words("unit")}
+
+
+def _read_bounds(below: Fields) -> list[float]:
+    given = below.items("bounds", ())
+    bounds = [float(own) for own in given if isinstance(own, (int, float)) and own is not True]
+    if len(bounds) < len(given) or any(own <= 0 for own in bounds):
+        raise below.wrong("bounds", "are no numbers above 0")
+    if len(bounds) > _MOST_BOUNDS or any(a >= b for a, b in zip(bounds, bounds[1:])):
+        raise below.wrong("bounds", f"have to grow, and to be {_MOST_BOUNDS} at most")
+    return bounds
+
+
 def _read_composite(fields: Fields, others: Known) -> dict[str, Any]:
     below = fields.inside("composite")
     better = fields.text("better")
@@ -255,6 +296,7 @@ _WAYS: Mapping[str, Callable[[Fields, Known], dict[str, Any]]] = {
     "counters": _read_counters,
     "gauge": _read_gauge,
     "buckets": _read_buckets,
+    "histogram": _read_histogram,
     "composite": _read_composite,
 }
 

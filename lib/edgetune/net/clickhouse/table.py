@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import Any
 
+from edgetune.agent.vocabulary.buckets import bucket_name
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.sample import Sample, boot_of, is_same_boot
@@ -242,12 +244,20 @@ def _of(fields: Sequence[str]) -> str:
 class Reader:
     """Reads the answers to one question, in their order; ``now`` is the action runner's clock.
 
-    Readings that are not among ``counters`` are gauges. ``odd`` says of hosts what is wrong with
-    the first row of theirs that is no sample.
+    Readings that are not among ``counters`` are gauges; ``histograms`` are those of the counters
+    that have buckets, with their bounds. ``odd`` says of hosts what is wrong with the first row of
+    theirs that is no sample.
     """
 
-    def __init__(self, now: float, counters: Collection[str]) -> None:
-        self._now, self._counters = now, counters
+    def __init__(
+        self,
+        now: float,
+        counters: Collection[str],
+        histograms: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    ) -> None:
+        self._now, self._histograms = now, histograms
+        buckets = (bucket_name(of, n) for of, own in histograms.items() for n in range(len(own)))
+        self._counters = {*counters, *buckets}
         self._last: dict[str, Row] = {}
         self._boots: dict[str, str] = {}
         self.odd: dict[str, str] = {}
@@ -265,7 +275,10 @@ class Reader:
                 self.odd.setdefault(host, f"its row of {_clock(time)}: {problem}")
             elif row != last:
                 boot = self._boot(host, row, found.has_boot_time)
-                yield Sample(host, time, boot, row[3], _known(row, counters), _known(row, gauges))
+                counted = _known(row, counters)
+                for histogram, bounds in self._histograms.items():
+                    _unstack(counted, histogram, len(bounds))
+                yield Sample(host, time, boot, row[3], counted, _known(row, gauges))
             self._last[host] = row
 
     def _problem(self, row: Row, found: Rows) -> str:
@@ -299,6 +312,21 @@ def _difference(row: Row, last: Row | None, found: Rows) -> str:
 
 def _known(row: Row, places: Mapping[str, int]) -> dict[str, float]:
     return {name: row[place] for name, place in places.items() if row[place] is not None}
+
+
+def _unstack(counters: dict[str, float], histogram: str, bounds: int) -> None:
+    """Each column of a bucket counts what is within its bound: take out what is in those before.
+
+    A row that lacks one, or in which one counts less than that before, has no histogram.
+    """
+    total = counters.pop(histogram, None)
+    names = [bucket_name(histogram, number) for number in range(bounds)]
+    within = [counters.pop(name, None) for name in names]
+    known = [0.0, *(each for each in [*within, total] if each is not None)]
+    if bounds and len(known) == bounds + 2 and known == sorted(known):
+        own = [later - each for each, later in zip(known, known[1:])]
+        counters.update(zip([*names, bucket_name(histogram, bounds)], own))
+        counters[histogram] = known[-1]
 
 
 def _clock(time: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.agent.protocol import TUNING
+from edgetune.agent.vocabulary.buckets import BOUNDS
 from edgetune.agent.vocabulary.kind import SYSTEMS
 from edgetune.agent.vocabulary.prefixes import END, MEASURED
 from edgetune.base.dataclass import dataclass
@@ -54,6 +55,8 @@ _TUNING = name(TUNING)
 _STATE = name(r"[a-z_]{1,40}")
 _SERVICE = text(300)
 _READING = name(r"[a-z][a-z0-9_]{0,39}")
+_COUNTER = name(r"[a-z][a-z0-9_]{0,39}(:[0-9]{1,3})?")
+_MOST_COUNTERS = 64 + 4 * len(BOUNDS)
 _WORDS = text(LONGEST_NAME)
 _CPUS = whole(1 << 16)
 _LARGE = whole(1 << 60)
@@ -195,7 +198,7 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
     },
     "sample": {
         "uptime": amount,
-        "counters": mapping(_READING, maybe(amount), 64),
+        "counters": mapping(_COUNTER, maybe(amount), _MOST_COUNTERS),
         "gauges": mapping(_READING, maybe(amount), 64),
         "drift": rows(record({**_ROW, "tuning": _TUNING})),
         "health": remark,

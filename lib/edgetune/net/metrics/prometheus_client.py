@@ -127,11 +127,16 @@ class Client(http.Client):
 
 @dataclass(frozen=True)
 class Series:
-    """The raw samples of one series: ``times`` in epoch seconds, in their order."""
+    """The raw samples of one series: ``times`` in epoch seconds, in their order.
+
+    One of native histograms has the count of each as its ``values``, and what is in their buckets
+    in ``buckets``: lower and upper bound, and a count.
+    """
 
     labels: Mapping[str, str]
     times: Sequence[float]
     values: Sequence[float]
+    buckets: Sequence[Sequence[tuple[float, float, float]]] = ()
 
     @property
     def name(self) -> str:
@@ -183,15 +188,24 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 def _series(row: Any) -> Series:
     try:
-        labels, pairs = row["metric"], row.get("values", [])
+        labels, pairs, native = row["metric"], row.get("values", []), row.get("histograms", [])
+        # A series may change from one to the other; what is native then stays.
+        pairs = [(time, own["count"]) for time, own in native] if native else pairs
         times, values = [pair[0] for pair in pairs], [float(pair[1]) for pair in pairs]
+        buckets = [_buckets(own) for _, own in native]
         whole = {str}.issuperset(map(type, [*labels, *labels.values()]))
         ordered = times == sorted(times) and {int, float}.issuperset(map(type, times))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError):
         raise ValueError("answers a series that is none") from None
     if not (whole and ordered):
         raise ValueError("answers a series that is out of order")
-    return Series(labels, times, values)
+    return Series(labels, times, values, buckets)
+
+
+def _buckets(histogram: Mapping[str, Any]) -> list[tuple[float, float, float]]:
+    """Each is told as the rule of its bounds, both of them, and its count."""
+    told = histogram.get("buckets") or ()
+    return [(float(low), float(high), float(count)) for _, low, high, count in told]
 
 
 def _told(value: object) -> str:

@@ -145,7 +145,7 @@ def _all_raw(wanted: Sequence[Wanted], hosts: Sequence[str], devices: str) -> li
 
 def _all_added(wanted: Sequence[Wanted], hosts: Sequence[str]) -> list[tuple[str, str, str]]:
     """How each is asked for, the name of its metric, and the expression of its sum."""
-    return [
+    found = [
         # Series that differ in other labels stay apart.
         (
             each.asked,
@@ -156,6 +156,8 @@ def _all_added(wanted: Sequence[Wanted], hosts: Sequence[str]) -> list[tuple[str
         if each.is_added_there
         for name in each.series
     ]
+    # The buckets of a histogram are one question.
+    return list(dict.fromkeys(found))
 
 
 def _named(name: str, matchers: Sequence[str]) -> str:
@@ -175,5 +177,7 @@ def _usual_gap(times: Sequence[float]) -> float:
 
 def dated(name: str, sums: Series, scraped: Mapping[float, float]) -> Series:
     """A sum by the times of its scrapes; ``scraped`` has these by the times it was asked for."""
-    found = {scraped[at]: value for at, value in zip(sums.times, sums.values) if at in scraped}
-    return Series({**sums.labels, "__name__": name}, [*found], [*found.values()])
+    found = {scraped[at]: row for row, at in enumerate(sums.times) if at in scraped}
+    rows, labels = [*found.values()], {**sums.labels, "__name__": name}
+    buckets = [sums.buckets[row] for row in rows] if sums.buckets else []
+    return Series(labels, [*found], [sums.values[row] for row in rows], buckets)

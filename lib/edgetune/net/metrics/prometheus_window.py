@@ -60,7 +60,7 @@ class PrometheusWindow:
         self._access = access
         self._wanted = [
             replace(each, asked=asked_as(each, devices))
-            for each in read_wanted(catalogue.told_by("prometheus"))
+            for each in read_wanted(catalogue.told_by("prometheus"), catalogue.histograms)
         ]
         self._gauges = frozenset(catalogue.gauges)
         template = read_host_matcher(matcher)

@@ -6,9 +6,12 @@ Names and texts are quoted: none can end the string that it stands in.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from edgetune.agent.vocabulary.buckets import bucket_name
 from edgetune.base.addresses import filled
 from edgetune.base.dataclass import dataclass
 from edgetune.base.fields import Fields
@@ -106,6 +109,9 @@ class Wanted:
 
     ``asked`` is how its series were asked for, beyond their name: readings may be made of series of
     one name that differ in a label (responses by their status).
+
+    ``bound`` is that of the bucket of a classic histogram, in the unit of the series. What is in it
+    is in all buckets behind it as well. A ``native`` histogram has its buckets in the samples.
     """
 
     reading: str
@@ -115,6 +121,8 @@ class Wanted:
     scale: float = 1.0
     within: str = ""
     asked: str = ""
+    bound: float | None = None
+    native: bool = False
 
     @property
     def is_added_there(self) -> bool:
@@ -144,9 +152,29 @@ def read_entry(fields: Fields, limit: float | None) -> dict[str, object]:
     return {name: value for name, value in found.items() if value not in (None, "", [])}
 
 
-def read_wanted(told: Mapping[str, Mapping[str, object]]) -> list[Wanted]:
-    """Of entries as ``read_entry`` has read them, by reading."""
-    return [_read(name, Fields(each, "metrics", name)) for name, each in told.items()]
+def read_wanted(
+    told: Mapping[str, Mapping[str, object]], histograms: Mapping[str, Sequence[float]]
+) -> list[Wanted]:
+    """Of entries as ``read_entry`` has read them, by reading; ``histograms`` have bounds."""
+    found = [_read(name, Fields(each, "metrics", name)) for name, each in told.items()]
+    return [
+        each
+        for own in found
+        for each in (_buckets(own, histograms[own.reading]) if own.reading in histograms else [own])
+    ]
+
+
+def _buckets(own: Wanted, bounds: Sequence[float]) -> list[Wanted]:
+    """A native histogram where its bounds are not given; a classic one has a series for each."""
+    if not bounds:
+        return [replace(own, native=True)]
+    named = tuple(f"{name}_bucket" for name in own.series)
+    ends = [*(bound / own.scale for bound in bounds), math.inf]
+    readings = [*(bucket_name(own.reading, n) for n in range(len(bounds))), own.reading]
+    return [
+        replace(own, reading=reading, series=named, scale=1.0, bound=end)
+        for reading, end in zip(readings, ends)
+    ]
 
 
 def _read(reading: str, fields: Fields) -> Wanted:

@@ -13,6 +13,7 @@ from dataclasses import fields
 from itertools import groupby, islice
 from typing import Any, Protocol
 
+from edgetune.agent.vocabulary.buckets import BUCKET
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.sample import Readings, Sample, SampleAnswer
 from edgetune.base.documents.table import SampleTable
@@ -31,6 +32,9 @@ def make_sample(host: str, time: float, told: SampleAnswer, catalogue: MetricNam
     """A sample from what a host answered; no reading is kept that no metric is made of."""
     counters = _kept(told.counters, catalogue.counters)
     gauges = _kept(told.gauges, catalogue.gauges)
+    histograms = {*catalogue.histograms}
+    buckets = {n: v for n, v in told.counters.items() if n.partition(BUCKET)[0] in histograms}
+    counters = {**counters, **buckets}
     return Sample(host, time, told.boot_id, told.uptime, counters, gauges)
 
 

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
+from edgetune.agent.vocabulary.buckets import BUCKET, bucket_name, bucket_of
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.sample import boot_of, is_same_boot
 from edgetune.base.documents.table import LARGEST, SampleTable
@@ -78,11 +79,21 @@ def scrapes_of(
         found.boots += [boot.id] * (end - boot.start)
         found.uptime += [max(0.0, time - boot.began) for time in found.times[boot.start : end]]
     found.boot = segments[-1] if segments else before
+    starts = [boot.start for boot in segments]
     for each in wanted:
-        column = _reading(own, each, found, [boot.start for boot in segments])
+        if each.native:
+            found.readings.update(_native(own, each, found))
+            continue
+        column = _reading(own, each, found, starts)
         if column:
             found.readings[each.reading] = column
+    for name in (each.reading for each in wanted if each.bound == math.inf):
+        _unstack(found.readings, name, [own.reading for own in wanted if _is_of(own, name)])
     return found
+
+
+def _is_of(wanted: Wanted, histogram: str) -> bool:
+    return wanted.reading.startswith(histogram + BUCKET)
 
 
 def add_scrapes(
@@ -141,8 +152,69 @@ def _ids(own: Own, times: Sequence[float]) -> list[str]:
     return found
 
 
+def _native(own: Own, wanted: Wanted, scrapes: Scrapes) -> dict[str, _Column]:
+    """The counters of a histogram whose samples have buckets: what one holds is in that bucket of
+    ours in which its middle is."""
+    series = _one(own, wanted.series, wanted.added, wanted.asked)
+    if not series or not series[0].buckets:
+        return {}
+    rows = {time: row for row, time in enumerate(scrapes.times)}
+    unknown = [math.nan] * len(rows)
+    found = {wanted.reading: [*unknown]}
+    for time, count, buckets in zip(series[0].times, series[0].values, series[0].buckets):
+        row = rows.get(time)
+        if row is None:
+            continue
+        if not (math.isfinite(count) and count >= 0):
+            scrapes.odd = f"{series[0].name} has a count of {count:g}"
+            continue
+        found[wanted.reading][row] = count
+        for low, high, inside in buckets:
+            middle = math.sqrt(max(low, 0.0) * max(high, 0.0)) * wanted.scale
+            column = found.setdefault(bucket_name(wanted.reading, bucket_of(middle)), [*unknown])
+            column[row] = inside + (0.0 if math.isnan(column[row]) else column[row])
+    return found
+
+
+def _unstack(readings: dict[str, _Column], name: str, names: Sequence[str]) -> None:
+    """Of a classic histogram each bucket holds those before it as well: take them out.
+
+    A host that lacks a bucket has no histogram: what is in another one would be of both.
+    """
+    columns = [readings.pop(each, None) for each in names]
+    total = readings.get(name)
+    if total is None or not all(columns):
+        readings.pop(name, None)
+        return
+    before: _Column = [0.0] * len(total)
+    last = bucket_name(name, len(names))
+    for each, column in zip([*names, last], [*columns, total]):
+        own = [value - less for value, less in zip(column or (), before)]
+        readings[each] = [value if value >= 0 else math.nan for value in own]
+        before = column or before
+
+
+def _with_bound(own: Own, wanted: Wanted) -> Own:
+    """The series of one bucket among those of all."""
+    if wanted.bound is None:
+        return own
+    names = [name + wanted.asked for name in wanted.series]
+    return {
+        name: [each for each in own.get(name, ()) if _is_bound(each.labels.get("le"), wanted.bound)]
+        for name in names
+    }
+
+
+def _is_bound(told: str | None, bound: float) -> bool:
+    try:
+        return math.isclose(float(told or "nan"), bound, rel_tol=1e-9)
+    except ValueError:
+        return False
+
+
 def _reading(own: Own, wanted: Wanted, scrapes: Scrapes, starts: Sequence[int]) -> _Column:
     """One number for each scrape, NaN where it is not known; empty where it never is."""
+    own = _with_bound(own, wanted)
     series, factor = _one(own, wanted.series, wanted.added, wanted.asked), wanted.scale
     if not series and wanted.within:
         # The other series holds these, too.

@@ -58,6 +58,11 @@ class MetricNames(Protocol):
     def gauges(self) -> list[str]:
         """What is kept of its gauges."""
 
+    @property
+    def histograms(self) -> Mapping[str, Sequence[float]]:
+        """The counters that count what is in the buckets of a histogram, each with the bounds that
+        its buckets have: empty for the usual ones."""
+
     def told_by(self, source: str) -> Mapping[str, Mapping[str, object]]:
         """By reading, where that source has it; without those that it has not."""
 
@@ -79,7 +84,9 @@ class MetricSource(Protocol):
 
     **A sample** is what one host had counted at one moment. ``metrics.samples.make_sample`` makes
     it, and keeps the ``counters`` of the catalogue, each the total since the boot, and its
-    ``gauges``. A name that ends in ``_ms`` is in milliseconds; ``health_failed`` is a share, and
+    ``gauges``. The counter of a histogram counts all of its requests, and those of its buckets are
+    named by ``agent.vocabulary.buckets``; a bucket that is not told is empty where that counter is
+    told. A name that ends in ``_ms`` is in milliseconds; ``health_failed`` is a share, and
     every other reading a count. A rate is a difference of counters by a difference of ``uptime``
     (s), so ``uptime`` is that of the moment at which the counters were read. A boot has a
     ``boot_id`` that no other boot of the host has, the same in all of its samples.

@@ -68,7 +68,9 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
 
     RefusedError where the rollout has none.
     """
+    from edgetune.judge.comparison import Comparison
     from edgetune.judge.coverage import baseline_doubts
+    from edgetune.judge.look import few_requests
     from edgetune.judge.measured import measure_baseline
     from edgetune.judge.power import prospect
     from edgetune.judge.series import join
@@ -80,6 +82,7 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
     measured = measure_baseline(join([part.window for part in parts]), plan.strata)
     facts = measured.facts
     found = [*gaps(hosts, facts, "baseline"), *baseline_doubts(plan, hosts, facts)]
+    found += few_requests(Comparison(plan, plan.strata, measured, ()))
     power = prospect(plan, plan.strata, measured)
     baseline = replace(
         measured,

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from edgetune.agent.log_format import ALL_COUNTERS, LogFormat
 from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.agent.vocabulary.kind import SYSTEMS
 from edgetune.base.documents.options import Options
@@ -26,7 +27,7 @@ def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Cata
     InputError names what is wrong with a file of a metric, used or not.
     """
     metrics.check()
-    first, *others = (metrics.told_by(view.metrics.source) for view in pop.views)
+    first, *others = (_told(view, metrics) for view in pop.views)
     if not (first and all(others)):
         return
     told = {*first, *(name for more in others for name in more if metrics.readings[name].is_gauge)}
@@ -36,11 +37,23 @@ def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Cata
     }
     named = [f"{name} ({', '.join(readings)})" for name, readings in lacks.items() if readings]
     if named:
+        of_log = {own for readings in lacks.values() for own in readings} & {*ALL_COUNTERS}
+        log = ", name the access log there (access_log, log_format)" if of_log else ""
         raise RefusedError(
             f"{_sources(pop)} not have all of {', '.join(named)}, "
             f"which {tuning.name} is judged by: say where it has them in the files of these "
-            f"metrics, or name another source in pops.{pop.name}.metrics of the inventory"
+            f"metrics, or name another source in pops.{pop.name}.metrics of the inventory{log}"
         )
+
+
+def _told(view: Pop, metrics: Catalogue) -> Collection[str]:
+    """The readings that a source of a PoP has; of an access log, what its format has."""
+    told = metrics.told_by(view.metrics.source)
+    if view.metrics.source != "hosts":
+        return told
+    own = view.metrics.fields
+    logged = LogFormat(own["log_format"]).none() if own.get("access_log") else {}
+    return [name for name in told if name not in ALL_COUNTERS or name in logged]
 
 
 def refuse_untold_by_system(

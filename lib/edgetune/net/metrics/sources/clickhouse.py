@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from edgetune.agent.vocabulary.buckets import bucket_name
 from edgetune.base import clock
 from edgetune.base.addresses import canonical_url
 from edgetune.base.fields import Field, Fields
+from edgetune.base.sanitize import Pattern
 from edgetune.net.metrics.source import RECENT, SOON, AskedByServer, Connections, Sampled
 from edgetune.site.inventory import Host, Pop
 
@@ -23,6 +25,10 @@ OLDEST = 60.0
 """Seconds: an older row tells nothing of a host as it is now."""
 
 _COLUMN = "[A-Za-z_][A-Za-z0-9_]{0,99}"
+_BUCKETS = Pattern(
+    r"[A-Za-z_][A-Za-z0-9_]{0,60}\{bound\}[A-Za-z0-9_]{0,30}",
+    "give the name of a column with {bound}, such as request_ms_le_{bound}",
+)
 _FILE = "/[!-~]+"
 
 # Seconds: rows of a clock that is ahead are looked for so far in the future.
@@ -85,8 +91,13 @@ class ClickHouse(AskedByServer):
 
     @staticmethod
     def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
-        """The column of the site's table."""
-        return {"column": fields.text("column", pattern=_COLUMN)}
+        """The column of the site's table; of a histogram with bounds, those of its buckets, too:
+        each counts what is within its bound, which stands for ``{bound}``."""
+        found = {
+            "column": fields.text("column", pattern=_COLUMN),
+            "buckets": fields.text("buckets", "", pattern=_BUCKETS),
+        }
+        return {name: told for name, told in found.items() if told}
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -134,11 +145,14 @@ class ClickHouse(AskedByServer):
 
         metrics = self._connections.catalogue
         told = metrics.told_by("clickhouse")
-        columns = {
-            name: Fields(own, "metrics", f"{name}.clickhouse").text("column")
-            for name, own in told.items()
-        }
-        return SiteTable(pop, columns, ends), Reader(now, metrics.counters)
+        columns, histograms = dict[str, str](), metrics.histograms
+        for name, own in told.items():
+            fields = Fields(own, "metrics", f"{name}.clickhouse")
+            columns[name], template = fields.text("column"), fields.text("buckets", "")
+            for number, bound in enumerate(histograms.get(name, ()) if template else ()):
+                written = f"{bound:g}".replace(".", "_")
+                columns[bucket_name(name, number)] = template.replace("{bound}", written)
+        return SiteTable(pop, columns, ends), Reader(now, metrics.counters, histograms)
 
 
 def _ahead(end: float, now: float) -> float:

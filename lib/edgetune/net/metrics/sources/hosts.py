@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from edgetune.agent.log_format import FORMATS, LogFormat
 from edgetune.base import clock
 from edgetune.base.fields import Field, Fields
 from edgetune.base.sanitize import Pattern
@@ -15,14 +16,34 @@ from edgetune.site.inventory import Host, Pop
 if TYPE_CHECKING:
     from edgetune.net.result import HostResult
 
+
+def _known_format(text: str) -> str:
+    LogFormat(text)
+    return text
+
+
 _WORDS = Pattern(r".*\S.*", "say where the agent reads it")
 
 
 class Hosts(MetricSource):
     """The agent on each host reads the counters of its kernel, asks its service for its health, and
-    tells drift."""
+    tells drift. It also counts the requests in an access log, where one is named."""
 
-    fields: ClassVar[Mapping[str, Field]] = {}
+    fields: ClassVar[Mapping[str, Field]] = {
+        "access_log": Field(
+            "the access log of the service on each host; empty where none is read",
+            example="/var/log/nginx/access.log",
+            pattern=r"(/[!-~]+)?",
+            default="",
+        ),
+        "log_format": Field(
+            f"how its lines are written: {', '.join(FORMATS)}, or a format of your own",
+            example="nginx",
+            pattern=r"[ -~]+",
+            default="nginx",
+            same=_known_format,
+        ),
+    }
 
     @staticmethod
     def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
@@ -57,7 +78,12 @@ SOURCE = Hosts
 
 def sample_request(pop: Pop, health_requests: int) -> dict[str, object]:
     """What an agent is asked, so that it asks its service so many times."""
+    # A PoP that others sample has its health asked here, too.
+    own = pop.metrics.fields if pop.metrics.source == "hosts" else {}
+    log = own.get("access_log", "")
     asked = {
+        "access_log": log,
+        "log_format": own.get("log_format", "") if log else "",
         "health_url": pop.health,
         "health_name": pop.health_name,
         "health_tls": pop.health_tls if pop.health_tls != "verified" else "",

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a web server writes a line of its access log, and what lines of it tell.
+
+A format is written as a line is, with ``{field}`` where a field stands and ``{}`` where anything
+else does. What stands for a field ends at the character that follows it. A format that begins with
+``...`` may have anything before it, and every format anything behind it. A field that no quote ends
+is of ``_MOST`` characters at most: clients write a part of each line, and none may take longer than
+its length.
+"""
+
+import re
+from collections import Counter
+from typing import Dict, List, Optional
+
+from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
+
+FORMATS = {
+    "nginx": '...] "{}" {status} {bytes} "{}" "{}" {time} {first_byte} {cache}',
+    "haproxy": "...] {} {} {}/{}/{}/{first_byte_ms}/{time_ms} {status} {bytes} ",
+    "varnish": "{status} {bytes} {time_us} {first_byte} {cache}",
+    "trafficserver": "{} {time_ms} {} {cache}/{status} {bytes} ",
+}
+"""What is written by nginx' format ``combined`` with three fields behind it; by HAProxy's
+``option httplog``; by ``varnishncsa -F`` with these five fields alone; and by Apache Traffic
+Server's format ``squid``."""
+
+IN_MS = {"": "e3", "_ms": "", "_us": "e-3"}
+TIMES = {"time": "request_ms", "first_byte": "first_byte_ms"}
+"""The histograms of both."""
+FIELDS = ("status", "bytes", "cache", *(name + unit for name in TIMES for unit in IN_MS))
+HISTOGRAMS = tuple(TIMES.values())
+PLAIN = (
+    *("http_responses", "http_4xx", "http_5xx"),
+    *("cache_responses", "cache_hits", "response_bytes"),
+)
+OF_READING = ("log_bytes", "log_left_out_bytes", "log_unread_lines")
+ALL_COUNTERS = (*HISTOGRAMS, *PLAIN, *OF_READING)
+_MOST = 200
+
+_PLACE = re.compile(r"\{([a-z_]*)\}")
+_FROM_CACHE = ("STALE", "UPDATING", "REVALIDATED")
+"""What nginx says of answers of its cache, beside HIT."""
+
+
+class LogFormat:
+    """One of FORMATS, or such a text; ValueError says what is wrong with it."""
+
+    def __init__(self, text: str) -> None:
+        written = FORMATS.get(text, text)
+        self.fields: List[str] = []
+        self._pattern = re.compile(self._expression(written).encode(), re.MULTILINE)
+        if not self.fields:
+            raise ValueError(f"names none of the fields {', '.join(FIELDS)}")
+        self._numbers: Dict[bytes, Optional[float]] = {}
+
+    def _expression(self, text: str) -> str:
+        begin = r"^.*" if text.startswith("...") else r"^"
+        if text.startswith("...{"):
+            raise ValueError("needs some text behind its dots")
+        text = text[3:] if text.startswith("...") else text
+        found, at = [begin], 0
+        for place in _PLACE.finditer(text):
+            found.append(re.escape(text[at : place.start()]))
+            at = place.end()
+            ends, name = text[at : at + 1], place.group(1)
+            if ends == "{":
+                raise ValueError("has two fields with nothing between them")
+            if name and name not in FIELDS:
+                raise ValueError(f"{name!r} is none of the fields {', '.join(FIELDS)}")
+            if name in self.fields:
+                raise ValueError(f"names {name} twice")
+            most = "*" if ends == '"' else f"{{0,{_MOST}}}"
+            inside = rf"[^{re.escape(ends)}\n]{most}"
+            found.append(f"({inside})" if name else inside)
+            self.fields += [name] if name else []
+        return "".join([*found, re.escape(text[at:])])
+
+    def counts(self, lines: bytes) -> Dict[str, int]:
+        """What whole lines add to the counters, and how many of them are of another format."""
+        told = self._pattern.findall(lines)
+        rows = told if len(self.fields) > 1 else [(own,) for own in told]
+        columns = dict(zip(self.fields, map(Counter, zip(*rows))))
+        found: Dict[str, int] = {"log_unread_lines": lines.count(b"\n") - len(rows)}
+        self._add_status(found, columns.get("status"), len(rows))
+        if "bytes" in columns:
+            sizes = columns["bytes"].items()
+            found["response_bytes"] = sum(int(own) * n for own, n in sizes if own.isdigit())
+        if "cache" in columns:
+            known = {own: n for own, n in columns["cache"].items() if own.strip(b"- ")}
+            found["cache_responses"] = sum(known.values())
+            found["cache_hits"] = sum(n for own, n in known.items() if _is_from_cache(own))
+        for name, histogram in TIMES.items():
+            for unit, scale in IN_MS.items():
+                if name + unit in columns:
+                    self._add_times(found, histogram, columns[name + unit], scale)
+        return found
+
+    def none(self) -> Dict[str, int]:
+        """The counters that its fields make, all 0."""
+        found = {**dict.fromkeys(OF_READING, 0), **self.counts(b"")}
+        names = {"status": PLAIN[:3], "bytes": PLAIN[5:], "cache": PLAIN[3:5]}
+        for own in self.fields:
+            base = own.rpartition("_")[0] if own.endswith(("_ms", "_us")) else own
+            for name in names.get(own, ()) or [TIMES[base]]:
+                found[name] = 0
+        return found
+
+    @staticmethod
+    def _add_status(found: Dict[str, int], column: "Optional[Counter[bytes]]", rows: int) -> None:
+        if column is None:
+            return
+        known = {own: n for own, n in column.items() if len(own) == 3 and own.isdigit()}
+        found["http_responses"] = sum(known.values())
+        for letter, name in ((b"4", "http_4xx"), (b"5", "http_5xx")):
+            found[name] = sum(n for own, n in known.items() if own.startswith(letter))
+
+    def _add_times(
+        self, found: Dict[str, int], histogram: str, column: "Counter[bytes]", scale: str
+    ) -> None:
+        found.setdefault(histogram, 0)
+        for text, many in column.items():
+            value = _in_ms(text, scale)
+            if value is not None:
+                name = bucket_name(histogram, bucket_of(value))
+                found[histogram] += many
+                found[name] = found.get(name, 0) + many
+
+
+def _in_ms(text: bytes, scale: str) -> Optional[float]:
+    """None for what is no time: ``-``, or -1 of what never came; the first of several."""
+    word = text.strip(b"+,")
+    if not word[:1].isdigit():
+        return None
+    try:
+        # As text: a product would lie beside the bound of a bucket.
+        value = float(word.decode("ascii", "replace") + scale)
+    except ValueError:
+        return None
+    return value if value < float("inf") else None
+
+
+def _is_from_cache(word: bytes) -> bool:
+    said = word.upper().split()[-1].decode("ascii", "replace")
+    return "HIT" in said or said in _FROM_CACHE

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a baseline and the blocks of a soak tell of one metric: a number for each host, whether the
+metric counts events or is a quantile of a histogram.
+
+Every array has one number for each host, NaN where that is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from edgetune.base.documents.baseline import Baseline, Block
+from edgetune.base.documents.metric import Histogram, Metric
+from edgetune.judge.measured import (
+    COUNTS,
+    EVENTS,
+    EXPOSURE,
+    Part,
+    halves_of,
+    is_rare,
+    rates_of,
+    rates_under,
+    rows_of,
+)
+from edgetune.judge.quantiles import bounds_of, counts_in, log_error, quantile
+from edgetune.judge.standardise import RATIOS, change
+
+Array = Any
+ALL = slice(None)
+
+
+class Rates(ABC):
+    """One metric; ``span`` is a part of the blocks."""
+
+    @abstractmethod
+    def before(self) -> Array:
+        """The logarithm of each host's rate in the baseline."""
+
+    @abstractmethod
+    def halves(self) -> tuple[Array, Array]:
+        """The same in both halves of it."""
+
+    @abstractmethod
+    def after(self, span: slice, test: Array) -> Array:
+        """The same in the soak under each of ``RATIOS``, with that left in: shape (hosts, ratios).
+
+        ``test`` tells the test hosts.
+        """
+
+    @abstractmethod
+    def log_ratios(self) -> Array:
+        """The logarithm of how the rate of each host changed, for people to read."""
+
+    @abstractmethod
+    def levels(self) -> tuple[Array, Array]:
+        """The metric itself, in the baseline and in the soak."""
+
+    @abstractmethod
+    def events_before(self) -> Array:
+        """How many events or requests each host had in the baseline."""
+
+    @abstractmethod
+    def events(self, span: slice = ALL) -> Array:
+        """How many it had in the soak."""
+
+    @abstractmethod
+    def is_measured(self) -> bool:
+        """Whether any host has it in the baseline, be it zero."""
+
+    def errors(self) -> tuple[Array, Array] | None:
+        """The standard errors of the logarithms before and after by how few requests there were;
+        None of what is no quantile."""
+        return None
+
+
+def rates_for(
+    metric: Metric,
+    name: str,
+    baseline: Baseline,
+    blocks: Sequence[Block],
+    hosts: Sequence[str],
+    strata: Array,
+) -> Rates:
+    """Those of a metric of this name. ``strata`` numbers that of each host."""
+    if metric.histogram:
+        return _Quantiles(metric.histogram, baseline, blocks, hosts)
+    return _Counts(name, baseline, blocks, hosts, strata)
+
+
+def group_rate(metric: Metric, name: str, part: Part, hosts: Sequence[str]) -> float:
+    """The level of hosts together in a document; unknown ones have no part in it."""
+    if metric.histogram:
+        counts = _counts(metric.histogram, part, hosts).sum(axis=0, keepdims=True)
+        return float(quantile(counts, metric.histogram)[0])
+    return _rate(rows_of([part], name, hosts)[0])
+
+
+def group_halves(
+    metric: Metric, name: str, baseline: Baseline, hosts: Sequence[str]
+) -> tuple[float, float]:
+    """The same of both halves of a baseline."""
+    own = metric.histogram
+    if own:
+        sums = [each.sum(axis=0, keepdims=True) for each in half_counts(own, baseline, hosts)]
+        first, second = (float(quantile(each, own)[0]) for each in sums)
+        return first, second
+    first, second = map(_rate, halves_of(baseline, name, hosts))
+    return first, second
+
+
+def _rate(rows: Array) -> float:
+    events, exposure = (float(np.nansum(rows[:, column])) for column in (EVENTS, EXPOSURE))
+    return events / exposure if exposure > 0 else math.nan
+
+
+class _Counts(Rates):
+    """Of a metric that counts events, or of a gauge: what its rows tell."""
+
+    def __init__(
+        self,
+        name: str,
+        baseline: Baseline,
+        blocks: Sequence[Block],
+        hosts: Sequence[str],
+        strata: Array,
+    ) -> None:
+        self._rows = rows_of([baseline, *blocks], name, hosts)
+        self._halves = halves_of(baseline, name, hosts)
+        self._strata, self._rare = strata, is_rare(self._rows[0])
+
+    def before(self) -> Array:
+        return rates_of(self._rows[0], self._strata, rare=self._rare)
+
+    def halves(self) -> tuple[Array, Array]:
+        first, second = (rates_of(own, self._strata, rare=self._rare) for own in self._halves)
+        return first, second
+
+    def after(self, span: slice, test: Array) -> Array:
+        return rates_under(self._rows[1:][span].sum(axis=0), self._strata, test, self._rare)
+
+    def log_ratios(self) -> Array:
+        # What tests take for it where events are rare is a difference of counts.
+        was, now = (rates_of(own, self._strata) for own in self._both)
+        return change(was, now)
+
+    def levels(self) -> tuple[Array, Array]:
+        was, now = map(_per_exposure, self._both)
+        return was, now
+
+    def events_before(self) -> Array:
+        return self._rows[0, :, COUNTS]
+
+    def events(self, span: slice = ALL) -> Array:
+        return np.nansum(self._rows[1:][span][:, :, COUNTS], axis=0)
+
+    def is_measured(self) -> bool:
+        return bool(np.nansum(self._rows[0, :, EXPOSURE]) > 0)
+
+    @property
+    def _both(self) -> tuple[Array, Array]:
+        return self._rows[0], self._rows[1:].sum(axis=0)
+
+
+def _per_exposure(rows: Array) -> Array:
+    exposed = np.where(rows[:, EXPOSURE] > 0, rows[:, EXPOSURE], np.nan)
+    return rows[:, EVENTS] / exposed
+
+
+class _Quantiles(Rates):
+    """Of a histogram. A hypothesis that all requests take so many times as long shifts the
+    logarithm of a quantile by that of the ratio, whatever the ratio is."""
+
+    def __init__(
+        self,
+        own: Histogram,
+        baseline: Baseline,
+        blocks: Sequence[Block],
+        hosts: Sequence[str],
+    ) -> None:
+        self._own, self._baseline, self._blocks, self._hosts = own, baseline, blocks, hosts
+
+    def before(self) -> Array:
+        return self._log(self._before)
+
+    def halves(self) -> tuple[Array, Array]:
+        first, second = map(self._log, self._halves)
+        return first, second
+
+    def after(self, span: slice, test: Array) -> Array:
+        return np.repeat(self._log(self._after(span))[:, None], len(RATIOS), axis=1)
+
+    def log_ratios(self) -> Array:
+        return change(self.before(), self._log(self._after()))
+
+    def levels(self) -> tuple[Array, Array]:
+        return quantile(self._before, self._own), quantile(self._after(), self._own)
+
+    def events_before(self) -> Array:
+        return self._before.sum(axis=1)
+
+    def events(self, span: slice = ALL) -> Array:
+        return self._after(span).sum(axis=1)
+
+    def is_measured(self) -> bool:
+        return bool(np.isfinite(self.before()).any())
+
+    def errors(self) -> tuple[Array, Array]:
+        return log_error(self._before, self._own), log_error(self._after(), self._own)
+
+    def _log(self, counts: Array) -> Array:
+        return np.log(quantile(counts, self._own))
+
+    @cached_property
+    def _halves(self) -> tuple[Array, Array]:
+        return half_counts(self._own, self._baseline, self._hosts)
+
+    @property
+    def _before(self) -> Array:
+        return sum(self._halves)
+
+    def _after(self, span: slice = ALL) -> Array:
+        found = np.zeros((len(self._hosts), len(bounds_of(self._own))))
+        for block in self._blocks[span]:
+            found += _counts(self._own, block, self._hosts)
+        return found
+
+
+def half_counts(own: Histogram, baseline: Baseline, hosts: Sequence[str]) -> tuple[Array, Array]:
+    """What each host has in each bucket in both halves of a baseline, (hosts, buckets) each."""
+    where, kept = f"histograms.{own.of}", baseline.histograms.get(own.of, [])
+    first, second = kept if len(kept) == 2 else (None, None)
+    width = len(bounds_of(own))
+    return (
+        counts_in(first, baseline.hosts, hosts, width, where),
+        counts_in(second, baseline.hosts, hosts, width, where),
+    )
+
+
+def block_counts(own: Histogram, block: Block, hosts: Sequence[str]) -> Array:
+    """The same of a block."""
+    kept, where = block.histograms.get(own.of), f"histograms.{own.of}"
+    return counts_in(kept, block.hosts, hosts, len(bounds_of(own)), where)
+
+
+def _counts(own: Histogram, part: Part, hosts: Sequence[str]) -> Array:
+    if isinstance(part, Baseline):
+        first, second = half_counts(own, part, hosts)
+        return first + second
+    return block_counts(own, part, hosts)

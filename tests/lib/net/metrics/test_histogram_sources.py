@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histograms as Prometheus and ClickHouse have them, told as the counters of buckets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edgetune.agent.vocabulary.buckets import bucket_of
+from edgetune.base.errors import InputError
+from edgetune.intent.metrics.catalogue import Catalogue
+from edgetune.judge.series import read_window
+from edgetune.net.metrics.sources import open_source
+from edgetune.site.config import PACK_METRICS
+from lab.clickhouse import Table, serving
+from tests.lib.net.metrics.test_prometheus_client import NOW, filled, grid, pop
+from tests.support import ROOT
+from tests.support.builders import write_yaml
+from tests.support.clickhouse_recorded import NOON, pop_of
+from tests.support.prometheus_api import Reply, api
+
+SITE = Catalogue([ROOT / "metrics" / "examples", PACK_METRICS])
+P99 = SITE["upstream_p99"]
+BOUNDS = SITE.histograms["upstream_ms"]
+SERIES = "envoy_cluster_upstream_rq_time"
+OWN = {"instance": "10.0.0.0:9100", "job": "node"}
+
+
+def told(opened: Any, asked: Any, start: float, end: float) -> list[Mapping[str, float]]:
+    rows = [*opened.window(asked, start, end).rows()]
+    return [{n: v for n, v in row.counters.items() if n.startswith("upstream_ms")} for row in rows]
+
+
+def classic(bounds: Any = BOUNDS) -> Any:
+    """Of two clusters, each 10 requests a second: four fifths within 10 ms, the rest within 250."""
+    database = filled(many=1)
+    for cluster in ("a", "b"):
+        for bound in [*bounds, float("inf")]:
+            share = 0.0 if bound < 10 else 0.8 if bound < 250 else 1.0
+            pairs = [(at, 10 * share * (at - NOW + 1000)) for at in grid()]
+            le = "+Inf" if bound == float("inf") else f"{bound:.1f}"
+            database.add(f"{SERIES}_bucket", pairs, **OWN, envoy_cluster_name=cluster, le=le)
+    return database
+
+
+def prometheus(answer: Any, catalogue: Any = SITE) -> list[Mapping[str, float]]:
+    with api() as server:
+        server.answer = answer
+        opened = open_source("prometheus", SimpleNamespace(catalogue=catalogue))  # type: ignore[arg-type]
+        return told(opened, pop(server.url, many=1), NOW - 300, NOW)
+
+
+def test_buckets_of_a_classic_histogram_are_told_apart_and_sum_to_its_requests() -> None:
+    asked: list[str] = []
+    database = classic()
+
+    def answer(form: Mapping[str, str]) -> Reply:
+        asked.append(form["query"])
+        return database.answer(form)  # type: ignore[no-any-return]
+
+    rows = prometheus(answer)
+    assert len(rows) == 21
+    for row in rows:
+        known = {name: value for name, value in row.items() if value}
+        assert known.keys() == {"upstream_ms", "upstream_ms:3", "upstream_ms:7"}
+        assert known["upstream_ms"] == pytest.approx(sum(known.values()) / 2)
+        assert known["upstream_ms:3"] == pytest.approx(0.8 * known["upstream_ms"])
+    # All buckets are one question of a part, beside the share of requests of another metric.
+    assert sum(f"{SERIES}_bucket" in query and "le=" not in query for query in asked) <= 2
+
+
+def test_a_histogram_that_lacks_a_bound_is_not_told() -> None:
+    lacking = [bound for bound in BOUNDS if bound != 25]
+    for row in prometheus(classic(lacking).answer):
+        assert row == {}
+
+
+def native(count: int) -> dict[str, Any]:
+    """As the API of Prometheus has a native histogram, of schema 3: its documentation shows it."""
+    buckets = [[3, "-0.001", "0.001", "5"], [0, "19.7", "21.5", f"{count - 8}"]]
+    return {"count": f"{count}", "sum": "33588.1", "buckets": [*buckets, [0, "234", "256", "3"]]}
+
+
+def test_a_native_histogram_is_told_by_the_buckets_of_ours(tmp_path: Path) -> None:
+    document = {
+        "name": "upstream_p99",
+        **{"title": "t", "phrase": "took {much} time", "better": "lower", "unit": "ms"},
+        "histogram": {"of": "upstream_ms", "quantile": 99},
+        "readings": {"upstream_ms": {"sources": {"prometheus": {"series": SERIES}}}},
+    }
+    write_yaml(tmp_path / "upstream_p99.yaml", {**document, "mass": True})
+    database = filled(many=1)
+
+    def answer(form: Mapping[str, str]) -> Reply:
+        reply = database.answer(form)
+        if SERIES not in form["query"]:
+            return reply
+        whole = json.loads(reply.body)
+        # Its last scrape has no histogram.
+        pairs = [[at, native(1000 + n)] for n, at in enumerate(grid()[:-1])]
+        labels = {"__name__": SERIES, **OWN}
+        whole["data"]["result"].append({"metric": labels, "histograms": pairs})
+        return Reply(json.dumps(whole).encode())
+
+    rows = prometheus(answer, Catalogue([tmp_path, PACK_METRICS]))
+    middle = bucket_of((19.7 * 21.5) ** 0.5)
+    for row, later in zip(rows, rows[1:-1]):
+        assert row.keys() == {"upstream_ms", "upstream_ms:0", f"upstream_ms:{middle}"} | {
+            f"upstream_ms:{bucket_of((234 * 256) ** 0.5)}"
+        }
+        assert later["upstream_ms"] == row["upstream_ms"] + 1 == sum([*later.values()][1:])
+    assert rows[-1] == {}
+
+
+def clickhouse(folder: Path, change: Mapping[str, Any]) -> Any:
+    """The table of a site, whose second row is changed."""
+    names = [f"upstream_ms_le_{bound:g}".replace(".", "_") for bound in BOUNDS]
+    columns = ("host", "time", "boot_id", "up", "rx_packets", "upstream_ms", *names)
+    with serving(Table(columns)) as server:
+        for number in range(3):
+            within = [0.0 if b < 10 else 800.0 if b < 250 else 1000.0 for b in BOUNDS]
+            own = {name: value * (1 + number) for name, value in zip(names, within)}
+            row = {"host": "e000", "time": NOON + 10 * number, "boot_id": "b1", "up": 900.0}
+            row.update(own, rx_packets=5.0, upstream_ms=1000.0 * (1 + number), up=900 + 10 * number)
+            server.table.rows.append({**row, **(change if number == 1 else {})})
+        opened: Any = open_source("clickhouse", SimpleNamespace(catalogue=SITE))  # type: ignore[arg-type]
+        return opened.window(
+            pop_of(folder, {"url": server.url, "uptime": "up"}, 3), NOON, NOON + 60
+        )
+
+
+def test_columns_of_buckets_are_told_apart_and_a_row_that_is_not_whole_has_none(
+    tmp_path: Path,
+) -> None:
+    def rows(change: Mapping[str, Any]) -> list[Mapping[str, float]]:
+        found = [row.counters for row in clickhouse(tmp_path, change).rows()]
+        return [{n: v for n, v in own.items() if v and "upstream" in n} for own in found]
+
+    whole = [
+        {"upstream_ms:3": 800.0 * n, "upstream_ms:7": 200.0 * n, "upstream_ms": 1000.0 * n}
+        for n in (1, 2, 3)
+    ]
+    assert rows({}) == whole
+    for change in ({"upstream_ms_le_25": None}, {"upstream_ms_le_25": 1e9}, {"upstream_ms": None}):
+        assert rows(change) == [whole[0], {}, whole[2]]
+
+
+def test_a_window_has_the_requests_of_its_rows(tmp_path: Path) -> None:
+    table = clickhouse(tmp_path, {})
+    window = read_window(table, ["e000"], NOON - 1, NOON + 30, 10, {"upstream_p99": P99})
+    counts = window.histograms["upstream_ms"].counts[0].sum(axis=0)
+    assert (counts[3], counts[7], counts.sum()) == (1600, 400, 2000)
+
+
+def test_metrics_of_one_histogram_have_its_bounds(tmp_path: Path) -> None:
+    histogram = {"of": "upstream_ms", "quantile": 50, "bounds": [1, 2]}
+    own = {"title": "t", "phrase": "took {much} time", "better": "lower", "unit": "ms"}
+    document = {"name": "upstream_p50", **own, "mass": True, "histogram": histogram}
+    write_yaml(tmp_path / "upstream_p50.yaml", {**document, "readings": {}})
+    site = Catalogue([tmp_path, ROOT / "metrics" / "examples", PACK_METRICS])
+    with pytest.raises(InputError, match="upstream_p50.yaml: histogram.bounds: .* without these"):
+        site.check()
+    histogram["bounds"] = list(BOUNDS)
+    write_yaml(tmp_path / "upstream_p50.yaml", {**document, "readings": {}})
+    Catalogue([tmp_path, ROOT / "metrics" / "examples", PACK_METRICS]).check()
