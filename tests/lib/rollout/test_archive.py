@@ -20,7 +20,7 @@ from edgetune.base.documents.head import ENDED, ID, Entry, Head, Quarantine, arc
 from edgetune.base.documents.past import past_key
 from edgetune.base.errors import FencedError, InputError
 from edgetune.fleet.campaign.record import seized
-from edgetune.fleet.campaign.status import campaign_status
+from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.rollout.record import archive
 from edgetune.rollout.record.archive import CLAIMED_BY, largest_epoch, past_of, pops_standing
 from edgetune.rollout.record.heads import all_heads, living_heads, unreadable_rollouts

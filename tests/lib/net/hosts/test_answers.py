@@ -136,7 +136,7 @@ def with_field(verb: str, **fields: Any) -> tuple[str, dict[str, Any]]:
 NOT_OURS = "it is not the agent's"
 NEITHER = "ok: it has neither a result nor an"
 LARGE = {f"{i}": 0 for i in range(6_000)}
-MANY = {f"c{i}": 1 for i in range(65)}
+MANY = {f"c{i}": 1 for i in range(3_000)}
 REFUSED: list[tuple[tuple[str, Any], str]] = [
     # What an agent tells beside is bounded.
     (with_field("reboot", new=nested(900)), "is nested deeper than"),

@@ -16,7 +16,7 @@ import pytest
 from edgetune.base.errors import InputError
 from edgetune.net.inventories import INVENTORIES, open_inventory
 from edgetune.site.config import read_config
-from edgetune.site.inventory import Bmc, Host, Inventory, LoadBalancer, Pop
+from edgetune.site.inventory import Bmc, Host, Inventory, LoadBalancer, Metrics, Pop
 from tests.support import inventories
 from tests.support.builders import inventory_document
 from tests.support.inventories import TestInventory
@@ -104,6 +104,7 @@ def test_all_that_was_written_down_is_told(trial: Trial) -> None:
         ),
         region="eu",
         labels=("new",),
+        metrics=Metrics("hosts", {"access_log": "", "log_format": "nginx"}),
         health_name="www.example.org",
         health_tls="insecure",
     )

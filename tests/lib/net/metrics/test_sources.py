@@ -39,8 +39,9 @@ def read(folder: Path, metrics: Any) -> Pop:
 def test_a_pop_has_one_source_or_a_list_of_them(tmp_path: Path) -> None:
     assert read(tmp_path, {"source": "hosts"}) == read(tmp_path, BOTH[:1])
     pop = read(tmp_path, BOTH)
-    assert (pop.metrics, pop.more_metrics) == (Metrics(), (Metrics(),))
-    assert [view.metrics for view in pop.views] == [Metrics(), Metrics()]
+    own = Metrics("hosts", {"access_log": "", "log_format": "nginx"})
+    assert (pop.metrics, pop.more_metrics) == (own, (own,))
+    assert [view.metrics for view in pop.views] == [own, own]
     assert all(view.hosts == pop.hosts and not view.more_metrics for view in pop.views)
 
 

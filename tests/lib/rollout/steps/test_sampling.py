@@ -202,7 +202,7 @@ def test_no_pop_is_always_the_last(world: World, monkeypatch: pytest.MonkeyPatch
     """An action that is killed at its timeout leaves out those that were to come."""
     names = ["lab1", "lab2", "lab3"]
     heads = [replace(world.head, pop=name) for name in names]
-    monkeypatch.setattr("edgetune.rollout.evidence.sampling.all_heads", lambda context: heads)
+    monkeypatch.setattr("edgetune.rollout.evidence.sampling.living_heads", lambda context: heads)
     monkeypatch.setattr(type(world.context.inventory), "pop_names", lambda inventory: names)
     drawn = {next(iter(pops_under_way(world.context))) for _ in range(60)}
     assert drawn == {*names}
