@@ -31,8 +31,8 @@ off: https://github.com/StackStorm/st2, ``KeyValuePairController.get_all``.
 """
 _PAUSES = (0.2, 1.0, 4.0)
 """Seconds before a write is tried again; less than any claim lasts."""
-_MOST_READS = 5
-"""How often a list is read whose keys go while it is."""
+_STEPS_BACK = 5
+"""How often in a row a list is read on from half a page further back."""
 # A range, which the index of the keys finds. No text has the byte FF, so that all follow the prefix
 # in it that begin with it.
 _LIST = """
@@ -284,19 +284,19 @@ def _all_pages(prefix: str, page: Callable[[int], Sequence[Any]]) -> dict[str, s
     """What all pages of a list hold; StoreError where its keys go faster than they are read.
 
     A page begins with the last key of the one before. Where keys went meanwhile it does not, and
-    lacks as many: then all is read again.
+    lacks as many: then one is read that begins further back.
     """
-    for _ in range(_MOST_READS):
-        found: dict[str, str] = {}
-        known = -1
-        while known < len(found):
-            known = len(found)
-            items = page(max(0, known - 1))
-            if found and not (items and items[0].name in found):
-                break
-            found.update({item.name: str(item.value) for item in items})
-            if len(items) < PAGE:
-                return found
+    found: dict[str, str] = {}
+    begin, back = 0, 0
+    while back <= _STEPS_BACK:
+        items = page(begin)
+        if begin and not (items and items[0].name in found):
+            begin, back = max(0, begin - PAGE // 2), back + 1
+            continue
+        found.update({item.name: str(item.value) for item in items})
+        if len(items) < PAGE:
+            return found
+        begin, back = begin + PAGE - 1, 0
     raise StoreError(f"StackStorm's datastore: {prefix}* changes faster than it is listed")
 
 
