@@ -19,13 +19,17 @@ _UNDER_WAY = (*_ANSWERS, errno.EINPROGRESS)
 _AGAIN = 0.2
 # A burst of them would fill a short accept queue, and a full queue is no deaf one.
 _APART = 0.03
+REFUSED_APART = 0.008
+"""The same where nobody listens: there is no queue to fill, and FreeBSD refuses 200 a second."""
 
 Place = Tuple[str, int]
 """An address, or a name, and a port."""
 
 
-def unanswered(places: Sequence[Place], seconds: float) -> Dict[Place, int]:
+def unanswered(places: Sequence[Place], seconds: float, apart: float = _APART) -> Dict[Place, int]:
     """How many of ``CONNECTIONS`` to each place got no answer within so many seconds.
+
+    Those to one place are ``apart`` seconds apart.
 
     An answer is that the connection is accepted or refused; then it is closed. The kernel sends
     again after 1, 3, 7 and 15 s what is lost on the way. OSError where a name has no address.
@@ -34,7 +38,7 @@ def unanswered(places: Sequence[Place], seconds: float) -> Dict[Place, int]:
     peers = {place: _resolve(place) for place in places}
     left = [place for _ in range(CONNECTIONS) for place in peers]
     while left:
-        left = _without_answer(left, peers, end)
+        left = _without_answer(left, peers, end, apart)
         if time.monotonic() + _AGAIN > end:
             break
         # Some have no way to the peer, while a link comes up.
@@ -49,7 +53,7 @@ def _resolve(place: Place) -> Tuple[int, Any]:
 
 
 def _without_answer(
-    places: Sequence[Place], peers: Dict[Place, Tuple[int, Any]], end: float
+    places: Sequence[Place], peers: Dict[Place, Tuple[int, Any]], end: float, apart: float
 ) -> List[Place]:
     """Connect once to each; those that had no answer in time, or cannot be reached."""
     opened = []
@@ -58,7 +62,7 @@ def _without_answer(
         try:
             for number, place in enumerate(places):
                 if number and number % len(peers) == 0:
-                    time.sleep(_APART)
+                    time.sleep(apart)
                 family, address = peers[place]
                 connection = socket.socket(family, socket.SOCK_STREAM)
                 opened.append(connection)

@@ -8,7 +8,7 @@ import struct
 from ipaddress import IPv6Address, ip_address
 from typing import Dict, Iterator, List
 
-from edgetune.agent.connections import CONNECTIONS, Place, unanswered
+from edgetune.agent.connections import CONNECTIONS, REFUSED_APART, Place, unanswered
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
 from edgetune.agent.protocol import Failed
@@ -40,7 +40,7 @@ def answering(host: Host) -> Dict[str, str]:
     any of them silent, which is nothing to be compared with.
     """
     peers = {**dict.fromkeys(_gateways(host), GATEWAY), **dict.fromkeys(_clients(host), CLIENT)}
-    lost = unanswered([_place(peer) for peer in peers], RIGHT_NOW)
+    lost = unanswered([_place(peer) for peer in peers], RIGHT_NOW, REFUSED_APART)
     return {peer: role for peer, role in peers.items() if not lost[_place(peer)]}
 
 
@@ -51,7 +51,7 @@ def lost_connections(host: Host, journal: Journal, seconds: float) -> Dict[str, 
     """
     clients = _clients(host)
     asked = [peer for peer, role in journal.answering.items() if role != CLIENT or peer in clients]
-    lost = unanswered([_place(peer) for peer in asked], seconds)
+    lost = unanswered([_place(peer) for peer in asked], seconds, REFUSED_APART)
     return {peer: lost[_place(peer)] for peer in asked if lost[_place(peer)]}
 
 

@@ -119,7 +119,7 @@ class Network:
     def client(self, address: str) -> None:
         self._patch.setenv("SSH_CONNECTION", f"{address} 40000 192.0.2.7 22" if address else "")
 
-    def unanswered(self, places: Sequence[Place], seconds: float) -> dict[Place, int]:
+    def unanswered(self, places: Sequence[Place], seconds: float, apart: float) -> dict[Place, int]:
         self.asked += [peer for peer, _ in places]
         return {place: self.deaf.get(place[0], 0) for place in places}
 
@@ -222,7 +222,7 @@ def test_only_what_is_near_is_asked_below_a_private_root(
 ) -> None:
     asked: list[Place] = []
 
-    def nobody(places: Sequence[Place], seconds: float) -> dict[Place, int]:
+    def nobody(places: Sequence[Place], seconds: float, apart: float) -> dict[Place, int]:
         asked.extend(places)
         return dict.fromkeys(places, 0)
 

@@ -189,6 +189,18 @@ def test_cpu_time_that_falls_by_a_few_ticks_was_not_reset() -> None:
     assert "cpu_busy_ms fell from" in _read(rows, "cpu").flaws["a"]
 
 
+def test_of_two_agents_that_read_at_once_none_saw_a_reset() -> None:
+    """As seen on a lab under load: one read its counters first, and the clock last."""
+    rows = [_sample(100.0, listen_drops=1960), _sample(110.0, listen_drops=1971)]
+    rows += [_sample(110.4, listen_drops=1970), _sample(118.0, listen_drops=1980)]
+    window = _read(rows)
+    assert window.flaws == {}
+    np.testing.assert_array_equal(_events(window), [[11 + 0 + 10, NAN]])
+    for later, drops in ((112.0, 1970), (110.4, 985)):
+        rows[2] = _sample(later, listen_drops=drops)
+        assert "it was reset" in _read(rows).flaws["a"]
+
+
 def test_the_first_flaw_of_the_window_is_told_and_goes_before_a_reboot() -> None:
     rows = [_sample(100.0 + 5 * i, listen_drops=drops) for i, drops in enumerate((9, 3, 8, 7))]
     rows.append(_sample(130.0, boot="second", listen_drops=0, uptime=1.0))
