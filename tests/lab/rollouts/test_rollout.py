@@ -41,7 +41,9 @@ def test_a_tuning_that_helps_is_promoted_and_can_be_taken_back_by_hand(practice:
 
 def test_a_tuning_that_hurts_is_taken_back_to_the_byte(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
-    done = practice.roll_out("tuning=tiny_accept_queue", *FOUR)
+    # Connections that are tried again are packets: with the groups exchanged, of six draws, these
+    # may look as bad as the drops.
+    done = practice.roll_out("tuning=tiny_accept_queue", *FOUR[:-1], "alpha_harm=0.35")
     found = (done["exit"], done["outcome"], done["verdict"])
     assert found == (3, "rolled_back", "degraded"), done["text"]
     assert practice.fingerprints() == before
