@@ -20,9 +20,11 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.record.kept_inventory import pop_for_plan
 from edgetune.rollout.steps.accept_inventory import accept_inventory
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
+from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.site.config import Config, read_config
 from edgetune.wings.congestion.rounds.steps.find_tuned_pops import find_tuned_pops
+from edgetune.wings.congestion.rounds.steps.roll_back_congestion import roll_back_congestion
 from tests.support import ROOT
 from tests.support.world import EmptyWorld
 
@@ -124,6 +126,11 @@ def test_an_answer_says_that_a_broken_inventory_was_not_read(tmp_path: Path) -> 
     for more in ({"pop": "lab7"}, {"error": "no", "failed": ["e000"]}):
         ok, result = run_step(_sees, world.config, **more)
         assert not ok and re.search(note, f"{result['error']}; {result.get('message')}")
+    # What takes back goes on, too.
+    for step, given in ((list_applied, {"tuning": "accept_queue"}), (roll_back_congestion, {})):
+        _, result = run_step(step, world.config, pop="lab1", **given)
+        assert re.search(note, f"{result.get('error')}; {result.get('message')}"), step.__name__
+        assert not str(result.get("error", "")).startswith(told)
     # A person that asks for hosts is told of the file alone.
     ok, result = run_step(diagnose_hosts, world.config, pop="lab1")
     assert not ok and result["error"].startswith(told)

@@ -29,7 +29,7 @@ def list_applied(
     Touches nothing. There are none, and the message says why, while any rollout is under way
     there: it holds the PoP; and while one of the archive cannot be read.
     """
-    context.inventory.pop(pop)
+    context.known_inventory.pop(pop)
     if bool(tuning) == every:
         # No name is not to mean all: what is found is taken back.
         raise InputError("parameter", "tuning", "name one, or give every instead")

@@ -194,7 +194,7 @@ def entry_of(pop: Pop) -> Congestion:
 
 def tuned_pops(context: Context) -> Sequence[str]:
     """The PoPs that have an entry."""
-    inventory = context.inventory
+    inventory = context.known_inventory
     return [name for name in inventory.pop_names() if inventory.pop(name).congestion is not None]
 
 
@@ -223,7 +223,7 @@ def permission_on(context: Context, pop: str) -> Permission:
         except RefusedError as error:
             # What it does is not known. It keeps its hosts.
             waits.append(str(error))
-            kept += [host.name for host in context.inventory.pop(pop).hosts]
+            kept += [host.name for host in context.known_inventory.pop(pop).hosts]
     return Permission(_joined(waits), _joined(conflicts), kept)
 
 

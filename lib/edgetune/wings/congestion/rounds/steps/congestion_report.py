@@ -73,7 +73,7 @@ def _page(context: Context, material: CongestionMaterial) -> tuple[str, str]:
 
 
 def _material(context: Context, name: str) -> CongestionMaterial:
-    pop = context.inventory.pop(name)
+    pop = context.known_inventory.pop(name)
     missing: list[str] = []
     decisions: Decisions | None = None
     rounds = Rounds(name)

@@ -19,7 +19,7 @@ def push_configuration(context: Context, pop: str, requested_by: str = "") -> Ro
     ``failed`` names the canary where it does not take another configuration, and all hosts where
     none has what it is to have. ``missing`` are hosts that do not have it yet.
     """
-    known = context.inventory.pop(pop)
+    known = context.known_inventory.pop(pop)
     work = join(context, pop)
     if work is None:
         return round_result(pop, "no round is under way, so hosts are told nothing")

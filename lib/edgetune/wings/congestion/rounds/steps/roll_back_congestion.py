@@ -41,7 +41,7 @@ def roll_back_congestion(
     RefusedError while everything is stopped; no round goes on, and hosts take it back by
     themselves when their time is up. Where the rounds are lost, that is the longest there is.
     """
-    known = context.inventory.pop(pop)
+    known = context.known_inventory.pop(pop)
     with seized(context, pop, mends=True) as work:
         before = work.rounds.configuration
         decisions = work.decisions
