@@ -66,20 +66,19 @@ def _measured(library: Path, number: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def show(document: Mapping[str, Any]) -> None:
-    """A line for each step, and in it what each number of ended rollouts takes."""
-    figures = document["figures"]
-    numbers = sorted({row["ended"] for row in figures})
-    cells = {(row["library"], row["step"], row["ended"]): row for row in figures}
+    """A line for each step and number of ended rollouts."""
+    print("bench.history: the least CPU of {rounds} rounds".format(**document))
     rows = [
-        [library, step, *(_cell(cells[library, step, number]) for number in numbers)]
-        for library, step in dict.fromkeys((row["library"], row["step"]) for row in figures)
+        [
+            row["library"],
+            row["step"],
+            f"{row['ended']:,}",
+            f"{row['requests']}",
+            f"{row['cpu_ms']:.0f}",
+        ]
+        for row in document["figures"]
     ]
-    heads = [f"{number:,} ended: requests, CPU ms" for number in numbers]
-    print_table(["library", "step", *heads], rows)
-
-
-def _cell(row: Mapping[str, Any]) -> str:
-    return f"{row['requests']}, {row['cpu_ms']:.0f}"
+    print_table(["library", "step", "ended rollouts", "requests", "CPU ms"], rows)
 
 
 if __name__ == "__main__":
