@@ -28,7 +28,7 @@ help:
 	@echo "make docs     write docs/reference and the YAML that code says"
 	@echo "make mutants  make 150 mistakes on purpose, one at a time, and see whether a test fails"
 	@echo "make mutants ROOM=judge SAMPLE=100  mistakes of mutmut's in one room, by chance; all without SAMPLE"
-	@echo "make demo     bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
+	@echo "make demo     bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill (KEEP=1: leave it up)"
 	@echo "make bench    measure"
 	@echo "make clean    remove $(VENV) and what the local runner keeps"
 
@@ -58,7 +58,7 @@ packages:
 	@./lab/setup.sh packages
 
 demo: machine setup packages
-	@$(BIN)/python -m lab.demo
+	@$(BIN)/python -m lab.demo $(if $(KEEP),--keep)
 
 check: machine setup
 	@$(MAKE) --no-print-directory -j 2 lint quick

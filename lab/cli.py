@@ -230,7 +230,7 @@ def _asked(known: Pack, options: argparse.Namespace) -> tuple[dict[str, Any], di
     except ParameterError as error:
         raise UsageError(str(error), help_command(action)) from error
     config = _config(known)
-    enter_lab(config)
+    enter_lab(config, action.name)
     if options.tells_ended_runs:
         given.setdefault("ended", _ended_ids())
     return config, given

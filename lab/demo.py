@@ -2,12 +2,14 @@
 """`make demo`: three tunings rolled over a lab PoP under load: one that helps, one that hurts, and
 one whose hosts fall ill while it soaks, which a sensor and a rule take back.
 
-Writes HOME/demo.json; every value in it is measured. Exit status 0 only if the first tuning was
-promoted, the other two rolled back, every host restored, and no request lost.
+Leaves the pages of the three rollouts in HOME/reports, and HOME/demo.json, in which every value is
+measured. Exit status 0 only if the first tuning was promoted, the other two rolled back, every host
+restored, and no request lost.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,14 +37,18 @@ PATIENCE = 120.0  # seconds until a chain of sensor, rule and rollback counts as
 TOLD = re.compile(r" (trigger|rule|execution) .*(health_degraded|roll_back_pop)")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demonstration; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="demo", description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--keep", action="store_true", help="leave the lab up, to go on in it")
+    keep = parser.parse_args(arguments).keep
+    began = time.monotonic()
     home = Path(os.environ.get("EDGETUNE_HOME") or CHECKOUT / ".edgetune").resolve()
     lab, kind = _choose()
     what = "simulated hosts" if kind == "simulated" else "Linux hosts in namespaces, under load"
     _say(f"Bringing up a PoP of {what}")
     try:
-        lab.up(home)
+        lab.up(home, stays=keep)
     except lab.LabError as error:
         print(f"demo: {error} (edgetune lab down takes it away)", file=sys.stderr)
         return 1
@@ -49,8 +56,10 @@ def main() -> int:
         lab.enter_controller(home)
         result = Demo(home, lab, kind).run()
     finally:
-        lab.down(home)
-    return _report(home, result)
+        if not keep:
+            lab.down(home)
+    result["seconds"] = round(time.monotonic() - began)
+    return _report(home, result, keep)
 
 
 def _choose() -> tuple[Any, str]:
@@ -84,6 +93,7 @@ class Demo:
         restored = self._compare(pictures, self._fingerprints())
         by_itself = self._roll_back_by_itself(pictures)
         after = self._counts()
+        rollouts = [helped["rollout"], hurt["rollout"], by_itself.pop("rollout")]
         return {
             "promoted": helped["outcome"] == "promoted",
             "rolled_back": hurt["outcome"] == "rolled_back" and hurt["verdict"] == "degraded",
@@ -94,6 +104,7 @@ class Demo:
             "requests_lost_without_drain": self._lost_without_drain(),
             "drop_ratio": _ratio(helped["rollout"], self.home),
             "lab": self.kind,
+            "pages": [page for rollout in rollouts for page in _page(rollout, self.home)],
         }
 
     def _roll_back_by_itself(self, before: dict[str, dict[str, str]]) -> dict[str, Any]:
@@ -113,6 +124,7 @@ class Demo:
         self.lab.heal(self.home)
         restored = self._compare(before, self._fingerprints())
         return {
+            "rollout": rollout["rollout"],
             "rolled_back_by_rule": bool(changed and ended and restored),
             "seconds_to_detect": round(found - began, 1) if found else None,
             "seconds_to_roll_back": round(ended - began, 1) if ended else None,
@@ -228,35 +240,81 @@ def _environment(home: Path) -> dict[str, str]:
     return {**os.environ, "EDGETUNE_HOME": str(home)}
 
 
-def _ratio(rollout: str, home: Path) -> float | None:
-    """Drops of the test group against the control group, after against before."""
+def _read(home: Path, action: str, rollout: str) -> dict[str, Any]:
+    """The result of an action that reads the records of a rollout; empty where it failed."""
     done = subprocess.run(
-        _edgetune("run", "rollout_status", f"rollout={rollout}", "--json"),
+        _edgetune("run", action, f"rollout={rollout}", "--json"),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=_environment(home),
         check=False,
     )
-    if done.returncode != 0:
-        return None
-    rollouts = json.loads(done.stdout)["result"]["result"]["rollouts"]
-    ratio = rollouts[0]["ratio"]
+    found: dict[str, Any] = (
+        json.loads(done.stdout)["result"]["result"] if not done.returncode else {}
+    )
+    return found
+
+
+def _ratio(rollout: str, home: Path) -> float | None:
+    """Drops of the test group against the control group, after against before."""
+    rollouts = _read(home, "rollout_status", rollout).get("rollouts")
+    ratio = rollouts[0]["ratio"] if rollouts else None
     return round(ratio, 4) if ratio is not None else None
+
+
+def _page(rollout: str, home: Path) -> list[str]:
+    """The path of its page, where it has one."""
+    path = _read(home, "report_rollout", rollout).get("path")
+    return [path] if path else []
 
 
 def _say(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 
-def _report(home: Path, result: dict[str, Any]) -> int:
+def _report(home: Path, result: dict[str, Any], keep: bool) -> int:
+    """Write what was measured, and show it; the exit status comes back."""
     path = home / "demo.json"
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    _say(f"Measured ({path})")
-    print(json.dumps(result, indent=2))
     wanted = ("promoted", "rolled_back", "hosts_restored", "rolled_back_by_rule")
-    well = all(result[name] for name in wanted)
-    lost = result["requests_lost"] or result["requests_lost_without_drain"] == 0
-    return 0 if well and not lost else 1
+    failed = [name for name in wanted if not result[name]]
+    if result["requests_lost"]:
+        failed.append("requests_lost")
+    if result["requests_lost_without_drain"] == 0:
+        failed.append("requests_lost_without_drain")
+    _say(f"{result['seconds'] // 60} minutes, all measured: {path}")
+    print("\n".join(_summary(result)))
+    pages = [Path(page) for page in result["pages"]]
+    for page in [pages[0].with_name("index.html"), *pages] if pages else ():
+        print(f"  {page}")
+    print("  next:  edgetune status --all, and docs/tutorial.md does the same by hand")
+    print("  the lab stays up until:  edgetune lab down" if keep else "  the lab is down")
+    if failed:
+        print(f"demo: not as it should be: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _summary(result: dict[str, Any]) -> list[str]:
+    """What was seen, a line for each rollout and one for requests."""
+    ratio, lost = result["drop_ratio"], result["requests_lost_without_drain"]
+    by_rule = "NOT rolled back by the rule"
+    if result["rolled_back_by_rule"]:
+        seconds = result["seconds_to_roll_back"]
+        by_rule = f"rolled back by a rule, {seconds:.0f} s after hosts fell ill"
+    ends = {
+        HELPS: ("promoted" if result["promoted"] else "NOT promoted")
+        + ("" if ratio is None else f": {1 - ratio:.1%} fewer drops"),
+        HURTS: f"{'rolled' if result['rolled_back'] else 'NOT rolled'} back by its verdict",
+        HARMLESS: by_rule,
+    }
+    lines = [f"  {tuning:18} {end}" for tuning, end in ends.items()]
+    if result["lab"] == "simulated":
+        return [*lines, "  Simulated hosts carry no requests: none could be lost."]
+    undrained = "" if lost is None else f"; {lost} by one reboot without a drain"
+    return [
+        *lines,
+        f"  {result['requests_lost']} of {result['requests']:,} requests lost{undrained}",
+    ]
 
 
 if __name__ == "__main__":

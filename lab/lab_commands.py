@@ -17,6 +17,10 @@ from lab.usage import UsageError, home
 
 __all__ = ["add_lab_commands", "enter_lab"]
 
+# The actions that read records alone: they tell of a lab that is down as well.
+_OF_RECORDS = frozenset(
+    {"rollout_status", "report_rollout", "campaign_status", "report_campaign", "export_metrics"}
+)
 _UP = "edgetune lab up"
 _QUERY = f"edgetune lab exec promtool query instant http://{PROMETHEUS} up"
 _WATCHED = f"{_UP} --prometheus"
@@ -101,14 +105,17 @@ def _add_fault_commands(commands: Any) -> None:
     heal.set_defaults(command=_lab_heal)
 
 
-def enter_lab(config: dict[str, Any]) -> None:
+def enter_lab(config: dict[str, Any], action: str = "") -> None:
     """Where a lab of namespaces is up, its hosts are reached only from inside of it.
 
-    Where it is not up any more, its addresses are those of strangers.
+    Where it is not up any more, its addresses are those of strangers: only what reads nothing but
+    records goes on.
     """
     if _lab_kind() == "namespaces":
         _lab("namespaces", "enter_controller")
-    elif _lab_kind() is None and config.get("inventory") == str(home() / "lab/inventory.yaml"):
+    elif action in _OF_RECORDS or _lab_kind() is not None:
+        return
+    elif config.get("inventory") == str(home() / "lab/inventory.yaml"):
         raise UsageError("the lab of this configuration is not up", _UP, REFUSED)
 
 

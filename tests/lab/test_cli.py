@@ -20,7 +20,7 @@ from edgetune.base.errors import RefusedError
 from lab import cli
 from lab.lab_commands import _FEWEST
 from lab.pop.layout import LabError
-from tests.support import FIXTURES
+from tests.support import FIXTURES, ROOT
 from tests.support.builders import plan
 from tests.support.cases import cases
 from tests.support.waiting import wait_for_end, wait_until
@@ -82,6 +82,25 @@ def test_with_its_lab_down_or_without_a_configuration_nothing_runs_and_it_says_w
     (home / "edgetune.yaml").unlink()
     assert exit_code("run", "echo") == 2
     assert "edgetune lab up" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_with_its_lab_down_the_records_are_still_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EDGETUNE_PACK", str(ROOT))
+    records = f"{{name}}: sqlite:///{home}/records.sqlite\n"
+    lines = [f"inventory: {home}/lab/inventory.yaml\n", f"report_dir: {home}/reports\n"]
+    lines += [records.format(name=name) for name in ("records", "coordination")]
+    lines += [f"ssh_key_file: {home}/key\n", f"ssh_known_hosts: {home}/known_hosts\n"]
+    (home / "edgetune.yaml").write_text("".join(lines), encoding="utf-8")
+    assert exit_code("status") == 0
+    assert "No rollouts" in capsys.readouterr().out
+    # The lab is not asked for: the record is.
+    assert exit_code("run", "report_rollout", "rollout=lab1-20261130T163351-8d7e") == 2
+    assert "8d7e" in capsys.readouterr().err
+    assert exit_code("doctor", "lab1") == 1
+    assert "the lab of this configuration is not up" in capsys.readouterr().err
 
 
 @pytest.mark.processes

@@ -15,12 +15,17 @@ from edgetune.base.documents.campaign import Record
 from edgetune.fleet.campaign.record import all_records
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import all_heads
+from tests.docs.test_commands import lines_of_code
+from tests.support import ROOT
 from tests.support.builders import write_yaml
 from tests.support.practice import Practice, needs_lab, practising
 
 pytestmark = [*needs_lab, pytest.mark.long]
 
-RULES = "advance_campaigns,advance_soaking,sample_running"
+# The command of the tutorial, as it stands there.
+(SERVE,) = [
+    words[1:] for words in lines_of_code(ROOT / "docs/tutorial.md") if words[1:2] == ["serve"]
+]
 # Live, so that the test is quick. CPU time, which no load of the machine makes rare or unequal:
 # lab hosts share its counters, and two hosts can be compared with two. Of packets hosts without
 # requests receive so few that chance makes one of six draws 5 % lower than the others.
@@ -61,7 +66,7 @@ class Watcher:
         self.process = self.serve()
 
     def serve(self) -> subprocess.Popen[str]:
-        process = self.practice.start("serve", "--every", "3", "--enable", RULES)
+        process = self.practice.start(*SERVE)
         threading.Thread(target=process.communicate).start()
         return process
 
