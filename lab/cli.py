@@ -28,7 +28,7 @@ from lab.completion import SHELLS, completion
 from lab.lab_commands import add_lab_commands, enter_lab
 from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
 from lab.runner.action_process import COMMANDS
-from lab.runner.display import TaskList, errors_of, is_error_alone, text_of
+from lab.runner.display import TaskList, errors_of, text_of
 from lab.runner.ending import (
     exit_status,
     help_command,
@@ -349,8 +349,8 @@ def _print(execution: Execution, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(execution.document(), indent=2))
         return
-    text, screen = text_of(execution), Screen(sys.stdout)
-    if not text or is_error_alone(execution):
+    text, screen = text_of(execution, options.verbose), Screen(sys.stdout)
+    if not text:
         return
     if screen.is_terminal:
         text = fold(text, screen.width)

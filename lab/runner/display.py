@@ -12,7 +12,7 @@ import yaml
 from lab.runner.execution import Execution, Listener
 from lab.runner.screen import Screen, printable
 
-__all__ = ["TaskList", "errors_of", "is_error_alone", "message_of", "text_of"]
+__all__ = ["TaskList", "errors_of", "message_of", "text_of"]
 
 
 class TaskList(Listener):
@@ -79,23 +79,20 @@ def message_of(execution: Execution) -> str:
     return printable(next(errors_of(execution), ""))
 
 
-def text_of(execution: Execution) -> str:
-    """The result for a reader: its `text` as it is, or else everything as YAML."""
+def text_of(execution: Execution, verbose: bool = False) -> str:
+    """The result for a reader: its `text` as it is, or else everything as YAML; of what failed
+    that only where ``verbose``, since why it failed is said apart."""
     payload = execution.payload
     if payload is None or payload == "None":
         return ""
     if isinstance(payload, dict) and isinstance(payload.get("text"), str):
         return str(payload["text"]).rstrip("\n")
+    if execution.status != "succeeded" and not verbose:
+        return ""
     dumped = yaml.safe_dump(
         payload, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100
     )
     return dumped.replace("\n...\n", "\n").rstrip("\n")
-
-
-def is_error_alone(execution: Execution) -> bool:
-    """Whether the result holds nothing but why it failed."""
-    payload = execution.payload
-    return isinstance(payload, dict) and {"error"} <= payload.keys() <= {"error", "reason"}
 
 
 def errors_of(execution: Execution) -> Iterator[str]:

@@ -53,9 +53,9 @@ class Progress(Listener):
         with self._lock:
             self._running.remove(execution)
             self._meet(execution)
-        if _stands_alone(execution):
-            row = Row(clock.wall(), str(execution.task), message_of(execution))
-            self._screen.line(row_text(row))
+        said = message_of(execution)
+        if said and _stands_alone(execution):
+            self._screen.line(row_text(Row(clock.wall(), str(execution.task), said)))
 
     def close(self) -> None:
         """Show what has happened until now, and nothing more, however often it is called."""
