@@ -26,6 +26,12 @@ __all__ = [
 ]
 
 _RUN = "edgetune run"
+_REMEDIES = {
+    "there is no rollout": "edgetune status --all",
+    "there is no campaign": f"{_RUN} campaign_status",
+    "there is no PoP": "edgetune inventory diff",
+}
+"""What to type after a problem that begins so, whatever was run."""
 
 REFUSED, USAGE, FAILED = 1, 2, 3
 """Exit status: refused by edgetune, wrong usage or input, something failed
@@ -72,7 +78,8 @@ def next_steps(
     if succeeded and not story and _is_dry(execution):
         return {"carry it out": _in_earnest(pack, execution, given)}
     steps = _steps_of(story) if story and execution.action.runner == "orquesta" else {}
-    return steps or ({} if succeeded else {"next": _remedy(execution, story)})
+    remedy = "" if steps or succeeded else _remedy(execution, story)
+    return {**steps, **({"next": remedy} if remedy else {})}
 
 
 def _steps_of(story: Story) -> dict[str, str]:
@@ -129,6 +136,13 @@ def _in_earnest(pack: Pack, execution: Execution, given: Mapping[str, Any]) -> s
 
 
 def _remedy(execution: Execution, story: Story | None) -> str:
+    """What helps; nothing where the run itself has said that."""
+    told = problem_of(execution, None)
+    for problem, remedy in _REMEDIES.items():
+        if problem in told:
+            return remedy
+    if execution.action.name == "doctor_pop":
+        return ""
     if _STATUS.get(_reason_of(execution)) == USAGE:
         return help_command(execution.action)
     if story:

@@ -15,6 +15,7 @@ from lab.runner.metadata import MetadataError, Pack, Schema, did_you_mean, load_
 from lab.runner.parameters import missing_and_unexpected
 from lab.serve.criteria import Criterion, criterion
 from lab.serve.timers import CRON_TIMER, INTERVAL_TIMER, timer
+from lab.usage import UsageError
 
 __all__ = ["TIMERS", "Rule", "RuleBook", "Switches"]
 
@@ -65,10 +66,11 @@ class RuleBook:
         return self.payload_schemas.get(trigger)
 
     def rule(self, name: str) -> Rule:
-        """The rule of this name or ref; raises MetadataError with the nearest name."""
+        """The rule of this name or ref; raises UsageError with the nearest name."""
         found = self.rules.get(name[len(f"{self._pack.ref}.") :] if "." in name else name)
         if found is None:
-            raise MetadataError(f'unknown rule "{name}"{did_you_mean(name, self.rules)}')
+            near = did_you_mean(name, self.rules)
+            raise UsageError(f'unknown rule "{name}"{near}', "edgetune rule list")
         return found
 
     def _rule(self, file: Path) -> Rule:

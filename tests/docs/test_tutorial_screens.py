@@ -97,7 +97,7 @@ def test_the_screens_of_the_tutorial(home: Path) -> None:
         (["run", "rollout_pop", "--help"], 0, ""),
         (["run", "nosuch"], 2, "edgetune run"),
         (["run", "rollout_pop", "pop=lab1", "pop=lab2"], 2, "edgetune run rollout_pop --help"),
-        (["serve", "--enable", "nosuch"], 2, "edgetune run"),
+        (["serve", "--enable", "nosuch"], 2, "edgetune rule list"),
         (["rule", "list"], 0, ""),
         (["--help"], 0, ""),
     ],

@@ -237,6 +237,22 @@ class TestEnding:
             **dict.fromkeys(("store", "host", ""), (3, doctor)),
         }
 
+    @pytest.mark.parametrize(
+        ("action", "error", "remedy"),
+        [
+            ("roll_back_pop", "there is no rollout 'lab1-x'", "edgetune status --all"),
+            ("report_campaign", "there is no campaign 'x'", "edgetune run campaign_status"),
+            ("rollout_pop", "there is no PoP 'lab9'; known: lab1", "edgetune inventory diff"),
+            ("doctor_pop", "e000 does not answer", None),
+        ],
+    )
+    def test_an_error_names_its_own_next_command(
+        self, action: str, error: str, remedy: str | None
+    ) -> None:
+        given = {"error": f"parameter: pop: {error}", "reason": "refused"}
+        done = execution(action, given, "failed", pop="lab1")
+        assert next_steps(PACK, done, {}, None).get("next") == remedy
+
 
 class TestHelp:
     def test_steps_of_workflows_are_not_for_people(self) -> None:
