@@ -36,53 +36,7 @@ HANG = "hang"
 
 MAX_HOSTS = 4000
 
-_QUEUES = {"rx": 4, "tx": 4}
-_COUNTS = {"max": {"rx": 4096, "tx": 4096}, "current": {"rx": 512, "tx": 512}}
-_NIC = {
-    "driver": "ice",
-    "up": True,
-    "speed": 25000,
-    "numa_node": 0,
-    "local_cpus": "0-31",
-    "queues": _QUEUES,
-    "channels": _COUNTS,
-    "ring": _COUNTS,
-    "ring_max": _COUNTS["max"],
-    "rss": None,
-}
-_FACTS = {
-    "hostname": "e000",
-    "system": "linux",
-    "machine": {"uuid": "", "serial": ""},
-    "os": {"id": "debian", "version": "12"},
-    "kernel": "6.1.0-28-amd64",
-    "python": "3.11.2",
-    "boot_id": "5f0c2f5e-6f0a-4b7e-9a53-0d8f4c1f7a11",
-    "uptime": 86400.0,
-    "time": 1763800000.5,
-    "cpus": {
-        "online": "0-63",
-        "count": 64,
-        "vendor": "GenuineIntel",
-        "model": None,
-        "nodes": {"0": "0-63"},
-    },
-    "memory": {
-        "total_kb": 263856128,
-        "swap_kb": 0,
-        "nodes": {"0": 263856128},
-        "smallest_node_kb": 263856128,
-    },
-    "addresses": None,
-    "nics": {f"eth{i}": _NIC for i in range(2)},
-    "thp": {"enabled": "madvise", "defrag": "madvise"},
-    "init": "systemd",
-    "boot": {"loader": "grub", "default": "gnulinux-advanced>gnulinux-6.1.0-28-amd64"},
-    "watchdog": {"device": "", "armed": False},
-    "kexec_loaded": False,
-    "unwritable": [],
-    "agent_state": {"epoch": 3, "ready": True, "tunings": {}},
-}
+_FACTS = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
 _SAMPLE = {
     "boot_id": _FACTS["boot_id"],
     "uptime": 86400.25,

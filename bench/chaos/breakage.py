@@ -63,12 +63,9 @@ def _runner(run: Stage, fault: Fault, target: str) -> Ticks:
     return (yield from _hunt(kill))
 
 
-def _agent(run: Stage, fault: Fault, target: str) -> Ticks:
-    return (yield from _hunt(lambda: lab.kill(run.home, target, "agent") > 0))
-
-
-def _sshd(run: Stage, fault: Fault, target: str) -> Ticks:
-    return (yield from _hunt(lambda: lab.kill(run.home, target, "sshd") > 0))
+def _process(run: Stage, fault: Fault, target: str) -> Ticks:
+    """Of the agent, or of sshd, on a host."""
+    return (yield from _hunt(lambda: lab.kill(run.home, target, fault.kind) > 0))
 
 
 def _power(run: Stage, fault: Fault, target: str) -> Ticks:
@@ -131,18 +128,19 @@ def _lock_store(run: Stage, fault: Fault) -> Ticks:
     return said
 
 
-def _cut(run: Stage, fault: Fault, target: str) -> Ticks:
-    since, lost = _break(run, target, lambda: lab.set_link(run.home, target, up=False))
+def _cable(run: Stage, fault: Fault, target: str) -> Ticks:
+    """It is cut, or slow."""
+
+    def act(broken: bool) -> None:
+        if fault.kind == "cut":
+            lab.set_link(run.home, target, up=not broken)
+        else:
+            lab.slow_link(run.home, target, on=broken)
+
+    since, lost = _break(run, target, lambda: act(True))
     with _explains(run, lost=lost, since=since):
         yield from run.pause(fault.lasts)
-        lab.set_link(run.home, target, up=True)
-
-
-def _slow(run: Stage, fault: Fault, target: str) -> Ticks:
-    since, lost = _break(run, target, lambda: lab.slow_link(run.home, target, on=True))
-    with _explains(run, lost=lost, since=since):
-        yield from run.pause(fault.lasts)
-        lab.slow_link(run.home, target, on=False)
+        act(False)
 
 
 def _full(run: Stage, fault: Fault, target: str) -> Ticks:
@@ -191,13 +189,13 @@ def _source(run: Stage, fault: Fault, target: str) -> Ticks:
 KINDS: dict[str, Callable[[Stage, Fault, str], Ticks]] = {
     "action": _action,
     "runner": _runner,
-    "agent": _agent,
-    "sshd": _sshd,
+    "agent": _process,
+    "sshd": _process,
     "power": _power,
     "balancer": _balancer,
     "store": _store,
-    "cut": _cut,
-    "slow": _slow,
+    "cut": _cable,
+    "slow": _cable,
     "full": _full,
     "stop": _stop,
     "exchange": _exchange,

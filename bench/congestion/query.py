@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 from bench._table import BenchError
+from bench.congestion.rounds import megabytes
 from edgetune.base import clock
 from edgetune.base.documents.congestion import ROUND
 from edgetune.site.inventory import Host, LoadBalancer, Pop
@@ -75,7 +75,7 @@ def query(rows: int) -> QueryCost:
     engine.run("CREATE DATABASE xtcp")
     engine.run(_TABLE)
     engine.run(_ROWS, {name: str(own) for name, own in {**parameters, "start": start}.items()})
-    before = _megabytes()
+    before = megabytes()
 
     def answer(_: Table, asked: Asked) -> str:
         return engine.answer(asked)
@@ -93,7 +93,7 @@ def query(rows: int) -> QueryCost:
     finally:
         server.close()
         engine.close()
-    return QueryCost(rows, len(found), wall, cpu, before, _megabytes())
+    return QueryCost(rows, len(found), wall, cpu, before, megabytes())
 
 
 def _pop() -> Pop:
@@ -107,7 +107,3 @@ def _pop() -> Pop:
         load_balancer=LoadBalancer("haproxy", {}),
         hosts=tuple(Host(own, "192.0.2.1", 22, "", "", own) for own in names),
     )
-
-
-def _megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -48,6 +48,7 @@ def rounds(prefixes: int, number: int, seed: int) -> Iterator[PrefixRows]:
 class Cost:
     """Seconds of all rounds, and of the last one alone; megabytes of the process at its most."""
 
+    prefixes: int
     wall: float
     cpu: float
     last_cpu: float
@@ -64,7 +65,7 @@ def choose(prefixes: int, number: int, seed: int) -> Cost:
         found = advance(found, told, Thresholds(), Excluded([]))
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-    return Cost(sum(walls), sum(cpus), cpus[-1], _megabytes(), len(found.chosen))
+    return Cost(prefixes, sum(walls), sum(cpus), cpus[-1], megabytes(), len(found.chosen))
 
 
 def choose_by_pandas(prefixes: int, number: int, seed: int) -> Cost:
@@ -93,8 +94,10 @@ def choose_by_pandas(prefixes: int, number: int, seed: int) -> Cost:
     steady = told["flaps"] / (told["measured"] - 1).clip(lower=1) <= limits.flaps
     chosen = told[enough & steady & (told["duty"] >= limits.duty)]
     spent = time.process_time() - cpu
-    return Cost(time.perf_counter() - wall, spent, spent, _megabytes(), len(chosen))
+    wall = time.perf_counter() - wall
+    return Cost(prefixes, wall, spent, spent, megabytes(), len(chosen))
 
 
-def _megabytes() -> float:
+def megabytes() -> float:
+    """Of this process at its most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
