@@ -200,7 +200,9 @@ def read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
 
 def _read_field(fields: Fields, name: str, its: Field) -> str:
     if not its.several or not isinstance(fields.raw(name, None), (list, tuple)):
-        return _read_spelled(fields, name, _like(its), its.same, its.default)
+        default = {} if its.default is None else {"default": its.default}
+        text: str = fields.text(name, **default, pattern=_like(its), check=its.same)
+        return text
     given = fields.texts(name, (), pattern=_like(its))
     first: dict[str, int] = {}
     for index, text in enumerate(given):
@@ -229,7 +231,7 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
     below = fields.inside("bmc")
     default = {} if shared is None else {"default": shared}
     bmc = Bmc(
-        address=_read_spelled(below, "address", _HTTPS, canonical_url),
+        address=below.text("address", pattern=_HTTPS, check=canonical_url),
         credentials=below.text("credentials", **default, pattern=NAME),
         system=below.text("system", "", pattern=_VISIBLE),
         machine=below.text("machine", "", pattern=_VISIBLE),
@@ -249,7 +251,7 @@ def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
         server=fields.text("server", name, pattern=NAME),
         bmc=_read_bmc(fields, credentials),
         server_address="" if given is None else _read_address(fields, "server_address"),
-        jump=_read_jump(fields),
+        jump=fields.text("jump", "", check=lambda jump: jump and jump_parts(jump)),
         host_keys=_read_host_keys(fields),
         host_key_alias=fields.text("host_key_alias", "", pattern=_DNS_NAME),
     )
@@ -265,16 +267,6 @@ def _read_address(fields: Fields, name: str) -> str:
         text = f"{address!r} is neither an IP address nor a name"
         raise fields.wrong(name, text) from None
     return address
-
-
-def _read_jump(fields: Fields) -> str:
-    jump: str = fields.text("jump", "")
-    try:
-        if jump:
-            jump_parts(jump)
-    except ValueError as error:
-        raise fields.wrong("jump", f"{jump!r}: {error}") from None
-    return jump
 
 
 def _read_host_keys(fields: Fields) -> tuple[str, ...]:
@@ -300,22 +292,6 @@ def _read_host_keys(fields: Fields) -> tuple[str, ...]:
 
 def _like(field: Field) -> Pattern:
     return Pattern(field.pattern, f"write it like {field.example}")
-
-
-def _read_spelled(
-    fields: Fields,
-    name: str,
-    pattern: str,
-    same: Callable[[str], str],
-    usual: str | None = None,
-) -> str:
-    default = {} if usual is None else {"default": usual}
-    text: str = fields.text(name, **default, pattern=pattern)
-    try:
-        same(text)
-    except ValueError as error:
-        raise fields.wrong(name, f"{text!r}: {error}") from None
-    return text
 
 
 def _refuse_shared(where: str, pops: list[Pop]) -> None:

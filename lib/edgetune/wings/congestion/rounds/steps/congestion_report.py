@@ -17,8 +17,7 @@ from edgetune.report.congestion import (
     state_text,
 )
 from edgetune.rollout.context import Context
-from edgetune.wings.congestion.rounds.kept import open_rounds
-from edgetune.wings.congestion.rounds.work import read_known, tuned_pops
+from edgetune.wings.congestion.rounds.work import open_rounds, read_known, tuned_pops
 
 
 class CongestionReportResult(TypedDict):
