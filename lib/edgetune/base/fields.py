@@ -104,7 +104,7 @@ class Fields:
         pattern: str | None = None,
         check: Callable[[str], object] | None = None,
     ) -> str | Default:
-        """A string, or the default as it is; a ValueError of ``check`` says what is wrong with it."""
+        """A string, or the default as it is; a ValueError of ``check`` says what is wrong."""
         value = self.raw(field, default)
         if value is default:
             return default
