@@ -140,8 +140,15 @@ def bare_paramiko(
                 sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, nodelay)
                 for kind, host_key in (known.lookup(name) or {}).items():
                     own.get_host_keys().add(name, kind, host_key)
-                keys = {"pkey": key, "allow_agent": False, "look_for_keys": False}
-                own.connect(*place, site.user, sock=sock, **keys, **limits)
+                own.connect(
+                    *place,
+                    site.user,
+                    pkey=key,
+                    sock=sock,
+                    allow_agent=False,
+                    look_for_keys=False,
+                    **limits,
+                )
                 stdin, stdout, _ = own.exec_command(BOOTSTRAP, timeout=timeout)
                 stdin.channel.sendall(documents[address in hanging])
                 stdin.channel.shutdown_write()

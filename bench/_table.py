@@ -118,7 +118,7 @@ def told(name: str, form: str = ".0f") -> str:
 
 
 def measure(
-    peers: Mapping[str, Callable[[], None]],
+    peers: Mapping[str, Callable[[], object]],
     rounds: int,
     other_cpu: Callable[[], float],
     settle: Callable[[str], None] = lambda name: None,
@@ -156,7 +156,7 @@ def figures(samples: Mapping[str, Sequence[Sample]], base: str, count: int) -> l
     ]
 
 
-def _time(work: Callable[[], None], other_cpu: Callable[[], float]) -> Sample:
+def _time(work: Callable[[], object], other_cpu: Callable[[], float]) -> Sample:
     other, cpu, wall = other_cpu(), _cpu_seconds(), time.monotonic()
     work()
     wall, cpu = time.monotonic() - wall, _cpu_seconds() - cpu

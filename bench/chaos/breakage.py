@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -128,25 +129,12 @@ def _lock_store(run: Stage, fault: Fault) -> Ticks:
     return said
 
 
-def _cable(run: Stage, fault: Fault, target: str) -> Ticks:
-    """It is cut, or slow."""
-
-    def act(broken: bool) -> None:
-        if fault.kind == "cut":
-            lab.set_link(run.home, target, up=not broken)
-        else:
-            lab.slow_link(run.home, target, on=broken)
-
-    since, lost = _break(run, target, lambda: act(True))
-    with _explains(run, lost=lost, since=since):
+def _lasting(run: Stage, fault: Fault, target: str) -> Ticks:
+    """What `lab.pop.faults` has under the name of the fault, until it is mended."""
+    since, lost = _break(run, target, lambda: lab.inject(run.home, fault.kind, target))
+    with _explains(run, lost=lost and fault.kind != "full", since=since):
         yield from run.pause(fault.lasts)
-        act(False)
-
-
-def _full(run: Stage, fault: Fault, target: str) -> Ticks:
-    lab.fill_disk(run.home, target, full=True)
-    yield from run.pause(fault.lasts)
-    lab.fill_disk(run.home, target, full=False)
+        MENDS[fault.kind](run.home, target)
 
 
 def _exchange(run: Stage, fault: Fault, target: str) -> Ticks:
@@ -186,6 +174,11 @@ def _source(run: Stage, fault: Fault, target: str) -> Ticks:
     run.site.start_clients(CLIENTS_PORT)
 
 
+MENDS: dict[str, Callable[[Path, str], None]] = {
+    "cut": partial(lab.set_link, up=True),
+    "slow": partial(lab.slow_link, on=False),
+    "full": partial(lab.fill_disk, full=False),
+}
 KINDS: dict[str, Callable[[Stage, Fault, str], Ticks]] = {
     "action": _action,
     "runner": _runner,
@@ -194,9 +187,9 @@ KINDS: dict[str, Callable[[Stage, Fault, str], Ticks]] = {
     "power": _power,
     "balancer": _balancer,
     "store": _store,
-    "cut": _cable,
-    "slow": _cable,
-    "full": _full,
+    "cut": _lasting,
+    "slow": _lasting,
+    "full": _lasting,
     "stop": _stop,
     "exchange": _exchange,
     "back": _back,

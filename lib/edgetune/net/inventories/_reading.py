@@ -200,7 +200,7 @@ def read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
 
 def _read_field(fields: Fields, name: str, its: Field) -> str:
     if not its.several or not isinstance(fields.raw(name, None), (list, tuple)):
-        default = {} if its.default is None else {"default": its.default}
+        default: dict[str, Any] = {} if its.default is None else {"default": its.default}
         text: str = fields.text(name, **default, pattern=_like(its), check=its.same)
         return text
     given = fields.texts(name, (), pattern=_like(its))
@@ -229,7 +229,7 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
     if fields.raw("bmc", None) is None:
         return None
     below = fields.inside("bmc")
-    default = {} if shared is None else {"default": shared}
+    default: dict[str, Any] = {} if shared is None else {"default": shared}
     bmc = Bmc(
         address=below.text("address", pattern=_HTTPS, check=canonical_url),
         credentials=below.text("credentials", **default, pattern=NAME),
@@ -298,17 +298,28 @@ def _refuse_shared(where: str, pops: list[Pop]) -> None:
     """InputError when two hosts, or two PoPs, are one in another spelling."""
     owner: dict[tuple[object, ...], str] = {}
     for pop in pops:
-        _own(
-            owner, where, f"pops.{pop.name}", pop.name, [("name", pop.name, (pop.name.casefold(),))]
-        )
-        for host in pop.hosts:
-            path = f"pops.{pop.name}.hosts.{host.name}"
-            _own(owner, where, path, f"{pop.name}/{host.name}", _identities(pop, host))
+        path = f"pops.{pop.name}"
+        own_name: _Identity = ("name", pop.name, (pop.name.casefold(),))
+        every = [(path, pop.name, [own_name])]
+        every += [
+            (f"{path}.hosts.{host.name}", f"{pop.name}/{host.name}", _identities(pop, host))
+            for host in pop.hosts
+        ]
+        for own, name, identities in every:
+            for field, value, parts in identities:
+                first = owner.setdefault((field, *parts), name)
+                if first != name:
+                    below = own if field == "name" else f"{own}.{field}"
+                    raise InputError(where, below, f"{value} is also the {field} of {first}")
 
 
-def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]]]:
-    """What no other host may have: field, value, and the key under which two are the same."""
-    found: list[tuple[str, str, tuple[object, ...]]] = [
+_Identity = tuple[str, str, "tuple[object, ...]"]
+"""A field, its value, and the key under which two are the same."""
+
+
+def _identities(pop: Pop, host: Host) -> list[_Identity]:
+    """What no other host may have."""
+    found: list[_Identity] = [
         ("name", host.name, (pop.name, host.name.casefold())),
         ("address", host.address, (canonical(host.address), host.port)),
     ]
@@ -320,17 +331,3 @@ def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]
         own = (canonical_url(host.bmc.address), host.bmc.system)
         found.append(("bmc.address", host.bmc.address, own))
     return found
-
-
-def _own(
-    owner: dict[tuple[object, ...], str],
-    where: str,
-    path: str,
-    name: str,
-    identities: list[tuple[str, str, tuple[object, ...]]],
-) -> None:
-    for field, value, parts in identities:
-        first = owner.setdefault((field, *parts), name)
-        if first != name:
-            below = path if field == "name" else f"{path}.{field}"
-            raise InputError(where, below, f"{value} is also the {field} of {first}")

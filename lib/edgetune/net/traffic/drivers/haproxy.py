@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Callable, Generic, TypeVar
+from typing import Callable, TypeVar
 
 from edgetune.base import clock
 from edgetune.base.addresses import canonical_url
@@ -51,10 +51,9 @@ class Several(DrainDriver):
         self._parts = parts
 
     def servers(self) -> Mapping[str, Server]:
-        asked = _each(self._parts, lambda part: part.balancer.servers())
-        if asked.failed:
-            raise DrainError("; ".join(asked.failed.values()))
-        told = asked.told
+        told, failed = _each(self._parts, lambda part: part.balancer.servers())
+        if failed:
+            raise DrainError("; ".join(failed.values()))
         if len(told) == 1:
             return told[self._parts[0].name]
         names = dict.fromkeys(server for own in told.values() for server in own)
@@ -74,19 +73,19 @@ class Several(DrainDriver):
         )
 
     def refuses_changes(self) -> str:
-        asked = _each(self._parts, lambda part: part.balancer.refuses_changes())
-        problems = "; ".join(filter(None, [*asked.failed.values(), *asked.told.values()]))
-        if asked.failed:
+        told, failed = _each(self._parts, lambda part: part.balancer.refuses_changes())
+        problems = "; ".join(filter(None, [*failed.values(), *told.values()]))
+        if failed:
             raise DrainError(problems)
         return problems
 
     def answering(self) -> tuple[DrainDriver, str]:
-        asked = _each(self._parts, lambda part: part.balancer.servers())
-        if not (asked.failed and asked.told):
+        told, failed = _each(self._parts, lambda part: part.balancer.servers())
+        if not (failed and told):
             return self, ""
         rest = copy.copy(self)
-        rest._parts = [part for part in self._parts if part.name in asked.told]
-        return rest, "; ".join(asked.failed.values())
+        rest._parts = [part for part in self._parts if part.name in told]
+        return rest, "; ".join(failed.values())
 
     def _shown(
         self, told: Mapping[str, Mapping[str, Server]], server: str
@@ -99,42 +98,35 @@ class Several(DrainDriver):
     def _change(self, server: str, change: Callable[[Part], None]) -> None:
         if len(self._parts) == 1:
             return change(self._parts[0])
-        known = _each(self._parts, lambda part: part.balancer.servers())
-        having = [part for part in self._parts if server in known.told.get(part.name, ())]
+        told, failed = _each(self._parts, lambda part: part.balancer.servers())
+        having = [part for part in self._parts if server in told.get(part.name, ())]
         roles = {part.role for part in having}
         lacking = [
             f"{part.name} has no server {server!r}"
             for part in self._parts
-            if part.name in known.told and part not in having
-            if part.role in roles or not (having or known.failed)
+            if part.name in told and part not in having
+            if part.role in roles or not (having or failed)
         ]
-        changed = _each(having, change)
-        problems = [*known.failed.values(), *lacking, *changed.failed.values()]
+        problems = [*failed.values(), *lacking, *_each(having, change)[1].values()]
         if problems:
             raise DrainError("; ".join(problems))
         return None
 
 
-class _Asked(Generic[Result]):
-    """What parts told, and why others did not, by name."""
-
-    def __init__(self) -> None:
-        self.told: dict[str, Result] = {}
-        self.failed: dict[str, str] = {}
-
-
-def _each(parts: Sequence[Part], ask: Callable[[Part], Result]) -> _Asked[Result]:
-    """All at once: one that hangs takes the time of no other."""
-    asked: _Asked[Result] = _Asked()
-    if not parts:
-        return asked
-    with ThreadPoolExecutor(len(parts)) as pool:
+def _each(
+    parts: Sequence[Part], ask: Callable[[Part], Result]
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """What parts told, and why others did not, by name; all are asked at once: one that hangs takes
+    the time of no other."""
+    told: dict[str, Result] = {}
+    failed: dict[str, str] = {}
+    with ThreadPoolExecutor(max(1, len(parts))) as pool:
         for part, answer in [(part, pool.submit(ask, part)) for part in parts]:
             try:
-                asked.told[part.name] = answer.result()
+                told[part.name] = answer.result()
             except DrainError as error:
-                asked.failed[part.name] = str(error)
-    return asked
+                failed[part.name] = str(error)
+    return told, failed
 
 
 def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:

@@ -56,11 +56,11 @@ class HttpHook(HookDriver):
 
     def _asked(self, deadline: float) -> object:
         with self._service(deadline) as service:
-            return service.get()
+            return service.ask()
 
     def _tell(self, do: str, server: str, withdrawn: str, deadline: float) -> None:
         with self._service(deadline) as service:
-            service.post({"do": do, "server": server, "withdrawn": withdrawn})
+            service.ask(document={"do": do, "server": server, "withdrawn": withdrawn})
 
     def _service(self, deadline: float) -> JsonService:
         login = HttpLogin(self._token_file).authorization("load_balancer")
