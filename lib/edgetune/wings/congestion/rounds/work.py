@@ -90,7 +90,7 @@ class SelectedResult(RoundResult):
     channel: str
 
 
-def round_result(pop: str, message: str, next: str = "", error: str = "") -> RoundResult:
+def round_result(pop: str, message: str, next: str = "") -> RoundResult:
     """One in which no host was told anything."""
     return {
         "pop": pop,
@@ -100,7 +100,7 @@ def round_result(pop: str, message: str, next: str = "", error: str = "") -> Rou
         "done": [],
         "missing": [],
         "failed": [],
-        "error": error,
+        "error": "",
         "message": f"{pop}: {message}",
     }
 
