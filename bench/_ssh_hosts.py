@@ -16,16 +16,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Protocol
+from typing import Any, Callable
 
 import asyncssh
 
 from bench._served import say, served
 from edgetune.intent.metrics.catalogue import METRICS
 
-SERVERS = ("canned", "agent")
 ACCESS = "access"
-"""Canned ones with certificates, a jump host, and one host at ::1 as well: for bench.access."""
+"""Canned ones with certificates, a jump host, and one host at ::1 as well."""
+SERVERS = ("canned", "agent", ACCESS)
 
 JUMP = "127.79.0.1"
 CERTIFIED = "certified"
@@ -80,15 +80,6 @@ def serve(count: int, server: str) -> Iterator[Site]:
 
 
 # What follows runs in the process of the hosts.
-
-
-class _Server(Protocol):
-    @property
-    def public_key(self) -> str: ...
-
-    async def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class _Through(asyncssh.SSHServer):
@@ -153,7 +144,7 @@ def _asked(sent: bytes) -> Mapping[str, object]:
     return asked
 
 
-def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[str, _Server]:
+def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[str, Any]:
     addresses = [f"127.78.{index // 250}.{1 + index % 250}" for index in range(count)]
     if kind == ACCESS:
         return _with_access(folder, port, [*addresses, JUMP, "::1"], key)
@@ -162,7 +153,7 @@ def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[s
     return {address: _agent_server(folder / address, address, port, key) for address in addresses}
 
 
-def _with_access(folder: Path, port: int, addresses: Sequence[str], key: str) -> dict[str, _Server]:
+def _with_access(folder: Path, port: int, addresses: Sequence[str], key: str) -> dict[str, Any]:
     authority = asyncssh.generate_private_key("ssh-ed25519")
     public = authority.export_public_key().decode().strip()
     certified = folder / CERTIFIED
@@ -178,7 +169,7 @@ def _with_access(folder: Path, port: int, addresses: Sequence[str], key: str) ->
     return {address: _CannedServer(address, port, keys, authority) for address in addresses}
 
 
-def _agent_server(root: Path, address: str, port: int, key: str) -> _Server:
+def _agent_server(root: Path, address: str, port: int, key: str) -> Any:
     from lab.simulated import host, ssh
 
     host.install(root, address, address)

@@ -77,11 +77,11 @@ def _selection(quick: bool) -> list[dict[str, Any]]:
     ways = {"edgetune": rounds.choose}
     if find_spec("pandas") is not None:
         ways["pandas"] = rounds.choose_by_pandas
-    return [{"by": name, **asdict(_alone(way, *given))} for name, way in ways.items()]
+    return [{"by": name, **_alone(way, *given)} for name, way in ways.items()]
 
 
 def _query(quick: bool) -> list[dict[str, Any]]:
-    return [asdict(_alone(query.query, 300_000 if quick else 20_000_000))]
+    return [_alone(query.query, 300_000 if quick else 20_000_000)]
 
 
 def _sockets(quick: bool) -> list[dict[str, Any]]:
@@ -90,15 +90,7 @@ def _sockets(quick: bool) -> list[dict[str, Any]]:
 
 def _path(quick: bool) -> list[dict[str, Any]]:
     turns, seconds = (1, 1.0) if quick else (5, 8.0)
-    return [
-        {
-            **asdict(own),
-            "chosen_mbit": 8e-6 * own.chosen,
-            "held_out_mbit": 8e-6 * own.held_out,
-            "ratio": own.chosen / own.held_out,
-        }
-        for own in _alone(path.load, turns, seconds)
-    ]
+    return _alone(path.load, turns, seconds)
 
 
 def _verdicts(quick: bool) -> list[dict[str, Any]]:
@@ -157,8 +149,8 @@ PARTS: Mapping[str, Part] = {
         "Mbit/s of a client, medians; all clients of a path at once",
         {
             **{"applier": "{applier}", "": "{phase}", "path": "{path}", "IP": "{family}"},
-            "chosen": "{chosen_mbit:.2f} ({algorithms[0]})",
-            "held out": "{held_out_mbit:.2f} ({algorithms[1]})",
+            "chosen": "{chosen}",
+            "held out": "{held_out}",
             "ratio": "{ratio:.2f}",
         },
     ),

@@ -24,6 +24,22 @@ PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("[a-z]*.py")} - {
 NEEDS = {"apply": needs_lab, "boot_hook": needs_machines}
 
 
+QUICKER = {
+    "apply": ("--hosts", "1"),
+    "bmc": ("--bmcs", "4"),
+    "fanout": ("--hosts", "3"),
+    "metrics": ("--hosts", "2,3", "--minutes", "1"),
+    "sick": ("--hosts", "40"),
+}
+RUNS = [
+    *(
+        pytest.param(own, QUICKER.get(own, ()), marks=NEEDS.get(own, []), id=own)
+        for own in PROGRAMS
+    ),
+    pytest.param("fanout", ("--hosts", "3", "--server", "access"), id="access"),
+]
+
+
 @pytest.fixture
 def late_is_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that never comes is not waited for as long as otherwise."""
@@ -41,13 +57,11 @@ def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("late_is_soon")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=NEEDS.get(name, [])) for name in PROGRAMS],
-)
+@pytest.mark.parametrize(("name", "words"), RUNS)
 @pytest.mark.long
 def test_every_program_prints_a_table_and_writes_its_figures(
     name: str,
+    words: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -55,22 +69,13 @@ def test_every_program_prints_a_table_and_writes_its_figures(
     """And compares what is installed, and says what is not."""
     for program in (fanout, apply):  # whose further peers start slowly
         monkeypatch.setattr(program, "_further", lambda *given: {})
-    document = _figures(name, tmp_path, *QUICKER.get(name, ()))
+    document = _figures(name, tmp_path, *words)
     assert (document["benchmark"], document["quick"]) == (name, True)
     tables = [document[key] for key in ("figures", "plans", "late") if key in document]
     assert all(tables)
     assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
     for row in document.get("late", [])[:1]:
         assert (row["client"], row["resets"], row["patches"]) == ("edgetune", 1, 1)
-
-
-QUICKER = {
-    "apply": ("--hosts", "1"),
-    "bmc": ("--bmcs", "4"),
-    "fanout": ("--hosts", "3"),
-    "metrics": ("--hosts", "2,3", "--minutes", "1"),
-    "sick": ("--hosts", "40"),
-}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def test_a_failing_host_fails_the_benchmark(
         return {addresses[0]: "is gone"}
 
     monkeypatch.setattr(fanout, "_further", lambda *given: {})
-    monkeypatch.setattr(fanout, "own_peers", lambda site: {"Fleet": fail})
+    monkeypatch.setattr(fanout, "own_peers", lambda site: {"Fleet": ("", lambda: fail)})
     assert fanout.main(["--quick"]) == 1
     assert capsys.readouterr().err == "bench.fanout: Fleet: 127.78.0.1: is gone\n"
 

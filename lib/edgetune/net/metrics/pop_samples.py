@@ -61,8 +61,9 @@ def attached(samples: SampleTable, more: SampleTable, near: float = NEAR) -> Sam
     }
     hosts = samples.hosts
     kept = [
-        row in given or not _is_near(time, known.get(hosts[host], []), near)
+        row in given or not (own and abs(own[_nearest(own, time)] - time) <= near)
         for row, (host, time) in enumerate(zip(samples.host, samples.time))
+        for own in [known.get(hosts[host], [])]
     ]
     columns = {}
     for name in more.gauge_names():
@@ -147,10 +148,6 @@ class _Places:
 
     def _apart(self, number: int, place: int) -> float:
         return abs(self._times[place] - self._swept[number])
-
-
-def _is_near(time: float, times: Sequence[float], near: float) -> bool:
-    return bool(times) and abs(times[_nearest(times, time)] - time) <= near
 
 
 def _nearest(times: Sequence[float], time: float) -> int:

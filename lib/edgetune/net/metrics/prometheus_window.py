@@ -14,6 +14,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import sub
 from typing import Union
 
 from edgetune.base import clock
@@ -83,7 +84,8 @@ class HostGroup:
         seconds = math.ceil(end - start + LATE) + 1
         found = [(own, each) for own, text in self._raw for each in client.raw(text, end, seconds)]
         boots = [each for _, each in found if each.name == BOOT_TIME]
-        gaps = [gap for each in boots if (gap := _usual_gap(each.times))]
+        between = [[*map(sub, each.times[1:], each.times)] for each in boots]
+        gaps = [statistics.median(own) for own in between if own]
         # Between two scrapes there is a step, at which all is as the first one told it.
         step = max(_SHORTEST, _LESS * min(gaps)) if gaps else end - start
         self.longest = MOST_STEPS * step
@@ -191,12 +193,6 @@ def _named(name: str, matchers: Sequence[str]) -> str:
 def _matchers(wanted: Wanted, devices: str) -> str:
     of_devices = f"device=~{quoted(devices)}" if "device" in wanted.added else ""
     return ",".join(filter(None, [wanted.matchers, of_devices]))
-
-
-def _usual_gap(times: Sequence[float]) -> float:
-    """Seconds from one scrape to the next; 0 where there is but one."""
-    gaps = [later - time for time, later in zip(times, times[1:])]
-    return statistics.median(gaps) if gaps else 0.0
 
 
 def dated(name: str, sums: Series, scraped: Mapping[float, float]) -> Series:
