@@ -11,7 +11,7 @@ from bench._table import BenchError
 from bench.congestion.rounds import megabytes
 from edgetune.base import clock
 from edgetune.base.documents.congestion import ROUND
-from edgetune.site.inventory import Host, LoadBalancer, Pop
+from edgetune.net.inventories import read_pop
 from edgetune.wings.congestion.sources import open_source
 from lab.clickhouse import Asked, Chdb, ClickHouse, Table
 
@@ -68,6 +68,9 @@ def query(rows: int) -> dict[str, float]:
     def answer(_: Table, asked: Asked) -> str:
         return engine.answer(asked)
 
+    hosts = {f"e{number:03}": {"address": f"192.0.2.{number}"} for number in range(HOSTS)}
+    hook = {"driver": "command", "program": "/bin/true"}
+    pop = read_pop("bench", "pop1", {"ports": [443], "load_balancer": hook, "hosts": hosts})
     server = ClickHouse(Table([]), answer)
     # A busy machine is to be measured, too.
     patient = mock.patch("edgetune.wings.congestion.sources.clickhouse._DEADLINE", 900.0)
@@ -76,23 +79,10 @@ def query(rows: int) -> dict[str, float]:
         with clock.use(_Later()), patient:
             source = open_source("clickhouse", {"url": server.url}, connections)
             wall, cpu = time.perf_counter(), time.process_time()
-            found = source.read(_pop(), _FIRST, 3)
+            found = source.read(pop, _FIRST, 3)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     finally:
         server.close()
         engine.close()
     cost = {"wall": wall, "cpu": cpu, "megabytes_before": before, "megabytes": megabytes()}
     return {"rows": rows, "prefixes": len(found), **cost}
-
-
-def _pop() -> Pop:
-    names = [f"e{number:03}" for number in range(HOSTS)]
-    return Pop(
-        name="pop1",
-        min_in_service=0.7,
-        health="",
-        ports=(443,),
-        reboot_time=300.0,
-        load_balancer=LoadBalancer("haproxy", {}),
-        hosts=tuple(Host(own, "192.0.2.1", 22, "", "", own) for own in names),
-    )
