@@ -123,6 +123,7 @@ bench: setup peers packages
 	@for program in bench/[a-z]*.py bench/[a-z]*/__main__.py; do \
 	  $(BIN)/python -m bench.$$(basename $${program%/__main__.py} .py) || exit 1; \
 	done
+	@$(BIN)/python -m bench.fanout --server access
 
 clean:
 	rm -rf $(VENV) .edgetune

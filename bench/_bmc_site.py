@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 import subprocess
 import sys
@@ -13,14 +12,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench._served import end
+from bench._served import ROOT, cpu_seconds_of, end
 from bench._table import BenchError
 from lab.bmc.certificates import make_certificates
 
-ROOT = Path(__file__).resolve().parents[1]
 USER = "edgetune"
 HOME = {
     "dell": {"SnoopMode": "HomeSnoop"},
@@ -31,8 +30,6 @@ HOME = {
 
 MAX_BMCS = 2000
 POST_SECONDS = 600.0
-# utime and stime, counted from behind the name of the program.
-_CPU_FIELDS = slice(11, 13)
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,10 @@ class Traffic:
     connections: int
     sessions: int
 
+    def since(self, before: Traffic) -> Traffic:
+        """What came after that."""
+        return Traffic(*(now - was for now, was in zip(vars(self).values(), vars(before).values())))
+
 
 class Site:
     """The running BMCs, and how to log in at them."""
@@ -59,7 +60,7 @@ class Site:
     def __init__(self, process: subprocess.Popen[str], authority: Path, password: str) -> None:
         assert process.stdin and process.stdout
         self._asks, self._answers = process.stdin, process.stdout
-        self._stat = Path(f"/proc/{process.pid}/stat")
+        self.cpu_seconds = partial(cpu_seconds_of, process.pid)
         self.authority, self.password = authority, password
         self.urls: Mapping[str, str] = self._read("ready")["ready"]
 
@@ -88,11 +89,6 @@ class Site:
             sum(host["connections"] for host in hosts),
             sum(host["sessions"] for host in hosts),
         )
-
-    def cpu_seconds(self) -> float:
-        """What their process has used."""
-        used = self._stat.read_text().rpartition(")")[2].split()[_CPU_FIELDS]
-        return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
     def _do(self, verb: str, name: str | None = None, **arguments: Any) -> dict[str, Any]:
         request = {"do": verb, **({"host": name} if name else {}), **arguments}

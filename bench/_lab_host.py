@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One host of a lab of its own, with twenty sysctls to be set, fifteen of which are as wanted."""
+"""Hosts of a lab of their own, with twenty sysctls to be set, fifteen of which are as wanted."""
 
 from __future__ import annotations
 
@@ -97,11 +97,6 @@ class LabHost:
         """Its only one."""
         return self.site.addresses[0]
 
-    def values(self) -> dict[str, str]:
-        """Every one of the sysctls as it is now, white space normalised."""
-        lines = self.shell.run(f"cat {' '.join(map(_path, WANTED))}").strip().splitlines()
-        return {key: " ".join(line.split()) for key, line in zip(WANTED, lines)}
-
     def reset(self) -> None:
         """Have the first values again, and the file; BenchError where that does not work."""
         self.shell.run("\n".join(f"echo {AT_FIRST[key]} >{_path(key)}" for key in AT_FIRST))
@@ -110,25 +105,18 @@ class LabHost:
 
     def expect(self, wanted: Mapping[str, str]) -> None:
         """BenchError names the first value that is another one."""
-        found = self.values()
-        for key, value in wanted.items():
-            if found[key] != value:
-                raise BenchError(f"{key} is {found[key]}, not {value}")
-
-
-@contextlib.contextmanager
-def lab_host() -> Iterator[LabHost]:
-    """A lab with one host while the context lasts; this thread is on its network then.
-
-    BenchError where a lab cannot be run.
-    """
-    with lab_hosts(1) as hosts:
-        yield hosts[0]
+        told = self.shell.run(f"cat {' '.join(map(_path, wanted))}").strip().splitlines()
+        for (key, value), line in zip(wanted.items(), told):
+            if line.split() != value.split():
+                raise BenchError(f"{key} is {line}, not {value}")
 
 
 @contextlib.contextmanager
 def lab_hosts(count: int) -> Iterator[list[LabHost]]:
-    """The same with so many hosts."""
+    """A lab with so many hosts while the context lasts; this thread is on its network then.
+
+    BenchError where a lab cannot be run.
+    """
     with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as name:
         home = Path(name)
         try:
@@ -138,11 +126,12 @@ def lab_hosts(count: int) -> Iterator[list[LabHost]]:
         try:
             with kernel.own_namespaces_kept(net=kernel.NEW_NET), contextlib.ExitStack() as stack:
                 pop.enter_controller(home)
-                found = []
-                for address in addresses(count):
-                    own = stack.enter_context(_shell(Layout(home), address.ip))
-                    found.append(LabHost(*own))
-                    found[-1].reset()
+                found = [
+                    LabHost(*stack.enter_context(_shell(Layout(home), address.ip)))
+                    for address in addresses(count)
+                ]
+                for host in found:
+                    host.reset()
                 yield found
         finally:
             pop.down(home)
@@ -151,7 +140,10 @@ def lab_hosts(count: int) -> Iterator[list[LabHost]]:
 @contextlib.contextmanager
 def _shell(layout: Layout, address: str) -> Iterator[tuple[Site, Shell]]:
     def cpu_seconds() -> float:
-        return _cpu_seconds(shell.run("cat /proc/[0-9]*/stat 2>/dev/null"))
+        """Of all processes there are, and of all they have waited for."""
+        stats = filter(None, shell.run("cat /proc/[0-9]*/stat 2>/dev/null").splitlines())
+        rows = [line.rpartition(")")[2].split()[_CPU_FIELDS] for line in stats]
+        return sum(int(ticks) for row in rows for ticks in row) / os.sysconf("SC_CLK_TCK")
 
     site = Site((address,), 22, "root", layout.lab, cpu_seconds)
     process = subprocess.Popen(
@@ -165,9 +157,3 @@ def _shell(layout: Layout, address: str) -> Iterator[tuple[Site, Shell]]:
         yield site, shell
     finally:
         process.communicate()
-
-
-def _cpu_seconds(stats: str) -> float:
-    """CPU of all processes there are, and of all they have waited for."""
-    rows = [line.rpartition(")")[2].split()[_CPU_FIELDS] for line in stats.splitlines() if line]
-    return sum(int(ticks) for row in rows for ticks in row) / os.sysconf("SC_CLK_TCK")

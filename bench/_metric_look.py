@@ -34,11 +34,13 @@ _LOADED = ("clickhouse.table", "metrics.prometheus_window", "metrics.samples")
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds that passed, seconds of CPU, and the most memory that the process had, in MB."""
+    """Seconds that passed, seconds of CPU, the most memory that the process had, in MB, and seconds
+    of CPU of the side asked, where somebody told them."""
 
     seconds: float
     cpu: float
     megabytes: float
+    server_cpu: float = 0.0
 
 
 def run(do: str, history: History, config: Mapping[str, Any]) -> Cost:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import os
 import resource
 import socket
 import subprocess
@@ -21,7 +20,13 @@ from pathlib import Path
 from typing import Any, Callable
 
 from bench._metric_history import COLUMNS, History
-from bench._served import Served, serve_until_input_ends, served, uninterrupted
+from bench._served import (
+    Served,
+    cpu_seconds_of,
+    serve_until_input_ends,
+    served,
+    uninterrupted,
+)
 from bench._ssh_peers import has_module
 from lab.clickhouse import Chdb, Table, serving, stand_in
 
@@ -68,7 +73,7 @@ def _prometheus(history: History) -> Iterator[Said]:
         with _running(folder, address) as process:
             _wait_until_ready(address, process)
             said = {"url": f"http://{address}", "name": f"Prometheus {_version()}"}
-            yield said, lambda: _cpu_seconds_of(process.pid)
+            yield said, lambda: cpu_seconds_of(process.pid)
 
 
 @contextlib.contextmanager
@@ -137,11 +142,6 @@ def _wait_until_ready(address: str, process: subprocess.Popen[bytes]) -> None:
 def _version() -> str:
     told = subprocess.run(["prometheus", "--version"], capture_output=True, text=True, check=True)
     return (told.stdout or told.stderr).split()[2]
-
-
-def _cpu_seconds_of(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 SITES: Mapping[str, Callable[[History], contextlib.AbstractContextManager[Said]]] = {

@@ -16,16 +16,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Protocol
+from typing import Any, Callable
 
 import asyncssh
 
 from bench._served import say, served
 from edgetune.intent.metrics.catalogue import METRICS
 
-SERVERS = ("canned", "agent")
 ACCESS = "access"
-"""Canned ones with certificates, a jump host, and one host at ::1 as well: for bench.access."""
+"""Canned ones with certificates, a jump host, and one host at ::1 as well."""
+SERVERS = ("canned", "agent", ACCESS)
 
 JUMP = "127.79.0.1"
 CERTIFIED = "certified"
@@ -36,53 +36,7 @@ HANG = "hang"
 
 MAX_HOSTS = 4000
 
-_QUEUES = {"rx": 4, "tx": 4}
-_COUNTS = {"max": {"rx": 4096, "tx": 4096}, "current": {"rx": 512, "tx": 512}}
-_NIC = {
-    "driver": "ice",
-    "up": True,
-    "speed": 25000,
-    "numa_node": 0,
-    "local_cpus": "0-31",
-    "queues": _QUEUES,
-    "channels": _COUNTS,
-    "ring": _COUNTS,
-    "ring_max": _COUNTS["max"],
-    "rss": None,
-}
-_FACTS = {
-    "hostname": "e000",
-    "system": "linux",
-    "machine": {"uuid": "", "serial": ""},
-    "os": {"id": "debian", "version": "12"},
-    "kernel": "6.1.0-28-amd64",
-    "python": "3.11.2",
-    "boot_id": "5f0c2f5e-6f0a-4b7e-9a53-0d8f4c1f7a11",
-    "uptime": 86400.0,
-    "time": 1763800000.5,
-    "cpus": {
-        "online": "0-63",
-        "count": 64,
-        "vendor": "GenuineIntel",
-        "model": None,
-        "nodes": {"0": "0-63"},
-    },
-    "memory": {
-        "total_kb": 263856128,
-        "swap_kb": 0,
-        "nodes": {"0": 263856128},
-        "smallest_node_kb": 263856128,
-    },
-    "addresses": None,
-    "nics": {f"eth{i}": _NIC for i in range(2)},
-    "thp": {"enabled": "madvise", "defrag": "madvise"},
-    "init": "systemd",
-    "boot": {"loader": "grub", "default": "gnulinux-advanced>gnulinux-6.1.0-28-amd64"},
-    "watchdog": {"device": "", "armed": False},
-    "kexec_loaded": False,
-    "unwritable": [],
-    "agent_state": {"epoch": 3, "ready": True, "tunings": {}},
-}
+_FACTS = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
 _SAMPLE = {
     "boot_id": _FACTS["boot_id"],
     "uptime": 86400.25,
@@ -126,15 +80,6 @@ def serve(count: int, server: str) -> Iterator[Site]:
 
 
 # What follows runs in the process of the hosts.
-
-
-class _Server(Protocol):
-    @property
-    def public_key(self) -> str: ...
-
-    async def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class _Through(asyncssh.SSHServer):
@@ -199,7 +144,7 @@ def _asked(sent: bytes) -> Mapping[str, object]:
     return asked
 
 
-def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[str, _Server]:
+def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[str, Any]:
     addresses = [f"127.78.{index // 250}.{1 + index % 250}" for index in range(count)]
     if kind == ACCESS:
         return _with_access(folder, port, [*addresses, JUMP, "::1"], key)
@@ -208,7 +153,7 @@ def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[s
     return {address: _agent_server(folder / address, address, port, key) for address in addresses}
 
 
-def _with_access(folder: Path, port: int, addresses: Sequence[str], key: str) -> dict[str, _Server]:
+def _with_access(folder: Path, port: int, addresses: Sequence[str], key: str) -> dict[str, Any]:
     authority = asyncssh.generate_private_key("ssh-ed25519")
     public = authority.export_public_key().decode().strip()
     certified = folder / CERTIFIED
@@ -224,7 +169,7 @@ def _with_access(folder: Path, port: int, addresses: Sequence[str], key: str) ->
     return {address: _CannedServer(address, port, keys, authority) for address in addresses}
 
 
-def _agent_server(root: Path, address: str, port: int, key: str) -> _Server:
+def _agent_server(root: Path, address: str, port: int, key: str) -> Any:
     from lab.simulated import host, ssh
 
     host.install(root, address, address)

@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clients that bench.fanout compares. Each asks all hosts once and raises BenchError."""
+"""Clients that ask many hosts over SSH, each once, and the tools that programs share."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
+import platform
 import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable
+from socket import IPPROTO_TCP, TCP_NODELAY, create_connection
+from typing import Any, Callable, Optional, TypeVar
 
 import paramiko
 
-from bench._ssh_hosts import Site
+from bench._ssh_hosts import HANG, Site
 from bench._table import BenchError
 from edgetune import AGENT_PROTOCOL
 from edgetune.agent import bundle
@@ -31,8 +35,45 @@ PARALLEL = 16
 """How many hosts each client asks at once: what ssh_threads is when nobody sets it."""
 
 COMMAND = "python3 -I -S -c pass"
+NOT_INSTALLED = "not installed"
 TIMEOUT = 60
-Peer = Callable[[Sequence[str]], None]
+Peer = Callable[[Sequence[str]], Optional[Mapping[str, str]]]
+"""Asks hosts by their addresses, and says why some failed, if it can tell; else BenchError."""
+
+Made = TypeVar("Made")
+
+
+def working(
+    makers: Mapping[str, tuple[str, Callable[[], Made]]], try_out: Callable[[str, Made], object]
+) -> tuple[dict[str, Made], dict[str, str]]:
+    """What can be made and tried out, by name, and why each of the others is left out.
+
+    A maker stands behind what it lacks, "" for nothing.
+    """
+    found: dict[str, Made] = {}
+    left_out: dict[str, str] = {}
+    for name, (lacks, make) in makers.items():
+        try:
+            if lacks:
+                raise BenchError(lacks)
+            made = make()
+            try_out(name, made)
+            found[name] = made
+        except BenchError as error:
+            left_out[name] = str(error)
+    return found, left_out
+
+
+def ask_all(name: str, peer: Peer, addresses: Sequence[str], sick: Collection[str] = ()) -> None:
+    """Have a client ask all; BenchError where another host failed than those that are sick."""
+    failed = peer(addresses) or {}
+    for address in sorted({*failed} ^ ({*addresses} & {*sick})):
+        raise BenchError(f"{name}: {address}: {failed.get(address, 'is sick, and did not fail')}")
+
+
+def works(peers: Mapping[str, Peer], *given: Sequence[str]) -> dict[str, Callable[[], None]]:
+    """By name what is to be measured: `ask_all` with the rest of its arguments."""
+    return {name: functools.partial(ask_all, name, peer, *given) for name, peer in peers.items()}
 
 
 def fleet_config(site: Site) -> dict[str, object]:
@@ -46,68 +87,100 @@ def fleet_config(site: Site) -> dict[str, object]:
     }
 
 
-def fleet(site: Site, alone: bool = False) -> Peer:
+def host_of(site: Site, address: str) -> Host:
+    """A host of a site, named by its address."""
+    return Host(address, address, site.port, "", "", address)
+
+
+def fleet(
+    site: Site,
+    alone: bool = False,
+    timeout: float = TIMEOUT,
+    hanging: Collection[str] = (),
+    differs: Callable[[str], Mapping[str, Any]] = lambda address: {},
+    **config: str,
+) -> Peer:
     """edgetune itself, keys and known_hosts read anew as in every action.
 
-    ``alone``: without helpers, and so on one core, however many hosts there are.
+    ``alone``: without helpers, and so on one core, however many hosts there are. ``differs`` is
+    what else is known of a host by its address, ``config`` what else is configured.
     """
-    config = read_config(fleet_config(site))
+    # A busy machine is slow, and no failure.
+    own = read_config({**fleet_config(site), "ssh_timeout": timeout, **config})
     usual = helpers.FROM
 
-    def ask(addresses: Sequence[str]) -> None:
-        hosts = [Host(address, address, site.port, "", "", address) for address in addresses]
+    def ask(addresses: Sequence[str]) -> dict[str, str]:
+        hosts = [replace(host_of(site, each), **differs(each)) for each in addresses]
         helpers.FROM = sys.maxsize if alone else usual
         try:
-            results = Fleet(config).ask(hosts, "facts", lambda host: {})
+            told = Fleet(own).ask(hosts, "facts", lambda host: _asked(host.name, hanging), timeout)
         finally:
             helpers.FROM = usual
-        for result in results.values():
-            if result.failed:
-                raise BenchError(f"Fleet: {result.error}")
+        return {name: str(result.error) for name, result in told.items() if result.failed}
 
     return ask
 
 
-def bare_paramiko(site: Site, nodelay: bool) -> Peer:
-    """The least that paramiko needs for the same work; as it comes it lets Nagle wait."""
-    document = request_text("facts", {})
+def bare_paramiko(
+    site: Site, nodelay: bool = True, timeout: float = TIMEOUT, hanging: Collection[str] = ()
+) -> Peer:
+    """The least that paramiko needs for the same work, with each timeout that it has; as it comes
+    it lets Nagle wait."""
+    limits: Any = {f"{what}_timeout": timeout for what in ("banner", "auth", "channel")}
+    documents = {own: request_text("facts", _asked(own, [True])) for own in (True, False)}
 
-    def ask(addresses: Sequence[str]) -> None:
+    def ask(addresses: Sequence[str]) -> dict[str, str]:
         known = paramiko.HostKeys(str(site.known_hosts))
         key = paramiko.Ed25519Key.from_private_key_file(str(site.key))
 
-        def one(address: str) -> None:
+        def one(address: str) -> str:
+            name, place = f"[{address}]:{site.port}", (address, site.port)
             # The client is left first: closing its socket under it makes paramiko log an error.
-            with connect(address, site.port, nodelay) as sock, paramiko.SSHClient() as client:
-                name = f"[{address}]:{site.port}"
+            with create_connection(place, timeout) as sock, paramiko.SSHClient() as own:
+                sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, nodelay)
                 for kind, host_key in (known.lookup(name) or {}).items():
-                    client.get_host_keys().add(name, kind, host_key)
-                log_in(client, address, site, key, sock)
-                stdin, stdout, _ = client.exec_command(BOOTSTRAP, timeout=TIMEOUT)
-                stdin.channel.sendall(document)
+                    own.get_host_keys().add(name, kind, host_key)
+                own.connect(
+                    *place,
+                    site.user,
+                    pkey=key,
+                    sock=sock,
+                    allow_agent=False,
+                    look_for_keys=False,
+                    **limits,
+                )
+                stdin, stdout, _ = own.exec_command(BOOTSTRAP, timeout=timeout)
+                stdin.channel.sendall(documents[address in hanging])
                 stdin.channel.shutdown_write()
-                _check("paramiko", address, stdout.read())
+                return _complaint(stdout.read())
 
-        _for_all(one, addresses)
+        return _for_all(one, addresses)
 
     return ask
 
 
-def openssh(site: Site, with_agent: bool) -> Peer:
+def openssh(
+    site: Site, with_agent: bool = True, timeout: float = TIMEOUT, hanging: Collection[str] = ()
+) -> Peer:
     """One `ssh` process a host, started as `xargs -P` would, host keys verified."""
-    document = site.folder / "agent-and-request"
-    document.write_bytes(request_text("facts", {}))
+    files = {own: site.folder / f"request-{own}" for own in (True, False)}
+    for own, file in files.items():
+        file.write_bytes(request_text("facts", _asked(own, [True])))
 
-    def one(address: str) -> None:
-        command = ["ssh", *ssh_options(site), address, BOOTSTRAP if with_agent else COMMAND]
-        with open(document if with_agent else os.devnull, "rb") as stdin:
-            done = subprocess.run(command, stdin=stdin, capture_output=True, timeout=TIMEOUT)
+    def one(address: str) -> str:
+        limit = ["-o", f"ConnectTimeout={timeout}"]
+        command = ["ssh", *limit, *ssh_options(site), address, BOOTSTRAP if with_agent else COMMAND]
+        with open(files[address in hanging] if with_agent else os.devnull, "rb") as stdin:
+            done = subprocess.run(command, stdin=stdin, capture_output=True, timeout=timeout)
         if done.returncode:
-            raise BenchError(f"ssh: {address}: {last_line(done.stderr)}")
-        if with_agent:
-            _check("ssh", address, done.stdout)
+            return last_line(done.stderr)
+        return _complaint(done.stdout) if with_agent else ""
 
     return lambda addresses: _for_all(one, addresses)
+
+
+def _asked(host: object, hanging: Collection[object]) -> dict[str, bool]:
+    return {HANG: True} if host in hanging else {}
 
 
 def ansible(site: Site) -> Peer:
@@ -150,7 +223,7 @@ def pyinfra(site: Site) -> Peer:
     def ask(addresses: Sequence[str]) -> None:
         inventory = pyinfra_inventory(site, addresses)
         words = ["-y", "--parallel", str(PARALLEL), str(inventory), "exec", "--"]
-        run_program(["pyinfra", *words, *COMMAND.split()], site.folder, {})
+        run_program(["pyinfra", *words, *COMMAND.split()], site.folder)
 
     return ask
 
@@ -189,44 +262,25 @@ def has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def ssh_version() -> str:
-    """Of OpenSSH's client."""
-    said = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=True).stderr
-    return said.split()[0].rstrip(",").replace("OpenSSH_", "")
+def lacks(*programs: str) -> str:
+    """Why a client is left out that needs these programs, or ""."""
+    return "" if all(map(has_program, programs)) else NOT_INSTALLED
 
 
-def request_text(verb: str, request: Mapping[str, Any]) -> bytes:
-    """What goes to the agent's standard input, as Fleet sends it."""
+def versions(*modules: str) -> dict[str, str]:
+    """Of Python, of these packages, and of OpenSSH's client where it is there."""
+    found = {"python": platform.python_version()}
+    found.update({name: metadata.version(name) for name in modules})
+    if has_program("ssh"):
+        said = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=True).stderr
+        found["OpenSSH"] = said.split()[0].rstrip(",").replace("OpenSSH_", "")
+    return found
+
+
+def request_text(verb: str, request: Mapping[str, Any], agent: bytes | None = None) -> bytes:
+    """What goes to the standard input of an agent, or of ours, as Fleet sends it."""
     body = json.dumps({**request, "protocol": AGENT_PROTOCOL, "verb": verb}).encode()
-    return packed(bundle.make()) + body
-
-
-def log_in(
-    client: paramiko.SSHClient,
-    address: str,
-    site: Site,
-    key: paramiko.PKey,
-    sock: socket.socket,
-    **more: Any,
-) -> None:
-    """With this key alone; ``more`` are options of paramiko's ``connect``."""
-    client.connect(
-        address,
-        site.port,
-        site.user,
-        pkey=key,
-        sock=sock,
-        allow_agent=False,
-        look_for_keys=False,
-        **more,
-    )
-
-
-def connect(address: str, port: int, nodelay: bool, timeout: float = TIMEOUT) -> socket.socket:
-    """A connection on which small packets wait for nothing, or as it comes."""
-    sock = socket.create_connection((address, port), timeout)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, nodelay)
-    return sock
+    return packed(agent or bundle.make()) + body
 
 
 def ssh_options(site: Site) -> list[str]:
@@ -245,22 +299,36 @@ def ssh_options(site: Site) -> list[str]:
     return words
 
 
-def _for_all(one: Callable[[str], None], addresses: Sequence[str]) -> None:
+def _for_all(one: Callable[[str], str], addresses: Sequence[str]) -> dict[str, str]:
+    def told(address: str) -> str:
+        try:
+            return one(address)
+        except (OSError, EOFError, paramiko.SSHException, subprocess.TimeoutExpired) as error:
+            return str(error) or type(error).__name__
+
     with ThreadPoolExecutor(min(PARALLEL, len(addresses))) as pool:
-        list(pool.map(one, addresses))
+        return {own: why for own, why in zip(addresses, pool.map(told, addresses)) if why}
 
 
-def _check(client: str, address: str, reply: bytes) -> None:
-    if b'"ok": true' not in reply:
-        raise BenchError(f"{client}: {address}: answered {reply[:60]!r}")
+def _complaint(reply: bytes) -> str:
+    return "" if b'"ok": true' in reply else f"answered {reply[:60]!r}"
 
 
-def run_program(command: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
+def run_program(
+    command: Sequence[str],
+    folder: Path | None = None,
+    environment: Mapping[str, str] = {},
+    given: Any = b"",
+) -> bytes:
+    """What it prints; ``given`` (bytes, or a file) is its input. BenchError where it fails."""
+    feed: dict[str, Any] = {"input": given} if isinstance(given, bytes) else {"stdin": given}
     done = subprocess.run(
-        command, env={**os.environ, **environment}, cwd=folder, capture_output=True
+        command, env={**os.environ, **environment}, cwd=folder, capture_output=True, **feed
     )
     if done.returncode:
         raise BenchError(f"{command[0]}: {last_line(done.stderr or done.stdout)}")
+    output: bytes = done.stdout
+    return output
 
 
 def last_line(output: bytes) -> str:

@@ -71,19 +71,54 @@ def carry_out(
     """Run a benchmark with the `options` that were chosen, show and write what it found; the exit
     status comes back."""
     try:
-        document = run()
+        document = {"benchmark": name, **run(), "quick": chosen.quick}
     except BenchError as error:
         print(f"bench.{name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     show(document)
-    write_json(chosen.json, dict(document, quick=chosen.quick))
+    write_json(chosen.json, document)
     return 0
 
 
+Columns = Mapping[str, str]
+"""Headers, each with the format that makes its cell of a figure."""
+
+
+def shown(
+    heading: str,
+    columns: Columns,
+    more: Callable[[Mapping[str, Any]], None] = lambda document: None,
+) -> Callable[[Mapping[str, Any]], None]:
+    """Prints a document: the ``heading``, which is a format of it, with the ``versions`` of what
+    was compared; its ``figures``; what ``more`` prints; and why others were ``left_out``."""
+
+    def show(document: Mapping[str, Any]) -> None:
+        versions = ", ".join(map(" ".join, document.get("versions", {}).items()))
+        told = "; ".join(filter(None, [heading.format(**document), versions]))
+        print(f"bench.{document['benchmark']}: {told}")
+        print_figures(columns, document["figures"])
+        more(document)
+        for name, reason in document.get("left_out", {}).items():
+            print(f"not compared: {name} ({reason})")
+
+    return show
+
+
+def print_figures(columns: Columns, figures: Iterable[Mapping[str, Any]]) -> None:
+    """A table with a row for each figure."""
+    print_table([*columns], [[cell.format(**own) for cell in columns.values()] for own in figures])
+
+
+def told(name: str, form: str = ".0f") -> str:
+    """The format of a cell that has a `spread` of this name whole, each number in that form."""
+    median, least, most = (f"{{{name}[{part}]:{form}}}" for part in ("median", "min", "max"))
+    return f"{median}, {least}..{most}"
+
+
 def measure(
-    peers: Mapping[str, Callable[[], None]],
+    peers: Mapping[str, Callable[[], object]],
     rounds: int,
     other_cpu: Callable[[], float],
     settle: Callable[[str], None] = lambda name: None,
@@ -100,29 +135,28 @@ def measure(
     return samples
 
 
-def cpu_figures(
-    peers: Mapping[tuple[str, str], Callable[[], None]], rounds: int, names: tuple[str, str]
-) -> list[dict[str, Any]]:
-    """The CPU time of each, in ms, once all have run and found what they keep; a figure has both
-    parts of a peer's key by these names, and ``cpu_ms``."""
-    for peer in peers.values():
-        peer()
-    numbered = {str(number): peer for number, peer in enumerate(peers.values())}
-    samples = measure(numbered, rounds, lambda: 0.0)
+def figures(samples: Mapping[str, Sequence[Sample]], base: str, count: int) -> list[dict[str, Any]]:
+    """A row for each client that did the same ``count`` times in every run.
+
+    It has the spreads of how many a second (``per_s``), of that in proportion to ``base`` in the
+    same round (``ratio``) and the other way round (``times``), of ``ms`` for all, and of CPU for
+    each, in ms: ``cpu_ms`` here, ``other_cpu_ms`` of the side asked.
+    """
     return [
-        {**dict(zip(names, key)), "cpu_ms": spread(1000 * one.cpu for one in own)}
-        for key, own in zip(peers, samples.values())
+        {
+            "client": name,
+            "per_s": spread(count / each.wall for each in own),
+            "ratio": spread(first.wall / each.wall for first, each in zip(samples[base], own)),
+            "times": spread(each.wall / first.wall for first, each in zip(samples[base], own)),
+            "ms": spread(1000 * each.wall for each in own),
+            "cpu_ms": spread(1000 * each.cpu / count for each in own),
+            "other_cpu_ms": spread(1000 * each.other_cpu / count for each in own),
+        }
+        for name, own in samples.items()
     ]
 
 
-def print_cpu_figures(document: Mapping[str, Any], what: str, names: tuple[str, str]) -> None:
-    """A table of `cpu_figures`."""
-    print(f"bench.{document['benchmark']}: {what} of each: {document['rounds']}")
-    rows = [[*(row[name] for name in names), told(row["cpu_ms"])] for row in document["figures"]]
-    print_table([*names, "CPU ms (median, min..max)"], rows)
-
-
-def _time(work: Callable[[], None], other_cpu: Callable[[], float]) -> Sample:
+def _time(work: Callable[[], object], other_cpu: Callable[[], float]) -> Sample:
     other, cpu, wall = other_cpu(), _cpu_seconds(), time.monotonic()
     work()
     wall, cpu = time.monotonic() - wall, _cpu_seconds() - cpu
@@ -142,28 +176,12 @@ def spread(values: Iterable[float]) -> dict[str, float]:
     return {name: float(f"{value:.4g}") for name, value in found.items()}
 
 
-def told(found: Mapping[str, float]) -> str:
-    """A `spread` in whole numbers, for a table."""
-    return f"{found['median']:.0f}, {found['min']:.0f}..{found['max']:.0f}"
-
-
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A Markdown table with its columns aligned, fit to be pasted into docs/."""
     lines = [headers, *rows]
     widths = [max(map(len, column)) for column in zip(*lines)]
     for line in (headers, ["-" * width for width in widths], *lines[1:]):
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |")
-
-
-def compared(document: Mapping[str, Any]) -> str:
-    """What was compared, each with its version."""
-    return ", ".join(map(" ".join, document["versions"].items()))
-
-
-def print_left_out(document: Mapping[str, Any]) -> None:
-    """What could not be compared, and why."""
-    for name, reason in document["left_out"].items():
-        print(f"not compared: {name} ({reason})")
 
 
 def write_json(path: Path | None, document: Mapping[str, Any]) -> None:

@@ -13,27 +13,22 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable
 
-from bench._ssh_peers import has_program
-from bench._table import (
-    BenchError,
-    carry_out,
-    count_chosen,
-    measure,
-    options,
-    print_left_out,
-    print_table,
-    spread,
-)
+from bench._ssh_peers import has_program, lacks
+from bench._table import BenchError, carry_out, count_chosen, measure, options, shown, spread, told
 from edgetune.agent.access_log import AccessLog
 from edgetune.agent.host import Host
 from edgetune.agent.log_format import FORMATS
 
-AGENT = "agent"
+COLUMNS = {
+    "log": "{log}",
+    "reader": "{reader}",
+    "MB": "{mb:.1f}",
+    "CPU s (median, min..max)": told("cpu_s", ".2f"),
+}
 LINES: Mapping[str, str] = {
     "nginx": '192.0.2.{n} - - [30/Nov/2026:06:25:24 +0000] "GET /video/{n}/seg.ts HTTP/1.1" 200 '
     '{size} "https://a.test/" "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36" {s:.3f} '
@@ -61,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
     chosen, lines = count_chosen(parser, arguments, "lines", 100_000, quick=2_000)
+    show = shown("{lines:,} lines, {rounds} rounds", COLUMNS)
     return carry_out("access_log", chosen, lambda: run(lines, 1 if chosen.quick else 5), show)
 
 
@@ -71,21 +67,15 @@ def run(lines: int, rounds: int) -> dict[str, Any]:
         for written in FORMATS:
             log = Path(folder, f"{written}.log")
             _write(log, written, lines)
-            peers = {AGENT: _agent(log, written, lines)}
+            peers = {"agent": _agent(log, written, lines)}
             if written == "nginx" and has_program("mtail"):
                 peers["mtail"] = _mtail(log, lines)
             for name, samples in measure(peers, rounds, lambda: 0.0).items():
                 seconds = spread(sample.cpu for sample in samples)
                 size = log.stat().st_size / 1e6
                 figures.append({"log": written, "reader": name, "mb": size, "cpu_s": seconds})
-    left_out = {} if has_program("mtail") else {"mtail": "not installed"}
-    return {
-        "benchmark": "access_log",
-        "lines": lines,
-        "rounds": rounds,
-        "figures": figures,
-        "left_out": left_out,
-    }
+    left_out = {"mtail": lacks("mtail")} if lacks("mtail") else {}
+    return {"lines": lines, "rounds": rounds, "figures": figures, "left_out": left_out}
 
 
 def _write(log: Path, written: str, lines: int) -> None:
@@ -100,10 +90,11 @@ def _write(log: Path, written: str, lines: int) -> None:
 
 def _agent(log: Path, written: str, lines: int) -> Callable[[], None]:
     def look() -> None:
-        with _a_host() as root:
-            read = root / "access.log"
+        with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as root:
+            Path(root, "var/lib").mkdir(parents=True)
+            read = Path(root, "access.log")
             read.touch()
-            looks = AccessLog(Host(str(root)), "/access.log", written).look
+            looks = AccessLog(Host(root), "/access.log", written).look
             looks()  # which remembers the end of an empty log
             read.unlink()
             os.link(log, read)
@@ -112,13 +103,6 @@ def _agent(log: Path, written: str, lines: int) -> Callable[[], None]:
             raise BenchError(f"{written}: {found}")
 
     return look
-
-
-@contextmanager
-def _a_host() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as folder:
-        (Path(folder) / "var/lib").mkdir(parents=True)
-        yield Path(folder)
 
 
 def _mtail(log: Path, lines: int) -> Callable[[], None]:
@@ -134,21 +118,6 @@ def _mtail(log: Path, lines: int) -> Callable[[], None]:
             raise BenchError(f"mtail: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
 
     return read
-
-
-def show(document: Mapping[str, Any]) -> None:
-    """A line for each format and reader."""
-    print("bench.access_log: {lines:,} lines, {rounds} rounds".format(**document))
-    rows = [
-        [row["log"], row["reader"], f"{row['mb']:.1f}", _cpu(row["cpu_s"])]
-        for row in document["figures"]
-    ]
-    print_table(["log", "reader", "MB", "CPU s (median, min..max)"], rows)
-    print_left_out(document)
-
-
-def _cpu(found: Mapping[str, float]) -> str:
-    return "{median:.2f}, {min:.2f}..{max:.2f}".format(**found)
 
 
 if __name__ == "__main__":

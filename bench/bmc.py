@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib.metadata
-import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,17 +32,17 @@ from typing import Any, Callable
 
 from bench._bmc_peers import DEFAULT, PARALLEL, Edgetune, Peer, Read, Redfish, Sushy
 from bench._bmc_site import HOME, MAX_BMCS, Site, Traffic, serve
-from bench._ssh_peers import has_module
+from bench._ssh_peers import NOT_INSTALLED, has_module, versions
 from bench._table import (
-    Sample,
     carry_out,
-    compared,
     count_chosen,
+    figures,
     measure,
     options,
-    print_left_out,
-    print_table,
+    print_figures,
+    shown,
     spread,
+    told,
 )
 
 BMCS = "edgetune Bmcs"
@@ -54,49 +52,60 @@ SECONDS = {0.0: 5, 0.2: 2, 1.5: 1}
 """Rounds for each time that an answer takes."""
 QUICK_SECONDS = {0.0: 1, 0.05: 1}
 LATE_PEERS = (("sushy", DEFAULT), ("sushy", 0), ("sushy", 1), ("redfish", DEFAULT), ("redfish", 0))
-HEADERS = [
-    "an answer takes",
-    "client, reading",
-    "BMCs/s (median, min..max)",
-    "ratio to Bmcs",
-    "CPU ms/BMC",
-    "requests/BMC",
-    "connections/BMC",
-    "sessions left",
-]
-PLAN_HEADERS = [
-    "BMC",
-    "one plan, several answers at once",
-    "answers waited for",
-    "in turn",
-    "waits",
-]
-LATE_HEADERS = ["client, answered late", "resets", "told", "PATCHes", "told"]
+COLUMNS = {
+    "an answer takes": "{answer_seconds:g} s",
+    "client, reading": "{client}",
+    "BMCs/s (median, min..max)": told("per_s", ".3g"),
+    "ratio to Bmcs": "{ratio[median]:.2f}",
+    "CPU ms/BMC": "{cpu_ms[median]:.1f}",
+    "requests/BMC": "{requests[median]:.1f}",
+    "connections/BMC": "{connections[median]:.1f}",
+    "sessions left": "{sessions[median]:.0f}",
+}
+PLAN_COLUMNS = {
+    "BMC": "{vendor}",
+    "one plan, several answers at once": "{at_once:.1f} s",
+    "answers waited for": "{at_once_waits:.1f}",
+    "in turn": "{in_turn:.1f} s",
+    "waits": "{in_turn_waits:.1f}",
+}
+LATE_COLUMNS = {
+    "client, answered late": "{client}",
+    "resets": "{resets}",
+    "told": "{reset}",
+    "PATCHes": "{patches}",
+    "told of that": "{set}",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
     chosen, count = count_chosen(parser, arguments, "bmcs", 200, quick=20, most=MAX_BMCS)
+    heading = "{bmcs} BMCs, {parallel} at once, rounds by seconds of an answer: {rounds}"
+    show = shown(heading, COLUMNS, _more)
     return carry_out("bmc", chosen, lambda: run(count, chosen.quick), show)
+
+
+def _more(document: Mapping[str, Any]) -> None:
+    print()
+    print_figures(PLAN_COLUMNS, document["plans"])
+    print()
+    print_figures(LATE_COLUMNS, document["late"])
 
 
 def run(count: int, quick: bool) -> dict[str, Any]:
     """Measure; BenchError if a client reads anything else than there is."""
     rounds = QUICK_SECONDS if quick else SECONDS
-    found = installed()
+    found = [name for name in LIBRARIES if has_module(name)]
     late, left_out = run_late(found, quick)
     return {
-        "benchmark": "bmc",
         "bmcs": count,
         "rounds": {str(seconds): count for seconds, count in rounds.items()},
         "parallel": PARALLEL,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in found},
-        },
+        "versions": versions(*found),
         "left_out": {
-            **{name: "not installed" for name in LIBRARIES if name not in found},
+            **{name: NOT_INSTALLED for name in LIBRARIES if name not in found},
             **left_out,
         },
         "figures": [
@@ -107,11 +116,6 @@ def run(count: int, quick: bool) -> dict[str, Any]:
         "plans": run_plans(max(rounds)),
         "late": late,
     }
-
-
-def installed() -> list[str]:
-    """Which of the LIBRARIES are there."""
-    return [name for name in LIBRARIES if has_module(name)]
 
 
 def run_reading(
@@ -130,8 +134,16 @@ def run_reading(
         meter = Meter(site)
         work = {name: functools.partial(read, targets) for name, read in peers.items()}
         samples = measure(work, rounds, site.cpu_seconds, meter.settle)
-    rows = [figure(name, samples, meter.found[name], count) for name in peers]
-    return [{"answer_seconds": seconds, **row} for row in rows]
+    return [
+        {
+            "answer_seconds": seconds,
+            **row,
+            "requests": spread(one.requests / count for one in meter.found[row["client"]]),
+            "connections": spread(one.connections / count for one in meter.found[row["client"]]),
+            "sessions": spread(one.sessions for one in meter.found[row["client"]]),
+        }
+        for row in figures(samples, BMCS, count)
+    ]
 
 
 def run_plans(seconds: float) -> list[dict[str, Any]]:
@@ -141,14 +153,14 @@ def run_plans(seconds: float) -> list[dict[str, Any]]:
         client = Edgetune(site)
         for target in targets:
             site.stage(target)
-            took = {}
-            for in_turn in (False, True):
-                site.answer_slowly(target, seconds, in_turn)
+            row: dict[str, Any] = {"vendor": target.vendor, "answer_seconds": seconds}
+            for how in ("at_once", "in_turn"):
+                site.answer_slowly(target, seconds, how == "in_turn")
                 begun = time.monotonic()
                 client.read([target])
-                took[in_turn] = time.monotonic() - begun
-            row = {"vendor": target.vendor, "answer_seconds": seconds}
-            rows.append({**row, "at_once": took[False], "in_turn": took[True]})
+                row[how] = time.monotonic() - begun
+                row[f"{how}_waits"] = row[how] / seconds
+            rows.append(row)
     return rows
 
 
@@ -173,36 +185,12 @@ class Meter:
 
     def settle(self, name: str) -> None:
         """To be called when a client has run."""
-        before, after = self._before, self._site.traffic()
-        self.found.setdefault(name, []).append(
-            Traffic(
-                after.requests - before.requests,
-                after.connections - before.connections,
-                after.sessions - before.sessions,
-            )
-        )
+        self.found.setdefault(name, []).append(self._site.traffic().since(self._before))
         self._before = self._tidied()
 
     def _tidied(self) -> Traffic:
         gc.collect()  # a client of sushy logs out when it is collected
         return self._site.traffic()
-
-
-def figure(
-    name: str, samples: Mapping[str, Sequence[Sample]], traffic: Sequence[Traffic], count: int
-) -> dict[str, Any]:
-    """One client's row: BMCs/s, ratio of BMCs/s to Bmcs', CPU in ms, and what arrived."""
-    own = samples[name]
-    return {
-        "client": name,
-        "bmcs_per_s": spread(count / sample.wall for sample in own),
-        "ratio": spread(base.wall / sample.wall for base, sample in zip(samples[BMCS], own)),
-        "controller_cpu_ms": spread(1000 * sample.cpu / count for sample in own),
-        "server_cpu_ms": spread(1000 * sample.other_cpu / count for sample in own),
-        "requests": spread(one.requests / count for one in traffic),
-        "connections": spread(one.connections / count for one in traffic),
-        "sessions_left": spread(one.sessions for one in traffic),
-    }
 
 
 def run_late(found: Sequence[str], quick: bool) -> tuple[list[dict[str, Any]], dict[str, str]]:
@@ -216,16 +204,17 @@ def run_late(found: Sequence[str], quick: bool) -> tuple[list[dict[str, Any]], d
             changer, reset, change = make(site), by_name[f"reset{i}"], by_name[f"set{i}"]
             site.answer_late(reset)
             site.answer_late(change)
-            told = pool.submit(changer.reset, reset), pool.submit(changer.set, change)
-            rows.append((name, reset, change, told))
+            answers = pool.submit(changer.reset, reset), pool.submit(changer.set, change)
+            rows.append((name, reset, change, answers))
         return [
             {
                 "client": name,
-                "told": {"reset": told[0].result(), "set": told[1].result()},
+                "reset": answers[0].result(),
+                "set": answers[1].result(),
                 "resets": site.arrived(reset)["resets"],
                 "patches": site.arrived(change)["PATCH"],
             }
-            for name, reset, change, told in rows
+            for name, reset, change, answers in rows
         ], left_out
 
 
@@ -242,51 +231,6 @@ def changers(
         elif library in found:
             makers[name] = functools.partial(LIBRARIES[library], retries=retries)
     return makers, left_out
-
-
-def show(document: Mapping[str, Any]) -> None:
-    """Print what `run` found."""
-    rounds = ", ".join(f"{count} of {s} s" for s, count in document["rounds"].items())
-    counts = "{bmcs} BMCs, {parallel} at once".format(**document) + f", rounds: {rounds}"
-    print(f"bench.bmc: {counts}; {compared(document)}")
-    print_table(HEADERS, map(_row, document["figures"]))
-    print()
-    print_table(PLAN_HEADERS, map(_plan_row, document["plans"]))
-    print()
-    print_table(LATE_HEADERS, map(_late_row, document["late"]))
-    print_left_out(document)
-
-
-def _row(found: Mapping[str, Any]) -> list[str]:
-    rate = found["bmcs_per_s"]
-    return [
-        f"{found['answer_seconds']:g} s",
-        found["client"],
-        f"{rate['median']:.3g}, {rate['min']:.3g}..{rate['max']:.3g}",
-        f"{found['ratio']['median']:.2f}",
-        f"{found['controller_cpu_ms']['median']:.1f}",
-        f"{found['requests']['median']:.1f}",
-        f"{found['connections']['median']:.1f}",
-        f"{found['sessions_left']['median']:.0f}",
-    ]
-
-
-def _plan_row(found: Mapping[str, Any]) -> list[str]:
-    cells = []
-    for how in ("at_once", "in_turn"):
-        cells += [f"{found[how]:.1f} s", f"{found[how] / found['answer_seconds']:.1f}"]
-    return [found["vendor"], *cells]
-
-
-def _late_row(found: Mapping[str, Any]) -> list[str]:
-    told = found["told"]
-    return [
-        found["client"],
-        f"{found['resets']}",
-        told["reset"],
-        f"{found['patches']}",
-        told["set"],
-    ]
 
 
 if __name__ == "__main__":

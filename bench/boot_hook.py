@@ -12,7 +12,9 @@ As root, with the packages of `edgetune lab up --machines`. Each boot takes half
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,12 +23,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench._commit import library_of
-from bench._table import BenchError, carry_out, count_chosen, options, print_table, spread
-from edgetune import AGENT_PROTOCOL
+from bench._mutation import library_of
+from bench._ssh_peers import request_text
+from bench._table import BenchError, carry_out, count_chosen, options, shown, spread, told
 from edgetune.agent import bundle
 from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.net.hosts.fleet import packed
+from edgetune.net.hosts.conversation import BOOTSTRAP
 from lab import pop
 
 HOST = "e000"
@@ -42,11 +44,6 @@ except ImportError:
     from edgetune.hosts.agent import bundle
 sys.stdout.buffer.write(bundle.make())
 """
-BOOTSTRAP = (
-    "import sys, zlib; i = sys.stdin.buffer; "
-    "source = zlib.decompress(i.read(int(i.readline()))); "
-    'exec(compile(source, "edgetune-agent", "exec"))'
-)
 # SD_MESSAGE_UNIT_RESOURCES of systemd: what a unit has consumed, once it has ended.
 CONSUMED = """
 systemctl is-active --quiet edgetune edgetune-late && exit
@@ -62,7 +59,13 @@ for _ in range({STARTS}):
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print((used.ru_utime + used.ru_stime) / {STARTS})
 """
-HEADERS = ["agent", "settings", "CPU s (median, min..max)", "starts of Python", "network waits s"]
+COLUMNS = {
+    "agent": "{agent}",
+    "settings": "{count}",
+    "CPU s (median, min..max)": told("cpu_s", "g"),
+    "starts of Python": "{python_starts[median]:.1f}",
+    "network waits s": told("waited_s", "g"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,7 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = options(__doc__ or "")
     parser.add_argument("--before", metavar="COMMIT", help="the agent of this commit, too")
     chosen, rounds = count_chosen(parser, arguments, "rounds", 3, quick=1, what="boots of each, ")
+    show = shown("on a virtual machine; boots of each agent: {rounds}", COLUMNS, _more)
     return carry_out("boot_hook", chosen, lambda: run(rounds, chosen.before), show)
+
+
+def _more(document: Mapping[str, Any]) -> None:
+    for found in document["figures"]:
+        print(f"{found['agent']}: {', '.join(found['settings'])}")
 
 
 def run(rounds: int, before: str | None) -> dict[str, Any]:
@@ -81,14 +90,15 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as name:
         home = Path(name)
         try:
-            pop.up(home, hosts=1, machines=1, load=False, tell=_tell)
+            tell = functools.partial(print, file=sys.stderr)
+            pop.up(home, hosts=1, machines=1, load=False, tell=tell)
             try:
                 machine = Machine(home)
                 machine.await_boot(1)
                 figures = [
                     {"agent": name, **_measure(machine, agents[name], rounds)} for name in agents
                 ]
-                return {"benchmark": "boot_hook", "rounds": rounds, "figures": figures}
+                return {"rounds": rounds, "figures": figures}
             finally:
                 pop.down(home)
         except pop.LabError as error:
@@ -117,9 +127,8 @@ class Machine:
 
     def reply(self, verb: str, **fields: Any) -> dict[str, Any]:
         """The whole reply of the agent."""
-        request = json.dumps({"protocol": AGENT_PROTOCOL, "verb": verb, **fields}).encode()
-        words = ("python3", "-I", "-S", "-c", BOOTSTRAP)
-        found: dict[str, Any] = json.loads(self.run(*words, stdin=packed(self.agent) + request))
+        document = request_text(verb, fields, self.agent)
+        found: dict[str, Any] = json.loads(self.run(*shlex.split(BOOTSTRAP), stdin=document))
         return found
 
     def ask(self, verb: str, **fields: Any) -> dict[str, Any]:
@@ -173,7 +182,8 @@ def _measure(machine: Machine, agent: bytes, rounds: int) -> dict[str, Any]:
             )
     machine.ask("restore", epoch=1, tuning="t")
     figures = {"cpu_s": spread(cpu), "python_starts": spread(starts), "waited_s": spread(waited)}
-    return {"settings": [own["id"] for own in settings], **figures}
+    ids = [own["id"] for own in settings]
+    return {"settings": ids, "count": len(ids), **figures}
 
 
 def _apply(machine: Machine) -> list[dict[str, Any]]:
@@ -255,30 +265,6 @@ def _waited(machine: Machine) -> float:
         for name in ("InactiveExit", "ActiveEnter", "InactiveEnter")
     )
     return ((up or ended) - began) / 1e6
-
-
-def show(document: Mapping[str, Any]) -> None:
-    """A table for people."""
-    print(f"The boot hook on a virtual machine; boots of each agent: {document['rounds']}\n")
-    rows = []
-    for found in document["figures"]:
-        cpu, waited = found["cpu_s"], found["waited_s"]
-        rows.append(
-            [
-                found["agent"],
-                str(len(found["settings"])),
-                f"{cpu['median']}, {cpu['min']}..{cpu['max']}",
-                f"{found['python_starts']['median']:.1f}",
-                f"{waited['median']}, {waited['min']}..{waited['max']}",
-            ]
-        )
-    print_table(HEADERS, rows)
-    for found in document["figures"]:
-        print(f"{found['agent']}: {', '.join(found['settings'])}")
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 if __name__ == "__main__":

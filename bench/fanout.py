@@ -18,46 +18,73 @@ Not measured: the network (this is loopback) and the work on a host. The hosts a
 asyncssh on this machine, which takes CPU away from the clients; its share is the last column.
 `--server canned` (the default) answers without starting a process; `--server agent` runs the
 agent on private roots as the simulated lab does, and measures the machine more than the clients.
+
+`--server access` compares ways to grant access instead, on the same hosts: each row differs in one
+thing from the first, which has a key in a file and host keys in known_hosts. The jump host is that
+process as well, so that a connection through it costs it twice. The last row is OpenSSH with
+certificates of hosts: the transport that edgetune does not have. sudo costs the host: below the
+table is what it takes to start a program that does nothing with and without it, as root.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import os
-import platform
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Callable
 
-import paramiko
-
 from bench import _ssh_peers
-from bench._ssh_hosts import MAX_HOSTS, SERVERS, Site, serve
-from bench._ssh_peers import PARALLEL, Peer, has_module, has_program
+from bench._ssh_hosts import ACCESS, CERTIFIED, JUMP, MAX_HOSTS, SERVERS, Site, serve
+from bench._ssh_peers import (
+    NOT_INSTALLED,
+    PARALLEL,
+    Peer,
+    ask_all,
+    fleet,
+    has_module,
+    has_program,
+    lacks,
+    run_program,
+    working,
+)
 from bench._table import (
     BenchError,
-    Sample,
     carry_out,
-    compared,
     count_chosen,
+    figures,
     measure,
     options,
-    print_left_out,
-    print_table,
+    shown,
     spread,
     told,
 )
 from edgetune.net.hosts import helpers
 
+Makers = dict[str, tuple[str, Callable[[], Peer]]]
+"""How clients are made, by name, each behind what it lacks."""
+
 FLEET = "edgetune Fleet, with agent"
 ALONE = "edgetune Fleet, one process, with agent"
-HEADERS = [
-    "client",
-    "hosts/s (median, min..max)",
-    "ratio to Fleet",
-    "controller CPU ms/host",
-    "server CPU ms/host",
-]
+COLUMNS = {
+    "client": "{client}",
+    "hosts/s (median, min..max)": told("per_s"),
+    "ratio to the first": "{ratio[median]:.2f}",
+    "controller CPU ms/host": "{cpu_ms[median]:.1f}",
+    "server CPU ms/host": "{other_cpu_ms[median]:.1f}",
+}
+TRUE = shutil.which("true") or "/bin/true"
+HEADING = "{hosts} hosts, {parallel} at once, {server} server, {rounds} rounds, load {load:.1f}"
+BOUND = (
+    "{client}: CPU for {here:.0f} hosts/s here, {reached:.2f} of that reached; for {elsewhere:.0f} "
+    "where hosts have their own"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,131 +92,136 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = options(__doc__ or "")
     parser.add_argument("--server", choices=SERVERS, default="canned", help="what hosts do")
     chosen, count = count_chosen(parser, arguments, "hosts", 64, quick=8, most=MAX_HOSTS)
-    return carry_out(
-        "fanout", chosen, lambda: run(count, 1 if chosen.quick else 5, chosen.server), show
-    )
+    rounds = 1 if chosen.quick else 5
+    show = shown(HEADING, COLUMNS, lambda document: print(*document["more"], sep="\n"))
+    return carry_out("fanout", chosen, lambda: run(count, rounds, chosen.server), show)
 
 
 def run(count: int, rounds: int, server: str) -> dict[str, Any]:
-    """Measure on ``count`` hosts; BenchError if a client fails on any of them."""
-    with serve(count, server) as site:
-        further, left_out = further_peers(site, server)
-        peers = {**own_peers(site), **further}
-        work = {name: functools.partial(peer, site.addresses) for name, peer in peers.items()}
-        samples = measure(work, rounds, site.cpu_seconds)
-    figures = [figure(name, samples, count) for name in peers]
+    """Measure on ``count`` hosts; BenchError if the first client fails on any of them."""
+    with serve(count, server) as site, contextlib.ExitStack() as stack:
+        addresses = [own for own in site.addresses if own not in (JUMP, "::1")]
+        if server == ACCESS:
+            makers = ways(site, stack.enter_context(agent(site)))
+        else:
+            makers = {**own_peers(site), **_further(site, server)}
+        first = next(iter(makers))
+        # What is loaded once only is loaded now.
+        peers, left_out = working(makers, lambda name, peer: ask_all(name, peer, addresses[:1]))
+        if first in left_out:
+            raise BenchError(left_out[first])
+        work = _ssh_peers.works(peers, addresses)
+        rows = figures(measure(work, rounds, site.cpu_seconds), first, count)
+    cores = len(os.sched_getaffinity(0))
     return {
-        "benchmark": "fanout",
         "hosts": count,
         "rounds": rounds,
         "parallel": PARALLEL,
         "server": server,
         "load": os.getloadavg()[0],
-        "versions": versions(),
+        "versions": _ssh_peers.versions("paramiko"),
         "left_out": left_out,
-        "figures": figures,
-        "bounds": [bound(row, len(os.sched_getaffinity(0)), count) for row in figures[:2]],
+        "figures": rows,
+        "more": [bound(row, cores, count) for row in rows if row["client"] in (FLEET, ALONE)]
+        or started(rounds),
     }
 
 
-def own_peers(site: Site) -> dict[str, Peer]:
-    """The clients that are compared wherever OpenSSH is; they must work."""
-    peers = {
-        FLEET: _ssh_peers.fleet(site),
-        ALONE: _ssh_peers.fleet(site, alone=True),
-        "paramiko with TCP_NODELAY, with agent": _ssh_peers.bare_paramiko(site, nodelay=True),
-        "paramiko as it comes, with agent": _ssh_peers.bare_paramiko(site, nodelay=False),
-    }
-    if has_program("ssh"):
-        peers["OpenSSH, with agent"] = _ssh_peers.openssh(site, with_agent=True)
-        peers["OpenSSH, command only"] = _ssh_peers.openssh(site, with_agent=False)
-    for peer in peers.values():
-        peer(site.addresses[:1])  # what is loaded once only is loaded now
-    return peers
-
-
-def further_peers(site: Site, server: str) -> tuple[dict[str, Peer], dict[str, str]]:
-    """The clients that may be there, and why each of the others is left out."""
-    peers: dict[str, Peer] = {}
-    left_out = {} if has_program("ssh") else {"OpenSSH": "not installed"}
-    for name, (installed, make) in _further().items():
-        if not installed:
-            left_out[name] = "not installed"
-        elif server != "canned":  # they leave a command's input open, and the agent waits for it
-            left_out[name] = "needs --server canned"
-        else:
-            try:
-                peer = make(site)
-                peer(site.addresses[:1])
-                peers[f"{name}, command only"] = peer
-            except BenchError as error:
-                left_out[name] = str(error)
-    return peers, left_out
-
-
-def _further() -> dict[str, tuple[bool, Callable[[Site], Peer]]]:
-    has_ansible = has_program("ansible") and has_program("ssh")
+def own_peers(site: Site) -> Makers:
+    """The clients that are always compared."""
+    bare = _ssh_peers.bare_paramiko
     return {
-        "ansible raw": (has_ansible, _ssh_peers.ansible),
-        "pyinfra exec": (has_program("pyinfra"), _ssh_peers.pyinfra),
-        "parallel-ssh": (has_module("pssh"), _ssh_peers.parallel_ssh),
+        FLEET: ("", partial(fleet, site)),
+        ALONE: ("", partial(fleet, site, alone=True)),
+        "paramiko with TCP_NODELAY, with agent": ("", partial(bare, site)),
+        "paramiko as it comes, with agent": ("", partial(bare, site, nodelay=False)),
     }
 
 
-def figure(name: str, samples: Mapping[str, Sequence[Sample]], count: int) -> dict[str, Any]:
-    """One client's row: hosts/s, ratio of hosts/s to Fleet's, CPU in ms per host."""
-    own = samples[name]
+def _further(site: Site, server: str) -> Makers:
+    """Those that may be there."""
+    # They leave a command's input open, and the agent waits for it.
+    canned = "" if server == "canned" else "needs --server canned"
+    pssh = "" if has_module("pssh") else NOT_INSTALLED
+    ssh, own = lacks("ssh"), _ssh_peers
     return {
-        "client": name,
-        "hosts_per_s": spread(count / sample.wall for sample in own),
-        "ratio": spread(base.wall / sample.wall for base, sample in zip(samples[FLEET], own)),
-        "controller_cpu_ms": spread(1000 * sample.cpu / count for sample in own),
-        "server_cpu_ms": spread(1000 * sample.other_cpu / count for sample in own),
+        "OpenSSH, with agent": (ssh, partial(own.openssh, site)),
+        "OpenSSH, command only": (ssh, partial(own.openssh, site, with_agent=False)),
+        "ansible raw, command only": (
+            lacks("ansible", "ssh") or canned,
+            partial(own.ansible, site),
+        ),
+        "pyinfra exec, command only": (lacks("pyinfra") or canned, partial(own.pyinfra, site)),
+        "parallel-ssh, command only": (pssh or canned, partial(own.parallel_ssh, site)),
     }
 
 
-def bound(found: Mapping[str, Any], cores: int, count: int) -> dict[str, Any]:
+def bound(found: Mapping[str, Any], cores: int, count: int) -> str:
     """Which hosts/s there is CPU for by a row of Fleet: ``here``, where hosts share the cores, and
     ``elsewhere``, where they have their own."""
-    controller = found["controller_cpu_ms"]["median"] / 1000
-    server = found["server_cpu_ms"]["median"] / 1000
+    controller, server = (found[name]["median"] / 1000 for name in ("cpu_ms", "other_cpu_ms"))
     own = cores if found["client"] == FLEET and count >= helpers.FROM else 1
     here = min(own / controller, cores / (controller + server))
+    reached = found["per_s"]["median"] / here
+    return BOUND.format(
+        client=found["client"], here=here, reached=reached, elsewhere=own / controller
+    )
+
+
+def ways(site: Site, socket: Path | None) -> Makers:
+    """The ways to grant access."""
+    keys = dict(line.split(" ", 1) for line in site.known_hosts.read_text().splitlines())
+    certified = replace(site, folder=site.folder / CERTIFIED)
+    known: dict[str, Any] = {"ssh_known_hosts": str(certified.known_hosts)}
+    user: dict[str, Any] = {"ssh_key_file": str(certified.key)}
+    held: dict[str, Any] = {"ssh_agent": str(socket), "ssh_key_file": f"{site.key}.pub"}
+    jump = f"{JUMP}:{site.port}"
+
+    def own_key(address: str) -> dict[str, tuple[str]]:
+        return {"host_keys": (keys[f"[{address}]:{site.port}"],)}
+
     return {
-        "client": found["client"],
-        "here": here,
-        "reached": found["hosts_per_s"]["median"] / here,
-        "elsewhere": own / controller,
+        "a key, known_hosts": ("", partial(fleet, site)),
+        "keys in the inventory": ("", partial(fleet, site, differs=own_key)),
+        "certificates of hosts": ("", partial(fleet, site, **known)),
+        "a certificate of the user": ("", partial(fleet, site, **user)),
+        "through a jump host": ("", partial(fleet, site, differs=lambda own: {"jump": jump})),
+        "at an IPv6 address": ("", partial(fleet, site, differs=lambda own: {"address": "::1"})),
+        "by an ssh-agent": ("" if socket else NOT_INSTALLED, partial(fleet, site, **held)),
+        "OpenSSH, certificates of hosts": (lacks("ssh"), partial(_ssh_peers.openssh, certified)),
     }
 
 
-def versions() -> dict[str, str]:
-    """Of what was compared."""
-    found = {"python": platform.python_version(), "paramiko": paramiko.__version__}
-    if has_program("ssh"):
-        found["OpenSSH"] = _ssh_peers.ssh_version()
-    return found
+@contextlib.contextmanager
+def agent(site: Site) -> Iterator[Path | None]:
+    """The socket of an ssh-agent that holds the key of a site; None without OpenSSH."""
+    if not has_program("ssh-agent"):
+        yield None
+        return
+    socket = site.folder / "agent"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    try:
+        while not socket.exists():
+            if process.poll() is not None:
+                raise BenchError("ssh-agent ended")
+            time.sleep(0.02)
+        environment = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
+        subprocess.run(["ssh-add", "-q", str(site.key)], env=environment, check=True)
+        yield socket
+    finally:
+        process.terminate()
+        process.wait()
 
 
-def show(document: Mapping[str, Any]) -> None:
-    """Print what `run` found."""
-    counts = "{hosts} hosts, {parallel} at once, {server} server, {rounds} rounds, load {load:.1f}"
-    print(f"bench.fanout: {counts.format(**document)}; {compared(document)}")
-    print_table(HEADERS, map(_row, document["figures"]))
-    for own in document["bounds"]:
-        rates = "{client}: CPU for {here:.0f} hosts/s here, {reached:.2f} of that reached; "
-        print((rates + "for {elsewhere:.0f} where hosts have their own").format(**own))
-    print_left_out(document)
-
-
-def _row(found: Mapping[str, Any]) -> list[str]:
-    return [
-        found["client"],
-        told(found["hosts_per_s"]),
-        f"{found['ratio']['median']:.2f}",
-        f"{found['controller_cpu_ms']['median']:.1f}",
-        f"{found['server_cpu_ms']['median']:.1f}",
-    ]
+def started(rounds: int) -> list[str]:
+    """What a program that does nothing takes to start on this machine, and by sudo."""
+    # Whom sudo asks nothing.
+    by_sudo = {"by sudo": ["sudo", "-n", TRUE]} if has_program("sudo") and not os.geteuid() else {}
+    commands = {"to start a program": [TRUE], **by_sudo}
+    starts = {name: partial(run_program, words) for name, words in commands.items()}
+    found = measure(starts, 10 * rounds, lambda: 0.0)
+    took = {name: spread(1000 * each.wall for each in own)["median"] for name, own in found.items()}
+    return [f"on a host: {milliseconds:.1f} ms {name}" for name, milliseconds in took.items()]
 
 
 if __name__ == "__main__":

@@ -18,49 +18,41 @@ What it costs Prometheus to scrape, and a site to fill its table, is not measure
 from __future__ import annotations
 
 import contextlib
-import platform
 import random
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Callable
 
 from bench import _metric_look
 from bench._metric_history import CPUS, INTERVAL, SERIES, History
+from bench._metric_look import Cost
 from bench._metric_sites import remembering
 from bench._ssh_hosts import serve
-from bench._ssh_peers import PARALLEL, has_program
-from bench._table import carry_out, compared, options, print_left_out, print_table, spread
+from bench._ssh_peers import PARALLEL, fleet_config, lacks, versions
+from bench._table import carry_out, options, shown, spread, told
 
 MOST_HOSTS = 10_000
 SSH, SWEEP, STORED = "SSH: all sweeps, and reading", "SSH: one sweep", "SSH: reading alone"
 USUAL: Mapping[str, Any] = {"hosts": "50,500,5000", "rounds": 3, "minutes": 10.0}
 QUICK: Mapping[str, Any] = {"hosts": "8", "rounds": 1, "minutes": 2.0}
-HEADERS = [
-    "hosts",
-    "source",
-    "s (median, min..max)",
-    "ratio to SSH",
-    "CPU s",
-    "server CPU s",
-    "peak MB",
-]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Seconds that passed, CPU seconds of our process and of the side asked, and the most memory
-    that our process had, in MB."""
-
-    seconds: float
-    cpu: float
-    server_cpu: float
-    megabytes: float
-
-
+COLUMNS = {
+    "hosts": "{hosts}",
+    "source": "{source}",
+    "s (median, min..max)": told("seconds", ".3g"),
+    "ratio to SSH": "{ratio[median]:.2g}",
+    "CPU s": "{cpu[median]:.3g}",
+    "server CPU s": "{server_cpu[median]:.3g}",
+    "peak MB": "{megabytes[median]:.0f}",
+}
+HEADING = (
+    "a window of {minutes:g} min with {sweeps} samples a host, one each {interval:g} s; {rounds} "
+    "rounds; {parallel} hosts at once over SSH; {series} series of a host with {cpus} CPUs in "
+    "Prometheus"
+)
 Work = Callable[[], Cost]
 
 
@@ -79,14 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--hosts: each must be from 1 to {MOST_HOSTS}")
     if rounds < 1 or not 1 <= minutes <= 24 * 60:
         parser.error("--rounds must be 1 at least, --minutes from 1 to 1440")
-    return carry_out("metrics", chosen, lambda: run(counts, rounds, minutes), show)
+    return carry_out(
+        "metrics", chosen, lambda: run(counts, rounds, minutes), shown(HEADING, COLUMNS)
+    )
 
 
 def run(counts: Sequence[int], rounds: int, minutes: float) -> dict[str, Any]:
     """Measure PoPs of so many hosts; BenchError if a source does not tell what hosts counted."""
     figures = [row for count in counts for row in measure(count, rounds, minutes)]
     return {
-        "benchmark": "metrics",
         "rounds": rounds,
         "minutes": minutes,
         "sweeps": History(1, minutes, 0).sweeps,
@@ -94,8 +87,8 @@ def run(counts: Sequence[int], rounds: int, minutes: float) -> dict[str, Any]:
         "parallel": PARALLEL,
         "series": SERIES,
         "cpus": CPUS,
-        "versions": {"python": platform.python_version()},
-        "left_out": {} if has_prometheus() else {"Prometheus": "not installed"},
+        "versions": versions(),
+        "left_out": {"Prometheus": no_prometheus()} if no_prometheus() else {},
         "figures": figures,
     }
 
@@ -123,12 +116,9 @@ def works(history: History) -> Iterator[Mapping[str, Work]]:
 
         def config(**metrics: str) -> dict[str, Any]:
             return {
+                **fleet_config(site),
                 "inventory": str(_metric_look.inventory(history, metrics, folder, site.port)),
                 "coordination": f"sqlite:///{folder}/state.sqlite",
-                "ssh_user": site.user,
-                "ssh_key_file": str(site.key),
-                "ssh_known_hosts": str(site.known_hosts),
-                "ssh_threads": PARALLEL,
             }
 
         ssh = config(source="hosts")
@@ -153,12 +143,12 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
 
 def remembering_sources() -> list[str]:
     """Those of FIELDS that can be measured here."""
-    return [name for name in FIELDS if name != "prometheus" or has_prometheus()]
+    return [name for name in FIELDS if name != "prometheus" or not no_prometheus()]
 
 
-def has_prometheus() -> bool:
-    """Whether Prometheus, and what writes its history, are installed."""
-    return has_program("prometheus") and has_program("promtool")
+def no_prometheus() -> str:
+    """Why there is none, or nothing that writes its history; "" where there is."""
+    return lacks("prometheus", "promtool")
 
 
 def _work(
@@ -167,7 +157,7 @@ def _work(
     def once() -> Cost:
         before = server_cpu()
         cost = _metric_look.run(do, history, config)
-        return Cost(cost.seconds, cost.cpu, server_cpu() - before, cost.megabytes)
+        return replace(cost, server_cpu=server_cpu() - before)
 
     return once
 
@@ -177,8 +167,8 @@ def _all(sweeps: int, sweep: Cost, reading: Cost) -> Cost:
     return Cost(
         sweeps * sweep.seconds + reading.seconds,
         sweeps * sweep.cpu + reading.cpu,
-        sweeps * sweep.server_cpu,
         max(sweep.megabytes, reading.megabytes),
+        sweeps * sweep.server_cpu,
     )
 
 
@@ -187,37 +177,9 @@ def figure(count: int, name: str, own: Sequence[Cost], swept: Sequence[Cost]) ->
     return {
         "hosts": count,
         "source": name,
-        "seconds": spread(cost.seconds for cost in own),
         "ratio": spread(cost.seconds / base.seconds for cost, base in zip(own, swept)),
-        "cpu": spread(cost.cpu for cost in own),
-        "server_cpu": spread(cost.server_cpu for cost in own),
-        "megabytes": spread(cost.megabytes for cost in own),
+        **{part: spread(asdict(cost)[part] for cost in own) for part in asdict(own[0])},
     }
-
-
-def show(document: Mapping[str, Any]) -> None:
-    """Print what `run` found."""
-    told = (
-        "a window of {minutes:g} min with {sweeps} samples a host, one each {interval:g} s; "
-        "{rounds} rounds; {parallel} hosts at once over SSH; {series} series of a host with "
-        "{cpus} CPUs in Prometheus"
-    )
-    print(f"bench.metrics: {told.format(**document)}; {compared(document)}")
-    print_table(HEADERS, map(_row, document["figures"]))
-    print_left_out(document)
-
-
-def _row(found: Mapping[str, Any]) -> list[str]:
-    seconds = found["seconds"]
-    return [
-        str(found["hosts"]),
-        found["source"],
-        f"{seconds['median']:.3g}, {seconds['min']:.3g}..{seconds['max']:.3g}",
-        f"{found['ratio']['median']:.2g}",
-        f"{found['cpu']['median']:.3g}",
-        f"{found['server_cpu']['median']:.3g}",
-        f"{found['megabytes']['median']:.0f}",
-    ]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import shlex
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench._table import BenchError, carry_out, options, print_table
+from bench._served import cpu_seconds_of
+from bench._ssh_peers import run_program
+from bench._table import BenchError, carry_out, options, shown
 from edgetune.base.durations import duration
 from edgetune.base.errors import EdgetuneError
 from edgetune.rollout.store.stackstorm import StackStorm
@@ -38,16 +39,19 @@ TUNINGS = ("accept_queue", "steady_window")
 TRIES = 3
 """A machine that is busy can keep a verdict from being proven: such a rollout is repeated."""
 OPTIONS = {"baseline": 60, "soak": 90, "interval": 5, "warmup": 10}
-HEADERS = [
-    "pack",
-    "tuning",
-    "tasks a batch (median, most)",
-    "tasks in all",
-    "engine CPU s",
-    "wall s",
-    "unavoidable s",
-    "wall to unavoidable",
-]
+COLUMNS = {
+    "pack": "{ref}",
+    "tuning": "{tuning}",
+    "tasks a batch (median, most)": "{a_batch[median]:g}, {a_batch[most]}",
+    "tasks in all": "{tasks:g}",
+    "engine CPU s": "{engine}",
+    "wall s": "{wall:.0f}",
+    "unavoidable s": "{unavoidable:.0f}",
+    "wall to unavoidable": "{ratio:.2f}",
+}
+HEADING = (
+    "{options}; medians of {rounds} rounds; a boot takes {boot:.1f} s; s of all drains: {drains}"
+)
 _ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 _LONGEST = 3600.0
 _ENGINE = "st2workflowengine"
@@ -78,22 +82,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("bench.pace: nothing is measured: no running StackStorm (ST2_API_URL is not set)")
         return 0
     rounds = 1 if chosen.quick else chosen.rounds
-    refs = chosen.ref or [""]
+    refs, show = chosen.ref or [""], shown(HEADING, COLUMNS)
     return carry_out("pace", chosen, lambda: run(chosen.pop, refs, chosen.install, rounds), show)
 
 
 def run(pop: str, refs: Sequence[str], install: str, rounds: int) -> dict[str, Any]:
     """Measure each tuning with each version in every round; BenchError if a rollout is not
     promoted, or cannot be taken back."""
-    api = StackStorm({"ST2_API_URL": os.environ["ST2_API_URL"], **_token()})
+    names = ("ST2_API_URL", "ST2_AUTH_TOKEN")
+    api = StackStorm({name: own for name in names if (own := os.environ.get(name))})
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for _ in range(rounds):
         for ref in refs:
             if ref:
-                _install(install, ref)
+                run_program([*shlex.split(install), ref])
             for tuning in TUNINGS:
                 found.setdefault((ref, tuning), []).append(_promoted(api, pop, tuning))
-    return {"benchmark": "pace", "options": OPTIONS, "rounds": rounds, **_figures(found)}
+    return {"options": OPTIONS, "rounds": rounds, **_figures(found)}
 
 
 def _figures(found: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
@@ -108,7 +113,7 @@ def _figures(found: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> di
         shortest = min(_drained(run, empty) for run in runs)
         drains[tuning] = min(shortest, drains.get(tuning, shortest))
     rows = [
-        {"ref": ref, "tuning": tuning, **_summary(runs, boot, drains[tuning])}
+        {"ref": ref or "as installed", "tuning": tuning, **_summary(runs, boot, drains[tuning])}
         for (ref, tuning), runs in found.items()
     ]
     return {"boot": boot, "drains": drains, "figures": rows}
@@ -187,51 +192,16 @@ def _summary(runs: Sequence[Mapping[str, Any]], boot: float, drains: float) -> d
     batches = [count for run in runs for count in run["a_batch"]]
     boots = statistics.median(len(run["boots"]) for run in runs)
     unavoidable = OPTIONS["baseline"] + OPTIONS["soak"] + boots * boot + drains
-    wall = statistics.median(run["wall"] for run in runs)
+    wall, cpu = (statistics.median(run[what] for run in runs) for what in ("wall", "cpu"))
     return {
         "a_batch": {"median": statistics.median(batches), "most": max(batches)},
         "tasks": statistics.median(run["tasks"] for run in runs),
-        "cpu": statistics.median(run["cpu"] for run in runs),
+        "cpu": cpu,
+        "engine": f"{cpu:.1f}" if cpu else "unknown",
         "wall": wall,
         "unavoidable": unavoidable,
         "ratio": wall / unavoidable,
     }
-
-
-def show(document: Mapping[str, Any]) -> None:
-    """Print what was found."""
-    given = " ".join(f"{name}={value}" for name, value in document["options"].items())
-    print(f"{given}; medians of {document['rounds']} rounds")
-    drains = ", ".join(f"{took:.1f} s for {name}" for name, took in document["drains"].items())
-    print(f"a boot takes {document['boot']:.1f} s; all drains of a rollout {drains}")
-    print_table(
-        HEADERS,
-        [
-            [
-                row["ref"] or "as installed",
-                row["tuning"],
-                f"{row['a_batch']['median']:g}, {row['a_batch']['most']}",
-                f"{row['tasks']:g}",
-                f"{row['cpu']:.1f}" if row["cpu"] else "unknown",
-                f"{row['wall']:.0f}",
-                f"{row['unavoidable']:.0f}",
-                f"{row['ratio']:.2f}",
-            ]
-            for row in document["figures"]
-        ],
-    )
-
-
-def _install(program: str, ref: str) -> None:
-    words = [*shlex.split(program), ref]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        raise BenchError(f"{program} {ref}: {(done.stderr or done.stdout).strip()[-200:]}")
-
-
-def _token() -> dict[str, str]:
-    token = os.environ.get("ST2_AUTH_TOKEN")
-    return {"ST2_AUTH_TOKEN": token} if token else {}
 
 
 def _carried_out(api: StackStorm, action: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,29 +225,27 @@ def _tasks(api: StackStorm, execution: str) -> Iterator[Task]:
         action = child["action"]["ref"].partition(".")[2]
         # An execution starts, for StackStorm, before it is delayed.
         ran = [each["timestamp"] for each in child["log"] if each["status"] == "running"]
-        start, end = map(_seconds, ((ran or [child["start_timestamp"]])[0], child["end_timestamp"]))
+        start, end = (
+            datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+            for moment in ((ran or [child["start_timestamp"]])[0], child["end_timestamp"])
+        )
         yield Task(child["id"], action, execution, start, end)
         if child["runner"]["name"] == "orquesta":
             yield from _tasks(api, child["id"])
 
 
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
-
-
 def _engine_cpu() -> float:
     """User and system time of the workflow engines on this machine, in seconds."""
-    ticks = 0
+    used = 0.0
     for place in Path("/proc").glob("[0-9]*"):
         try:
             words = (place / "cmdline").read_bytes().split(b"\0")
             if any(Path(os.fsdecode(word)).name == _ENGINE for word in words[:2]):
-                fields = (place / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-                ticks += int(fields[11]) + int(fields[12])
+                used += cpu_seconds_of(int(place.name))
         except OSError:
             # It ended meanwhile.
             continue
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return used
 
 
 if __name__ == "__main__":

@@ -14,43 +14,32 @@ The hosts are one process on this machine, as in bench.fanout.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import socket
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable
-
-import paramiko
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from bench import _ssh_peers
-from bench._ssh_hosts import HANG, MAX_HOSTS, Site, serve
-from bench._ssh_peers import PARALLEL, fleet_config, has_program, request_text, ssh_options
-from bench._table import (
-    BenchError,
-    carry_out,
-    compared,
-    count_chosen,
-    measure,
-    options,
-    print_table,
-    spread,
-)
-from bench.fanout import versions
-from edgetune.net.hosts.conversation import BOOTSTRAP
-from edgetune.net.hosts.fleet import Fleet
-from edgetune.site.config import read_config
-from edgetune.site.inventory import Host
+from bench._ssh_hosts import MAX_HOSTS, Site, serve
+from bench._ssh_peers import ask_all, has_program, works
+from bench._table import carry_out, count_chosen, measure, options, shown, spread, told
 
 SHARE = 20
 """One host of so many is sick."""
 
 TIMEOUT = 10
-HEADERS = ["client", "all well, s (median, min..max)", "some sick, s", "in timeouts"]
-Failed = Callable[[Sequence[str]], "set[str]"]
+HEADING = (
+    "{hosts} hosts, {sick} of them sick, {rounds} rounds, a timeout of {timeout} s, load {load:.1f}"
+)
+COLUMNS = {
+    "client": "{client}",
+    "all well, s (median, min..max)": told("well", ".1f"),
+    "some sick, s": told("sick", ".1f"),
+    "in timeouts": told("timeouts", ".1f"),
+}
+MIXED = ", some sick"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A host that is silent makes paramiko write a page about it.
     logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
     chosen, count = count_chosen(parser, arguments, "hosts", 256, quick=3 * SHARE, most=MAX_HOSTS)
-    return carry_out("sick", chosen, lambda: run(count, 1 if chosen.quick else 3), show)
+    rounds = 1 if chosen.quick else 3
+    return carry_out("sick", chosen, lambda: run(count, rounds), shown(HEADING, COLUMNS))
 
 
 def run(count: int, rounds: int) -> dict[str, Any]:
@@ -72,119 +62,34 @@ def run(count: int, rounds: int) -> dict[str, Any]:
         well = list(site.addresses[:count])
         places = {(place * count) // ill: own for place, own in enumerate(sick)}
         mixed = [places.get(place, own) for place, own in enumerate(well)]
-        work: dict[str, Callable[[], None]] = {}
-        for name, peer in peers(site, sick).items():
-            expect(name, peer, well[:1], sick)  # what is loaded once only is loaded now
-            work[name] = functools.partial(expect, name, peer, well, sick)
-            work[f"{name}, some sick"] = functools.partial(expect, name, peer, mixed, sick)
+        limits: dict[str, Any] = {"timeout": TIMEOUT, "hanging": {*sick}}
+        peers = {
+            "edgetune Fleet": _ssh_peers.fleet(site, **limits),
+            "paramiko with TCP_NODELAY": _ssh_peers.bare_paramiko(site, **limits),
+        }
+        if has_program("ssh"):
+            peers["OpenSSH"] = _ssh_peers.openssh(site, **limits)
+        for name, peer in peers.items():
+            ask_all(name, peer, well[:1])  # what is loaded once only is loaded now
+        with_sick = {f"{name}{MIXED}": peer for name, peer in peers.items()}
+        work = {**works(peers, well), **works(with_sick, mixed, sick)}
         samples = measure(work, rounds, lambda: 0.0)
     walls = {name: [sample.wall for sample in own] for name, own in samples.items()}
     return {
-        "benchmark": "sick",
         "hosts": count,
         "sick": len(sick),
         "rounds": rounds,
         "timeout": TIMEOUT,
         "load": os.getloadavg()[0],
-        "versions": versions(),
-        "figures": [
-            figure(name, own, walls[f"{name}, some sick"])
-            for name, own in walls.items()
-            if f"{name}, some sick" in walls
-        ],
+        "versions": _ssh_peers.versions("paramiko"),
+        "figures": [figure(name, walls[name], walls[f"{name}{MIXED}"]) for name in peers],
     }
-
-
-def expect(name: str, peer: Failed, addresses: Sequence[str], sick: Sequence[str]) -> None:
-    """Ask all; BenchError where other hosts failed than those that are sick."""
-    failed, meant = peer(addresses), {*addresses} & {*sick}
-    if failed != meant:
-        raise BenchError(f"{name}: {len(failed)} hosts failed, {len(meant)} are sick")
 
 
 def figure(name: str, well: Sequence[float], sick: Sequence[float]) -> dict[str, Any]:
     """One client's row, seconds and timeouts."""
     cost = [(after - before) / TIMEOUT for before, after in zip(well, sick)]
     return {"client": name, "well": spread(well), "sick": spread(sick), "timeouts": spread(cost)}
-
-
-def peers(site: Site, sick: Sequence[str]) -> dict[str, Failed]:
-    """The clients; each says which hosts failed."""
-    found = {
-        "edgetune Fleet": fleet(site, {*sick}),
-        "paramiko with TCP_NODELAY": bare_paramiko(site, {*sick}),
-    }
-    if has_program("ssh"):
-        found["OpenSSH"] = openssh(site, {*sick})
-    return found
-
-
-def fleet(site: Site, sick: set[str]) -> Failed:
-    """edgetune itself."""
-    config = read_config({**fleet_config(site), "ssh_timeout": TIMEOUT})
-
-    def ask(addresses: Sequence[str]) -> set[str]:
-        hosts = [Host(address, address, site.port, "", "", address) for address in addresses]
-        told = Fleet(config).ask(hosts, "facts", lambda host: _asked(host.address, sick), TIMEOUT)
-        return {name for name, result in told.items() if result.failed}
-
-    return ask
-
-
-def bare_paramiko(site: Site, sick: set[str]) -> Failed:
-    """What one would write who thinks of each timeout that paramiko has."""
-    key = paramiko.Ed25519Key.from_private_key_file(str(site.key))
-    known = paramiko.HostKeys(str(site.known_hosts))
-
-    def one(address: str) -> str:
-        options = {"banner_timeout": TIMEOUT, "auth_timeout": TIMEOUT, "channel_timeout": TIMEOUT}
-        keys = known.lookup(f"[{address}]:{site.port}")
-        try:
-            with (
-                _ssh_peers.connect(address, site.port, True, TIMEOUT) as sock,
-                paramiko.SSHClient() as client,
-            ):
-                for kind, host_key in (keys or {}).items():
-                    name = f"[{address}]:{site.port}"
-                    client.get_host_keys().add(name, kind, host_key)
-                _ssh_peers.log_in(client, address, site, key, sock, **options)
-                stdin, stdout, _ = client.exec_command(BOOTSTRAP, timeout=TIMEOUT)
-                stdin.channel.sendall(request_text("facts", _asked(address, sick)))
-                stdin.channel.shutdown_write()
-                return "" if stdout.read() else address
-        except (OSError, EOFError, paramiko.SSHException):
-            return address
-
-    return _failed_of(one)
-
-
-def openssh(site: Site, sick: set[str]) -> Failed:
-    """One `ssh` a host with ConnectTimeout, and a limit of ours for its program."""
-
-    def one(address: str) -> str:
-        words = ["-o", f"ConnectTimeout={TIMEOUT}", *ssh_options(site), address, BOOTSTRAP]
-        try:
-            document = request_text("facts", _asked(address, sick))
-            done = subprocess.run(
-                ["ssh", *words], input=document, capture_output=True, timeout=TIMEOUT
-            )
-        except subprocess.TimeoutExpired:
-            return address
-        return "" if done.stdout else address
-
-    return _failed_of(one)
-
-
-def _asked(address: str, sick: set[str]) -> dict[str, object]:
-    return {HANG: True} if address in sick else {}
-
-
-def _failed_of(one: Callable[[str], str]) -> Failed:
-    def ask(addresses: Sequence[str]) -> set[str]:
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            return {address for address in pool.map(one, addresses) if address}
-
-    return ask
 
 
 @contextlib.contextmanager
@@ -211,20 +116,6 @@ def _listen(stack: contextlib.ExitStack, address: str, port: int, drops: bool) -
         filling = stack.enter_context(socket.socket())
         filling.setblocking(False)
         filling.connect_ex(listener.getsockname())
-
-
-def show(document: Mapping[str, Any]) -> None:
-    """Print what `run` found."""
-    counts = "{hosts} hosts, {sick} of them sick, {rounds} rounds, a timeout of {timeout} s"
-    load = f"load {document['load']:.1f}"
-    print(f"bench.sick: {counts.format(**document)}, {load}; {compared(document)}")
-    print_table(HEADERS, map(_row, document["figures"]))
-
-
-def _row(found: Mapping[str, Any]) -> list[str]:
-    columns = [found["well"], found["sick"], found["timeouts"]]
-    texts = [f"{own['median']:.1f}, {own['min']:.1f}..{own['max']:.1f}" for own in columns]
-    return [found["client"], *texts]
 
 
 if __name__ == "__main__":

@@ -1,37 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step takes before it does anything: the library as it stands, and that of a commit.
+"""What a step takes before it does anything, and what an answer of the agent takes on a host.
 
 Each step of a workflow is a process, on StackStorm as in the local runner. A process imports what
-its step imports and ends. Measured is its CPU time, user and system; the modules were compiled to
-bytecode before. The first row is Python alone. All come in turn, in an order drawn for each round.
+its step imports and ends; the modules were compiled to bytecode before. With ``--before`` the
+library of a commit is measured, too.
+
+The agent travels with each request. On a host with a tuning it also lies compiled, which a request
+makes use of (decision 3). Here the host is this machine, which is only read: the requests change
+nothing, and the place of the compiled copy is a folder of its own. The programs that the agent asks
+are in its figures, and the SSH server, which takes some 15 ms of the host beside it, is not.
+
+Measured is CPU time, user and system; the first row is Python alone. All come in turn, in an order
+drawn for each round.
 """
 
 from __future__ import annotations
 
-import functools
+import json
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
+from unittest import mock
 
-from bench._commit import ROOT, library_of
-from bench._table import (
-    BenchError,
-    carry_out,
-    count_chosen,
-    cpu_figures,
-    options,
-    print_cpu_figures,
-)
+from bench._mutation import library_of
+from bench._served import ROOT
+from bench._ssh_peers import request_text, run_program
+from bench._table import BenchError, carry_out, count_chosen, measure, options, shown, spread, told
+from edgetune.agent import bundle
+from edgetune.agent.kept_copy import COMPILED
+from edgetune.agent.vocabulary.places import AGENT
+from edgetune.net.hosts.conversation import BOOTSTRAP
 
-PYTHON, STANDS = "Python alone", "as it stands"
+STANDS = "library as it stands"
 STEPS = ("set_rollout_state", "check_health", "sample_hosts")
 # What the step imports late, once there is a host to ask.
 LATE = {"sample_hosts": ", paramiko"}
-NAMES = ("library", "step")
+VERBS: dict[str, dict[str, int]] = {"sample": {}, "diagnose": {"seconds": 0}}
+COMPILING, FOUND = "agent, compiles its modules", "agent, finds them compiled"
+COLUMNS = {"what": "{what}", "step or verb": "{of}", "CPU ms (median, min..max)": told("cpu_ms")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,24 +52,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = options(__doc__ or "")
     parser.add_argument("--before", metavar="COMMIT", help="the library of this commit, too")
     chosen, rounds = count_chosen(parser, arguments, "rounds", 20, quick=2, what="of each, ")
+    show = shown("starts and answers of each: {rounds}", COLUMNS)
     return carry_out("start", chosen, lambda: run(rounds, chosen.before), show)
 
 
 def run(rounds: int, before: str | None) -> dict[str, Any]:
-    """The CPU time of each start, in ms; BenchError where one fails."""
-    with _libraries(before) as libraries:
-        starts = {(PYTHON, "-"): _start(ROOT / "lib", "pass")}
-        for name, library in libraries.items():
-            for step in STEPS:
-                late = LATE.get(step, "")
-                # Up to 0.10 it was no part of a room.
-                rooms = ("report", "fleet", "")
-                room = next(r for r in rooms if (library / "edgetune" / r / "action.py").is_file())
-                action = f"{room}.action".strip(".")
-                code = f"import edgetune.{action}, edgetune.rollout.steps.{step}{late}"
-                starts[name, step] = _start(library, code)
-        figures = cpu_figures(starts, rounds, NAMES)
-    return {"benchmark": "start", "rounds": rounds, "figures": figures}
+    """The CPU time of each start and answer, in ms; BenchError where one fails."""
+    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as place, _libraries(before) as own:
+        peers: dict[tuple[str, str], Callable[[], None]] = {
+            ("Python alone", "-"): partial(_start, "pass")
+        }
+        for name, library in own.items():
+            peers.update({(name, step): partial(_start, _imports(library, step)) for step in STEPS})
+        roots = {COMPILING: Path(place, "new"), FOUND: Path(place, "known")}
+        for root in roots.values():
+            _show_this_machine(root)
+        _keep_compiled(Path(f"{roots[FOUND]}{AGENT}{COMPILED}"))
+        for verb in VERBS:
+            peers.update({(name, verb): partial(_answer, roots[name], verb) for name in roots})
+        for peer in peers.values():
+            peer()  # now all have found what they keep
+        samples = measure({json.dumps(key): peers[key] for key in peers}, rounds, lambda: 0.0)
+    figures = [
+        {"what": what, "of": of, "cpu_ms": spread(1000 * one.cpu for one in found)}
+        for (what, of), found in zip(peers, samples.values())
+    ]
+    return {"rounds": rounds, "figures": figures}
 
 
 @contextmanager
@@ -70,20 +91,45 @@ def _libraries(before: str | None) -> Iterator[dict[str, Path]]:
         yield {**found, before: library}
 
 
-def _start(library: Path, code: str) -> Callable[[], None]:
-    words = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(library)!r}); {code}"]
-    return functools.partial(_run, words)
+def _imports(library: Path, step: str) -> str:
+    # Up to 0.10 it was no part of a room.
+    rooms = ("report", "fleet", "")
+    room = next(own for own in rooms if (library / "edgetune" / own / "action.py").is_file())
+    action = f"{room}.action".strip(".")
+    late = LATE.get(step, "")
+    code = f"import edgetune.{action}, edgetune.rollout.steps.{step}{late}"
+    return f"import sys; sys.path.insert(0, {str(library)!r}); {code}"
 
 
-def _run(words: Sequence[str]) -> None:
+def _start(code: str) -> None:
     kept = {name: own for name, own in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    words = [sys.executable, "-c", code]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=kept)
     if done.returncode:
-        raise BenchError(f"{words[-1]}: {done.stderr.strip().splitlines()[-1:]}")
+        raise BenchError(f"{code}: {done.stderr.strip().splitlines()[-1:]}")
 
 
-def show(document: Mapping[str, Any]) -> None:
-    print_cpu_figures(document, "starts", NAMES)
+def _show_this_machine(root: Path) -> None:
+    """A root that shows what this machine has, with a folder of its own for the agent."""
+    Path(f"{root}{AGENT}").parent.mkdir(parents=True)
+    for there in Path("/").iterdir():
+        if there.name not in ("var", "tmp"):
+            (root / there.name).symlink_to(there)
+
+
+def _keep_compiled(file: Path) -> None:
+    source, modules = bundle.make(), bundle.modules()
+    with mock.patch.multiple(bundle, received=source, modules_received=modules):
+        file.write_bytes(bundle.compiled_copy(str(file)))
+
+
+def _answer(root: Path, verb: str) -> None:
+    command = [sys.executable, *shlex.split(BOOTSTRAP)[1:]]
+    environment = {"EDGETUNE_ROOT": str(root)}
+    document = request_text(verb, VERBS[verb])
+    answer = json.loads(run_program(command, environment=environment, given=document))
+    if not answer["ok"]:
+        raise BenchError(f"{verb}: {answer['error']['message']}")
 
 
 if __name__ == "__main__":

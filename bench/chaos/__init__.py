@@ -26,26 +26,35 @@ exit status is 0 if the auditor catches it. "all" runs each of them.
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench._log import append
-from bench._table import options, print_table, write_json
-from bench.chaos.log import mended, newest, present_commit, read_log
+from bench._log import append, read_lines
+from bench._table import options, print_figures, write_json
 from bench.chaos.rounds import run_rounds
-from bench.chaos.rounds_schedule import make_rounds
 from bench.chaos.run import run_seed
 from bench.chaos.sabotage import SABOTAGES, Caught, commit_sabotage
-from bench.chaos.schedule import make_schedule
+from bench.chaos.schedule import make_rounds, make_schedule
 from bench.chaos.stage import Report
+from lab import CHECKOUT
 from lab import pop as lab
 
-HEADERS = ["seed", "scenario", "store, resumed by", "faults", "outcome", "s", "counts", "broken"]
+COLUMNS = {
+    "seed": "{seed}",
+    "scenario": "{scenario}",
+    "store, resumed by": "{setup}",
+    "faults": "{kinds}",
+    "outcome": "{outcome}",
+    "s": "{seconds:.0f}",
+    "counts": "{counts}",
+    "broken": "{many}",
+}
 SEEDS = "1-4"
 QUICK = "4"
 
@@ -92,6 +101,36 @@ def seeds_of(text: str) -> list[int]:
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)
     return found
+
+
+Figure = dict[str, Any]
+
+
+def read_log(log: Path | None) -> list[Figure]:
+    """All runs of the log of ``--resume``, oldest first; a line is a `Report` each.
+
+    Lines that are not whole, and those of harnesses that did not say which run counts, are left
+    out: their seeds are run again.
+    """
+    return [figure for figure in read_lines(log) if "because" in figure]
+
+
+def newest(figures: Iterable[Figure]) -> dict[int, Figure]:
+    """The last run of each seed."""
+    return {figure["seed"]: figure for figure in figures}
+
+
+def mended(figures: Sequence[Figure]) -> list[Figure]:
+    """Runs that broke a promise, of seeds whose last run broke none."""
+    last = newest(figures)
+    return [figure for figure in figures if figure["broken"] and not last[figure["seed"]]["broken"]]
+
+
+def present_commit() -> str:
+    """The commit of the checkout, with a + if it was changed since; empty outside of git."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 Play = Callable[[int, bool, Callable[[], bool]], Report]
@@ -170,7 +209,7 @@ def show(figures: Sequence[Mapping[str, Any]], mended: Sequence[Mapping[str, Any
         f"bench.chaos: {len(figures)} seeds: {counted} count and kept every promise, "
         f"{others} do not count, {broken} broke a promise"
     )
-    print_table(HEADERS, map(_row, figures))
+    print_figures(COLUMNS, map(_row, figures))
     for figure in mended:
         for line in broken_lines(figure):
             print(f"was broken at {figure['commit']}: {line}")
@@ -185,15 +224,11 @@ def _sabotage(names: Sequence[str]) -> int:
     return 0 if all(each.broken for each in found) else 1
 
 
-def _row(figure: Mapping[str, Any]) -> list[str]:
+def _row(figure: Mapping[str, Any]) -> dict[str, Any]:
     kinds = ", ".join(" ".join(fault.split()[:2]) for fault in figure["faults"])
-    return [
-        str(figure["seed"]),
-        figure["scenario"],
-        figure["setup"],
-        kinds or "none came to pass",
-        figure["outcome"],
-        f"{figure['seconds']:.0f}",
-        "no" if figure["because"] else "yes",
-        str(len(figure["broken"]) or "none"),
-    ]
+    return {
+        **figure,
+        "kinds": kinds or "none came to pass",
+        "counts": "no" if figure["because"] else "yes",
+        "many": len(figure["broken"]) or "none",
+    }

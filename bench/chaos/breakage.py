@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -63,12 +64,9 @@ def _runner(run: Stage, fault: Fault, target: str) -> Ticks:
     return (yield from _hunt(kill))
 
 
-def _agent(run: Stage, fault: Fault, target: str) -> Ticks:
-    return (yield from _hunt(lambda: lab.kill(run.home, target, "agent") > 0))
-
-
-def _sshd(run: Stage, fault: Fault, target: str) -> Ticks:
-    return (yield from _hunt(lambda: lab.kill(run.home, target, "sshd") > 0))
+def _process(run: Stage, fault: Fault, target: str) -> Ticks:
+    """Of the agent, or of sshd, on a host."""
+    return (yield from _hunt(lambda: lab.kill(run.home, target, fault.kind) > 0))
 
 
 def _power(run: Stage, fault: Fault, target: str) -> Ticks:
@@ -131,24 +129,12 @@ def _lock_store(run: Stage, fault: Fault) -> Ticks:
     return said
 
 
-def _cut(run: Stage, fault: Fault, target: str) -> Ticks:
-    since, lost = _break(run, target, lambda: lab.set_link(run.home, target, up=False))
-    with _explains(run, lost=lost, since=since):
+def _lasting(run: Stage, fault: Fault, target: str) -> Ticks:
+    """What `lab.pop.faults` has under the name of the fault, until it is mended."""
+    since, lost = _break(run, target, lambda: lab.inject(run.home, fault.kind, target))
+    with _explains(run, lost=lost and fault.kind != "full", since=since):
         yield from run.pause(fault.lasts)
-        lab.set_link(run.home, target, up=True)
-
-
-def _slow(run: Stage, fault: Fault, target: str) -> Ticks:
-    since, lost = _break(run, target, lambda: lab.slow_link(run.home, target, on=True))
-    with _explains(run, lost=lost, since=since):
-        yield from run.pause(fault.lasts)
-        lab.slow_link(run.home, target, on=False)
-
-
-def _full(run: Stage, fault: Fault, target: str) -> Ticks:
-    lab.fill_disk(run.home, target, full=True)
-    yield from run.pause(fault.lasts)
-    lab.fill_disk(run.home, target, full=False)
+        MENDS[fault.kind](run.home, target)
 
 
 def _exchange(run: Stage, fault: Fault, target: str) -> Ticks:
@@ -188,17 +174,22 @@ def _source(run: Stage, fault: Fault, target: str) -> Ticks:
     run.site.start_clients(CLIENTS_PORT)
 
 
+MENDS: dict[str, Callable[[Path, str], None]] = {
+    "cut": partial(lab.set_link, up=True),
+    "slow": partial(lab.slow_link, on=False),
+    "full": partial(lab.fill_disk, full=False),
+}
 KINDS: dict[str, Callable[[Stage, Fault, str], Ticks]] = {
     "action": _action,
     "runner": _runner,
-    "agent": _agent,
-    "sshd": _sshd,
+    "agent": _process,
+    "sshd": _process,
     "power": _power,
     "balancer": _balancer,
     "store": _store,
-    "cut": _cut,
-    "slow": _slow,
-    "full": _full,
+    "cut": _lasting,
+    "slow": _lasting,
+    "full": _lasting,
     "stop": _stop,
     "exchange": _exchange,
     "back": _back,

@@ -16,13 +16,11 @@ from bench._mutation import Edit
 from bench.chaos import auditor, told
 from bench.chaos.auditor import STOP_SECONDS, Broken, Window
 from bench.chaos.breakage import CLIENTS_PORT, carry_out
-from bench.chaos.counting import met
-from bench.chaos.rounds_schedule import EXPIRED, RoundsSchedule
 from bench.chaos.rounds_sight import RoundsWatch, algorithms
-from bench.chaos.schedule import HOSTS
+from bench.chaos.schedule import EXPIRED, HOSTS, RoundsSchedule
 from bench.chaos.sight import Event, lines_of, look_at_all
 from bench.chaos.site import Site
-from bench.chaos.stage import CLIENT_LOGS, Report, Stage, Ticks, in_lab
+from bench.chaos.stage import CLIENT_LOGS, Report, Stage, Ticks, in_lab, met
 from lab import pop as lab
 
 DOCUMENT = "lib/edgetune/base/documents/congestion.py"

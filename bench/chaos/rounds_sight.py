@@ -18,11 +18,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from bench.chaos.sight import Event
+from bench.chaos.sight import Event, disks_of, seen_from
 from bench.chaos.told import Known, Stands, Told, is_new
 from lab import pop as lab
 from lab.pop.control import request
-from lab.pop.layout import Layout
 
 FILE = "own/files/var/lib/edgetune/congestion.json"  # on the disk of a host
 LONGEST = 0xFFFFFF  # the mask of a /24, as the kernel writes it
@@ -33,7 +32,6 @@ class RoundsWatch:
 
     def __init__(self, home: Path, store: Path) -> None:
         self._home, self._store = home, store
-        self._layout = Layout(home)
         # Hosts of a lab have the machine's own monotonic clock. Read once: it is compared exactly.
         self._since = time.time() - time.monotonic()
         self._inits: dict[str, tuple[int, Path]] = {}
@@ -73,7 +71,7 @@ class RoundsWatch:
         return Stands(own["number"], own["checksum"], prefixes, self._since + ends)
 
     def _file(self, name: str) -> dict[str, Any] | None:
-        path = self._seen_from / self._layout.disks.relative_to("/") / name / FILE
+        path = disks_of(self._home) / name / FILE
         with suppress(OSError, ValueError):
             found: dict[str, Any] = json.loads(path.read_bytes())
             return found
@@ -101,15 +99,11 @@ class RoundsWatch:
             own = os.fstat(descriptors[4]).st_ino
             for descriptor in descriptors:
                 os.close(descriptor)
-            for path in (self._seen_from / "proc").glob("[0-9]*"):
+            for path in (seen_from(self._home) / "proc").glob("[0-9]*"):
                 with suppress(OSError):
                     if (path / "ns/pid").stat().st_ino == own:
                         return path
         return None
-
-    @property
-    def _seen_from(self) -> Path:
-        return Path(f"/proc/{self._layout.lock.read_text().strip()}/root")
 
     def _known(self) -> Known | None:
         decided = self._read("SELECT value FROM records WHERE key = 'edgetune.congestion.lab1'")

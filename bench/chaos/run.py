@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional
 
 import yaml
@@ -14,11 +14,20 @@ from bench._mutation import Edit
 from bench.chaos import auditor
 from bench.chaos.auditor import Broken, End, Window
 from bench.chaos.breakage import carry_out
-from bench.chaos.counting import why_not_counted
-from bench.chaos.schedule import HOSTS, MUST_SERVE, Moment, Schedule
+from bench.chaos.schedule import HOSTS, MUST_SERVE, Fault, Moment, Schedule
 from bench.chaos.sight import SETTING, HostState, Sight, lines_of, look_at_all
 from bench.chaos.site import Site, read_result
-from bench.chaos.stage import CLIENT_LOGS, LIMIT, SETTLE_SECONDS, Report, Stage, Ticks, in_lab
+from bench.chaos.stage import (
+    CLIENT_LOGS,
+    LIMIT,
+    SETTLE_SECONDS,
+    Note,
+    Report,
+    Stage,
+    Ticks,
+    in_lab,
+    met,
+)
 from lab import CHECKOUT
 from lab import pop as lab
 
@@ -190,6 +199,27 @@ class Run(Stage):
     def _repeated(self, after: Looks, again: Looks, calm: float) -> Iterator[Broken]:
         if self._end().outcome != "stuck":
             yield from auditor.repeated(after, again, self.watch.sights, calm)
+
+
+def why_not_counted(
+    drawn: Collection[Fault], notes: Sequence[Note], rolling: Window, sights: Sequence[Sight]
+) -> str:
+    """Why a run says nothing, or empty; `sights` are those until hosts came to rest.
+
+    Each fault has to meet the rollout, and one at least a time in which it had hosts in its
+    hands. Where addresses were exchanged before it began, nothing is to be changed at all.
+    """
+    every, those_met = set(drawn), met(notes, rolling)
+    if not those_met or those_met < every:
+        return f"{len(those_met)} of {len(every)} faults met the rollout"
+    if any(fault.before_the_plan for fault in every):
+        return ""
+    if not auditor.changed(sights):
+        return "no host was changed"
+    in_hand = auditor.under_way(sights, rolling.ends[1])
+    if not any(in_hand and in_hand.meets(*note.during.ends) for note in notes if not note.said):
+        return "no fault met a host that the rollout had in its hands"
+    return ""
 
 
 def _wanted(tuning: str) -> str:

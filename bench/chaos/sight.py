@@ -98,14 +98,19 @@ def _events(last: Sight, sight: Sight) -> Iterator[Event]:
 
 
 def tuned_hosts(home: Path, hosts: Iterable[str]) -> frozenset[str]:
-    """Hosts on whose disks a tuning is stored, be they on or off.
-
-    The disks are seen through the root directory of the lab's supervisor.
-    """
-    layout = Layout(home)
-    seen_from = Path(f"/proc/{layout.lock.read_text().strip()}/root")
-    disks = seen_from / layout.disks.relative_to("/")
+    """Hosts on whose disks a tuning is stored, be they on or off."""
+    disks = disks_of(home)
     return frozenset(name for name in hosts if any((disks / name).glob(STORED)))
+
+
+def seen_from(home: Path) -> Path:
+    """The root directory of the lab's supervisor."""
+    return Path(f"/proc/{Layout(home).lock.read_text().strip()}/root")
+
+
+def disks_of(home: Path) -> Path:
+    """Where the disks of hosts are, seen from here."""
+    return seen_from(home) / Layout(home).disks.relative_to("/")
 
 
 def look_at(home: Path, host: str) -> HostState | None:

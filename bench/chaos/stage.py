@@ -14,7 +14,6 @@ from typing import Any, Callable
 
 from bench._mutation import Edit, copy_checkout
 from bench.chaos.auditor import Broken, Faults, Window
-from bench.chaos.counting import Note, met
 from bench.chaos.keeper import Keeper, processes_of
 from bench.chaos.schedule import Fault, Moment
 from bench.chaos.sight import Event, Watch
@@ -54,10 +53,20 @@ class Report:
     load: float = 0.0
     files: str = ""
 
-    @property
-    def counts(self) -> bool:
-        """Whether it says anything that no promise was broken."""
-        return not self.because
+
+@dataclass(frozen=True)
+class Note:
+    """A fault that came to pass, and is over; `said` is why it did nothing, or empty."""
+
+    fault: Fault
+    text: str
+    during: Window
+    said: str = ""
+
+
+def met(notes: Sequence[Note], rolling: Window) -> set[Fault]:
+    """Faults that broke something while the rollout was under way."""
+    return {n.fault for n in notes if not n.said and rolling.meets(*n.during.ends)}
 
 
 class Interrupted(Exception):

@@ -21,14 +21,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, NamedTuple, TypeVar
 
-from bench._table import BenchError, carry_out, options, print_left_out, print_table
+from bench._table import BenchError, Columns, carry_out, options, print_figures
 from bench.congestion import path, query, rounds, simulated, sockets
 
 Found = TypeVar("Found")
 
-PARTS = ("selection", "query", "sockets", "path", "verdicts")
 _ROUNDS = 72
 
 
@@ -45,10 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parts: Sequence[str], quick: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"benchmark": "congestion", "left_out": {}}
+    found: dict[str, Any] = {"left_out": {}}
     for part in parts:
         try:
-            found[part] = _PARTS[part](quick)
+            found[part] = PARTS[part].measure(quick)
         except BenchError as error:
             if len(parts) == 1:
                 raise
@@ -58,33 +57,40 @@ def _run(parts: Sequence[str], quick: bool) -> dict[str, Any]:
     return found
 
 
+def _show(document: Mapping[str, Any]) -> None:
+    for name, part in PARTS.items():
+        if name in document:
+            print(f"\n{name}: {part.about}")
+            print_figures(part.columns, document[name])
+    for name, reason in document["left_out"].items():
+        print(f"not compared: {name} ({reason})")
+
+
 def _alone(work: Callable[..., Found], *given: object) -> Found:
     """In a process of its own, so that its memory is its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(work, given)
 
 
-def _selection(quick: bool) -> dict[str, Any]:
-    prefixes = 5_000 if quick else 200_000
-    own = _alone(rounds.choose, prefixes, _ROUNDS, 1)
-    found = {"prefixes": prefixes, "rounds": _ROUNDS, "edgetune": asdict(own)}
+def _selection(quick: bool) -> list[dict[str, Any]]:
+    given = 5_000 if quick else 200_000, _ROUNDS, 1
+    ways = {"edgetune": rounds.choose}
     if find_spec("pandas") is not None:
-        peer = _alone(rounds.choose_by_pandas, prefixes, _ROUNDS, 1)
-        found["pandas"] = asdict(peer)
-    return found
+        ways["pandas"] = rounds.choose_by_pandas
+    return [{"by": name, **_alone(way, *given)} for name, way in ways.items()]
 
 
-def _query(quick: bool) -> dict[str, Any]:
-    return asdict(_alone(query.query, 300_000 if quick else 20_000_000))
+def _query(quick: bool) -> list[dict[str, Any]]:
+    return [_alone(query.query, 300_000 if quick else 20_000_000)]
 
 
-def _sockets(quick: bool) -> dict[str, Any]:
+def _sockets(quick: bool) -> list[dict[str, Any]]:
     return _alone(sockets.read, 2_000 if quick else 50_000)
 
 
-def _path(quick: bool) -> dict[str, Any]:
+def _path(quick: bool) -> list[dict[str, Any]]:
     turns, seconds = (1, 1.0) if quick else (5, 8.0)
-    return {"turns": turns, "loaded": [asdict(own) for own in _alone(path.load, turns, seconds)]}
+    return _alone(path.load, turns, seconds)
 
 
 def _verdicts(quick: bool) -> list[dict[str, Any]]:
@@ -94,106 +100,71 @@ def _verdicts(quick: bool) -> list[dict[str, Any]]:
     return [asdict(simulated.simulate(many, ratio)) for ratio, many in every]
 
 
-_PARTS: Mapping[str, Callable[[bool], Any]] = {
-    "selection": _selection,
-    "query": _query,
-    "sockets": _sockets,
-    "path": _path,
-    "verdicts": _verdicts,
-}
+class Part(NamedTuple):
+    """What is measured, ``--quick`` or not, and how that is shown."""
+
+    measure: Callable[[bool], list[dict[str, Any]]]
+    about: str
+    columns: Columns
 
 
-def _show(document: Mapping[str, Any]) -> None:
-    for part in PARTS:
-        if part in document:
-            print(f"\n{part}")
-            _SHOWN[part](document[part])
-    print_left_out(document)
-
-
-def _show_selection(found: Mapping[str, Any]) -> None:
-    told = {name: found[name] for name in ("edgetune", "pandas") if name in found}
-    print(f"{found['prefixes']} prefixes, {found['rounds']} rounds")
-    print_table(
-        ["", "all rounds, CPU s", "wall s", "the last round, CPU s", "memory MB", "chosen"],
-        [
-            [
-                name,
-                f"{own['cpu']:.2f}" if name == "edgetune" else "-",
-                f"{own['wall']:.2f}",
-                f"{own['last_cpu']:.3f}",
-                f"{own['megabytes']:.0f}",
-                f"{own['chosen']}",
-            ]
-            for name, own in told.items()
-        ],
-    )
-
-
-def _show_query(found: Mapping[str, Any]) -> None:
-    print_table(
-        ["rows", "prefixes", "wall s", "CPU s", "memory MB", "before the query"],
-        [
-            [
-                f"{found['rows']}",
-                f"{found['prefixes']}",
-                f"{found['wall']:.1f}",
-                f"{found['cpu']:.1f}",
-                f"{found['megabytes']:.0f}",
-                f"{found['megabytes_before']:.0f}",
-            ]
-        ],
-    )
-
-
-def _show_sockets(found: Mapping[str, Any]) -> None:
-    readings = {name: own for name, own in found.items() if name != "connections"}
-    print(f"{found['connections']} connections; medians of {sockets.READINGS}")
-    print_table(
-        ["", "CPU ms", "connections told"],
-        [[name, f"{own['cpu_ms']:.0f}", f"{own['told']:.0f}"] for name, own in readings.items()],
-    )
-
-
-def _show_path(found: Mapping[str, Any]) -> None:
-    print(f"Mbit/s of a client, medians of {found['turns']}; all clients of a path at once")
-    print_table(
-        ["applier", "", "path", "IP", "chosen", "held out", "ratio"],
-        [
-            [
-                own["applier"],
-                own["phase"],
-                own["path"],
-                own["family"],
-                f"{8e-6 * own['chosen']:.2f} ({own['algorithms'][0]})",
-                f"{8e-6 * own['held_out']:.2f} ({own['algorithms'][1]})",
-                f"{own['chosen'] / own['held_out']:.2f}",
-            ]
-            for own in found["loaded"]
-        ],
-    )
-
-
-def _show_verdicts(found: Sequence[Mapping[str, Any]]) -> None:
-    print_table(
-        ["treatment", "runs", "it helps", "it harms", "faster than before (t-test)"],
-        [
-            [
-                f"x {own['ratio']:g}",
-                f"{own['runs']}",
-                *(f"{own[name]:.1%}" for name in ("helps", "harms", "faster_than_before")),
-            ]
-            for own in found
-        ],
-    )
-
-
-_SHOWN: Mapping[str, Callable[[Any], None]] = {
-    "selection": _show_selection,
-    "query": _show_query,
-    "sockets": _show_sockets,
-    "path": _show_path,
-    "verdicts": _show_verdicts,
+PARTS: Mapping[str, Part] = {
+    "selection": Part(
+        _selection,
+        f"{_ROUNDS} rounds; pandas does the last one alone",
+        {
+            "": "{by}",
+            "prefixes": "{prefixes}",
+            "all rounds, CPU s": "{cpu:.2f}",
+            "wall s": "{wall:.2f}",
+            "the last round, CPU s": "{last_cpu:.3f}",
+            "memory MB": "{megabytes:.0f}",
+            "chosen": "{chosen}",
+        },
+    ),
+    "query": Part(
+        _query,
+        "one round",
+        {
+            "rows": "{rows}",
+            "prefixes": "{prefixes}",
+            "wall s": "{wall:.1f}",
+            "CPU s": "{cpu:.1f}",
+            "memory MB": "{megabytes:.0f}",
+            "before the query": "{megabytes_before:.0f}",
+        },
+    ),
+    "sockets": Part(
+        _sockets,
+        f"medians of {sockets.READINGS}",
+        {
+            "": "{by}",
+            "connections": "{connections}",
+            "CPU ms": "{cpu_ms:.0f}",
+            "connections told": "{told:.0f}",
+        },
+    ),
+    "path": Part(
+        _path,
+        "Mbit/s of a client, medians; all clients of a path at once",
+        {
+            **{"applier": "{applier}", "": "{phase}", "path": "{path}", "IP": "{family}"},
+            "chosen": "{chosen}",
+            "held out": "{held_out}",
+            "ratio": "{ratio:.2f}",
+        },
+    ),
+    "verdicts": Part(
+        _verdicts,
+        "shares of simulated PoPs",
+        {
+            "treatment": "x {ratio:g}",
+            "runs": "{runs}",
+            "it helps": "{helps:.1%}",
+            "it harms": "{harms:.1%}",
+            "faster than before (t-test)": "{faster_than_before:.1%}",
+        },
+    ),
 }
 
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
+from typing import Any
 
 from bench._table import BenchError
 from edgetune.agent.appliers import APPLIERS
@@ -62,18 +63,9 @@ _IFF_TUN_NO_PI, _TUNSETIFF = 0x1001, 0x400454CA
 _LARGEST = 1 << 16
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Medians in bytes a second, and the congestion control of the host's side, of a client of a
-    prefix that is chosen, and of one that is held out."""
-
-    applier: str
-    phase: str
-    path: str
-    family: str
-    chosen: float
-    held_out: float
-    algorithms: tuple[str, str]
+Loaded = dict[str, Any]
+"""By applier, phase, path and IP: medians in Mbit/s, with the congestion control of the host's
+side, of a client of a prefix that is chosen, and of one that is held out; and their ratio."""
 
 
 def load(turns: int, seconds: float) -> list[Loaded]:
@@ -105,8 +97,10 @@ def _turns(
         own = [[turn[family, is_chosen] for turn in told] for is_chosen in (True, False)]
         rates = [median(rate for rate, _ in each) for each in own]
         algorithms = ["/".join(sorted({name for _, name in each})) for each in own]
-        pair = algorithms[0], algorithms[1]
-        found.append(Loaded(applier, phase, path, family, rates[0], rates[1], pair))
+        told_both = [f"{8e-6 * rate:.2f} ({own})" for rate, own in zip(rates, algorithms)]
+        where = {"applier": applier, "phase": phase, "path": path, "family": family}
+        both = {"chosen": told_both[0], "held_out": told_both[1], "ratio": rates[0] / rates[1]}
+        found.append({**where, **both})
     return found
 
 

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import resource
 import time
-from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 from bench._table import BenchError
+from bench.congestion.rounds import megabytes
 from edgetune.base import clock
 from edgetune.base.documents.congestion import ROUND
-from edgetune.site.inventory import Host, LoadBalancer, Pop
+from edgetune.net.inventories import read_pop
 from edgetune.wings.congestion.sources import open_source
 from lab.clickhouse import Asked, Chdb, ClickHouse, Table
 
@@ -45,18 +44,6 @@ FROM numbers({rows:UInt64})
 """
 
 
-@dataclass(frozen=True)
-class QueryCost:
-    """Seconds to read the round, through HTTP; megabytes of the process before and at its most."""
-
-    rows: int
-    prefixes: int
-    wall: float
-    cpu: float
-    megabytes_before: float
-    megabytes: float
-
-
 class _Later(clock.Clock):
     """The round is over, and old enough to be read."""
 
@@ -64,8 +51,9 @@ class _Later(clock.Clock):
         return _FIRST * ROUND + 400.0
 
 
-def query(rows: int) -> QueryCost:
-    """What it takes to read a round of so many rows; BenchError without chdb."""
+def query(rows: int) -> dict[str, float]:
+    """Seconds to read a round of so many rows, through HTTP, and megabytes of the process before
+    and at its most; BenchError without chdb."""
     try:
         engine = Chdb()
     except ImportError:
@@ -75,11 +63,14 @@ def query(rows: int) -> QueryCost:
     engine.run("CREATE DATABASE xtcp")
     engine.run(_TABLE)
     engine.run(_ROWS, {name: str(own) for name, own in {**parameters, "start": start}.items()})
-    before = _megabytes()
+    before = megabytes()
 
     def answer(_: Table, asked: Asked) -> str:
         return engine.answer(asked)
 
+    hosts = {f"e{number:03}": {"address": f"192.0.2.{number}"} for number in range(HOSTS)}
+    hook = {"driver": "command", "program": "/bin/true"}
+    pop = read_pop("bench", "pop1", {"ports": [443], "load_balancer": hook, "hosts": hosts})
     server = ClickHouse(Table([]), answer)
     # A busy machine is to be measured, too.
     patient = mock.patch("edgetune.wings.congestion.sources.clickhouse._DEADLINE", 900.0)
@@ -88,26 +79,10 @@ def query(rows: int) -> QueryCost:
         with clock.use(_Later()), patient:
             source = open_source("clickhouse", {"url": server.url}, connections)
             wall, cpu = time.perf_counter(), time.process_time()
-            found = source.read(_pop(), _FIRST, 3)
+            found = source.read(pop, _FIRST, 3)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     finally:
         server.close()
         engine.close()
-    return QueryCost(rows, len(found), wall, cpu, before, _megabytes())
-
-
-def _pop() -> Pop:
-    names = [f"e{number:03}" for number in range(HOSTS)]
-    return Pop(
-        name="pop1",
-        min_in_service=0.7,
-        health="",
-        ports=(443,),
-        reboot_time=300.0,
-        load_balancer=LoadBalancer("haproxy", {}),
-        hosts=tuple(Host(own, "192.0.2.1", 22, "", "", own) for own in names),
-    )
-
-
-def _megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    cost = {"wall": wall, "cpu": cpu, "megabytes_before": before, "megabytes": megabytes()}
+    return {"rows": rows, "prefixes": len(found), **cost}

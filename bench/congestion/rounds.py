@@ -7,7 +7,6 @@ import importlib
 import resource
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,15 +43,8 @@ def rounds(prefixes: int, number: int, seed: int) -> Iterator[PrefixRows]:
         yield PrefixRows(FIRST + each, keys[here], measures)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds of all rounds, and of the last one alone; megabytes of the process at its most."""
-
-    wall: float
-    cpu: float
-    last_cpu: float
-    megabytes: float
-    chosen: int
+Cost = dict[str, float]
+"""Seconds of all rounds, and of the last one alone; megabytes of the process at its most."""
 
 
 def choose(prefixes: int, number: int, seed: int) -> Cost:
@@ -64,7 +56,7 @@ def choose(prefixes: int, number: int, seed: int) -> Cost:
         found = advance(found, told, Thresholds(), Excluded([]))
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-    return Cost(sum(walls), sum(cpus), cpus[-1], _megabytes(), len(found.chosen))
+    return _cost(prefixes, sum(walls), sum(cpus), cpus[-1], len(found.chosen))
 
 
 def choose_by_pandas(prefixes: int, number: int, seed: int) -> Cost:
@@ -93,8 +85,14 @@ def choose_by_pandas(prefixes: int, number: int, seed: int) -> Cost:
     steady = told["flaps"] / (told["measured"] - 1).clip(lower=1) <= limits.flaps
     chosen = told[enough & steady & (told["duty"] >= limits.duty)]
     spent = time.process_time() - cpu
-    return Cost(time.perf_counter() - wall, spent, spent, _megabytes(), len(chosen))
+    return _cost(prefixes, time.perf_counter() - wall, spent, spent, len(chosen))
 
 
-def _megabytes() -> float:
+def _cost(prefixes: int, wall: float, cpu: float, last_cpu: float, chosen: int) -> Cost:
+    cost = {"wall": wall, "cpu": cpu, "last_cpu": last_cpu, "megabytes": megabytes()}
+    return {"prefixes": prefixes, "chosen": chosen, **cost}
+
+
+def megabytes() -> float:
+    """Of this process at its most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

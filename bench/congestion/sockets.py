@@ -6,17 +6,18 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from socket import AF_INET, SOCK_STREAM, socket
 from statistics import median
 from typing import Any
 
+from bench._ssh_peers import request_text, run_program
 from bench._table import BenchError
-from edgetune.agent import bundle
+from edgetune.net.hosts.conversation import BOOTSTRAP
 from lab.pop import network
 
 READINGS = 5
@@ -26,12 +27,8 @@ _OF_A_PROCESS = 5_000
 _SENT = b"x" * 20_000
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Milliseconds of CPU in user space and kernel, and how many connections were told."""
-
-    cpu_ms: float
-    told: int
+Reading = tuple[float, int]
+"""Milliseconds of CPU in user space and kernel, and how many connections were told."""
 
 
 @contextmanager
@@ -94,57 +91,38 @@ def _connect(stack: ExitStack, first: int, number: int) -> None:
             left -= len(client.recv(left))
 
 
-def read(number: int) -> dict[str, Any]:
+def read(number: int) -> list[dict[str, Any]]:
     """Medians of what it takes with so many connections."""
-    found: dict[str, Any] = {"connections": number}
     with connections(number):
-        for most in (500, 5000):
-            readings = [by_agent(most, seed) for seed in range(READINGS)]
-            found[f"agent, at most {most}"] = _medians(readings)
-        found["ss, all"] = _medians([by_ss() for _ in range(READINGS)])
-    return found
-
-
-def _medians(readings: Sequence[Reading]) -> dict[str, float]:
-    return {
-        "cpu_ms": median(own.cpu_ms for own in readings),
-        "told": median(own.told for own in readings),
-    }
+        readings = {
+            f"agent, at most {most}": [by_agent(most, seed) for seed in range(READINGS)]
+            for most in (500, 5000)
+        }
+        readings["ss, all"] = [by_ss() for _ in range(READINGS)]
+    return [
+        {"by": name, "connections": number, "cpu_ms": median(cpu), "told": median(told)}
+        for name, own in readings.items()
+        for cpu, told in [zip(*own)]
+    ]
 
 
 def by_agent(most: int, seed: int) -> Reading:
     """The agent's verb, in a process of its own, with what it costs to start."""
-    request = {"protocol": 1, "verb": "sockets", "ports": [443], "most": most, "cpu": 60}
-    data = json.dumps({**request, "seed": seed}).encode()
-    source = bundle.make()
+    asked = {"ports": [443], "most": most, "cpu": 60, "seed": seed}
+    command = [sys.executable, *shlex.split(BOOTSTRAP)[1:]]
+    document = request_text("sockets", asked)
     before = _cpu()
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _START],
-        input=b"%d\n%s%s" % (len(source), source, data),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    answer = json.loads(done.stdout)
+    answer = json.loads(run_program(command, given=document))
     if not answer["ok"]:
         raise BenchError(f"the agent: {answer['error']['message']}")
-    return Reading(1000 * (_cpu() - before), len(answer["result"]["columns"]["prefix"]))
-
-
-_START = (
-    "import sys; i = sys.stdin.buffer; source = i.read(int(i.readline())); "
-    'exec(compile(source, "edgetune-agent", "exec"))'
-)
+    return 1000 * (_cpu() - before), len(answer["result"]["columns"]["prefix"])
 
 
 def by_ss() -> Reading:
     """All connections as text, which nobody reads."""
     before = _cpu()
-    done = subprocess.run(
-        ["ss", "-tinH", "state", "established", "sport", "=", ":443"],
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return Reading(1000 * (_cpu() - before), done.stdout.count(b"\n") // 2)
+    told = run_program(["ss", "-tinH", "state", "established", "sport", "=", ":443"])
+    return 1000 * (_cpu() - before), told.count(b"\n") // 2
 
 
 def _cpu() -> float:

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from docs.pages.markdown import code, page, table
 from docs.pages.words import words
-from edgetune.intent.applicability import Applicability
+from edgetune.intent.tuning import Applicability
 
 
 def facts_page() -> str:

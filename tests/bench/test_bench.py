@@ -15,14 +15,29 @@ from typing import Any
 import pytest
 
 from bench import _bmc_peers, apply, fanout, metrics
-from bench._table import BenchError
 from tests.support import ROOT
 from tests.support.practice import needs_lab, needs_machines
 from tests.support.waiting import wait_until
 
 # What StackStorm adds needs one: tests/bench/test_pace.py.
 PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("[a-z]*.py")} - {"pace"})
-NEEDS = {"agent": needs_lab, "apply": needs_lab, "boot_hook": needs_machines}
+NEEDS = {"apply": needs_lab, "boot_hook": needs_machines}
+
+
+QUICKER = {
+    "apply": ("--hosts", "1"),
+    "bmc": ("--bmcs", "4"),
+    "fanout": ("--hosts", "3"),
+    "metrics": ("--hosts", "2,3", "--minutes", "1"),
+    "sick": ("--hosts", "40"),
+}
+RUNS = [
+    *(
+        pytest.param(own, QUICKER.get(own, ()), marks=NEEDS.get(own, []), id=own)
+        for own in PROGRAMS
+    ),
+    pytest.param("fanout", ("--hosts", "3", "--server", "access"), id="access"),
+]
 
 
 @pytest.fixture
@@ -42,37 +57,25 @@ def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("late_is_soon")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=NEEDS.get(name, [])) for name in PROGRAMS],
-)
+@pytest.mark.parametrize(("name", "words"), RUNS)
 @pytest.mark.long
 def test_every_program_prints_a_table_and_writes_its_figures(
     name: str,
+    words: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """And compares what is installed, and says what is not."""
-    if name in ("fanout", "apply"):  # whose further peers start slowly
-        monkeypatch.setattr(fanout, "_further", lambda: {})
-        monkeypatch.setattr(apply, "_further", lambda hosts: ({}, {}))
-    document = _figures(name, tmp_path, *QUICKER.get(name, ()))
+    for program in (fanout, apply):  # whose further peers start slowly
+        monkeypatch.setattr(program, "_further", lambda *given: {})
+    document = _figures(name, tmp_path, *words)
     assert (document["benchmark"], document["quick"]) == (name, True)
     tables = [document[key] for key in ("figures", "plans", "late") if key in document]
     assert all(tables)
     assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
     for row in document.get("late", [])[:1]:
         assert (row["client"], row["resets"], row["patches"]) == ("edgetune", 1, 1)
-
-
-QUICKER = {
-    "agent": ("--rounds", "1"),
-    "bmc": ("--bmcs", "4"),
-    "fanout": ("--hosts", "3"),
-    "metrics": ("--hosts", "2,3", "--minutes", "1"),
-    "sick": ("--hosts", "40"),
-}
 
 
 @pytest.mark.parametrize(
@@ -101,13 +104,13 @@ def test_wrong_words_are_refused_by_name(
 def test_a_failing_host_fails_the_benchmark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(addresses: Any) -> None:
-        raise BenchError(f"{addresses[0]} is gone")
+    def fail(addresses: Any) -> dict[str, str]:
+        return {addresses[0]: "is gone"}
 
-    monkeypatch.setattr(fanout, "_further", lambda: {})
-    monkeypatch.setattr(fanout, "own_peers", lambda site: {fanout.FLEET: fail})
+    monkeypatch.setattr(fanout, "_further", lambda *given: {})
+    monkeypatch.setattr(fanout, "own_peers", lambda site: {"Fleet": ("", lambda: fail)})
     assert fanout.main(["--quick"]) == 1
-    assert capsys.readouterr().err == "bench.fanout: 127.78.0.1 is gone\n"
+    assert capsys.readouterr().err == "bench.fanout: Fleet: 127.78.0.1: is gone\n"
 
 
 @pytest.mark.processes

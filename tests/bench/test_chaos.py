@@ -21,11 +21,11 @@ from bench import chaos
 from bench._mutation import copy_checkout
 from bench.chaos import auditor, breakage, sabotage
 from bench.chaos.auditor import Broken, End, Faults, Stop, Window
-from bench.chaos.counting import Note, why_not_counted
 from bench.chaos.rounds import QUICK
+from bench.chaos.run import why_not_counted
 from bench.chaos.schedule import KINDS, SCENARIOS, Fault, Moment, make_schedule
 from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
-from bench.chaos.stage import Report
+from bench.chaos.stage import Note, Report
 from lab import pop as lab
 from tests.lab.test_pop import haproxy
 from tests.support import ROOT

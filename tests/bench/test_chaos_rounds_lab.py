@@ -12,7 +12,7 @@ from bench import chaos
 from bench._mutation import copy_checkout
 from bench.chaos import breakage, rounds, schedule
 from bench.chaos.rounds import QUICK
-from bench.chaos.rounds_schedule import BACK, ENDINGS, KINDS, NOT_BOTH, SOURCE, make_rounds
+from bench.chaos.schedule import BACK, ENDINGS, NOT_BOTH, ROUNDS_KINDS, SOURCE, make_rounds
 
 SEED = 17
 """Everything of a round dies while hosts are told; a person takes it back in the end."""
@@ -25,9 +25,9 @@ def test_a_seed_decides_everything() -> None:
 def test_sixty_seeds_hold_every_fault_and_both_endings() -> None:
     drawn = [make_rounds(seed) for seed in range(1, 61)]
     assert {each.ending for each in drawn} == set(ENDINGS)
-    assert {fault.kind for each in drawn for fault in each.faults} == set(KINDS)
-    assert set(breakage.KINDS) == set(KINDS) | set(schedule.KINDS)
-    assert {BACK, SOURCE} == set(KINDS) - set(schedule.KINDS)
+    assert {fault.kind for each in drawn for fault in each.faults} == set(ROUNDS_KINDS)
+    assert set(breakage.KINDS) == set(ROUNDS_KINDS) | set(schedule.KINDS)
+    assert {BACK, SOURCE} == set(ROUNDS_KINDS) - set(schedule.KINDS)
     assert not any({fault.kind for fault in each.faults} >= NOT_BOTH for each in drawn)
 
 

@@ -23,10 +23,9 @@ from edgetune.net.result import HostResult
 from edgetune.site.inventory import Pop
 from edgetune.wings.congestion.rounds import round as round_module
 from edgetune.wings.congestion.rounds import work
-from edgetune.wings.congestion.rounds.kept import RoundResult, open_rounds
 from edgetune.wings.congestion.rounds.steps.push_configuration import push_configuration
 from edgetune.wings.congestion.rounds.steps.select_prefixes import select_prefixes
-from edgetune.wings.congestion.rounds.work import read_known
+from edgetune.wings.congestion.rounds.work import RoundResult, open_rounds, read_known
 from edgetune.wings.congestion.rows import MEASURES, PrefixRows, make_rows
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.scenarios import Scenario

@@ -28,10 +28,13 @@ MOST_MESSAGE = 1000
 class EdgetuneError(Exception):
     """Base of everything that edgetune raises on purpose; its text is one clear line."""
 
+    word = ""
+
     @property
     def reason(self) -> str:
-        """Machine-readable word for results: ``input``, ``refused``, ``fenced``, ``store``, ..."""
-        return type(self).__name__.replace("Error", "").lower()
+        """Machine-readable word for results: ``input``, ``refused``, ``fenced``, ``store``, ...;
+        ``word`` where that is not the name of the class."""
+        return self.word or type(self).__name__.replace("Error", "").lower()
 
 
 class InputError(EdgetuneError):
@@ -60,10 +63,7 @@ class FencedError(RefusedError):
 class NothingToDo(RefusedError):
     """Every host is as the tuning wants it."""
 
-    @property
-    def reason(self) -> str:
-        """Refused like any other."""
-        return "refused"
+    word = "refused"
 
 
 class DamagedError(RefusedError):
@@ -90,10 +90,7 @@ class StoreError(EdgetuneError):
 class NoAnswerError(StoreError):
     """A store did not answer: a change that was asked for may be made, or not."""
 
-    @property
-    def reason(self) -> str:
-        """A store that is away, like any other."""
-        return "store"
+    word = "store"
 
 
 class SourceError(EdgetuneError):
@@ -102,10 +99,7 @@ class SourceError(EdgetuneError):
     It concerns the PoPs of this source alone, and says nothing about a tuning.
     """
 
-    @property
-    def reason(self) -> str:
-        """The same for each kind of it."""
-        return "source"
+    word = "source"
 
 
 class SilentError(SourceError):
@@ -119,10 +113,7 @@ class DrainError(EdgetuneError):
 class ServerError(DrainError):
     """One server failed, or refused; it says nothing about the others."""
 
-    @property
-    def reason(self) -> str:
-        """A load balancer that failed, like any other."""
-        return "drain"
+    word = "drain"
 
 
 class HostError(EdgetuneError):

@@ -102,8 +102,9 @@ class Fields:
         default: Default = _REQUIRED,
         choices: Collection[str] | None = None,
         pattern: str | None = None,
+        check: Callable[[str], object] | None = None,
     ) -> str | Default:
-        """A string, or the default as it is."""
+        """A string, or the default as it is; a ValueError of ``check`` says what is wrong."""
         value = self.raw(field, default)
         if value is default:
             return default
@@ -114,6 +115,11 @@ class Fields:
             )
         if pattern and not re.fullmatch(pattern, text):
             raise self.wrong(field, f"{text!r} {expected(pattern)}")
+        try:
+            if check:
+                check(text)
+        except ValueError as error:
+            raise self.wrong(field, f"{text!r}: {error}") from None
         return text
 
     def words(self, field: str) -> str:

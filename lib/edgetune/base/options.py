@@ -123,6 +123,11 @@ def option(means: str, default: Any = None, holds: str = "", **more: Any) -> Any
     return field(default=MISSING if default is None else default, metadata=metadata)
 
 
+def span(means: str, default: float, **more: Any) -> Any:
+    """The same of a time, in seconds."""
+    return option(means, default, is_time=True, **more)
+
+
 def options_of(kind: type[Any]) -> list[Option]:
     """Those of a dataclass, in order."""
     return [

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.errors import InputError
+from edgetune.base.fields import Field
 from edgetune.base.files import read_file
 
 _MOST_BYTES = 65_536
@@ -53,6 +54,32 @@ class Authorization:
 
     headers: Mapping[str, str]
     secrets: tuple[str, ...] = ()
+
+
+_PATH = r"(/[^\0-\x1f\x7f]*)?"
+LOGIN_FIELDS: Mapping[str, Field] = {
+    name: Field(meaning, example, pattern, "", identifies=False)
+    for name, meaning, example, pattern in (
+        ("bearer_token_file", "file with a token to log in with", "/etc/edgetune/token", _PATH),
+        ("username", "name to log in with", "edgetune", r"[^:\0-\x1f\x7f]*"),
+        ("password_file", "file with the password of `username`", "/etc/edgetune/password", _PATH),
+        (
+            "ca_file",
+            "file with the certificates that its own is verified with, those of the system unless "
+            "given",
+            "/etc/edgetune/ca.pem",
+            _PATH,
+        ),
+        (
+            "certificate_file",
+            "file with a client certificate",
+            "/etc/edgetune/client.pem",
+            _PATH,
+        ),
+        ("key_file", "file with the key of the certificate", "/etc/edgetune/key.pem", _PATH),
+    )
+}
+"""What the inventory has for an `HttpLogin`."""
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,11 @@ def pops_by_ring(campaign: Campaign, inventory: Inventory) -> dict[str, tuple[st
     for index, ring in enumerate(campaign.rings):
         for number, pop in enumerate(ring.pops):
             if pop not in names:
+                close = nearest(pop, names)
+                known = f"; known: {', '.join(names) or 'none'}"
+                hint = f" (did you mean {close}?)" if close else known
                 field = f"rings[{index}].pops[{number}]"
-                raise InputError(
-                    campaign.where, field, f"there is no PoP {pop!r}{_near(pop, names)}"
-                )
+                raise InputError(campaign.where, field, f"there is no PoP {pop!r}{hint}")
     owner = dict(named)
     for pop in names:
         selecting = [ring.name for ring in campaign.rings if ring.selects(inventory.pop(pop))]
@@ -210,8 +211,3 @@ def _refuse_twice(fields: Fields, rings: Sequence[Ring]) -> None:
                 field = f"rings[{index}].pops[{number}]"
                 raise fields.wrong(field, f"{pop} is in ring {seen[pop]} already")
             seen[pop] = ring.name
-
-
-def _near(word: str, choices: Sequence[str]) -> str:
-    close = nearest(word, choices)
-    return f" (did you mean {close}?)" if close else f"; known: {', '.join(choices) or 'none'}"

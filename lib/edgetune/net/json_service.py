@@ -32,24 +32,18 @@ class JsonService(Client):
         self._service = Service(url, headers, login.secrets, Tls(ca_file).context, MOST_BYTES)
         self._deadline, self._wrong = deadline, wrong
 
-    def get(self, path: str = "", query: Iterable[tuple[str, str]] = (), refusal: int = 200) -> Any:
-        """The document at a path below the URL, also that of status ``refusal``."""
-        return self._asked("GET", path, query_of(query), refusal)
-
-    def post(self, document: object) -> Any:
-        """What the URL answers to a document."""
-        return self._asked("POST", document=document)
-
-    def _asked(
+    def ask(
         self,
-        method: str,
         path: str = "",
-        query: str = "",
+        query: Iterable[tuple[str, str]] = (),
         refusal: int = 200,
         document: object = None,
     ) -> Any:
+        """The document at a path below the URL, also that of status ``refusal``; or the answer to
+        a document there."""
+        method = "GET" if document is None else "POST"
         try:
-            answer = self._service.tell(method, path + query, self._deadline, document)
+            answer = self._service.tell(method, path + query_of(query), self._deadline, document)
         except NetError as error:
             raise self._wrong(str(error)) from None
         if answer.status not in (200, refusal):

@@ -106,7 +106,7 @@ def _keep(member: Conversation, bound: float, rollout: str, wanted: Sequence[Wan
     over: list[Silence] = []
     lasting: list[tuple[Wanted, Silence | None]] = []
     for each in wanted:
-        own = [silence for silence in silences if _labels(silence) == each.matchers]
+        own = [silence for silence in silences if silence.labels == each.matchers]
         if each.comment:
             lasting.append((each, max(own, key=lambda silence: silence.endsAt, default=None)))
         else:
@@ -168,11 +168,6 @@ def _list(member: Conversation, rollout: str) -> tuple[list[Silence], float]:
     return [own for own in ours if own.status.state != "expired"], now
 
 
-def _labels(silence: Silence) -> Matchers:
-    """What alerts have that it silences."""
-    return {own.name: own.value for own in silence.matchers if own.isEqual and not own.isRegex}
-
-
 def _post(member: Conversation, document: Mapping[str, object]) -> None:
     answer, _ = member.ask("POST", _SILENCES, document)
     if not isinstance(answer, dict) or not answer.get("silenceID"):
@@ -226,3 +221,8 @@ class Silence:
     startsAt: str
     endsAt: str
     createdBy: str
+
+    @property
+    def labels(self) -> Matchers:
+        """What alerts have that it silences."""
+        return {own.name: own.value for own in self.matchers if own.isEqual and not own.isRegex}

@@ -15,7 +15,7 @@ from edgetune.base.durations import DAY, duration
 from edgetune.base.errors import InputError, UnconfiguredError
 from edgetune.base.fields import Fields
 from edgetune.base.freezes import Event, Freeze, open_from, read_event, read_freeze
-from edgetune.base.options import option, options_of, read_options
+from edgetune.base.options import option, options_of, read_options, span
 from edgetune.site.alertmanager import Alertmanager, read_alertmanager
 
 FILE = f"/opt/stackstorm/configs/{PACK}.yaml"
@@ -54,11 +54,10 @@ class Config:
         "What the inventory is kept in: the name of a file in lib/edgetune/net/inventories.",
         "yaml",
     )
-    inventory_max_age: float = option(
+    inventory_max_age: float = span(
         "How old what was read of an inventory in NetBox, Ansible or Prometheus may be for a plan; "
         "an older one is read anew. A YAML file is read for each plan.",
         900,
-        is_time=True,
         least=0,
     )
     inventory_shrink: float = option(
@@ -93,9 +92,7 @@ class Config:
         "of a campaign says it for that campaign.",
         False,
     )
-    approval_expires: float = option(
-        "How long the approval of a plan holds.", DAY, is_time=True, least=60
-    )
+    approval_expires: float = span("How long the approval of a plan holds.", DAY, least=60)
     system_user: str = option(
         "User as which StackStorm runs the actions of rules ([system_user] of st2.conf). What it "
         "does is signed as the rule says; what another user does, by that user.",
@@ -116,10 +113,9 @@ class Config:
         "",
         pattern=r"([!-~]+( [!-~]+)*)?",
     )
-    ssh_timeout: float = option(
+    ssh_timeout: float = span(
         "Longest time to connect to a host, log in and start the agent there, all together.",
         10,
-        is_time=True,
         least=0.1,
     )
     ssh_threads: int = option("Hosts reached at once by one action.", 16, least=1, most=256)
@@ -139,9 +135,7 @@ class Config:
         "edgetune.bmc.NAME of the datastore and before the environment.",
         "",
     )
-    bmc_timeout: float = option(
-        "Longest time one conversation with a BMC may take.", 60, is_time=True, least=1
-    )
+    bmc_timeout: float = span("Longest time one conversation with a BMC may take.", 60, least=1)
     bmc_threads: int = option("BMCs reached at once by one action.", 32, least=1, most=256)
     records: str = option(
         "Where records of rollouts live, st2 (StackStorm's datastore) or sqlite:///PATH.",
@@ -162,25 +156,22 @@ class Config:
     coordination_password_file: str = option(
         "Path of a file that holds the password of Redis, empty for none.", ""
     )
-    claim_ttl: float = option(
+    claim_ttl: float = span(
         "How long a claim on a PoP outlives the last step of its owner. It must be longer than "
         "the longest action, and than owner_timeout.",
         DAY,
-        is_time=True,
         least=60,
     )
-    claim_grace: float = option(
+    claim_grace: float = span(
         "How long a PoP stays claimed after a rollout that was taken over has ended. An action of "
         "its old owner may run that long, so give at least the longest timeout of an action.",
         600,
-        is_time=True,
         least=0,
     )
-    owner_timeout: float = option(
+    owner_timeout: float = span(
         "How long a rollout may go without a step until its workflow counts as dead and "
         "recover_orphans takes it over. Give more than the longest timeout of an action.",
         900,
-        is_time=True,
         least=1,
     )
     surge_factor: float = option(
@@ -197,40 +188,31 @@ class Config:
         least=0,
         most=10,
     )
-    drain_deadline: float = option(
+    drain_deadline: float = span(
         "How long a draining host may carry sessions before it is put back and skipped.",
         300,
-        is_time=True,
         least=1,
     )
-    reset_after: float = option(
+    reset_after: float = span(
         "How long a host that was told to reboot may go on answering from the same boot until its "
         "BMC is asked to restart it.",
         300,
-        is_time=True,
         least=1,
     )
-    reboot_deadline: float = option(
+    reboot_deadline: float = span(
         "How long a host may take to come back from a reboot. A BIOS that trains memory takes 3 "
         "to 15 minutes.",
         1200,
-        is_time=True,
         least=1,
     )
-    health_deadline: float = option(
+    health_deadline: float = span(
         "How long a host may take until its service answers and its load balancer takes it back.",
         120,
-        is_time=True,
         least=1,
     )
-    sample_retention: float = option(
-        "How long samples of hosts are kept.", 14 * DAY, is_time=True, least=60
-    )
-    certificate_warning: float = option(
-        "How long before a certificate expires doctor_pop warns of it.",
-        14 * DAY,
-        is_time=True,
-        least=0,
+    sample_retention: float = span("How long samples of hosts are kept.", 14 * DAY, least=60)
+    certificate_warning: float = span(
+        "How long before a certificate expires doctor_pop warns of it.", 14 * DAY, least=0
     )
     textfile_directory: str = option(
         "Directory on the hosts from which Prometheus' node_exporter reads text files, such as "

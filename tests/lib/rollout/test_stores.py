@@ -47,7 +47,7 @@ from edgetune.rollout.store.records import WITNESS, SensorStore, SqliteStore, St
 from edgetune.rollout.store.stackstorm import StackStorm
 from edgetune.rollout.store.texts import RedisTexts, SqliteTexts
 from edgetune.site.config import read_config
-from edgetune.wings.congestion.rounds.kept import KeptRounds
+from edgetune.wings.congestion.rounds.work import KeptRounds
 from tests.support.builders import reading
 from tests.support.cases import cases
 from tests.support.damage import damaged

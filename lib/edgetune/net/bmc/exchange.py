@@ -57,7 +57,7 @@ class Exchange:
         except ValueError as error:
             raise BmcError("refused", f"is no address: {error}") from None
         self._end = clock.monotonic() + timeout * (1 - _FAREWELL)
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, Service] = {}
         self.headers: dict[str, str] = {}
         self.secrets: list[str] = []
         self.took = 0.0
@@ -86,12 +86,13 @@ class Exchange:
         BmcError, or NetError for what may work the next time.
         """
         for _ in range(_REDIRECTS):
-            path = self._path(link)
+            path, most = self._path(link), _LANE_PATIENCE if lane else math.inf
             if lane not in self._connections:
-                self._connections[lane] = self._new_connection(_LANE_PATIENCE if lane else math.inf)
+                self._connections[lane] = self._new_connection(most)
             begun = clock.monotonic()
             try:
-                answer, body = self._exchanged(self._connections[lane], "GET", path)
+                patience = min(max(0.0, self.left) * _HALF, most)
+                answer, body = self._exchanged(self._connections[lane], patience, "GET", path)
             except BaseException:
                 self._connections.pop(lane).close()
                 raise
@@ -120,13 +121,13 @@ class Exchange:
         condition = {"If-Match": etag} if etag else {}
         # A connection that was kept may be gone by now, and nobody could tell what arrived.
         with closing(self._new_connection()) as connection:
-            connection.share = share
             try:
                 connection.connect()
             except NetError as error:
                 raise broken(error) from None
             try:
-                return self._exchanged(connection, method, path, body, condition)
+                patience = max(0.0, self.left) * share
+                return self._exchanged(connection, patience, method, path, body, condition)
             except (NetError, BmcError) as error:
                 raise Lost(f"no answer to {method} {said(link)}: {_what(error)}") from None
 
@@ -174,22 +175,21 @@ class Exchange:
 
     def _exchanged(
         self,
-        connection: _Connection,
+        connection: Service,
+        patience: float,
         method: str,
         path: str,
         body: Mapping[str, object] | None = None,
         more: Mapping[str, str] | None = None,
     ) -> tuple[Answer, bytes]:
-        connection.patience = min(max(0.0, self.left) * connection.share, connection.most)
         headers = {"Accept": "application/json", "OData-Version": "4.0"}
         headers.update(self.headers, **(more or {}))
         data = None
         if body is not None or method == "POST":
             data = json.dumps(body or {}).encode()
             headers["Content-Type"] = "application/json"
-        until = clock.monotonic() + connection.patience
         try:
-            answer = connection.ask(method, path, until, data, headers)
+            answer = connection.ask(method, path, clock.monotonic() + patience, data, headers)
         except GarbledError as error:
             raise BmcError("garbage", f"{said(path)}: {error}") from None
         is_told = "content-length" in answer.headers or "transfer-encoding" in answer.headers
@@ -212,19 +212,11 @@ class Exchange:
             raise BmcError("refused", f"{said(link)!r} leads to another host")
         return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
-    def _new_connection(self, most: float = math.inf) -> _Connection:
+    def _new_connection(self, most: float = math.inf) -> Service:
         if self.left <= 0:
             raise BmcError("unreachable", f"did not answer within {duration(self._timeout)}")
         limit = min(_CONNECT, most, self.left)
-        made = _Connection(self._origin, context=lambda: self._context, patience=limit)
-        made.most = most
-        return made
-
-
-class _Connection(Service):
-    """A connection whose answer has to be through within ``patience`` seconds, ``most`` at most."""
-
-    patience, most, share = 0.0, math.inf, _HALF
+        return Service(self._origin, context=lambda: self._context, patience=limit)
 
 
 def broken(error: Exception) -> BmcError:

@@ -38,11 +38,6 @@ class Job:
         """Whether it brings BIOS settings into force."""
         return "BIOS" in self.kind
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it waits or runs."""
-        return self.state in ("waiting", "running")
-
 
 class Jobs:
     """The jobs of the manager of a system; where it has no list of them, tasks only."""
@@ -101,7 +96,7 @@ class Jobs:
         self._client.read_ahead(link_at(one) for one in found if is_link(one))
         listed = [(one, whole(self._client, one)) for one in found]
         jobs = [_job(link_at(one), data, 200) for one, data in listed]
-        return [job for job in jobs if job.is_open]
+        return [job for job in jobs if job.state in ("waiting", "running")]
 
     def of(self, answer: Answer) -> str:
         """The job or task that an accepted change made, or ""."""

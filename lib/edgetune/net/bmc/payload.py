@@ -19,16 +19,12 @@ _GOOD = ("Success", "NoOperation", "SystemResetRequired", "ResetRequired")
 
 
 class BmcError(EdgetuneError):
-    """A BMC did not do what was asked; ``reason`` is one of those of a HostResult."""
+    """A BMC did not do what was asked; ``reason`` is one of those of a HostResult: ``refused``,
+    ``failed``, ``unreachable``, ``auth``, ``tls``, ``garbage``, ``busy``..."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self._reason = reason
-
-    @property
-    def reason(self) -> str:
-        """``refused``, ``failed``, ``unreachable``, ``auth``, ``tls``, ``garbage``, ``busy``..."""
-        return self._reason
+        self.word = reason
 
 
 def text_of(value: object) -> str:

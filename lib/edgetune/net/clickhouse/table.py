@@ -272,7 +272,10 @@ class Reader:
             last = self._last.get(host)
             problem = self._problem(row, found) or _difference(row, last, found)
             if problem:
-                self.odd.setdefault(host, f"its row of {_clock(time)}: {problem}")
+                shown = datetime.fromtimestamp(time, timezone.utc).isoformat(
+                    timespec="milliseconds"
+                )
+                self.odd.setdefault(host, f"its row of {shown}: {problem}")
             elif row != last:
                 boot = self._boot(host, row, found.has_boot_time)
                 counted = _known(row, counters)
@@ -327,7 +330,3 @@ def _unstack(counters: dict[str, float], histogram: str, bounds: int) -> None:
         own = [later - each for each, later in zip(known, known[1:])]
         counters.update(zip([*names, bucket_name(histogram, bounds)], own))
         counters[histogram] = known[-1]
-
-
-def _clock(time: float) -> str:
-    return datetime.fromtimestamp(time, timezone.utc).isoformat(timespec="milliseconds")

@@ -14,7 +14,6 @@ from edgetune.agent.protocol import TUNING
 from edgetune.agent.vocabulary.buckets import BOUNDS
 from edgetune.agent.vocabulary.kind import SYSTEMS
 from edgetune.agent.vocabulary.prefixes import END, MEASURED
-from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.diagnosis import HostFinding
 from edgetune.base.documents.host import SocketsAnswer
 from edgetune.base.documents.reading import taken
@@ -215,15 +214,6 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
 """The fields of the ``result`` of each verb, beside its ``boot_id``."""
 
 
-@dataclass(frozen=True)
-class _Error:
-    """Why an agent did not do what it was asked, and which field of the request is wrong."""
-
-    reason: str
-    message: str
-    field: str | None
-
-
 _ERROR = record({"reason": word(*_REASONS), "field": maybe(_ANY), "message": _ANY})
 
 
@@ -251,9 +241,9 @@ def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes)
         return HostResult(host, data=read_result(verb, request, reply["result"]))
     if reply.get("ok") is not False or "error" not in reply:
         raise HostError("ok: it has neither a result nor an error")
-    error = taken(_Error, _ERROR(reply["error"], "error"))
-    parts = filter(None, (error.field, error.message))
-    return HostResult(host, error=": ".join(parts), reason=error.reason)
+    error = _ERROR(reply["error"], "error")
+    parts = (str(error[name]) for name in ("field", "message") if error[name])
+    return HostResult(host, error=": ".join(parts), reason=str(error["reason"]))
 
 
 def read_result(verb: str, request: Mapping[str, object], result: object) -> dict[str, object]:

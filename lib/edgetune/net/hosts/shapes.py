@@ -157,13 +157,10 @@ number: Reader[float] = _checked(
     f"a number of at most {LARGEST:g}",
 )
 
-
-def amount(value: object, where: str) -> float:
-    """A number that is not negative."""
-    found = number(value, where)
-    if found < 0:
-        raise _wrong(where, "a number that is not negative", value)
-    return found
+amount: Reader[float] = _checked(
+    lambda value: type(value) in (int, float) and 0 <= value <= LARGEST,
+    f"a number from 0 to {LARGEST:g}",
+)
 
 
 def maybe(reader: Reader[T]) -> Reader[T | None]:

@@ -200,7 +200,9 @@ def read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
 
 def _read_field(fields: Fields, name: str, its: Field) -> str:
     if not its.several or not isinstance(fields.raw(name, None), (list, tuple)):
-        return _read_spelled(fields, name, _like(its), its.same, its.default)
+        default: dict[str, Any] = {} if its.default is None else {"default": its.default}
+        text: str = fields.text(name, **default, pattern=_like(its), check=its.same)
+        return text
     given = fields.texts(name, (), pattern=_like(its))
     first: dict[str, int] = {}
     for index, text in enumerate(given):
@@ -227,9 +229,9 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
     if fields.raw("bmc", None) is None:
         return None
     below = fields.inside("bmc")
-    default = {} if shared is None else {"default": shared}
+    default: dict[str, Any] = {} if shared is None else {"default": shared}
     bmc = Bmc(
-        address=_read_spelled(below, "address", _HTTPS, canonical_url),
+        address=below.text("address", pattern=_HTTPS, check=canonical_url),
         credentials=below.text("credentials", **default, pattern=NAME),
         system=below.text("system", "", pattern=_VISIBLE),
         machine=below.text("machine", "", pattern=_VISIBLE),
@@ -249,7 +251,7 @@ def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
         server=fields.text("server", name, pattern=NAME),
         bmc=_read_bmc(fields, credentials),
         server_address="" if given is None else _read_address(fields, "server_address"),
-        jump=_read_jump(fields),
+        jump=fields.text("jump", "", check=lambda jump: jump and jump_parts(jump)),
         host_keys=_read_host_keys(fields),
         host_key_alias=fields.text("host_key_alias", "", pattern=_DNS_NAME),
     )
@@ -265,16 +267,6 @@ def _read_address(fields: Fields, name: str) -> str:
         text = f"{address!r} is neither an IP address nor a name"
         raise fields.wrong(name, text) from None
     return address
-
-
-def _read_jump(fields: Fields) -> str:
-    jump: str = fields.text("jump", "")
-    try:
-        if jump:
-            jump_parts(jump)
-    except ValueError as error:
-        raise fields.wrong("jump", f"{jump!r}: {error}") from None
-    return jump
 
 
 def _read_host_keys(fields: Fields) -> tuple[str, ...]:
@@ -302,37 +294,32 @@ def _like(field: Field) -> Pattern:
     return Pattern(field.pattern, f"write it like {field.example}")
 
 
-def _read_spelled(
-    fields: Fields,
-    name: str,
-    pattern: str,
-    same: Callable[[str], str],
-    usual: str | None = None,
-) -> str:
-    default = {} if usual is None else {"default": usual}
-    text: str = fields.text(name, **default, pattern=pattern)
-    try:
-        same(text)
-    except ValueError as error:
-        raise fields.wrong(name, f"{text!r}: {error}") from None
-    return text
-
-
 def _refuse_shared(where: str, pops: list[Pop]) -> None:
     """InputError when two hosts, or two PoPs, are one in another spelling."""
     owner: dict[tuple[object, ...], str] = {}
     for pop in pops:
-        _own(
-            owner, where, f"pops.{pop.name}", pop.name, [("name", pop.name, (pop.name.casefold(),))]
-        )
-        for host in pop.hosts:
-            path = f"pops.{pop.name}.hosts.{host.name}"
-            _own(owner, where, path, f"{pop.name}/{host.name}", _identities(pop, host))
+        path = f"pops.{pop.name}"
+        own_name: _Identity = ("name", pop.name, (pop.name.casefold(),))
+        every = [(path, pop.name, [own_name])]
+        every += [
+            (f"{path}.hosts.{host.name}", f"{pop.name}/{host.name}", _identities(pop, host))
+            for host in pop.hosts
+        ]
+        for own, name, identities in every:
+            for field, value, parts in identities:
+                first = owner.setdefault((field, *parts), name)
+                if first != name:
+                    below = own if field == "name" else f"{own}.{field}"
+                    raise InputError(where, below, f"{value} is also the {field} of {first}")
 
 
-def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]]]:
-    """What no other host may have: field, value, and the key under which two are the same."""
-    found: list[tuple[str, str, tuple[object, ...]]] = [
+_Identity = tuple[str, str, "tuple[object, ...]"]
+"""A field, its value, and the key under which two are the same."""
+
+
+def _identities(pop: Pop, host: Host) -> list[_Identity]:
+    """What no other host may have."""
+    found: list[_Identity] = [
         ("name", host.name, (pop.name, host.name.casefold())),
         ("address", host.address, (canonical(host.address), host.port)),
     ]
@@ -344,17 +331,3 @@ def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]
         own = (canonical_url(host.bmc.address), host.bmc.system)
         found.append(("bmc.address", host.bmc.address, own))
     return found
-
-
-def _own(
-    owner: dict[tuple[object, ...], str],
-    where: str,
-    path: str,
-    name: str,
-    identities: list[tuple[str, str, tuple[object, ...]]],
-) -> None:
-    for field, value, parts in identities:
-        first = owner.setdefault((field, *parts), name)
-        if first != name:
-            below = path if field == "name" else f"{path}.{field}"
-            raise InputError(where, below, f"{value} is also the {field} of {first}")

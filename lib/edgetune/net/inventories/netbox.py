@@ -108,7 +108,7 @@ class _Netbox:
 
     def _count(self, service: JsonService, query: Pairs) -> int | None:
         """How many devices a query selects; None where a value of it is refused."""
-        page = service.get(_DEVICES, [*query, ("limit", "1"), ("brief", "1")], refusal=400)
+        page = service.ask(_DEVICES, [*query, ("limit", "1"), ("brief", "1")], refusal=400)
         count = page.get("count") if isinstance(page, Mapping) else None
         return count if isinstance(count, int) else None
 
@@ -122,7 +122,7 @@ class _Netbox:
         for _ in range(_MOST_PAGES):
             beyond = [("id__gt", str(last))] if last else []
             asked = [*query, ("ordering", "id"), ("limit", str(_PAGE)), *beyond]
-            results, count = self._page(path, service.get(path, asked))
+            results, count = self._page(path, service.ask(path, asked))
             ids = [last, *(own.get("id") for own in results)]
             if ids != sorted({own for own in ids if isinstance(own, int)}):
                 raise InputError(self.where, None, f"{path} is not in the order of ids")

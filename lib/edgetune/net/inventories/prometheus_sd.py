@@ -59,7 +59,7 @@ class PrometheusSdInventory(WholeInventory):
         source.done()
         if url:
             with service_of(url, where, login, ca_file) as service:
-                listed = [(where, service.get())]
+                listed = [(where, service.ask())]
         else:
             listed = [(str(file), load_yaml(file)) for file in _named(source, files)]
         records = (own for name, groups in listed for own in _targets(name, groups))

@@ -19,7 +19,7 @@ from edgetune.base.sanitize import shortened
 from edgetune.base.secret_files import Authorization, HttpLogin
 from edgetune.net import http
 from edgetune.net.connection import Tls
-from edgetune.net.http import Answer, LongAnswerError, NetError, Service, query_of
+from edgetune.net.http import LongAnswerError, NetError, Service, query_of
 
 DEADLINE = 30.0
 """Seconds for one whole answer."""
@@ -90,8 +90,14 @@ class Client(http.Client):
 
     def _asked(self, what: str, **parameters: str) -> list[Series]:
         timeout = f"{self._deadline - 2:.0f}s"
-        sent = clock.wall()
-        answer = self._posted(what, query_of({**_WHOLE, **parameters, "timeout": timeout})[1:])
+        form = query_of({**_WHOLE, **parameters, "timeout": timeout})[1:].encode()
+        sent, ends = clock.wall(), clock.monotonic() + self._deadline
+        try:
+            answer = self._service.ask("POST", f"/{what}", ends, form, _FORM)
+        except LongAnswerError as error:
+            raise TooLarge(f"{self._where}: {error}") from None
+        except NetError as error:
+            raise SilentError(f"{self._where}: {error}") from None
         if answer.status != 200:
             told = f"answers {answer.status}: {error_text(answer.body) or answer.reason}"
             if "too many samples" in told:
@@ -102,15 +108,6 @@ class Client(http.Client):
             return read_matrix(answer.body)
         except ValueError as error:
             raise self._wrong(str(error)) from None
-
-    def _posted(self, what: str, form: str) -> Answer:
-        ends = clock.monotonic() + self._deadline
-        try:
-            return self._service.ask("POST", f"/{what}", ends, form.encode(), _FORM)
-        except LongAnswerError as error:
-            raise TooLarge(f"{self._where}: {error}") from None
-        except NetError as error:
-            raise SilentError(f"{self._where}: {error}") from None
 
     def _check_clock(self, told: float | None, sent: float) -> None:
         """SourceError where its clock is far from ours."""

@@ -88,12 +88,9 @@ def scrapes_of(
         if column:
             found.readings[each.reading] = column
     for name in (each.reading for each in wanted if each.bound == math.inf):
-        _unstack(found.readings, name, [own.reading for own in wanted if _is_of(own, name)])
+        buckets = [own.reading for own in wanted if own.reading.startswith(name + BUCKET)]
+        _unstack(found.readings, name, buckets)
     return found
-
-
-def _is_of(wanted: Wanted, histogram: str) -> bool:
-    return wanted.reading.startswith(histogram + BUCKET)
 
 
 def add_scrapes(
@@ -266,10 +263,10 @@ def _one(own: Own, names: Sequence[str], added: Sequence[str], asked: str = "") 
     if len(kinds) > 1:
         one, other, *_ = kinds.values()
         differ = sorted(label for label in {**one, **other} if one.get(label) != other.get(label))
-        told = [f"{there[0]}{{{_shown(each, differ)}}}" for each in (one, other)]
+        shown = [
+            ", ".join(f'{label}="{each.get(label, "")}"' for label in differ)
+            for each in (one, other)
+        ]
+        told = [f"{there[0]}{{{each}}}" for each in shown]
         raise Contradiction(f"two series tell the same: {told[0]} and {told[1]}")
     return series
-
-
-def _shown(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    return ", ".join(f'{name}="{labels.get(name, "")}"' for name in names)

@@ -105,7 +105,8 @@ def _refuse_prefixes(made: Configuration, limits: Limits) -> None:
     last = -1
     for own in made.prefixes:
         network = _network(made, own.prefix)
-        inside = next((each for each in internal if _overlap(each, network)), None)
+        same = (each for each in internal if each.version == network.version)
+        inside = next((each for each in same if each.overlaps(network)), None)
         if inside is not None:
             raise _refused(made, f"{own.prefix} overlaps {inside}, where no client is")
         number = number_of(own.prefix)
@@ -130,10 +131,6 @@ def _network(made: Configuration, text: str) -> IPv4Network | IPv6Network:
     except ValueError as error:
         raise _refused(made, f"{shown}: {error}") from None
     return network
-
-
-def _overlap(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
-    return one.version == other.version and one.overlaps(other)
 
 
 def _refuse_churn(made: Configuration, before: Configuration | None, limits: Limits) -> None:

@@ -223,15 +223,14 @@ class History:
         rows = [self._row(each) for each in rounds]
         planes = [
             self.keys.astype("<u8").tobytes(),
-            *(np.packbits(own[rows, : self._count]).tobytes() for own in self._planes),
+            *(
+                np.packbits(own[rows, : self._count]).tobytes()
+                for own in (self._measured, self._slow)
+            ),
             self.levels.astype("<f4").tobytes(),
         ]
         packed = base64.b64encode(zlib.compress(b"".join(planes), 1)).decode("ascii")
         return HistoryDocument(self.newest, self.window, self._count, packed)
-
-    @property
-    def _planes(self) -> tuple[Array, Array]:
-        return self._measured, self._slow
 
 
 def read_history(key: str, document: Mapping[str, object]) -> History:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -188,11 +188,10 @@ def advance(
     stays = [stay and not out for stay, out in zip(stays, excluded.overlap(followed))]
     stays = [stay and sum(stays[:at]) < thresholds.prefixes for at, stay in enumerate(stays)]
     kept = [own for own, stay in zip(followed, stays) if stay]
-    candidates = _candidates(history, places, thresholds)
     room = max(0, min(thresholds.new, thresholds.prefixes - len(kept)))
     new = [
         _choose(before.salt, candidate, history, counted, thresholds, windows)
-        for candidate in _worst(candidates, history, room)
+        for candidate in _worst(history, places, thresholds, room)
     ]
     return replace(
         before,
@@ -212,19 +211,6 @@ def _count(rows: PrefixRows, thresholds: Thresholds, excluded: Excluded) -> Arra
     return counts & (rows.measures["sockets"] >= thresholds.sockets)
 
 
-@dataclass(frozen=True)
-class _Candidates:
-    """Prefixes by their ``places`` in the history, with what they are chosen for."""
-
-    places: Array
-    duty: Array
-    flaps: Array
-
-    def only(self, kept: Array) -> _Candidates:
-        """Some of them, or in another order."""
-        return _Candidates(self.places[kept], self.duty[kept], self.flaps[kept])
-
-
 def _stay(
     chosen: Sequence[Chosen], places: Array, history: History, thresholds: Thresholds
 ) -> list[bool]:
@@ -241,8 +227,13 @@ def _stay(
     return [bool(stay) for stay in stays]
 
 
-def _candidates(history: History, chosen: Array, thresholds: Thresholds) -> _Candidates:
-    """Those that may be chosen, without the ones at the places ``chosen``."""
+_Candidate = tuple[int, float, float]
+"""A prefix by its place in the history, with its duty cycle and its share of flaps."""
+
+
+def _worst(history: History, chosen: Array, thresholds: Thresholds, most: int) -> list[_Candidate]:
+    """Those that may be chosen, without the ones at the places ``chosen``: those with the longest
+    duty cycle first, then with the lowest rate."""
     fit = history.measured_now & history.slow_now
     fit[chosen[chosen >= 0]] = False
     places: Array = np.flatnonzero(fit)
@@ -254,38 +245,33 @@ def _candidates(history: History, chosen: Array, thresholds: Thresholds) -> _Can
         & (duty >= thresholds.duty)
         & (flapping <= thresholds.flaps)
     )
-    return _Candidates(places, duty, flapping).only(enough)
-
-
-def _worst(found: _Candidates, history: History, most: int) -> Iterator[_Candidates]:
-    """Those with the longest duty cycle, then with the lowest rate, each alone."""
-    at = found.places
-    order = np.lexsort((history.keys[at], history.levels[0][at], -found.duty))
-    for each in order[:most]:
-        yield found.only(each)
+    at, duty, flapping = places[enough], duty[enough], flapping[enough]
+    order = np.lexsort((history.keys[at], history.levels[0][at], -duty))
+    return [(int(at[own]), float(duty[own]), float(flapping[own])) for own in order[:most]]
 
 
 def _choose(
     salt: str,
-    own: _Candidates,
+    candidate: _Candidate,
     history: History,
     rows: PrefixRows,
     thresholds: Thresholds,
     windows: bool,
 ) -> Chosen:
-    number = history.keys[own.places]
+    place, duty, flaps = candidate
+    number = history.keys[place]
     prefix = text_of(int(number))
     row = int(np.searchsorted(rows.prefixes, number))
     now = {name: float(values[row]) for name, values in rows.measures.items()}
     share = now["bytes_retransmitted"] / now["bytes_sent"] if now["bytes_sent"] > 0 else math.nan
     window = initial_window(now["delivery_rate"], now["rtt_ms"], share)
-    levels = [float(level) for level in history.levels[:, own.places]]
+    levels = [float(level) for level in history.levels[:, place]]
     return Chosen(
         prefix=prefix,
         since=history.newest,
         held_out=is_held_out(prefix, salt, thresholds.held_out),
-        duty=float(own.duty),
-        flaps=float(own.flaps),
+        duty=duty,
+        flaps=flaps,
         initcwnd=window,
         has_window=windows and bool(window) and has_window(prefix, salt),
         before=[None if math.isnan(level) else level for level in levels],

@@ -13,21 +13,13 @@ from edgetune.base.fields import Field
 from edgetune.site.inventory import Pop
 
 if TYPE_CHECKING:
-    from edgetune.net.hosts.fleet import Fleet
+    from edgetune.net.metrics.source import Connections
     from edgetune.wings.congestion.rows import PrefixRows
 
 MOST_SILENT = 0.5
 """The share of a PoP's hosts that may tell nothing of a round."""
 
 _NAMED = 4
-
-
-class Connections(Protocol):
-    """What a source may connect through, opened when it is first asked for."""
-
-    @property
-    def fleet(self) -> Fleet:
-        """The way to the agents on hosts."""
 
 
 class SocketSource(Protocol):

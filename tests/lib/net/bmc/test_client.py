@@ -262,13 +262,13 @@ class TestSession:
     ) -> None:
         """The answer alone tells which one to delete."""
         patience: dict[str, float] = {}
-        ask = exchange._Connection.ask
+        ask = exchange.Service.ask
 
-        def noted(own: Any, method: str, *more: Any) -> Any:
-            patience.setdefault(method, own.patience)
-            return ask(own, method, *more)
+        def noted(own: Any, method: str, path: str, until: float, *more: Any) -> Any:
+            patience.setdefault(method, until - clock.monotonic())
+            return ask(own, method, path, until, *more)
 
-        monkeypatch.setattr(exchange._Connection, "ask", noted)
+        monkeypatch.setattr(exchange.Service, "ask", noted)
         with talk(bmc, timeout=1000):
             pass
         assert patience["GET"] <= 450 < 500 < patience["POST"] <= 900

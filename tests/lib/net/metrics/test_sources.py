@@ -18,8 +18,7 @@ from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import SourceError
 from edgetune.base.fields import Fields
 from edgetune.net.inventories.yaml import YamlInventory
-from edgetune.net.metrics.attached import NEAR, attached
-from edgetune.net.metrics.pop_samples import PopSamples
+from edgetune.net.metrics.pop_samples import NEAR, PopSamples, attached
 from edgetune.net.metrics.source import RememberingSource, Sampled
 from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.sample_hosts import sample_hosts

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edgetune.base.errors import DrainError
 from edgetune.net.traffic import Server, haproxy_backend
 from edgetune.net.traffic.drivers.haproxy import Haproxy
-from edgetune.net.traffic.haproxy_answers import read_one, read_servers
+from edgetune.net.traffic.haproxy_backend import read_one, read_servers
 from tests.support import FIXTURES
 from tests.support.answering import Answering
 from tests.support.examples import examples

@@ -15,8 +15,7 @@ from edgetune.base.errors import DrainError, InputError
 from edgetune.net.inventories.yaml import YamlInventory
 from edgetune.net.traffic import Server
 from edgetune.net.traffic.driver import BACKUP
-from edgetune.net.traffic.drivers.haproxy import Haproxy
-from edgetune.net.traffic.several import Part, Several
+from edgetune.net.traffic.drivers.haproxy import Haproxy, Part, Several
 from edgetune.rollout.hosts.in_service import (
     hosts_in_service,
     needs_room,

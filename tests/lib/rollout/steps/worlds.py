@@ -12,7 +12,7 @@ from edgetune.base.documents.plan import Plan, Proof
 from edgetune.base.errors import ServerError
 from edgetune.fleet.campaign.approve import approve
 from edgetune.net.traffic import Server
-from edgetune.net.traffic.several import Part, Several
+from edgetune.net.traffic.drivers.haproxy import Part, Several
 from edgetune.rollout.record.rollout import load_plan, save_plan
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from tests.lib.rollout.steps.moves import RESET_AFTER

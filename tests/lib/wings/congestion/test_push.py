@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,8 +47,10 @@ class Hosts:
         return HostResult(host.name, data={**stands, **more, "boot_id": "b", **change})
 
 
-def permitted() -> None:
-    """Nothing is stopped."""
+def at_work(fleet: Any, permit: Callable[[], None] = lambda: None) -> Any:
+    """Work on these hosts under the epoch 7."""
+    context, claim = SimpleNamespace(fleet=fleet), SimpleNamespace(epoch=7)
+    return SimpleNamespace(context=context, claim=claim, permit=permit)
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def hosts(tmp_path: Path) -> tuple[Host, ...]:
 
 def test_the_first_host_is_told_before_the_others(hosts: tuple[Host, ...]) -> None:
     fleet: Any = Hosts()
-    assert push(fleet, hosts, OWN, 7, permitted) == Pushed(("e000", "e001", "e002"), {}, {})
+    assert push(at_work(fleet), hosts, OWN) == Pushed(("e000", "e001", "e002"), {}, {})
     assert fleet.asked == [("e000", 3, 7), ("e001", 3, 7), ("e002", 3, 7)]
 
 
@@ -78,7 +81,7 @@ def test_no_other_host_is_told_what_the_first_one_does_not_have(
     hosts: tuple[Host, ...], change: Any, says: str
 ) -> None:
     fleet: Any = Hosts(e000=change)
-    found = push(fleet, hosts, OWN, 7, permitted)
+    found = push(at_work(fleet), hosts, OWN)
     assert [own[0] for own in fleet.asked] == ["e000"] and found.done == ()
     assert says in found.errors["e000"]
     assert "e000, the first one, does not have it" in found.errors["e002"]
@@ -86,14 +89,14 @@ def test_no_other_host_is_told_what_the_first_one_does_not_have(
 
 def test_another_host_that_fails_fails_alone(hosts: tuple[Host, ...]) -> None:
     fleet: Any = Hosts(e001="e001: no route", e002={"skipped": {PREFIXES[0].prefix: "why"}})
-    found = push(fleet, hosts, OWN, 7, permitted)
+    found = push(at_work(fleet), hosts, OWN)
     assert found.done == ("e000", "e002") and [*found.errors] == ["e001"]
     assert found.skipped == {"203.0.113.0/24": "why"}
 
 
 def test_all_hosts_are_told_to_take_it_back(hosts: tuple[Host, ...]) -> None:
     fleet: Any = Hosts(e000="e000: no route", e002={"prefixes": 2})
-    found = push(fleet, hosts, NONE, 7, permitted)
+    found = push(at_work(fleet), hosts, NONE)
     assert len(fleet.asked) == 3 and found.done == ("e001",)
     assert found.errors["e002"] == "2 prefixes are still treated"
 
@@ -107,15 +110,16 @@ def test_the_others_are_told_only_if_that_is_permitted_still(hosts: tuple[Host, 
         if fleet.asked:
             raise RefusedError("everything is stopped")
 
+    work = at_work(fleet, permit)
     with pytest.raises(RefusedError):
-        push(fleet, hosts, OWN, 7, permit)
+        push(work, hosts, OWN)
     assert asked == [0, 1] and [own[0] for own in fleet.asked] == ["e000"]
     with pytest.raises(RefusedError):
-        renew(fleet, hosts, OWN, 7, permit)
+        renew(work, hosts, OWN)
     assert len(fleet.asked) == 1
 
 
 def test_a_renewal_is_told_to_all_whatever_the_first_one_says(hosts: tuple[Host, ...]) -> None:
     fleet: Any = Hosts(e000="e000: no route")
-    found = renew(fleet, hosts, OWN, 7, permitted)
+    found = renew(at_work(fleet), hosts, OWN)
     assert found.done == ["e001", "e002"] and [*found.errors] == ["e000"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.base import clock
 from edgetune.base.fields import Field, Fields
+from edgetune.base.secret_files import LOGIN_FIELDS
 from edgetune.net.metrics.promql import MATCHERS, read_host_matcher
 from edgetune.net.metrics.source import AskedByServer, Connections, Sampled
 from edgetune.site.inventory import Host, Pop
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 FRESH = 60.0
 """Seconds for which the newest scrape of a host is news."""
-_PATH = r"(/[^\0-\x1f\x7f]*)?"
 
 
 def _known_matcher(text: str) -> str:
@@ -49,26 +49,7 @@ class Prometheus(AskedByServer):
             "http://prometheus.example.org:9090",
             r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?",
         ),
-        "bearer_token_file": Field(
-            "file with a token to log in with", "/etc/edgetune/token", _PATH, ""
-        ),
-        "username": Field("name to log in with", "edgetune", r"[^:\0-\x1f\x7f]*", ""),
-        "password_file": Field(
-            "file with the password of `username`", "/etc/edgetune/password", _PATH, ""
-        ),
-        "ca_file": Field(
-            "file with the certificates that its own is verified with, those of the system unless "
-            "given",
-            "/etc/edgetune/ca.pem",
-            _PATH,
-            "",
-        ),
-        "certificate_file": Field(
-            "file with a client certificate", "/etc/edgetune/client.pem", _PATH, ""
-        ),
-        "key_file": Field(
-            "file with the key of the certificate", "/etc/edgetune/key.pem", _PATH, ""
-        ),
+        **LOGIN_FIELDS,
         "tenant": Field("tenant, for Mimir (`X-Scope-OrgID`)", "edge", r"[!-~]*", ""),
         "matcher": Field(
             "labels that the series of a host have, in PromQL; `{name}` and `{address}` are the "

@@ -6,11 +6,9 @@ from __future__ import annotations
 from edgetune.base.addresses import canonical_url
 from edgetune.base.errors import DrainError
 from edgetune.base.fields import Field
-from edgetune.base.secret_files import HttpLogin
+from edgetune.base.secret_files import LOGIN_FIELDS, HttpLogin
 from edgetune.net.json_service import JsonService
 from edgetune.net.traffic.hook import HookDriver
-
-_FILE = r"/[!-~]*"
 
 
 def _same(url: str) -> str:
@@ -36,17 +34,7 @@ class HttpHook(HookDriver):
             pattern=r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?",
             same=_same,
         ),
-        "bearer_token_file": Field(
-            "file with a token to log in with", "/etc/edgetune/token", _FILE, "", identifies=False
-        ),
-        "ca_file": Field(
-            "file with the certificates that its own is verified with, those of the system unless "
-            "given",
-            "/etc/edgetune/ca.pem",
-            _FILE,
-            "",
-            identifies=False,
-        ),
+        **{name: LOGIN_FIELDS[name] for name in ("bearer_token_file", "ca_file")},
     }
     advice = "let edgetune change servers there"
 
@@ -56,11 +44,11 @@ class HttpHook(HookDriver):
 
     def _asked(self, deadline: float) -> object:
         with self._service(deadline) as service:
-            return service.get()
+            return service.ask()
 
     def _tell(self, do: str, server: str, withdrawn: str, deadline: float) -> None:
         with self._service(deadline) as service:
-            service.post({"do": do, "server": server, "withdrawn": withdrawn})
+            service.ask(document={"do": do, "server": server, "withdrawn": withdrawn})
 
     def _service(self, deadline: float) -> JsonService:
         login = HttpLogin(self._token_file).authorization("load_balancer")

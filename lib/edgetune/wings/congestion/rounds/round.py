@@ -140,7 +140,9 @@ class Round:
         newest = selection.history.newest
         if not selection.chosen or not self._is_due(selection, thresholds):
             return
-        seed = _seed(decisions.salt, newest)
+        # Of the draws of a look, which nobody can choose.
+        digest = hashlib.sha256(f"{decisions.salt}\nlook\n{newest}".encode()).digest()
+        seed = int.from_bytes(digest[:4], "big")
         effects = compare(selection.chosen, thresholds, seed)
         windows = compare_windows(selection.chosen, thresholds, seed)
         decisions.looked(LookTaken(newest, clock.wall(), effects, windows))
@@ -211,12 +213,6 @@ class Round:
             f"configuration {before.number} back within {duration(before.ttl)}"
         )
         return None
-
-
-def _seed(salt: str, number: int) -> int:
-    """Of the draws of a look, which nobody can choose."""
-    digest = hashlib.sha256(f"{salt}\nlook\n{number}".encode()).digest()
-    return int.from_bytes(digest[:4], "big")
 
 
 def _own_networks(pop: Pop) -> list[str]:

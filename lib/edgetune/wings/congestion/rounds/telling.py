@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
@@ -18,7 +18,6 @@ from edgetune.site.inventory import Host, Pop
 from edgetune.wings.congestion.rounds.work import Work
 
 if TYPE_CHECKING:
-    from edgetune.net.hosts.fleet import Fleet
     from edgetune.net.result import HostResult
 
 _MOST_ERROR = 300
@@ -32,22 +31,21 @@ def change(work: Work, pop: Pop, wanted: Configuration, but: Collection[str]) ->
     work.decisions.number = max(work.decisions.number, wanted.number)
     work.save()
     hosts = [host for host in in_order(pop) if host.name not in but]
-    fleet, epoch = work.context.fleet, work.claim.epoch
-    told = push(fleet, hosts, wanted, epoch, work.permit)
+    told = push(work, hosts, wanted)
     if told.done:
         work.rounds.configuration, work.rounds.since = wanted, clock.wall()
         work.rounds.skipped = {**told.skipped}
     _note(work, wanted, told)
     before = work.rounds.configuration
     if not told.done and before is not None and before.prefixes:
-        _note(work, before, renew(fleet, hosts[1:], before, epoch, work.permit), keep_errors=True)
+        _note(work, before, renew(work, hosts[1:], before), keep_errors=True)
     return told
 
 
 def keep(work: Work, pop: Pop, standing: Configuration, but: Collection[str]) -> Pushed:
     """Have the hosts, but for some, go on with what they have."""
     hosts = [host for host in in_order(pop) if host.name not in but]
-    told = renew(work.context.fleet, hosts, standing, work.claim.epoch, work.permit)
+    told = renew(work, hosts, standing)
     if told.done:
         work.rounds.skipped = {**told.skipped}
     _note(work, standing, told)
@@ -67,7 +65,7 @@ def take_back(work: Work, pop: Pop, hosts: Sequence[Host]) -> Pushed:
     algorithm = before.algorithm if before else "bbr"
     none = Configuration(pop.name, decisions.number, algorithm, ttl, []).sealed()
     work.save()
-    told = push(work.context.fleet, hosts, none, work.claim.epoch, work.permit)
+    told = push(work, hosts, none)
     for name in told.done:
         rounds.hosts[name] = HostHas(at=clock.wall())
     _note_errors(work, told)
@@ -121,25 +119,17 @@ class Pushed:
     skipped: Mapping[str, str]
 
 
-def push(
-    fleet: Fleet,
-    hosts: Sequence[Host],
-    configuration: Configuration,
-    epoch: int,
-    permit: Callable[[], None],
-) -> Pushed:
+def push(work: Work, hosts: Sequence[Host], configuration: Configuration) -> Pushed:
     """Tell the first of the hosts, and the others only if that one has it.
 
     One without prefixes takes all of it back, and is told to all hosts, whatever the first one
-    says. ``permit`` is asked before each side effect; it raises where that may not be.
+    says. Each side effect has to be permitted.
     """
-    permit()
-    canary = _tell(fleet, hosts[:1], configuration, epoch)
+    canary = renew(work, hosts[:1], configuration)
     if canary.errors and configuration.prefixes:
         reason = f"not told: {hosts[0].name}, the first one, does not have it"
         return Pushed((), {**dict.fromkeys((h.name for h in hosts), reason), **canary.errors}, {})
-    permit()
-    rest = _tell(fleet, hosts[1:], configuration, epoch)
+    rest = renew(work, hosts[1:], configuration)
     return Pushed(
         (*canary.done, *rest.done),
         {**canary.errors, **rest.errors},
@@ -147,21 +137,11 @@ def push(
     )
 
 
-def renew(
-    fleet: Fleet,
-    hosts: Sequence[Host],
-    configuration: Configuration,
-    epoch: int,
-    permit: Callable[[], None],
-) -> Pushed:
-    """Tell all hosts at once what the first one has: one that is away holds up no other."""
-    permit()
-    return _tell(fleet, hosts, configuration, epoch)
-
-
-def _tell(fleet: Fleet, hosts: Sequence[Host], configuration: Configuration, epoch: int) -> Pushed:
-    request = {"configuration": configuration.document(), "epoch": epoch}
-    told = fleet.ask(hosts, "congestion", lambda host: request, timeout=_TIMEOUT)
+def renew(work: Work, hosts: Sequence[Host], configuration: Configuration) -> Pushed:
+    """Tell all these hosts at once, if that is permitted: one that is away holds up no other."""
+    work.permit()
+    request = {"configuration": configuration.document(), "epoch": work.claim.epoch}
+    told = work.context.fleet.ask(hosts, "congestion", lambda host: request, timeout=_TIMEOUT)
     problems = {name: _problem(own, configuration) for name, own in told.items()}
     done = [name for name, problem in problems.items() if not problem]
     skipped: dict[str, str] = {}

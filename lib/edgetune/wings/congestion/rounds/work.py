@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
@@ -28,6 +28,7 @@ from edgetune.base.documents.rounds import (
     decisions_key,
     epoch_of,
     read_decisions,
+    read_rounds,
 )
 from edgetune.base.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.context import Context
@@ -39,11 +40,70 @@ from edgetune.rollout.record.rollout import in_hand, load_plan
 from edgetune.rollout.status.congestion import claim_of
 from edgetune.rollout.store.claims import Claim
 from edgetune.rollout.store.records import value_of
+from edgetune.rollout.store.texts import Texts, open_texts
+from edgetune.site.config import Config
 from edgetune.site.inventory import Congestion, Pop
-from edgetune.wings.congestion.rounds.kept import open_rounds
 
 if TYPE_CHECKING:
     from edgetune.wings.congestion.selection import Selection
+
+
+class KeptRounds:
+    """The rounds of each PoP; every call raises StoreError when the backend fails."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+
+    def get(self, pop: str) -> Rounds | None:
+        """Those of a PoP, or None; DamagedError if what is kept is none."""
+        kept = self._texts.get(pop)
+        return None if kept is None else read_rounds(pop, kept)
+
+    def put(self, rounds: Rounds) -> None:
+        """Keep them instead of those before."""
+        self._texts.put(rounds.pop, rounds.document())
+
+
+def open_rounds(config: Config) -> KeptRounds:
+    """Those of a configuration's ``coordination``; Redis has them for as long as samples."""
+    kept = int(config.sample_retention)
+    return KeptRounds(open_texts(config, "congestion", "pop", kept, "edgetune:congestion:"))
+
+
+class RoundResult(TypedDict):
+    """A step of a round: which task is ``next`` ("" for none), which hosts ``failed`` and why."""
+
+    pop: str
+    next: str
+    number: int
+    prefixes: int
+    done: list[str]
+    missing: list[str]
+    failed: list[str]
+    error: str
+    message: str
+
+
+class SelectedResult(RoundResult):
+    """The same, and the chat channel that is told of it, "" where nothing is news."""
+
+    channel: str
+
+
+def round_result(pop: str, message: str, next: str = "") -> RoundResult:
+    """One in which no host was told anything."""
+    return {
+        "pop": pop,
+        "next": next,
+        "number": 0,
+        "prefixes": 0,
+        "done": [],
+        "missing": [],
+        "failed": [],
+        "error": "",
+        "message": f"{pop}: {message}",
+    }
+
 
 HOLDS = float(ROUND)
 """Seconds that a claim outlives the last step. Where its workflow died, the next round but one goes

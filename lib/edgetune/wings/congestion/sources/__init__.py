@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edgetune.base.plugins import Plugins
-from edgetune.wings.congestion.source import Connections, SocketSource
+from edgetune.net.metrics.source import Connections
+from edgetune.wings.congestion.source import SocketSource
 
 SOURCES = Plugins[type[SocketSource]](__name__, "SOURCE")
 """The classes of all sources."""

@@ -10,10 +10,10 @@ from edgetune.base import clock
 from edgetune.base.documents.congestion import ROUND
 from edgetune.base.fields import Field
 from edgetune.net.clickhouse.server import Server, by_value, is_one_of, parameters_of
+from edgetune.net.metrics.source import Connections
 from edgetune.net.metrics.sources.clickhouse import ClickHouse
 from edgetune.site.inventory import Pop
 from edgetune.wings.congestion.source import (
-    Connections,
     SocketSource,
     ports_of,
     refuse_part,

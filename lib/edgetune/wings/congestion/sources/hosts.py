@@ -10,8 +10,9 @@ from edgetune.base import clock
 from edgetune.base.documents.congestion import ROUND
 from edgetune.base.errors import SourceError
 from edgetune.base.fields import Field
+from edgetune.net.metrics.source import Connections
 from edgetune.site.inventory import Pop
-from edgetune.wings.congestion.source import Connections, SocketSource, ports_of, refuse_part
+from edgetune.wings.congestion.source import SocketSource, ports_of, refuse_part
 
 if TYPE_CHECKING:
     from edgetune.base.documents.host import SocketsAnswer

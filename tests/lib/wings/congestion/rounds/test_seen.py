@@ -124,6 +124,6 @@ def test_a_rollback_that_was_not_confirmed_is_told_once_an_hour(world: RoundsWor
 
 
 def test_no_round_is_read_for_a_status(world: RoundsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgetune.wings.congestion.rounds.kept.read_rounds", _refuse)
+    monkeypatch.setattr("edgetune.wings.congestion.rounds.work.read_rounds", _refuse)
     assert "prefixes treated" in status(world)
     assert found(world) == [] and exported(world)

@@ -17,8 +17,7 @@ from edgetune.report.congestion import (
     state_text,
 )
 from edgetune.rollout.context import Context
-from edgetune.wings.congestion.rounds.kept import open_rounds
-from edgetune.wings.congestion.rounds.work import read_known, tuned_pops
+from edgetune.wings.congestion.rounds.work import open_rounds, read_known, tuned_pops
 
 
 class CongestionReportResult(TypedDict):
@@ -38,29 +37,17 @@ def congestion_report(context: Context, pop: str = "") -> CongestionReportResult
 
     InputError for a PoP that the inventory does not have.
     """
-    if not pop:
+    path = url = color = ""
+    if pop:
+        material = _material(context, pop)
+        path, url = _page(context, material) if context.config.report_dir else ("", "")
+        where = f"; the report is {url or path}" if path else ""
+        message, text = f"{pop}: {state_text(material)}{where}", congestion_text(material)
+        color = color_of_congestion(material)
+    else:
         materials = [_material(context, name) for name in tuned_pops(context)]
-        message = f"PoPs that are tuned: {len(materials)}"
-        text = overview_text(materials)
-        return {
-            "pop": "",
-            "path": "",
-            "url": "",
-            "message": message,
-            "text": text,
-            "color": "",
-        }
-    material = _material(context, pop)
-    path, url = _page(context, material) if context.config.report_dir else ("", "")
-    where = f"; the report is {url or path}" if path else ""
-    return {
-        "pop": pop,
-        "path": path,
-        "url": url,
-        "message": f"{pop}: {state_text(material)}{where}",
-        "text": congestion_text(material),
-        "color": color_of_congestion(material),
-    }
+        message, text = f"PoPs that are tuned: {len(materials)}", overview_text(materials)
+    return {"pop": pop, "path": path, "url": url, "message": message, "text": text, "color": color}
 
 
 def _page(context: Context, material: CongestionMaterial) -> tuple[str, str]:

@@ -6,9 +6,14 @@ from __future__ import annotations
 from edgetune.base.documents.rounds import ROLLED_BACK, prefixes_text
 from edgetune.rollout.context import Context
 from edgetune.site.inventory import Pop
-from edgetune.wings.congestion.rounds.kept import RoundResult, round_result
 from edgetune.wings.congestion.rounds.telling import Pushed, change, in_order, keep, take_back
-from edgetune.wings.congestion.rounds.work import Work, join, permission_on
+from edgetune.wings.congestion.rounds.work import (
+    RoundResult,
+    Work,
+    join,
+    permission_on,
+    round_result,
+)
 
 _SHOWN = 5
 

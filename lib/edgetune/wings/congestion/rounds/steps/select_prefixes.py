@@ -9,8 +9,14 @@ from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.site.inventory import Pop
-from edgetune.wings.congestion.rounds.kept import SelectedResult, round_result
-from edgetune.wings.congestion.rounds.work import Work, entry_of, permission_on, take_if_free
+from edgetune.wings.congestion.rounds.work import (
+    SelectedResult,
+    Work,
+    entry_of,
+    permission_on,
+    round_result,
+    take_if_free,
+)
 
 NEXT = "push_configuration"
 
