@@ -37,10 +37,20 @@ def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:
         if name in files:
             return files[name]
         known.update(files)
-    listed = ", ".join(sorted(known)) or "none"
-    gone = [f"{each} does not exist" for each in directories if not each.is_dir()]
-    told = "; ".join([f"there is no {kind} {name!r}", *gone, f"known: {listed}"])
+    gone = [f"; {each} does not exist" for each in directories if not each.is_dir()]
+    told = "".join([f"there is no {kind} {name!r}", *gone, near_or_all(name, sorted(known))])
     raise InputError("parameter", kind, told)
+
+
+def near(word: str, choices: Collection[str]) -> str:
+    """The end of a complaint about a word: the choice that it is most like, or nothing."""
+    close = nearest(word, choices)
+    return f" (did you mean {close}?)" if close else ""
+
+
+def near_or_all(word: str, choices: Collection[str]) -> str:
+    """The same, and where it is like none: all choices."""
+    return near(word, choices) or f"; known: {', '.join(choices) or 'none'}"
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,7 @@ class Fields:
         text = self._text(field, value)
         if choices is not None and text not in choices:
             raise self.wrong(
-                field, f"{text!r} is none of {', '.join(choices)}{_near(text, choices)}"
+                field, f"{text!r} is none of {', '.join(choices)}{near(text, choices)}"
             )
         if pattern and not re.fullmatch(pattern, text):
             raise self.wrong(field, f"{text!r} {expected(pattern)}")
@@ -250,7 +260,7 @@ class Fields:
         for key in self._data:
             if key not in self._known:
                 raise self.wrong(
-                    str(key), f"is not known here{_near(str(key), sorted(self._known))}"
+                    str(key), f"is not known here{near(str(key), sorted(self._known))}"
                 )
 
 
@@ -259,8 +269,3 @@ def _kind(value: object) -> str:
         return "nothing"
     names = {bool: "true/false", int: "a number", float: "a number", str: "text", list: "a list"}
     return names.get(type(value), "a mapping")
-
-
-def _near(word: str, choices: Collection[str]) -> str:
-    close = nearest(word, choices)
-    return f" (did you mean {close}?)" if close else ""

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import digest_of
 from edgetune.base.durations import DAY
 from edgetune.base.errors import InputError
-from edgetune.base.fields import Fields, find_file
+from edgetune.base.fields import Fields, find_file, near_or_all
 from edgetune.base.files import Load, load_yaml
 from edgetune.base.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.base.names import NAME
@@ -140,11 +139,9 @@ def pops_by_ring(campaign: Campaign, inventory: Inventory) -> dict[str, tuple[st
     for index, ring in enumerate(campaign.rings):
         for number, pop in enumerate(ring.pops):
             if pop not in names:
-                close = nearest(pop, names)
-                known = f"; known: {', '.join(names) or 'none'}"
-                hint = f" (did you mean {close}?)" if close else known
                 field = f"rings[{index}].pops[{number}]"
-                raise InputError(campaign.where, field, f"there is no PoP {pop!r}{hint}")
+                problem = f"there is no PoP {pop!r}{near_or_all(pop, names)}"
+                raise InputError(campaign.where, field, problem)
     owner = dict(named)
     for pop in names:
         selecting = [ring.name for ring in campaign.rings if ring.selects(inventory.pop(pop))]

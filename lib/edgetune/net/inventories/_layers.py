@@ -16,11 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.errors import InputError
-from edgetune.base.fields import Fields
+from edgetune.base.fields import Fields, near
 from edgetune.base.names import NAME
 from edgetune.base.sanitize import one_line
 
@@ -112,8 +111,7 @@ class Layers:
         yield _Layer(self._where, "defaults", self._defaults)
         for index, group in enumerate(pops.inside(name, {}).texts("groups", ())):
             if group not in self._groups:
-                close = nearest(group, [*self._groups])
-                hint = f" (did you mean {close}?)" if close else ""
+                hint = near(group, [*self._groups])
                 raise pops.wrong(f"{name}.groups[{index}]", f"there is no group {group!r}{hint}")
             yield _Layer(self._where, f"groups.{group}", self._groups[group])
         if told is not None:

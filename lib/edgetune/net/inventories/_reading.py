@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from edgetune.base.addresses import KEY_TYPES, canonical, canonical_url, jump_parts
 from edgetune.base.errors import InputError
-from edgetune.base.fields import Field, Fields
+from edgetune.base.fields import Field, Fields, near_or_all
 from edgetune.base.names import NAME
 from edgetune.base.sanitize import Pattern
 from edgetune.net.metrics.sources import SOURCES
@@ -62,8 +62,8 @@ class WholeInventory(Inventory):
 
     def pop(self, name: str) -> Pop:
         if name not in self._pops:
-            known = ", ".join(sorted(self._pops)) or "none"
-            raise InputError(self._where, "pop", f"there is no PoP {name!r}; known: {known}")
+            problem = f"there is no PoP {name!r}{near_or_all(name, sorted(self._pops))}"
+            raise InputError(self._where, "pop", problem)
         return self._pops[name]
 
     def entry(self, name: str) -> Mapping[str, object]:

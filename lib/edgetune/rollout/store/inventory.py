@@ -10,6 +10,7 @@ from edgetune.base import clock
 from edgetune.base.documents.inventory import KEY, KeptInventory, pop_key, read_entry, read_kept
 from edgetune.base.durations import roughly
 from edgetune.base.errors import DamagedError, InputError
+from edgetune.base.fields import near_or_all
 from edgetune.net.inventories import open_inventory, read_pop, source_of
 from edgetune.rollout.store.records import Store, value_of
 from edgetune.site.config import Config
@@ -37,8 +38,7 @@ class StoredInventory(Inventory):
         key = pop_key(name)
         text = self._store.get(key) if name in self._kept.pops else None
         if text is None:
-            known = ", ".join(sorted(self._kept.pops)) or "none"
-            problem = f"there is no PoP {name!r}; known: {known}"
+            problem = f"there is no PoP {name!r}{near_or_all(name, sorted(self._kept.pops))}"
             raise InputError(f"{self._kept.where}, as it was kept", "pop", problem)
         entry: Any = read_entry(key, text).entry
         return {**entry}
