@@ -24,8 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from edgetune.agent import bundle
 from edgetune.agent.__main__ import act_unattended
 from edgetune.agent.dispatch import answer
@@ -35,6 +33,7 @@ from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.net.hosts.answers import read_answer, read_result
 from edgetune.net.hosts.fleet import packed
 from tests.support import FIXTURES
+from tests.support.cases import table
 
 STUBS = FIXTURES / "agent"
 BOOTSTRAP = (
@@ -53,7 +52,7 @@ done
 # What a host keeps after a restore, by intent: the fence, the lock, the traces of the stubs.
 LEFT_OUT = ("stub", "run", "var")
 
-FILES: dict[str, str] = yaml.safe_load(Path(__file__).with_name("agent_files.yaml").read_text())
+FILES: dict[str, str] = table(Path(__file__).with_name("agent_files.yaml"))
 
 
 class AgentRoot:
