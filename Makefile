@@ -69,7 +69,7 @@ quick: setup
 
 test: machine setup client packages
 	@$(MAKE) --no-print-directory -j 2 lint compiled
-	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
 	  -m "not (machines or quiet or long)" $(call report,test)
 	@echo "long rollouts: not run; make test-all runs them. Virtual machines: make test-machines"
 

@@ -64,8 +64,8 @@ FILES: dict[str, str] = table(Path(__file__).with_name("agent_files.yaml"))
 class AgentRoot:
     """One host. ``ask`` talks to its agent as the controller does.
 
-    An agent compiles what it is sent, which takes half of its time: the first of each host does,
-    the others get what would lie compiled on a host whose boot hook keeps it.
+    An agent compiles what it is sent, which takes half of its time, unless it lies compiled on the
+    host: the first one of a host does, the others get that from here.
 
     ``patch`` is what its test changes of this process for a time.
     """
@@ -162,7 +162,8 @@ class AgentRoot:
     def begin(self, document: bytes) -> subprocess.Popen[bytes]:
         """The same, but the agent waits for the end of its request until ``release``."""
         sent, program = BOOTSTRAP, _program()
-        if self._has_answered and self.python == sys.executable:
+        compiles = not self.exists("var/lib/edgetune/agent.py.compiled")
+        if self._has_answered and compiles and self.python == sys.executable:
             sent, program = COMPILED_BOOTSTRAP, _compiled() + program
         self._has_answered = True
         process = subprocess.Popen(
