@@ -171,7 +171,7 @@ def router() -> Iterator[Host]:
 def ip(words: str) -> str:
     """Run ip(8), here inside of the namespace."""
     command = ["ip", *words.split()]
-    done = subprocess.run(command, check=True, timeout=10, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=True, timeout=60, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 
