@@ -21,7 +21,7 @@ help:
 	@echo "make packages name the system packages that the lab needs, and offer to install them"
 	@echo "make check    lint, and the tests that are quick: before each commit, two minutes"
 	@echo "make test     lint, and the tests of everything, with the namespaced lab when root: eight minutes"
-	@echo "make test-all  make test, and the long rollouts that it leaves out: 25 minutes"
+	@echo "make test-all  make test, the long rollouts that it leaves out, all examples: 25 minutes"
 	@echo "make anywhere  the quick tests on other days, in other zones, languages, users, folders (ONLY=\"tokyo umask\")"
 	@echo "make test-machines  the tests that boot virtual machines, and how long each took: over two hours"
 	@echo "make lint     ruff, mypy, the import rule, generated pages"
@@ -69,13 +69,15 @@ quick: setup
 
 test: machine setup client packages
 	@$(MAKE) --no-print-directory -j 2 lint compiled
-	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
-	  -m "not (machines or quiet or long)" $(call report,test)
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
+	  --hypothesis-profile=quick -m "not (machines or quiet or long)" $(call report,test)
 	@echo "long rollouts: not run; make test-all runs them. Virtual machines: make test-machines"
 
 test-all: test
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) \
 	  -m "long and not (machines or quiet)" $(call report,long)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q \
+	  -m "hypothesis and not (machines or quiet or long)" $(call report,properties)
 	@$(MAKE) --no-print-directory quiet
 
 anywhere: machine setup

@@ -46,7 +46,8 @@ install_requirements() {
   for file; do
     say "installing from $file: $(sed -E '/^#/d; s/[<>=;].*//' "$file" | sort -u | paste -sd ' ')"
   done
-  if ! said=$(PIP_RETRIES=${PIP_RETRIES:-2} "$place/bin/pip" install --quiet --disable-pip-version-check \
+  # Not compiled: of thousands of modules a few hundred are ever imported, and compiled then.
+  if ! said=$(PIP_RETRIES=${PIP_RETRIES:-2} "$place/bin/pip" install --quiet --no-compile --disable-pip-version-check \
     "${@/#/--requirement=}" 2>&1); then
     # Without a network pip says that there is no such version.
     ! grep -q "connection broken" <<<"$said" || fail "pip does not reach its package index"

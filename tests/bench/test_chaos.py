@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from bench import chaos
-from bench._mutation import copy_checkout
+from bench._mutation import Edit
 from bench.chaos import auditor, breakage, sabotage
 from bench.chaos.auditor import Broken, End, Faults, Stop, Window
 from bench.chaos.rounds import QUICK
@@ -208,14 +209,22 @@ def test_seeds_are_resumed_and_a_broken_promise_fails(
     assert "4 seeds: 2 count and kept every promise, 1 do not count, 1 broke a promise" in out
 
 
-@pytest.mark.slow
+def edited(copy: Path, edits: Sequence[Edit]) -> Path:
+    """What ``copy_checkout`` makes, of the files that are edited alone."""
+    for file in {edit.file for edit in edits}:
+        (copy / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, copy / file)
+    for edit in edits:
+        edit.apply(copy)
+    return copy
+
+
 def test_each_sabotage_is_of_the_code_that_there_is(tmp_path: Path) -> None:
     for name, each in sabotage.SABOTAGES.items():
-        copy = copy_checkout(tmp_path / name, [*QUICK, *each.edits] if each.rounds else each.edits)
+        copy = edited(tmp_path / name, [*QUICK, *each.edits] if each.rounds else each.edits)
         assert all(edit.new in (copy / edit.file).read_text() for edit in each.edits)
         assert 1 <= len(each.seeds) <= 3
-        files = {edit.file for edit in each.edits}
-        for file in files:
+        for file in {edit.file for edit in each.edits}:
             compile((copy / file).read_text(), file, "exec")
             assert (copy / file).read_text() != (ROOT / file).read_text()
 

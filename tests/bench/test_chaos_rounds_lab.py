@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bench import chaos
-from bench._mutation import copy_checkout
 from bench.chaos import breakage, rounds, schedule
 from bench.chaos.rounds import QUICK
 from bench.chaos.schedule import BACK, ENDINGS, NOT_BOTH, ROUNDS_KINDS, SOURCE, make_rounds
+from tests.bench.test_chaos import edited
 
 SEED = 17
 """Everything of a round dies while hosts are told; a person takes it back in the end."""
@@ -31,9 +31,8 @@ def test_sixty_seeds_hold_every_fault_and_both_endings() -> None:
     assert not any({fault.kind for fault in each.faults} >= NOT_BOTH for each in drawn)
 
 
-@pytest.mark.slow
 def test_the_quick_pack_is_of_the_code_that_there_is(tmp_path: Path) -> None:
-    copy = copy_checkout(tmp_path, QUICK)
+    copy = edited(tmp_path, QUICK)
     assert all(edit.new in (copy / edit.file).read_text() for edit in QUICK)
 
 

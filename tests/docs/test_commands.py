@@ -69,7 +69,7 @@ def test_every_command_is_taken(source: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_local_runner_takes_the_same(source: str) -> None:
-    runs = [each.words[1:] for each in SOURCES[source]() if each.words[0] == "run"]
+    runs = {each.words[1:] for each in SOURCES[source]() if each.words[0] == "run"}
     for ref, *words in runs:
         assert from_words(PACK.action(ref), words).keys() == {w.partition("=")[0] for w in words}
 

@@ -102,35 +102,39 @@ def test_check_names_what_is_out_of_date_and_writes_nothing(
     assert not (pack / "docs").exists()
 
 
+DIFFERS = [
+    {
+        "config.schema.yaml": ("least 1m", "least 1s"),
+        "actions/plan_rollout.yaml": ("    maximum: 0.95", "    maximum: 0.99"),
+        "actions/rollout_pop.yaml": ("1s to 1h", "1s to 2h"),
+        "workflows/rollout_pop.yaml": ("  - drop_sessions\n", ""),
+        "aliases/plan.yaml": ("truncate(1500", "truncate(150"),
+        "aliases/start.yaml": ("truncate(1500", "truncate(150"),
+    },
+    {"workflows/rollout_pop.yaml": ("      soak: <% ctx(soak) %>\n", "")},
+]
+"""What one hand changes in each of some files; the first difference of a file is told."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("config.schema.yaml", "least 1m", "least 1s"),
-        ("actions/plan_rollout.yaml", "    maximum: 0.95", "    maximum: 0.99"),
-        ("actions/rollout_pop.yaml", "1s to 1h", "1s to 2h"),
-        ("workflows/rollout_pop.yaml", "  - drop_sessions\n", ""),
-        ("workflows/rollout_pop.yaml", "      soak: <% ctx(soak) %>\n", ""),
-        ("aliases/plan.yaml", "truncate(1500", "truncate(150"),
-        ("aliases/start.yaml", "truncate(1500", "truncate(150"),
-    ],
-)
+@pytest.mark.parametrize("changes", DIFFERS, ids=len)
 def test_yaml_that_differs_from_its_one_source_is_named_and_mended(
-    pack: Path, capsys: pytest.CaptureFixture[str], name: str, old: str, new: str
+    pack: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, tuple[str, str]]
 ) -> None:
     generate.main([], pack)
-    file = pack / name
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new, 1))
+    texts = {name: (pack / name).read_text() for name in changes}
+    for name, (old, new) in changes.items():
+        assert old in texts[name]
+        (pack / name).write_text(texts[name].replace(old, new, 1))
     capsys.readouterr()
     assert generate.main(["--check"], pack) == 1
-    said = capsys.readouterr().err.splitlines()[0]
-    line = text.count("\n", 0, text.index(old)) + 1
-    must = text.splitlines()[line - 1].strip()[:100]
-    assert said.startswith(f"{name}: out of date at line {line}, which must be: {must!r}, run")
+    said = capsys.readouterr().err
+    for name, (old, _) in changes.items():
+        line = texts[name].count("\n", 0, texts[name].index(old)) + 1
+        must = texts[name].splitlines()[line - 1].strip()[:100]
+        assert f"{name}: out of date at line {line}, which must be: {must!r}, run" in said
     generate.main([], pack)
-    assert file.read_text() == text
+    assert {name: (pack / name).read_text() for name in changes} == texts
 
 
 @pytest.mark.parametrize("kind", KINDS)

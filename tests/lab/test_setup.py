@@ -42,10 +42,19 @@ def test_what_is_wrong_with_a_machine_is_one_line(env: dict[str, str], line: str
 
 
 def test_without_a_package_index_no_virtualenv_is_left(tmp_path: Path) -> None:
-    place = tmp_path / "venv"
-    done = setup(
-        "venv", sys.executable, str(place), PIP_INDEX_URL="http://127.0.0.1:9/", PIP_RETRIES="1"
+    """Its pip is the one that is there: to install one takes seconds."""
+    place, python = tmp_path / "venv", tmp_path / "python"
+    python.write_text(
+        f"""#!/bin/sh
+[ "$1 $2" = "-m venv" ] || exec {sys.executable} "$@"
+mkdir -p "$4/bin"
+printf '#!/bin/sh\\nexec {sys.executable} -m pip "$@"\\n' > "$4/bin/pip"
+chmod +x "$4/bin/pip"
+"""
     )
+    python.chmod(0o755)
+    without = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "1"}
+    done = setup("venv", str(python), str(place), PIP_IGNORE_INSTALLED="1", **without)
     assert done.returncode == 1 and not place.exists()
     assert done.stderr.splitlines() == [
         "setup: pip does not reach its package index",

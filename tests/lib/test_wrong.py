@@ -21,7 +21,7 @@ from tests.lib.base.test_options import Chosen
 from tests.lib.net.inventories.test_layers import FILE
 from tests.support import ROOT
 from tests.support.builders import inventory_document, write_yaml
-from tests.support.cases import fits
+from tests.support.cases import fits, table
 
 ALERTS = {"url": "http://alerts.example.net:9093", "matchers": {"host": "{name}"}}
 HOST = """\
@@ -97,7 +97,7 @@ KINDS = {
         lambda _, document: read_options(Fields(document, "file"), Chosen),
     ),
 }
-TABLE = yaml.safe_load(Path(__file__).with_name("wrong.yaml").read_text(encoding="utf-8"))
+TABLE = table(Path(__file__).with_name("wrong.yaml"))
 
 
 def changed(base: Any, changes: Any) -> Any:

@@ -23,9 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from bench._mutation import Edit, MutationError, copy_checkout
+from tests.support.cases import table
 
 LIST = Path(__file__).with_name("mistakes.yaml")
 SECONDS = 900.0  # a mistake that makes its tests hang is killed by that, too
@@ -51,7 +50,7 @@ def read(file: Path = LIST) -> list[Mistake]:
             Edit(f"lib/edgetune/{row['file']}", row["old"], row["new"]),
             tuple(f"tests/{word}" for word in row["tests"].split()),
         )
-        for room, rows in yaml.safe_load(file.read_text(encoding="utf-8")).items()
+        for room, rows in table(file).items()
         for row in rows
     ]
 

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from edgetune.agent.vocabulary.kinds.nic_coalesce import NUMBERS, SWITCHES
 from tests.support.agent_cpus import Vectors
 from tests.support.agent_programs import Answer, instead
 from tests.support.agent_root import AgentRoot, NearRoot
 from tests.support.agent_rss import Complaint, Rss
+from tests.support.cases import table
 
 QUEUES = "sys/class/net/eth0/queues"
 TABLE = "proc/sys/net/core/rps_sock_flow_entries"
@@ -324,7 +323,7 @@ FITS: dict[str, Callable[[int], int]] = {
     "power": _power,
     "power below": lambda number: _power(number, True),
 }
-_CARDS = yaml.safe_load(Path(__file__).with_name("agent_cards.yaml").read_text())
+_CARDS = table(Path(__file__).with_name("agent_cards.yaml"))
 
 
 def make_card(name: str, rss: Mapping[str, Any] | None = None, **changes: Any) -> Card:

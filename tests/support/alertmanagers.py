@@ -31,7 +31,7 @@ needs_alertmanager = [
     pytest.mark.skipif(not shutil.which(PROGRAM), reason=f"{PROGRAM} is not installed"),
 ]
 _CONFIG = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 Answer = Callable[[str, str], Reply]
 """By method and path."""

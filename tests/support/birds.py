@@ -169,7 +169,7 @@ def _reply(bird: socket.socket) -> bytes:
 def ask(path: Path, command: str) -> str:
     """What a BIRD answers, as birdc would show it."""
     with socket.socket(socket.AF_UNIX) as bird:
-        bird.settimeout(10)
+        bird.settimeout(60)
         bird.connect(str(path))
         _reply(bird)
         bird.sendall(command.encode() + b"\n")

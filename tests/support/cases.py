@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import re
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +17,31 @@ import pytest
 import yaml
 
 
+def table(file: Path, loader: Any = yaml.SafeLoader) -> Any:
+    """The document in a YAML file, which is parsed once: each worker of each run reads all tables.
+
+    It lies parsed where compiled modules do.
+    """
+    text = file.read_bytes()
+    key = (sha256(text).digest(), loader.__name__)
+    kept = file.parent / "__pycache__" / f"{file.name}.{sys.implementation.cache_tag}.pickle"
+    with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
+        known, document = pickle.loads(kept.read_bytes())
+        if known == key:
+            return document
+    document = yaml.load(text.decode("utf-8"), loader)  # noqa: S506
+    if not sys.dont_write_bytecode:
+        with suppress(OSError):
+            kept.parent.mkdir(exist_ok=True)
+            own = kept.with_suffix(f".{os.getpid()}")
+            own.write_bytes(pickle.dumps((key, document)))
+            own.replace(kept)
+    return document
+
+
 def cases(file: Path) -> list[Any]:
     """The cases of a file as parameters of a test: ``{sentence: {field: value}}``."""
-    loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return [pytest.param(case, id=name) for name, case in loaded.items()]
+    return [pytest.param(case, id=name) for name, case in table(file).items()]
 
 
 def fits(seen: str, wanted: str) -> bool:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many examples a property is tried with: all of them, or under the profile ``quick`` few.
 
-``make check`` names that profile of Hypothesis, ``make test`` none.
+``make check`` and ``make test`` name that profile of Hypothesis; ``make test-all`` runs properties
+once more without one.
 """
 
 from __future__ import annotations

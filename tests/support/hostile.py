@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -36,6 +37,9 @@ HOSTILE = {
 }
 
 
+_ENVIRONMENT = Environment(keep_trailing_newline=True, undefined=StrictUndefined)
+
+
 def texts(value: Any) -> Iterator[str]:
     """Every text in a result, names included."""
     if isinstance(value, str):
@@ -49,15 +53,16 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(below)
 
 
+@cache
 def evaluated(text: str) -> Any:
     """What Orquesta makes of a text that an expression led to."""
     return expressions.evaluate("<% ctx(text) %>", {"__vars": {}, "text": text})
 
 
+@cache
 def rendered(text: str) -> str:
     """What StackStorm makes of it as the input of a task."""
-    environment = Environment(keep_trailing_newline=True, undefined=StrictUndefined)
-    return environment.from_string(text).render()
+    return _ENVIRONMENT.from_string(text).render()
 
 
 def assert_harmless(result: Any) -> None:

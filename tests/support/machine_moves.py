@@ -19,7 +19,6 @@ from types import SimpleNamespace
 from typing import Any, Callable
 
 import pytest
-import yaml
 
 from edgetune.agent import unattended
 from edgetune.agent.host import Host
@@ -51,12 +50,13 @@ from tests.support.agent_root import (
     without_boot_id,
 )
 from tests.support.agent_rss import Complaint
+from tests.support.cases import table
 from tests.support.scenarios import Scenario
 from tests.support.steered import Steered
 
 Settings = list[dict[str, Any]]
 Put = Callable[[str], None]
-LISTS = yaml.safe_load((ROOT / "tests/lib/agent/proc_net.yaml").read_text())
+LISTS = table(ROOT / "tests/lib/agent/proc_net.yaml")
 COUNTED = ("proc/interrupts",)
 PROMETHEUS = "var/lib/prometheus/node-exporter"
 USUAL = {

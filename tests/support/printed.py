@@ -62,8 +62,13 @@ def of_metadata() -> Iterator[Printed]:
         yield from commands(_name(path), path.read_text())
 
 
-def of_messages() -> Iterator[Printed]:
+@cache
+def of_messages() -> list[Printed]:
     """Of the texts of the sources, with ``VALUE`` where they differ."""
+    return [*_of_messages()]
+
+
+def _of_messages() -> Iterator[Printed]:
     for name, tree in _trees():
         for text in _texts(tree):
             yield from commands(name, text)

@@ -33,6 +33,7 @@ from edgetune.rollout.record.bios_journal import load_journal
 from edgetune.rollout.store.claims import Claim
 from tests.support.bmcs import RESETS
 from tests.support.builders import as_samples, concluded
+from tests.support.cases import table
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import BiosWorld, Died, EmptyWorld, World, changing, shown, step_named
 
@@ -55,7 +56,7 @@ def scenarios(test: str, name: str = "") -> list[Any]:
 
 def read_scenarios(path: Path) -> dict[str, Any]:
     """A file of scenarios."""
-    loaded: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _Once)  # noqa: S506
+    loaded: dict[str, Any] = table(path, _Once)
     return loaded
 
 

@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from edgetune.agent.dispatch import answer
 from edgetune.agent.findings import snapshot
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed
 from tests.support import FIXTURES
 from tests.support.agent_root import AgentRoot
+from tests.support.cases import table
 from tests.support.virtual_clock import VirtualClock
 
 CPUS = 8
@@ -181,7 +180,7 @@ def thread(
     host.write(f"{own}/status", f"Name:\t{name}\nCpus_allowed:\tff\nCpus_allowed_list:\t{cpus}\n")
 
 
-KNOWN = yaml.safe_load((FIXTURES / "sick_host.yaml").read_text(encoding="utf-8"))
+KNOWN = table(FIXTURES / "sick_host.yaml")
 SICK, HEALTHY = KNOWN["sick"], KNOWN["healthy"]
 
 

@@ -71,7 +71,7 @@ class Terminal:
     def all_lines(self) -> tuple[int, list[str]]:
         """The exit status, and every line that stays: none of those that were rewritten."""
         code = self.process.wait(PATIENCE)
-        self._reader.join(5)
+        self._reader.join(60)
         return code, re.sub(r".*\r\x1b\[K", "", self._plain()).replace("\r", "").splitlines()
 
     def living(self) -> list[str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hypothesis import strategies as st
 
 from edgetune.agent.vocabulary.kinds import KINDS
@@ -17,6 +16,7 @@ from edgetune.agent.vocabulary.values import format_cpus
 from tests.support.agent_cpus import Machine
 from tests.support.agent_nic import CARDS, SINGLE, Card, Make, veth
 from tests.support.agent_root import setting
+from tests.support.cases import table
 
 MAKES = (*CARDS, veth)
 MACHINES = (Machine(sockets=1, cores=4, threads=1), Machine(sockets=2, cores=4, threads=2))
@@ -86,7 +86,7 @@ def trials() -> dict[str, Trial]:
 
 
 def _trial(name: str) -> Trial:
-    own = yaml.safe_load(path_of(name).read_text(encoding="utf-8"))
+    own = table(path_of(name))
     named = {"settings": "choices", "files": "of_host", "old_files": "of_old"}
     beside = tuple(setting(**one) for one in own.pop("beside", ()))
     return Trial(name, beside=beside, **{named.get(key, key): part for key, part in own.items()})

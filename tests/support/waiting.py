@@ -14,10 +14,23 @@ from typing import Any
 
 def wait_until(condition: Callable[[], Any], what: str = "it", seconds: float = 60.0) -> None:
     """Until a condition holds; on a machine with nothing else to do most take one second."""
-    end = time.monotonic() + seconds
+    assert comes_true(condition, seconds), f"{what}: not in {seconds:.0f} s"
+
+
+def comes_true(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
+    """Whether a condition holds in time.
+
+    One that takes long, since it starts processes or looks at all that run, is asked as seldom as
+    to leave most of the machine to what it waits for.
+    """
+    end, began = time.monotonic() + seconds, time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"{what}: not in {seconds:.0f} s"
-        time.sleep(0.05)
+        now = time.monotonic()
+        if now > end:
+            return False
+        time.sleep(min(1.0, max(0.05, 2 * (now - began))))
+        began = time.monotonic()
+    return True
 
 
 def wait_for_end(processes: Iterable[str]) -> None:

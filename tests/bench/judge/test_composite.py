@@ -27,5 +27,5 @@ def test_a_tuning_without_effect_is_rolled_back_and_promoted_in_alpha_at_most() 
 
 @pytest.mark.slow
 def test_a_small_slowdown_of_all_parts_is_found_sooner_than_in_the_noisiest() -> None:
-    found = rates(20, 1.03, [NAME, "health_p99_ms"])
+    found = rates(10, 1.03, [NAME, "health_p99_ms"])
     assert found[NAME][0] > found["health_p99_ms"][0]

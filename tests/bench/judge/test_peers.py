@@ -62,7 +62,7 @@ def decide(origin: Replicate) -> None:
     st.sampled_from(["all", "test", "control", "one host", "baseline"]),
     st.integers(0, 99),
 )
-@examples(20)
+@examples(10)
 def test_no_peer_fails_on_zeros_constants_and_nothing_in_any_scenario(
     name: str, value: float, where: str, seed: int
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_rollout_there_and_back_over_one_that_goes_away_loses_no_request(
     lab.heal(practice.home)
     back_at_last = practice.run("roll_back_pop", f"rollout={done['rollout']}")
     assert (back_at_last["exit"], back_at_last["outcome"]) == (0, "rolled_back"), back_at_last
+    assert back_at_last["quarantined"] == {}
     assert practice.fingerprints() == before
     assert practice.serving() == set(practice.hosts)
     assert practice.lost() == lost

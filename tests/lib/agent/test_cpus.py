@@ -155,7 +155,7 @@ def test_interrupts_are_set_again_once_the_interface_is_up(
 def systemd_listening(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(name.replace("@", "\0"))
-        systemd.settimeout(10)
+        systemd.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", name)
         yield systemd
 

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-import yaml
 
 from edgetune.agent import findings
 from edgetune.agent.host import Host
 from tests.support import sick_host
 from tests.support.agent_root import THP, near_root, thp
-from tests.support.cases import cases
+from tests.support.cases import cases, table
 from tests.support.sick_host import CPUS, HEALTHY, NIC, SICK, DiagnosedHost, make, process, thread
 
 HERE = Path(__file__).parent
-SICK_FINDINGS = yaml.safe_load((HERE / "sick_findings.yaml").read_text(encoding="utf-8"))
+SICK_FINDINGS = table(HERE / "sick_findings.yaml")
 
 
 @pytest.fixture

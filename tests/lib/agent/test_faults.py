@@ -178,7 +178,7 @@ def test_a_connection_that_is_lost_in_the_middle_stops_no_apply(
     process.stdin.close()
     errors = process.stderr.read()
     process.stderr.close()
-    assert process.wait(20) == 0 and errors == b""
+    assert process.wait(60) == 0 and errors == b""
     assert host.exists("stub/cut")
     if fails:
         assert without_stubs(host.tree()) == without_stubs(before)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.agent.dispatch import VERBS, answer
 from tests.support.agent_root import AgentRoot, channels, near_root, sysctl
+from tests.support.cases import table
 from tests.support.examples import examples
 
 GOOD: dict[str, Any] = {
@@ -36,7 +36,7 @@ GOOD: dict[str, Any] = {
     "grace_boots": 0,
 }
 LEFT_OUT = "(left out)"
-FIELDS = yaml.safe_load(Path(__file__).with_name("wrong_fields.yaml").read_text())
+FIELDS = table(Path(__file__).with_name("wrong_fields.yaml"))
 WRONG = [(field, value) for field, values in FIELDS.items() for value in values]
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +24,7 @@ from edgetune.agent.protocol import Unsupported
 from lab.pop import network
 from tests.support.agent_programs import DEFAULT, Answer, Routes, instead
 from tests.support.agent_root import NearRoot, setting, until
-from tests.support.cases import cases
+from tests.support.cases import cases, table
 from tests.support.examples import examples
 
 HERE = Path(__file__).parent
@@ -92,7 +91,7 @@ def test_the_end_of_a_boot_starts_few_processes_for_a_route(host: NearRoot) -> N
     assert asked == ["show", "show", "show", "change", "show"]
 
 
-LISTS = yaml.safe_load((HERE / "proc_net.yaml").read_text())
+LISTS = table(HERE / "proc_net.yaml")
 
 # In whatever words: ip is asked.
 ASKED = (
@@ -172,7 +171,7 @@ def router() -> Iterator[Host]:
 def ip(words: str) -> str:
     """Run ip(8), here inside of the namespace."""
     command = ["ip", *words.split()]
-    done = subprocess.run(command, check=True, timeout=10, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=True, timeout=60, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 

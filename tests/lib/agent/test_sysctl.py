@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-import yaml
 
 from edgetune.agent.findings.conflicts import sysctl_not_in_force
 from edgetune.agent.findings.snapshot import Snapshot
@@ -16,6 +15,7 @@ from edgetune.agent.host import Host
 from edgetune.agent.kinds.sysctl_files import left_by, shown_as
 from edgetune.agent.vocabulary.kinds.sysctl import EXCLUSIVE
 from tests.support.agent_root import NearRoot, near_root, sysctl, without_boot_id
+from tests.support.cases import table
 
 Kernel = dict[str, str]
 FORWARD = "net.ipv4.ip_forward"
@@ -151,7 +151,7 @@ def test_a_diagnosis_reads_each_file_of_sysctl_d_once(host: NearRoot) -> None:
     assert told["numbers"] == {"keys": 9} and read.count("/etc/sysctl.d/60-site.conf") == 1
 
 
-FORMS = yaml.safe_load(Path(__file__).with_name("forms.yaml").read_text())
+FORMS = table(Path(__file__).with_name("forms.yaml"))
 
 
 @pytest.mark.parametrize(("path", "text", "now", "shown"), FORMS)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from edgetune.agent.boot_loaders import BOOT_LOADERS
 from edgetune.agent.disk import NEW_FILE, opened
@@ -29,11 +28,12 @@ from edgetune.agent.journal import FileState
 from tests.support import ROOT
 from tests.support.agent_root import NearRoot, file, near_root
 from tests.support.boot_loaders.grub import GrubDouble
+from tests.support.cases import table
 from tests.support.kernels import GRACE, KernelHost, cmdline, kernel_host
 
 AGENT = ROOT / "lib/edgetune/agent"
 
-KNOWN = yaml.safe_load(Path(__file__).with_name("writers.yaml").read_text())
+KNOWN = table(Path(__file__).with_name("writers.yaml"))
 
 CHANGES = re.compile(
     "chflags|chmod|chown|copy.*|fchmod|fchown|lchown|link|mk.*|move|.*Temporary.*|makedirs|"

@@ -18,6 +18,7 @@ from edgetune.report.files import index_page, png_of
 from tests.lib.report.test_headline import concluded, head
 from tests.lib.report.test_report import TAGS, Reader, said
 from tests.support.hostile import HOSTILE
+from tests.support.waiting import wait_until
 
 
 def test_the_newest_is_the_first() -> None:
@@ -107,11 +108,7 @@ def test_a_browser_that_hangs_is_ended_with_all_its_processes(
     assert png_of("<p>", program) == b""
     assert time.monotonic() - began < 30
     child = int(told.read_text())
-    for _ in range(100):
-        if not _lives(child):
-            break
-        time.sleep(0.05)
-    assert not _lives(child)
+    wait_until(lambda: not _lives(child))
 
 
 def _lives(process: int) -> bool:

@@ -29,7 +29,7 @@ USUAL = "reno"
 def ip(words: str) -> str:
     """Run ip(8), here inside of the namespace."""
     return subprocess.run(
-        ["ip", *words.split()], check=True, timeout=10, stdout=subprocess.PIPE, text=True
+        ["ip", *words.split()], check=True, timeout=60, stdout=subprocess.PIPE, text=True
     ).stdout
 
 
@@ -102,7 +102,7 @@ class RoutesDouble(Double):
                 peer = socket.socket(family)
             with peer:
                 peer.bind((client, 0))
-                peer.settimeout(5)
+                peer.settimeout(60)
                 peer.connect(listening.getsockname()[:2])
                 accepted, _ = listening.accept()
                 with accepted:

@@ -112,7 +112,7 @@ class Kept(_InFront):
         states = {name: {"withdrawn": "", "sessions": 0} for name in SERVERS}
         self._file.write_text(json.dumps(states))
         (folder / "states.py").write_text(_STATES)
-        super().__init__(folder, f"{sys.executable} {folder}/states.py {self._file}")
+        super().__init__(folder, f"{sys.executable} -IS {folder}/states.py {self._file}")
 
     def sends_to(self, server: str) -> bool:
         return not json.loads(self._file.read_text())[server]["withdrawn"]
@@ -140,6 +140,7 @@ class Nginx(_InFront):
         nginx = f"{shutil.which('nginx')} -c {folder}/nginx.conf"
         self._own = [
             sys.executable,
+            "-IS",
             str(PROGRAM),
             f"--file={folder}/servers.conf",
             f"--nginx={nginx}",
@@ -171,7 +172,7 @@ class Nginx(_InFront):
 
     def _request(self) -> str:
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
+            client.settimeout(60)
             client.connect(f"{self.folder}/clients")
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
             answer = b""
@@ -204,7 +205,7 @@ def _wait_for(port: int) -> None:
     ends = time.monotonic() + 30
     while True:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60):
                 return
         except OSError:
             assert time.monotonic() < ends

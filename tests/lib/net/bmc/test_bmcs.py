@@ -169,7 +169,7 @@ class TestManyLogins:
             if name == "e000":
                 raise UnreachedError("refused")
             if is_root:
-                together.wait(5)
+                together.wait(60)
 
         tried = self.watch(box, monkeypatch, before)
         if basic:

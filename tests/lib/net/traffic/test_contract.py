@@ -8,7 +8,6 @@ The files of ``lib/edgetune/net/traffic/drivers`` are the drivers, and those of
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -33,6 +32,7 @@ from tests.support.builders import inventory_document, write_yaml
 from tests.support.load_balancers import SERVERS, TestBalancer
 from tests.support.load_balancers._on_hosts import InProcess
 from tests.support.port import Port
+from tests.support.waiting import wait_until
 
 FIRST, SECOND, OTHER = SERVERS[:3]
 
@@ -146,24 +146,16 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
         yield Trial(name, balancer, tmp_path)
 
 
-def until(condition: Callable[[], object]) -> None:
-    """What a load balancer needs time for comes about within ten seconds."""
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_server_gets_no_new_clients_until_it_is_restored(trial: Trial) -> None:
     for leave in (trial.driver.withdraw, trial.driver.isolate):
         leave(FIRST)
         shown = trial.driver.servers()[FIRST]
         assert shown.withdrawn not in ("", ADMITTED) and not shown.is_serving
-        until(lambda: not trial.driver.servers()[FIRST].leaving)
+        wait_until(lambda: not trial.driver.servers()[FIRST].leaving)
         assert trial.sent_to == set(SERVERS) - {FIRST}
         trial.driver.restore(FIRST)
         assert not trial.how(FIRST)
-        until(lambda: trial.driver.servers()[FIRST].is_serving)
+        wait_until(lambda: trial.driver.servers()[FIRST].is_serving)
         assert trial.sent_to == set(SERVERS)
 
 
@@ -183,7 +175,7 @@ def test_a_change_is_made_once_and_an_isolated_server_not_let_in_by_a_withdrawal
 
 def test_what_somebody_else_withdrew_is_given_back_as_it_was(trial: Trial) -> None:
     trial.balancer.withdraw_by_hand(FIRST)
-    until(lambda: trial.how(FIRST))
+    wait_until(lambda: trial.how(FIRST))
     before = trial.how(FIRST)
     trial.driver.isolate(FIRST)
     isolated = trial.how(FIRST)
@@ -201,10 +193,10 @@ def test_min_in_service_counts_the_servers_that_get_new_clients(trial: Trial) ->
     trial.driver.withdraw(FIRST)
     trial.driver.isolate(SECOND)
     trial.balancer.withdraw_by_hand(OTHER)
-    until(lambda: trial.how(OTHER))
+    wait_until(lambda: trial.how(OTHER))
     # One that is leaving counts no more, be it sent requests still.
     assert trial.in_service == set(SERVERS) - {FIRST, SECOND, OTHER}
-    until(lambda: trial.sent_to == trial.in_service)
+    wait_until(lambda: trial.sent_to == trial.in_service)
 
 
 def test_a_server_that_nobody_withdrew_and_that_gets_no_requests_stays_so(trial: Trial) -> None:
@@ -213,7 +205,7 @@ def test_a_server_that_nobody_withdrew_and_that_gets_no_requests_stays_so(trial:
     if not forget:
         pytest.skip("here a server gets requests, is withdrawn, or is down")
     others = set(SERVERS) - {FIRST}
-    until(lambda: trial.sent_to == others)
+    wait_until(lambda: trial.sent_to == others)
     shown = trial.driver.servers()[FIRST]
     assert trial.in_service == others and shown.idle and not shown.withdrawn
     assert shown.is_let_in and not shown.gets_requests
@@ -240,7 +232,7 @@ def test_sessions_are_counted_or_unknown_and_never_forgotten(trial: Trial) -> No
     assert trial.driver.servers()[FIRST].sessions != 0
     trial.driver.withdraw(FIRST)
     trial.balancer.end_sessions()
-    until(lambda: trial.driver.servers()[FIRST].sessions in (0, None))
+    wait_until(lambda: trial.driver.servers()[FIRST].sessions in (0, None))
 
 
 def test_half_an_answer_is_none(trial: Trial) -> None:

@@ -130,7 +130,7 @@ def test_haproxy_with_an_agent_that_has_every_server_ready(tmp_path: Path, way: 
                 lambda pop: haproxy.driver()
             )
             told = world.step("begin_drain", batch)
-            for _ in range(60):
+            for _ in range(600):
                 if told["next"] == "check_drained":
                     time.sleep(0.1)
                     told = world.step("check_drained", batch)

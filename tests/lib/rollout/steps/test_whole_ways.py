@@ -77,15 +77,20 @@ def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
     assert plain == {"health_url": "http://127.0.0.1:80/health", "health_requests": 2}
 
 
+HALVES = pytest.mark.parametrize("first", [0, pytest.param(2, marks=pytest.mark.long)])
+"""Each effect has the moment before it and the one after, which are the same to the world. Every
+other effect is for ``make test-all``."""
+
+
 @pytest.mark.slow
+@HALVES
 def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forgets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     for waits in ("hosts.drain", "steps.drain_hosts", "steps.undrain_hosts"):
         monkeypatch.setattr(f"edgetune.rollout.{waits}.POLL", 0)
     monkeypatch.setattr("edgetune.rollout.hosts.drain._STAYS", 0)
-    # After an effect or before the next one is the same to the world.
-    for moment in count(0, 2):
+    for moment in count(first, 4):
         world = changing(tmp_path / str(moment))
         world.balancer.clients = True
         world.balancer.servers()
@@ -129,15 +134,15 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("clock")
+@HALVES
 def test_a_rollback_called_twice_at_once_fences_the_older(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     """At every moment of one, somebody else begins another and brings it to its end."""
     # Between a look at the claim and what follows no second one fits that lasts a while.
     monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0)
     moment = 0
-    # Each effect has the moment before it and the one after.
-    for moment in count(0, 2):
+    for moment in count(first, 4):
         world = changing(tmp_path / str(moment), batch_size=2)
         world.roll(0)
         world.roll(2, until="verify_hosts")
