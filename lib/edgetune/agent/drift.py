@@ -17,8 +17,7 @@ from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.kinds.base import HookKept
 from edgetune.agent.observe import Row, observe
 from edgetune.agent.protocol import complaint, shortened
-from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import KINDS, Setting
 from edgetune.agent.vocabulary.values import Value, merged, parts, shown
 
 OF_KERNEL = ("/sys/", "/proc/irq/")

@@ -6,9 +6,9 @@ import json
 import os
 from typing import List
 
+from edgetune.agent.disk import Metadata
 from edgetune.agent.host import Host, room_or_not
 from edgetune.agent.journal import FileState
-from edgetune.agent.metadata import Metadata
 from edgetune.agent.protocol import Refused
 from edgetune.agent.vocabulary.places import STATE
 

@@ -23,8 +23,7 @@ from typing import (
 )
 
 from edgetune.agent import kept_copy
-from edgetune.agent.disk import MOST_LINKS, NEW_FILE, Directory, opened
-from edgetune.agent.metadata import Metadata
+from edgetune.agent.disk import MOST_LINKS, NEW_FILE, Directory, Metadata, opened
 from edgetune.agent.protocol import Failed, Refused
 from edgetune.agent.vocabulary.places import AGENT, NOT_READY, STATE
 

@@ -9,9 +9,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, Refused
-from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.kinds import KINDS, Setting
 from edgetune.agent.vocabulary.places import AGENT, STATE
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import FORM, Target, Value, alike, described
 
 JOURNAL_VERSION = 1

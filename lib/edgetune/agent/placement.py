@@ -8,8 +8,8 @@ from edgetune.agent.host import Host
 from edgetune.agent.interrupts import queue_interrupts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import Topology, node_of
-from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.nic import IRQ_AFFINITY
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 
 
@@ -98,6 +98,6 @@ def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> 
 
 def _planned(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[str, Set[int]]:
     for setting in siblings:
-        if setting.kind == KIND.name and setting.target["interface"] == interface:
+        if setting.kind == IRQ_AFFINITY.name and setting.target["interface"] == interface:
             return placed(host, interface, str(setting.value))
     return {}

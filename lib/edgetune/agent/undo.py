@@ -21,7 +21,7 @@ from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.observe import Difference, Row, current_all, diff_of, observe
 from edgetune.agent.protocol import Failed, Refused
 from edgetune.agent.services import restart, started
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.values import Value, alike
 
 

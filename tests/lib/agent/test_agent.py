@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from edgetune.agent import bundle
+from edgetune.agent.boot_hook import text
 from edgetune.agent.dispatch import answer
 from edgetune.agent.health import HealthCheck
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Refused
-from edgetune.agent.textfile import text
 from edgetune.net.hosts import conversation
 from tests.support.agent_programs import Addresses, instead
 from tests.support.agent_root import (

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from edgetune.agent import disk
+from edgetune.agent.disk import Metadata
 from edgetune.agent.host import Host
-from edgetune.agent.metadata import Metadata
 from tests.support.agent_root import (
     AgentRoot,
     agent_root,

@@ -13,7 +13,7 @@ import yaml
 from edgetune.agent.findings.conflicts import sysctl_not_in_force
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.sysctl_files import left_by, shown_as
+from edgetune.agent.kinds.sysctl import left_by, shown_as
 from edgetune.agent.vocabulary.kinds.sysctl import EXCLUSIVE
 from tests.support.agent_root import NearRoot, near_root, sysctl, without_boot_id
 

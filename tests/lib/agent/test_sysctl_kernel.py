@@ -20,8 +20,7 @@ from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.kinds.sysctl import Sysctl
 from edgetune.agent.observe import observe
 from edgetune.agent.protocol import AgentError
-from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import KINDS, Setting
 from tests.support.agent_root import NearRoot, sysctl
 from tests.support.kernel_namespace import NET, in_namespace, needs_namespaces
 

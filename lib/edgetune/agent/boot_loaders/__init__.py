@@ -2,9 +2,8 @@
 """What boots a host: a file here for each boot loader."""
 
 from edgetune.agent.boot_loaders.base import BootLoader
+from edgetune.agent.boot_loaders.bls import GrubBls, SystemdBoot
 from edgetune.agent.boot_loaders.grub import Grub
-from edgetune.agent.boot_loaders.grub_bls import GrubBls
-from edgetune.agent.boot_loaders.systemd_boot import SystemdBoot
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Unsupported
 

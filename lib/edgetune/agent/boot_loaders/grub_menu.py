@@ -7,8 +7,8 @@ import shlex
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgetune.agent.host import Host
-from edgetune.agent.mounts import mount_over
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.readings import mount_over
 
 _BLOCK = re.compile(r"\s*(menuentry|submenu)\s+(.*)\{\s*$")
 _END = re.compile(r"\s*\}\s*$")

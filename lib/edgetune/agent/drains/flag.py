@@ -7,8 +7,8 @@ import time
 
 from edgetune.agent.drains import Drain, Note, Seen
 from edgetune.agent.host import Host
-from edgetune.agent.mounts import mount_over
 from edgetune.agent.protocol import Failed, Refused, Request
+from edgetune.agent.readings import mount_over
 from edgetune.agent.vocabulary.grammar import DIRECTORY
 from edgetune.agent.vocabulary.places import FLAG_NOTE, NOT_READY
 from edgetune.agent.writable import why_not_writable

@@ -11,9 +11,16 @@ from typing import Callable, Dict, Iterator, Sequence, Tuple
 from edgetune.agent.findings.conflicts import drift
 from edgetune.agent.findings.words import finding, per_s, percent
 from edgetune.agent.freebsd.counters import Zone, counters, zones
-from edgetune.agent.freebsd.interrupts import cpus_of, domain_of, domains, queues
-from edgetune.agent.freebsd.network import carrying
-from edgetune.agent.freebsd.parameters import environment, number, told
+from edgetune.agent.freebsd.readings import (
+    carrying,
+    cpus_of,
+    domain_of,
+    domains,
+    environment,
+    number,
+    queues,
+    told,
+)
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, complaint
 

@@ -7,14 +7,23 @@ from typing import Dict, Type, cast
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.base import Handler
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.kinds import KINDS, family_of
+
+_FILES = {
+    **dict.fromkeys(("nic.channels", "nic.coalesce", "nic.features", "nic.ring"), "nic_parts"),
+    **dict.fromkeys(("nic.irq_affinity", "nic.rfs", "nic.rps", "nic.xps"), "nic_cpus"),
+    "nic.rss": "nic_rss",
+    "memory.numa_policy": "services",
+    "memory.watermarks": "sysctl",
+}
+"""Those of kinds that do not stand with their family, by what they share with others."""
 
 
 class Handlers:
-    """The classes by kind: ``nic.irq_affinity`` has NicIrqAffinity in nic_irq_affinity.py.
+    """The classes by kind: ``kernel.cmdline`` has KernelCmdline in kernel.py.
 
-    Those of FreeBSD are in the folder ``freebsd``. A file is imported when its kind is asked for:
-    each round trip pays for what it compiles.
+    Those of FreeBSD are in the folder ``freebsd``, but for files, which are the same everywhere.
+    A file is imported when a kind of it is asked for: each round trip pays for what it compiles.
     """
 
     def __init__(self) -> None:
@@ -38,8 +47,9 @@ class Handlers:
 
 def module_of(system: str, name: str) -> str:
     """The full name of the module that carries out a kind on a system."""
-    folder = "" if system == "linux" else f".{system}"
-    return f"{__name__}{folder}.{name.replace('.', '_')}"
+    if system == "linux" or name == "file":
+        return f"{__name__}.{_FILES.get(name, family_of(name))}"
+    return f"{__name__}.{system}.{family_of(name)}"
 
 
 def class_of(name: str) -> str:

@@ -9,8 +9,8 @@ from edgetune.agent.host import Host, decode
 from edgetune.agent.journal import Journal, Journals
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kind import Kind
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.places import AGENT, INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, chosen, holds, merged
 
 PYTHON = sys.executable or "/usr/bin/python3"

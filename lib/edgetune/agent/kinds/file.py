@@ -9,8 +9,8 @@ from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
 from edgetune.agent.kinds.base import FileKept
 from edgetune.agent.protocol import Refused, Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.file import KIND, MOST_BYTES
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, alike, described
 
 STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")

@@ -8,7 +8,7 @@ from edgetune.agent.drift import drifted
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Head, Journal, Journals, Reading
 from edgetune.agent.kinds.base import probe_hook
-from edgetune.agent.observe import Difference, Row, diff_of, observe_all
+from edgetune.agent.observe import Difference, Row, diff_of, observe_all, read_settings
 from edgetune.agent.protocol import (
     DIGEST,
     TUNING,
@@ -23,11 +23,10 @@ from edgetune.agent.protocol import (
     read_epoch,
 )
 from edgetune.agent.reachable import answering, changes_network, refuse_lost
-from edgetune.agent.settings import read_settings
 from edgetune.agent.undo import refuse_below, take_back, what_differs
 from edgetune.agent.verbs.verify import verify_settings
 from edgetune.agent.vocabulary.grammar import LINE
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.values import alike, shown
 from edgetune.agent.writable import refuse_unwritable
 

@@ -8,10 +8,10 @@ from edgetune.agent.change import commit, tried
 from edgetune.agent.drift import drifted
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Journal, Journals
+from edgetune.agent.observe import read_settings
 from edgetune.agent.protocol import DIGEST, TUNING, Failed, Json, Refused, Request, read_epoch
-from edgetune.agent.settings import read_settings
 from edgetune.agent.verbs.verify import verify_settings
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
 
 
 def run(host: Host, request: Request) -> Json:

@@ -9,9 +9,9 @@ from typing import Dict, List, Optional
 from edgetune.agent.boot_loaders import boot_loader
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
-from edgetune.agent.kinds.memory_thp import MemoryThp
+from edgetune.agent.kinds.memory import MemoryThp
 from edgetune.agent.kinds.nic import Channels, driver_of
-from edgetune.agent.kinds.nic_ring import NicRing
+from edgetune.agent.kinds.nic_parts import NicRing
 from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.protocol import Failed, Json, Request, or_none
 from edgetune.agent.readings import Address, addresses, first_number, interfaces
@@ -43,7 +43,7 @@ def run(host: Host, request: Request) -> Json:
 
 
 def _of_freebsd(host: Host) -> Json:
-    from edgetune.agent.freebsd.facts import system_facts
+    from edgetune.agent.freebsd.counters import system_facts
 
     return system_facts(host)
 

@@ -21,7 +21,7 @@ from edgetune.agent.host import Host, decode
 from edgetune.agent.journal import Entry, Journal, Journals, journal_file
 from edgetune.agent.kinds import HANDLERS
 from edgetune.agent.kinds.base import without_header
-from edgetune.agent.observe import observe_all, stored_value
+from edgetune.agent.observe import observe_all, read_settings, stored_value
 from edgetune.agent.protocol import (
     DIGEST,
     TUNING,
@@ -32,11 +32,10 @@ from edgetune.agent.protocol import (
     Unsupported,
     read_epoch,
 )
-from edgetune.agent.settings import read_settings
 from edgetune.agent.undo import above
 from edgetune.agent.vocabulary.grammar import LINE
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.places import HANDED_OVER, NOT_READY, OURS
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Value, alike, shown
 
 

@@ -23,9 +23,9 @@ def run(host: Host, request: Request) -> Json:
 def sessions(host: Host, ports: Sequence[int]) -> int:
     """TCP connections to the ports, from elsewhere, over which something can still come or go."""
     if host.system == "freebsd":
-        from edgetune.agent.freebsd import network
+        from edgetune.agent.freebsd import readings
 
-        return network.sessions(host, ports)
+        return readings.sessions(host, ports)
     rows = [
         line.split()[1:4]
         for table in ("/proc/net/tcp", "/proc/net/tcp6")

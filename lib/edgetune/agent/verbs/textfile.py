@@ -3,11 +3,10 @@
 
 import os
 
-from edgetune.agent.boot_hook import BootHook
+from edgetune.agent.boot_hook import BootHook, Textfile
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.base import probe_hook
 from edgetune.agent.protocol import Json, Request, Unsupported
-from edgetune.agent.textfile import Textfile
 from edgetune.agent.vocabulary.grammar import DIRECTORY
 
 

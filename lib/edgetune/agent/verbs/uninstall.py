@@ -3,13 +3,12 @@
 
 import re
 
-from edgetune.agent.boot_hook import FOLLOWING
+from edgetune.agent.boot_hook import FOLLOWING, KEPT, NAME, Textfile
 from edgetune.agent.congestion import KEEPER
 from edgetune.agent.files import Directories
 from edgetune.agent.host import COMPILED, EPOCH, LOCK, RESERVE, SOURCE, Host
 from edgetune.agent.journal import Journals
 from edgetune.agent.protocol import Json, Refused, Request, read_epoch
-from edgetune.agent.textfile import KEPT, NAME, Textfile
 from edgetune.agent.verbs.reboot import REBOOT_MARK
 from edgetune.agent.vocabulary.places import (
     ACCESS_LOG_TOLD,

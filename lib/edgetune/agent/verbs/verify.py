@@ -7,13 +7,12 @@ from typing import Dict, List, NamedTuple
 from edgetune.agent.boot_hook import FOLLOWING
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
-from edgetune.agent.observe import Row, observe_all
+from edgetune.agent.observe import Row, observe_all, read_settings
 from edgetune.agent.protocol import DIGEST, TUNING, Json, Request
 from edgetune.agent.reachable import LINK_UP, RIGHT_NOW, lost_connections
 from edgetune.agent.services import START_WAIT, awaited_state
-from edgetune.agent.settings import read_settings
 from edgetune.agent.undo import way_back
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
 
 
 def run(host: Host, request: Request) -> Json:

@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     value       -- the grammar of values
     touches     -- everything that a setting changes on a host, downstream included: absolute
                    paths of files, and names such as ``interface eth0``; two settings that touch
-                   one thing stand on each other
+                   one thing stand on each other; by default what ``target`` names
     disruption  -- what it asks of a host at least (``DISRUPTIONS``)
     order       -- its place in the order of application; lower numbers come first, and what
                    resets others comes before them; settings are taken back in the reverse order
@@ -42,13 +42,15 @@ class Kind(NamedTuple):
     name: str
     target: Mapping[str, Field]
     value: Union[Text, Parts]
-    touches: Callable[[Target], Sequence[str]]
     disruption: str
     order: int
     summary: str
     takes: str
     example: Mapping[str, Any]
-    ordered: bool = True
+    touches: Callable[[Target], Sequence[str]] = lambda target: [
+        f"{field} {text}" for field, text in target.items()
+    ]
+    ordered: bool = False
     by_bmc: bool = False
     systems: Sequence[str] = ("linux",)
     tidy: Callable[[Target, Value], Value] = lambda target, value: value

@@ -5,7 +5,7 @@ And the units that no tuning changes, because a host could be cut off without th
 """
 
 import re
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 from edgetune.agent.vocabulary.kind import Field
 from edgetune.agent.vocabulary.values import Target
@@ -21,11 +21,6 @@ SERVICE = Field(
     "Name of a systemd service without `.service`. The service is restarted unless `restart` "
     "names another one.",
 )
-
-
-def touches_interface(target: Target) -> List[str]:
-    """All that belongs to the interface: changing its queues resets all the rest."""
-    return [f"interface {target['interface']}"]
 
 
 def unit_name(service: str) -> str:

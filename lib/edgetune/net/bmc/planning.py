@@ -12,8 +12,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Optional
 
-from edgetune.agent.vocabulary.kinds.bios_attribute import KIND
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.bios import ATTRIBUTE
 from edgetune.base.dataclass import dataclass
 from edgetune.base.files import load_yaml
 from edgetune.net.bmc.answers import Answer, Request, Values
@@ -65,7 +65,7 @@ def plan(client: Client, system: Answer, request: Request) -> dict[str, object]:
 
 def _read(setting: Setting, state: State, registry: Registry | None, cpu: str) -> _Reading:
     after = {**state.current, **state.pending}
-    if setting.kind == KIND.name:
+    if setting.kind == ATTRIBUTE.name:
         return _read_attribute(setting, state, after, registry)
     try:
         knob = find_knob(setting.kind, state.current, registry, cpu)

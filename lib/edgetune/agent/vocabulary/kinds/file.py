@@ -77,7 +77,6 @@ KIND = Kind(
     systems=("linux", "freebsd"),
     disruption="live",
     order=170,
-    ordered=False,
     summary="A plain file with a whole text; one that is there keeps its mode and its owner.",
     takes="The whole text of the file in UTF-8. It ends with a newline and has at most 64 KiB.",
     example={"path": "/etc/nginx/conf.d/tuned.conf", "value": "aio threads;\n"},

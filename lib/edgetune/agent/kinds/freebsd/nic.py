@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many queues an interface has, and which CPUs serve their interrupts."""
+
+from typing import Dict, List, Sequence, Set
+
+from edgetune.agent.freebsd.readings import (
+    Queue,
+    channels_told_by,
+    cores_first,
+    cpus_of,
+    domain_of,
+    domains,
+    driver_and_unit,
+    is_there,
+    number,
+    queues,
+    value_of,
+    whole,
+)
+from edgetune.agent.kinds.base import HookKept, texts
+from edgetune.agent.kinds.nic_cpus import OfQueues, QueueCpus
+from edgetune.agent.placement import deal, turns
+from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.nic import CHANNELS, IRQ_AFFINITY
+from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus, parts
+
+
+class NicIrqAffinity(QueueCpus):
+    """Which CPU serves the interrupts of which queue, as on Linux; domains are its nodes."""
+
+    kind = IRQ_AFFINITY
+    each = "each "
+
+    def present(self, target: Target) -> bool:
+        """Some drivers ask for interrupts as they bring an interface up."""
+        return bool(queues(self.host, target["interface"]))
+
+    def ready(self, target: Target) -> bool:
+        return self.present(target)
+
+    def snapshot(self, target: Target) -> Dict[str, str]:
+        return {name: format_cpus(cpus) for name, cpus in self.now(target).items()}
+
+    def apply(self, target: Target, value: Value) -> None:
+        self._serve(target, self.wanted(target, str(value)))
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        was = {name: parse_cpus(cpus) for name, cpus in texts(snapshot).items()}
+        self._serve(target, was)
+
+    def _serve(self, target: Target, wanted: OfQueues) -> None:
+        for own in self._queues(target):
+            if own.name in wanted and cpus_of(self.host, own) != wanted[own.name]:
+                cpus = format_cpus(wanted[own.name])
+                self.host.run("cpuset", "-l", cpus, "-x", str(own.irq))
+
+    def now(self, target: Target) -> OfQueues:
+        return {own.name: cpus_of(self.host, own) for own in self._queues(target)}
+
+    def _queues(self, target: Target) -> List[Queue]:
+        found = queues(self.host, target["interface"])
+        teller = channels_told_by(target["interface"])
+        if not found and teller:
+            raise Unsupported(
+                f"{target['interface']} does not tell the interrupts of all its channels: have a "
+                f"tuning before this one set {teller} to 1 (sysctl)"
+            )
+        if not found:
+            raise Unsupported(
+                f"vmstat -ai names no interrupts of queues of {target['interface']}: it is down, "
+                "or its driver has other names for them"
+            )
+        return found
+
+    def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
+        found = self._queues(target)
+        numbers = sorted({own.number for own in found})
+        cpus = dict(zip(numbers, self._cpus(target, value, len(numbers))))
+        return {own.name: {cpus[own.number]} for own in found}
+
+    def _cpus(self, target: Target, policy: str, count: int) -> List[int]:
+        """A CPU for each of so many queues."""
+        known = domains(self.host)
+        if not known:
+            raise Unsupported("cpuset -g -d does not tell the CPUs of every domain")
+        if policy in ("spread", "interleave"):
+            nodes = [cores_first(self.host, known[domain]) for domain in sorted(known)]
+            return deal(turns(policy, count, len(nodes)), nodes)
+        chosen = self._local(target, known) if policy == "local" else parse_cpus(policy)
+        missing = chosen - set(range(number(self.host, "hw.ncpu") or 1))
+        if missing:
+            raise Unsupported(f"there is no CPU {format_cpus(missing)}")
+        return deal([0] * count, [cores_first(self.host, chosen)])
+
+    def _local(self, target: Target, known: Dict[int, Set[int]]) -> Set[int]:
+        if len(known) == 1:
+            return next(iter(known.values()))
+        own = domain_of(self.host, target["interface"])
+        if own is None or own not in known:
+            raise Unsupported(f"nobody knows the domain of {target['interface']}: %domain has none")
+        return known[own]
+
+
+BY_A_BOOT = {
+    **dict.fromkeys(
+        ("ix", "ixl", "ice", "igc", "igb", "em", "vmx"),
+        "dev.{0}.{1}.iflib.override_nrxqs and override_ntxqs",
+    ),
+    **dict.fromkeys(("cxgbe", "cxl", "cc"), "hw.cxgbe.nrxq and hw.cxgbe.ntxq"),
+}
+"""The tunables of drivers that make their queues when they attach."""
+
+
+class NicChannels(HookKept):
+    """Channels of mlx5en(4), each a queue of both sides. The interface goes down for the change."""
+
+    kind = CHANNELS
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported for another driver, and for queues of one side."""
+        self.runtime(setting.target)
+        wanted = parts(setting.value)
+        if [*wanted] != ["combined"] or not wanted["combined"]:
+            raise Unsupported("mlx5en(4) has channels of both sides alone: combined, 1 or more")
+
+    def runtime(self, target: Target) -> Value:
+        name = self._parameter(target)
+        count = whole(value_of(self.host, name))
+        if count is None:
+            raise Unsupported(f"{name} tells no number of channels")
+        return {"combined": count}
+
+    def present(self, target: Target) -> bool:
+        return is_there(self.host, self._parameter(target))
+
+    def ready(self, target: Target) -> bool:
+        return self.present(target)
+
+    def snapshot(self, target: Target) -> Dict[str, str]:
+        return {"channels": str(parts(self.runtime(target))["combined"])}
+
+    def apply(self, target: Target, value: Value) -> None:
+        self._set(target, str(parts(value)["combined"]))
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        was = texts(snapshot)["channels"]
+        if self.runtime(target) != {"combined": int(was)}:
+            self._set(target, was)
+
+    def _set(self, target: Target, count: str) -> None:
+        self.host.run("sysctl", f"{self._parameter(target)}={count}")
+
+    @staticmethod
+    def _parameter(target: Target) -> str:
+        driver, unit = driver_and_unit(target["interface"])
+        if driver == "mce":
+            return f"dev.mce.{unit}.conf.channels"
+        if driver in BY_A_BOOT:
+            names = BY_A_BOOT[driver].format(driver, unit)
+            raise Unsupported(
+                f"{driver} makes its queues at a boot alone: the kind loader.tunable sets {names}"
+            )
+        raise Unsupported(f"how many queues {driver} makes is set by nothing that is known")

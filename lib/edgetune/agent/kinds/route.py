@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TCP connections learn from the route that they take."""
+
+import sys
+from typing import List
+
+from edgetune.agent.kinds.base import HookKept
+from edgetune.agent.kinds.route_text import Route, route_lines
+from edgetune.agent.protocol import Failed, Unsupported, or_none
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.route import KIND, destination
+from edgetune.agent.vocabulary.values import Parts, Target, Value, parts
+
+LIMITS = ("initcwnd", "initrwnd", "quickack")
+OPTIONS = (*LIMITS, "congctl")
+DEFAULTS = {"initcwnd": 10, "quickack": 0}
+"""What the kernel takes where the route says nothing; of the others it depends."""
+# Others install their routes again, without what we add: at each advertisement, lease or update.
+KEPT = ("", "boot", "static", "kernel")
+TABLES = {"inet": "/proc/net/route", "inet6": "/proc/net/ipv6_route"}
+"""The kernel's own lists of routes."""
+AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+
+
+class RouteMetric(HookKept):
+    """What a route of the main table says of new TCP connections.
+
+    ``initcwnd`` and ``initrwnd`` in segments, ``congctl``, ``quickack``. Of several routes to one
+    destination (by metric) each is changed; all else of them stays as it is.
+    """
+
+    kind = KIND
+    partly = True
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported for other than plain routes, and for what the kernel does not offer."""
+        routes = self._routes(setting.target)
+        for route in routes:
+            if route.type != "unicast":
+                raise Unsupported(f"the route is of type {route.type}")
+            if [other.key for other in routes].count(route.key) > 1:
+                raise Unsupported("several of the routes have the same metric")
+        word = parts(setting.value).get("congctl")
+        if word and word not in self.host.text(AVAILABLE).split():
+            raise Unsupported(f"{AVAILABLE} has no {word}")
+        found = parts(self.runtime(setting.target))
+        if setting.only and any(isinstance(found.get(name), str) for name in LIMITS):
+            raise Unsupported("the routes to it differ, so there is no one value to be compared")
+
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
+        """Unsupported for routes that somebody else installs again without our doing."""
+        super().probe_stored(setting, tuning)
+        for route in self._routes(setting.target):
+            if route.option("proto") not in KEPT:
+                owner = route.option("proto")
+                raise Unsupported(f"the route is of {owner}, which installs it anew without this")
+            if route.option("expires"):
+                raise Unsupported("the route expires, and a change of it would end that")
+
+    def runtime(self, target: Target) -> Value:
+        """What the route says, or the kernel takes; several where several routes differ."""
+        found: Parts = {}
+        routes = self._routes(target)
+        for name in OPTIONS:
+            default = str(DEFAULTS.get(name, ""))
+            said = list(dict.fromkeys(route.option(name) or default for route in routes))
+            if said != [""]:
+                found[name] = int(said[0]) if said[0].isdigit() and not said[1:] else ",".join(said)
+        return found
+
+    def present(self, target: Target) -> bool:
+        """Whether there is a route: some time after the boot, or when its interface is up."""
+        return bool(or_none(self._routes, target))
+
+    def ready(self, target: Target) -> bool:
+        """Not before the network is. While one waits for it, a look is no process each time."""
+        table = self.host.text(TABLES[target["family"]])
+        known = self.host.answers.setdefault(f"{KIND.id_of(target)} is there", {})
+        if not table or known.get("table") != table:
+            self._doubt(target)
+            listed = not table or _lists(table, target)
+            known.update(table=table, there=listed and self.present(target))
+        return bool(known["there"])
+
+    def snapshot(self, target: Target) -> List[str]:
+        """The text of each route."""
+        self._doubt(target)
+        return [route.text for route in self._routes(target)]
+
+    def apply(self, target: Target, value: Value) -> None:
+        said = {name: str(part or "") for name, part in parts(value).items()}
+        # All of a route is written again: nobody may have changed it since it was read.
+        self._doubt(target)
+        for route in self._routes(target):
+            self._change(target, route, route.having(said))
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        """What routes had of it then, on those that are there now: a gateway may have moved."""
+        if not isinstance(snapshot, list):
+            raise TypeError(f"the journal holds no list but {snapshot!r}")
+        self._doubt(target)
+        for was in map(Route, snapshot):
+            for now in self._routes(target):
+                if now.key == was.key:
+                    said = {name: was.option(name) for name in OPTIONS}
+                    self._change(target, now, now.having(said))
+
+    def _change(self, target: Target, now: Route, wanted: Route) -> None:
+        """Change a route and read all of it back; Failed when it came out otherwise."""
+        if now == wanted:
+            return
+        self._ip(target, "change", wanted.words)
+        self._doubt(target)
+        if wanted not in self._routes(target):
+            self._ip(target, "change", now.words)
+            self._doubt(target)
+            raise Failed(f"{now.text} did not become {wanted.text}")
+
+    def _routes(self, target: Target) -> List[Route]:
+        """The routes to it in the main table, the one in use first; Unsupported without any.
+
+        They are remembered until one is changed here: each look is a process.
+        """
+        known = self.host.answers.setdefault(KIND.id_of(target), {})
+        if not known.get("routes"):
+            try:
+                words = ["table", "main", "exact", destination(target)]
+                known["routes"] = route_lines(self._ip(target, "show", words))
+            except Failed as error:
+                raise Unsupported(str(error)) from None
+        if not known["routes"]:
+            raise Unsupported(f"the main table has no {target['family']} route {target['route']}")
+        routes = [Route(line) for line in known["routes"]]
+        for route in routes:
+            if route.option("nhid"):
+                # fib_find_info_nh: without metrics a route takes those of another one by it.
+                raise Unsupported(
+                    f"a route has nhid {route.option('nhid')}: Linux gives the metrics of one "
+                    "route by a nexthop object to others by it, and never takes them back"
+                )
+        return routes
+
+    def _doubt(self, target: Target) -> None:
+        """Ask anew from now on."""
+        self.host.answers.pop(KIND.id_of(target), None)
+
+    def _ip(self, target: Target, verb: str, words: List[str]) -> str:
+        family = {"inet": "-4", "inet6": "-6"}[target["family"]]
+        return self.host.run("ip", family, "-d", "-o", "route", verb, *words)
+
+
+def _lists(table: str, target: Target) -> bool:
+    """Whether a list of the kernel may have a route to it: then a look at it is worth a process."""
+    import socket
+
+    address, _, length = destination(target).partition("/")
+    family, size = (socket.AF_INET, 4) if target["family"] == "inet" else (socket.AF_INET6, 16)
+    try:
+        given = int.from_bytes(socket.inet_pton(family, address), "big")
+        mask = (1 << 8 * size) - (1 << 8 * size - int(length))
+    except (OSError, ValueError):
+        return True
+    rows = [line.split() for line in table.splitlines()]
+    if size == 16:
+        network = (given & mask).to_bytes(size, "big").hex()
+        return [network, f"{int(length):02x}"] in [row[:2] for row in rows]
+    # Bytes in the order of the network, printed as one number of this CPU.
+    words = [
+        f"{int.from_bytes(own.to_bytes(size, 'big'), sys.byteorder):08X}"
+        for own in (given & mask, mask)
+    ]
+    return words in [row[1:8:6] for row in rows]

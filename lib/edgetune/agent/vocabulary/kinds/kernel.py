@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel that a host boots, and its command line."""
+
+import re
+from typing import Optional
+
+from edgetune.agent.vocabulary.command_line import FIRST_BOOT, joined, name_of, split
+from edgetune.agent.vocabulary.grammar import Parts, Text, Wrong
+from edgetune.agent.vocabulary.kind import BOOT_ENTRY, Field, Kind
+from edgetune.agent.vocabulary.values import Target, Value, parts
+
+
+def both_parts(target: Target, value: Value) -> Value:
+    """Both parts."""
+    for name in ("package", "version"):
+        if name not in parts(value):
+            raise Wrong("is missing", name)
+    return value
+
+
+PACKAGE = Kind(
+    name="kernel.package",
+    target={},
+    value=Parts(
+        {
+            "package": Text(r"[A-Za-z0-9][A-Za-z0-9+._-]{1,99}"),
+            "version": Text(r"[0-9][A-Za-z0-9.+:~^_-]{0,99}"),
+        }
+    ),
+    tidy=both_parts,
+    touches=lambda target: [BOOT_ENTRY],
+    disruption="reboot",
+    # What the command line is written into.
+    order=2,
+    summary="The kernel that the host runs, as the package that holds it; tried by one boot first.",
+    takes="`package`, the one that holds the kernel itself (`linux-image-6.1.0-40-amd64`, "
+    "`kernel-core`), and its exact `version`.",
+    example={"value": {"package": "linux-image-6.1.0-40-amd64", "version": "6.1.153-1"}},
+)
+
+
+BOOT_ENVIRONMENT = Kind(
+    name="kernel.boot_environment",
+    target={},
+    # bectl(8) refuses spaces; @ would name a snapshot.
+    value=Text("[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}"),
+    touches=lambda target: [BOOT_ENTRY],
+    disruption="reboot",
+    order=3,
+    systems=("freebsd",),
+    summary="The boot environment that the host runs, with its kernel and base system; tried by "
+    "one boot first.",
+    takes="The name of a boot environment that is there, as `bectl list` has it.",
+    example={"value": "14.1-p6"},
+)
+
+
+_FOR_BOOT = (
+    r"root|root(fstype|flags|wait|delay)|r[ow]|init|rdinit|initrd|BOOT_IMAGE|rd\..*|luks\..*"
+)
+_FIRST_BOOT = [name_of(word) for word in FIRST_BOOT]
+
+
+def parameter_refusal(parameter: str) -> Optional[str]:
+    """Why no tuning sets a parameter; None when one may."""
+    if re.fullmatch(_FOR_BOOT, parameter):
+        return f"{parameter} is needed to boot the host"
+    if name_of(parameter) in _FIRST_BOOT:
+        return f"{parameter} ends a first boot that goes wrong: a sysctl can set the same later"
+    return None
+
+
+def own_words(target: Target, value: Value) -> Value:
+    """The words one space apart, each of this parameter, with quotes where they need some."""
+    try:
+        words = split(str(value))
+    except ValueError as error:
+        raise Wrong(str(error)) from None
+    for word in words:
+        if name_of(word) != name_of(target["parameter"]):
+            raise Wrong(f"{word} is no word of {target['parameter']}")
+    return joined(words)
+
+
+CMDLINE = Kind(
+    name="kernel.cmdline",
+    target={
+        "parameter": Field(
+            r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}",
+            "Name of a parameter of the kernel, as it stands before the `=`.",
+            parameter_refusal,
+        )
+    },
+    # What shells and boot loaders would obey is left out.
+    value=Text(r"[ !-#%&(-\[\]-_a-~]{0,1000}"),
+    tidy=own_words,
+    touches=lambda target: [BOOT_ENTRY],
+    disruption="reboot",
+    order=4,
+    summary="All words of one parameter on the kernel's command line, tried by one boot first.",
+    takes="The words with the parameter's name, such as `mitigations=off`, `quiet` or "
+    "`console=tty0 console=ttyS0`; an empty text takes the parameter away.",
+    example={"parameter": "mitigations", "value": "mitigations=off"},
+)
