@@ -24,7 +24,7 @@ import yaml
 from edgetune.agent import unattended
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import sysctl
-from edgetune.agent.kinds.route_text import Route
+from edgetune.agent.kinds.route import Route
 from edgetune.agent.protocol import Failed
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.documents.reading import encoded

@@ -17,8 +17,7 @@ from edgetune.agent.disk import NEW_FILE, opened
 from edgetune.agent.files import Directories
 from edgetune.agent.host import COMPILED, RESERVE, SOURCE, Host, room_or_not
 from edgetune.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals
-from edgetune.agent.kinds import HANDLERS
-from edgetune.agent.kinds.base import PYTHON
+from edgetune.agent.kinds import PYTHON, handler_on
 from edgetune.agent.protocol import TUNING, Refused
 from edgetune.agent.vocabulary.places import (
     AGENT,
@@ -252,7 +251,7 @@ def _has_work(host: Host, journal: Journal) -> bool:
 
 def by_hook(host: Host, entry: Entry) -> bool:
     """Whether it takes the boot hook to keep this setting over a reboot."""
-    return HANDLERS.on(host, entry.setting.kind).kept_by_hook(entry.setting.target)
+    return handler_on(host, entry.setting.kind).kept_by_hook(entry.setting.target)
 
 
 def follow_up(host: Host) -> None:

@@ -13,8 +13,7 @@ from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import find_interrupts, vectors_of
 from edgetune.agent.journal import Entry, Journal, Journals
-from edgetune.agent.kinds import HANDLERS
-from edgetune.agent.kinds.base import HookKept
+from edgetune.agent.kinds import HookKept, handler_on
 from edgetune.agent.observe import Row, observe
 from edgetune.agent.protocol import complaint, shortened
 from edgetune.agent.vocabulary.kinds import KINDS, Setting
@@ -139,7 +138,7 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
     for other in over:
         if other.id == setting.id and isinstance(value, dict):
             # The parts that stay beside those of the later setting.
-            handler, newer = HANDLERS.on(host, other.kind), parts(other.value)
+            handler, newer = handler_on(host, other.kind), parts(other.value)
             merge = handler.merge if isinstance(handler, HookKept) else merged
             both = parts(merge(value, newer))
             value = {own: value[own] for own in value if own in both and own not in newer}

@@ -294,6 +294,20 @@ class Host:
         with self.directory(os.path.dirname(name)) as parent:
             os.rmdir(os.path.basename(name), dir_fd=parent.descriptor)
 
+    def why_not_writable(self, file: str) -> Optional[str]:
+        """Why a file, with the directories it needs, cannot be made or replaced; None if it can."""
+        directory, name = os.path.split(file)
+        while True:
+            try:
+                with self.directory(directory) as there:
+                    return there.why_not_writable(name)
+            except (FileNotFoundError, NotADirectoryError):
+                if self.exists(directory):
+                    return f"{directory} is not a directory"
+                directory, name = os.path.dirname(directory), ""
+            except OSError as error:
+                return error.strerror
+
     def program(self, name: str) -> Optional[str]:
         """The path of a program; below a private root none of the machine's is ever found."""
         where = PROGRAMS if self.root == "/" else self.path("/usr/local/sbin")

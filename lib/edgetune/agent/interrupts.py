@@ -13,7 +13,7 @@ from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Seque
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.topology import cpus_in
+from edgetune.agent.readings import cpus_in
 
 # Links, mailboxes and events, queues that no interface of the kernel has (XDP, Flow Director), and
 # what else a card does: RDMA, iSCSI, other functions.

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a request: how each stands on this host, and what would have to be done."""
 
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Iterable, List, NamedTuple, Optional, Sequence
 
-from edgetune.agent.host import Host
-from edgetune.agent.journal import Entry, Reading
-from edgetune.agent.kinds import HANDLERS
-from edgetune.agent.kinds.base import Handler
+from edgetune.agent.host import LOCK, Host
+from edgetune.agent.journal import Entry, Head, Journal, Journals, Reading
+from edgetune.agent.kinds import Handler, handler_on, hook_files
 from edgetune.agent.protocol import Json, Request, Unsupported, or_none, shortened
 from edgetune.agent.services import probe_restart
 from edgetune.agent.vocabulary.grammar import Wrong
+from edgetune.agent.vocabulary.kind import SERVICE_NAME
 from edgetune.agent.vocabulary.kinds import KINDS, Setting
-from edgetune.agent.vocabulary.targets import SERVICE_NAME
+from edgetune.agent.vocabulary.places import STATE
 from edgetune.agent.vocabulary.values import Value, bounded, described
 
 LONGEST_REASON = 500
@@ -101,7 +101,7 @@ def observe(
     row = Row(setting)
     with host.read_cache():
         try:
-            handler = HANDLERS.on(host, setting.kind)
+            handler = handler_on(host, setting.kind)
             row.tried_by_boot = handler.tried_by_boot
             row.persistent = stored_value(handler, setting) if stored else None
             row.runtime = asked(handler, setting) if running is None else running
@@ -161,13 +161,13 @@ def reached(handler: Handler, setting: Setting, value: Optional[Value]) -> bool:
 
 def in_force(host: Host, setting: Setting) -> bool:
     """Whether a setting is as wanted now; Unsupported where that cannot be told."""
-    handler = HANDLERS.on(host, setting.kind)
+    handler = handler_on(host, setting.kind)
     return reached(handler, setting, asked(handler, setting))
 
 
 def stands(host: Host, setting: Setting) -> bool:
     """The same, where it can be in force now; else whether it is as wanted at the next boot."""
-    handler = HANDLERS.on(host, setting.kind)
+    handler = handler_on(host, setting.kind)
     if handler.tried_by_boot:
         return reached(handler, setting, stored_value(handler, setting))
     return in_force(host, setting)
@@ -175,7 +175,7 @@ def stands(host: Host, setting: Setting) -> bool:
 
 def current(host: Host, setting: Setting) -> Reading:
     """What is in force and what is stored; None for what the host does not have."""
-    handler = HANDLERS.on(host, setting.kind)
+    handler = handler_on(host, setting.kind)
     return Reading(or_none(asked, handler, setting), or_none(stored_value, handler, setting))
 
 
@@ -249,3 +249,20 @@ def _read_setting(fields: Request) -> Setting:
             raise fields.wrong("only", "needs a value made of numbers") from None
     fields.done()
     return setting
+
+
+def refuse_unwritable(host: Host, rows: Sequence[Row], head: Head) -> None:
+    """Let each row that is to be changed say why a file that this needs cannot be written."""
+
+    def first_problem(files: Iterable[str]) -> Optional[str]:
+        return next(filter(None, map(host.why_not_writable, files)), None)
+
+    changing = [row for row in rows if row.status == "change"]
+    if not changing:
+        return
+    common = first_problem([f"{STATE}/tunings/{head.tuning}.json", LOCK, *hook_files(host)])
+    journal = Journal(head, Journals(host).next_sequence())
+    for row in changing:
+        files = handler_on(host, row.setting.kind).files if row.stored_differs else None
+        own = or_none(files, journal, [row.to_be_set]) if files else None
+        row.problem = common or first_problem(own or ())

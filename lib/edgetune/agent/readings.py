@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What more than one part of the agent reads of a host, with what is mounted on it."""
 
+import contextlib
 import re
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from edgetune.agent.host import Host
+from edgetune.agent.vocabulary.values import parse_cpus
 
 _ADDRESS = re.compile(r"\d+:\s+(\S+)\s+inet6?\s+([0-9A-Fa-f.:]+)[/\s]")
 
@@ -47,6 +49,13 @@ def addresses(host: Host) -> List[Address]:
     lines = host.run("ip", "-o", "address", "show").splitlines()
     found = [_ADDRESS.match(line) for line in lines]
     return [Address(*each.groups()) for each in found if each]
+
+
+def cpus_in(host: Host, file: str) -> Set[int]:
+    """The CPUs that a file lists; none when it cannot be read."""
+    with contextlib.suppress(ValueError):
+        return parse_cpus(host.text(file))
+    return set()
 
 
 def first_number(host: Host, file: str) -> Optional[float]:

@@ -19,7 +19,7 @@ from edgetune.agent.boot_hook import (
 from edgetune.agent.change import attempt, in_order, runs_another, set_now, tried
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals, Reading
-from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.kinds import handler_on
 from edgetune.agent.observe import in_force, observe
 from edgetune.agent.protocol import TUNING, Failed, Refused, Unsupported, complaint
 from edgetune.agent.vocabulary.places import CONGESTION
@@ -121,7 +121,7 @@ def _unready(host: Host, entries: Sequence[Entry]) -> List[Entry]:
 
 
 def _ready(host: Host, entry: Entry) -> bool:
-    return HANDLERS.on(host, entry.setting.kind).ready(entry.setting.target)
+    return handler_on(host, entry.setting.kind).ready(entry.setting.target)
 
 
 def take_back(host: Host, journal: Journal) -> "Undone":
@@ -210,7 +210,7 @@ def _await(host: Host, entries: Sequence[Entry]) -> None:
 def _all_present(host: Host, entries: Sequence[Entry]) -> bool:
     with host.read_cache():
         return all(
-            HANDLERS.on(host, entry.setting.kind).present(entry.setting.target) for entry in entries
+            handler_on(host, entry.setting.kind).present(entry.setting.target) for entry in entries
         )
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from edgetune.agent import boot_hook, unattended
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import nic_cpus
-from edgetune.agent.placement import cpus_of_queues
+from edgetune.agent.topology import cpus_of_queues
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic import POLICIES
 from edgetune.base.documents.host import SeenSettings

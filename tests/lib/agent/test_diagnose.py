@@ -12,7 +12,7 @@ from typing import Any, Callable
 import pytest
 import yaml
 
-from edgetune.agent import findings
+from edgetune.agent.findings import linux
 from edgetune.agent.host import Host
 from tests.support import sick_host
 from tests.support.agent_root import THP, near_root, thp
@@ -52,7 +52,7 @@ def test_everything_is_found_on_a_sick_host(sick: DiagnosedHost) -> None:
         assert row[3] in found[name]["what"], name
     assert result["unread"] == []
     assert (result["seconds"], result["tunings"]) == (5.0, {"t": "confirmed"})
-    assert set(found) == {finder.__name__ for finder in findings.FINDERS}
+    assert set(found) == {finder.__name__ for finder in linux.FINDERS}
 
 
 def test_nothing_is_found_on_a_healthy_host(healthy: DiagnosedHost) -> None:

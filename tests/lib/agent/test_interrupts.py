@@ -13,8 +13,8 @@ from edgetune.agent.host import Host
 from edgetune.agent.interrupts import find_interrupts, interrupts_of, queue_interrupts
 from edgetune.agent.kinds.nic_cpus import NicIrqAffinity, NicXps
 from edgetune.agent.kinds.services import busy_cpus
-from edgetune.agent.placement import cpus_that_serve
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.topology import cpus_that_serve
 from edgetune.base.files import load_yaml
 from tests.support import FIXTURES
 from tests.support.cases import cases

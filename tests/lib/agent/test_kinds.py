@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.agent.host import Host
-from edgetune.agent.vocabulary.targets import sysctl_path
+from edgetune.agent.vocabulary.kind import sysctl_path
 from edgetune.agent.vocabulary.values import format_cpus, format_mask, parse_cpus, parse_mask
 from tests.support.agent_root import (
     AgentRoot,

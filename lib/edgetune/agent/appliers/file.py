@@ -14,7 +14,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from edgetune.agent.appliers.base import Applier, Configuration
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.base import probe_hook
+from edgetune.agent.kinds import probe_hook
 from edgetune.agent.protocol import (
     AgentError,
     BadRequest,

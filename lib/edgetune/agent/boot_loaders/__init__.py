@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What boots a host: a file here for each boot loader."""
+"""What boots a host: a class here for each boot loader."""
 
 from edgetune.agent.boot_loaders.base import BootLoader
 from edgetune.agent.boot_loaders.bls import GrubBls, SystemdBoot

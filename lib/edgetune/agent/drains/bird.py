@@ -21,7 +21,6 @@ from edgetune.agent.host import Host, decode
 from edgetune.agent.protocol import Failed, Refused, Request
 from edgetune.agent.vocabulary.grammar import DIRECTORY
 from edgetune.agent.vocabulary.places import BIRD_NOTE
-from edgetune.agent.writable import why_not_writable
 
 SECONDS = 10.0
 MOST_BYTES = 4 << 20
@@ -317,7 +316,7 @@ class BirdDrain(Drain):
                 return f"{self._file} has to be one line, {form!r}"
         except OSError as error:
             return f"{self._file} with the line {form!r} is not there: {error.strerror}"
-        why = why_not_writable(self.host, self._file)
+        why = self.host.why_not_writable(self._file)
         if why:
             return f"{self._file} cannot be written: {why}"
         if not bird.knows(CONSTANT):

@@ -4,8 +4,8 @@
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edgetune.agent.drift import drifted
+from edgetune.agent.findings import finding
 from edgetune.agent.findings.snapshot import Snapshot
-from edgetune.agent.findings.words import finding
 from edgetune.agent.journal import Journals
 from edgetune.agent.kinds.sysctl import Sysctl
 from edgetune.agent.protocol import Json, or_none

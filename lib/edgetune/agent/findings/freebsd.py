@@ -8,8 +8,8 @@ the pager without one lock, network buffers of several pages). Kernels have what
 import time
 from typing import Callable, Dict, Iterator, Sequence, Tuple
 
+from edgetune.agent.findings import finding, per_s, percent
 from edgetune.agent.findings.conflicts import drift
-from edgetune.agent.findings.words import finding, per_s, percent
 from edgetune.agent.freebsd.counters import Zone, counters, zones
 from edgetune.agent.freebsd.readings import (
     carrying,
@@ -221,4 +221,4 @@ FINDERS: Tuple[Finder, ...] = (
     interrupts_afar,
     drift,
 )
-"""As ``findings.FINDERS`` of Linux; a finding of both has one name for each."""
+"""As those of Linux; a finding of both has one name for each."""

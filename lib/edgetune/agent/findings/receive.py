@@ -5,8 +5,8 @@ import contextlib
 import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
+from edgetune.agent.findings import finding, per_s, percent
 from edgetune.agent.findings.snapshot import Snapshot
-from edgetune.agent.findings.words import finding, per_s, percent
 from edgetune.agent.interrupts import find_interrupts
 from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_parts import NicRing

@@ -20,6 +20,7 @@ from edgetune.agent.freebsd.readings import (
     domains,
     driver_and_unit,
     environment,
+    environments,
     number,
     queues,
     whole,
@@ -207,8 +208,6 @@ WRITTEN = ("/etc", "/var")
 
 def system_facts(host: Host) -> Json:
     """All that another system tells in other ways; what FreeBSD does not have is empty."""
-    from edgetune.agent.kinds.freebsd.kernel import environments
-
     told = all_told(host, ("kern.osrelease", "kern.hostname", "hw.physmem", "vm.swap_total"))
     boots = or_none(environments, host)
     release = told.get("kern.osrelease") or os.uname().release

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional
 
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import FileKept
+from edgetune.agent.kinds import FileKept
 from edgetune.agent.protocol import Refused, Unsupported
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.file import KIND, MOST_BYTES

@@ -9,18 +9,19 @@ from edgetune.agent.boot_loaders import boot_loader
 from edgetune.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
-from edgetune.agent.kinds.base import Handler, held, texts
+from edgetune.agent.kinds import Handler, held, texts
 from edgetune.agent.package_managers import Package, PackageManager, package_manager
 from edgetune.agent.protocol import Failed, Unsupported, or_none
-from edgetune.agent.vocabulary.command_line import (
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.kernel import (
+    CMDLINE,
+    PACKAGE,
     for_first_boot,
     joined,
     split,
     with_words,
     words_of,
 )
-from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.kernel import CMDLINE, PACKAGE
 from edgetune.agent.vocabulary.values import Target, Value, parts
 
 REBOOT_FIRST = "reboot, so that it is what runs that the host falls back to"

@@ -5,13 +5,13 @@ import contextlib
 import re
 from typing import Dict, Optional
 
-from edgetune.agent.kinds.base import HookKept, texts
+from edgetune.agent.kinds import HookKept, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.readings import Mount, mounts
 from edgetune.agent.topology import named, refuse_nodes
+from edgetune.agent.vocabulary.kind import parameter
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.memory import THP, TMPFS_POLICY, file_of
-from edgetune.agent.vocabulary.targets import parameter
 from edgetune.agent.vocabulary.values import Target, Value
 
 MIN_FREE_FILE = parameter("vm.min_free_kbytes")

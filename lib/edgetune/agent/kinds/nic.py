@@ -6,7 +6,7 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.agent.host import Host, decode
-from edgetune.agent.kinds.base import HookKept, held, texts
+from edgetune.agent.kinds import HookKept, held, texts
 from edgetune.agent.kinds.ethtool import change, channels, show, told_by_kernel
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.vocabulary.kinds import Setting

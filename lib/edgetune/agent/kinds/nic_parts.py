@@ -4,8 +4,7 @@
 import re
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Union
 
-from edgetune.agent.kinds import ethtool
-from edgetune.agent.kinds.base import held
+from edgetune.agent.kinds import ethtool, held
 from edgetune.agent.kinds.ethtool import rings, show, told_by_kernel
 from edgetune.agent.kinds.nic import Channels, NicCounts, NicParts, driver_of
 from edgetune.agent.kinds.nic_cpus import NicIrqAffinity

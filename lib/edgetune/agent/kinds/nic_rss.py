@@ -9,7 +9,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
-from edgetune.agent.kinds.base import held
+from edgetune.agent.kinds import held
 from edgetune.agent.kinds.ethtool import change, change_flow, flow_fields, show
 from edgetune.agent.kinds.nic import Channels, NicParts, driver_of, queues_planned
 from edgetune.agent.protocol import Failed, Unsupported, or_none

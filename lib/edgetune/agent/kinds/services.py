@@ -8,16 +8,15 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import interrupts_of
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import FileKept, Handler, drop_ins, header, later, texts
-from edgetune.agent.placement import cpus_that_serve
+from edgetune.agent.kinds import FileKept, Handler, drop_ins, header, later, texts
 from edgetune.agent.protocol import Failed, Unsupported, or_none
 from edgetune.agent.readings import interfaces
-from edgetune.agent.topology import Topology, memory_nodes, named, refuse_nodes
+from edgetune.agent.topology import Topology, cpus_that_serve, memory_nodes, named, refuse_nodes
+from edgetune.agent.vocabulary.kind import is_protected, unit_name
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.memory import MASK, NUMA_POLICY, POLICY
 from edgetune.agent.vocabulary.kinds.services import CPU_AFFINITY, CPUS_PROPERTY, PROPERTY, UNIT
 from edgetune.agent.vocabulary.places import SYSTEMD
-from edgetune.agent.vocabulary.targets import is_protected, unit_name
 from edgetune.agent.vocabulary.values import (
     Parts,
     Target,

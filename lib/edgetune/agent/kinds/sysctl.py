@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal, Journals
-from edgetune.agent.kinds.base import (
+from edgetune.agent.kinds import (
     Handler,
     HookKept,
     drop_ins,
@@ -24,6 +24,7 @@ from edgetune.agent.kinds.base import (
 )
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.topology import memory_of
+from edgetune.agent.vocabulary.kind import parameter, sysctl_path
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.memory import LEAST, WATERMARKS, key_of
 from edgetune.agent.vocabulary.kinds.sysctl import (
@@ -34,7 +35,6 @@ from edgetune.agent.vocabulary.kinds.sysctl import (
     SYSCTL,
     parameters,
 )
-from edgetune.agent.vocabulary.targets import parameter, sysctl_path
 from edgetune.agent.vocabulary.values import (
     Target,
     Value,

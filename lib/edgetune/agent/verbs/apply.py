@@ -7,8 +7,15 @@ from edgetune.agent.change import carry_out, record
 from edgetune.agent.drift import drifted
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Head, Journal, Journals, Reading
-from edgetune.agent.kinds.base import probe_hook
-from edgetune.agent.observe import Difference, Row, diff_of, observe_all, read_settings
+from edgetune.agent.kinds import probe_hook
+from edgetune.agent.observe import (
+    Difference,
+    Row,
+    diff_of,
+    observe_all,
+    read_settings,
+    refuse_unwritable,
+)
 from edgetune.agent.protocol import (
     DIGEST,
     TUNING,
@@ -28,7 +35,6 @@ from edgetune.agent.verbs.verify import verify_settings
 from edgetune.agent.vocabulary.grammar import LINE
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.values import alike, shown
-from edgetune.agent.writable import refuse_unwritable
 
 Expected = Dict[str, Dict[str, object]]
 """By the id of a setting, what the plan saw: its fields are those of ``Reading``."""

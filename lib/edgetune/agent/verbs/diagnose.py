@@ -6,7 +6,7 @@ from typing import Any, List, Sequence, Tuple
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
 from edgetune.agent.protocol import Json, Request, complaint
-from edgetune.agent.vocabulary.targets import SERVICE_NAME
+from edgetune.agent.vocabulary.kind import SERVICE_NAME
 
 LONGEST = 60
 
@@ -45,10 +45,9 @@ def _of(host: Host, services: Sequence[str]) -> Tuple[Any, Sequence[Any]]:
         from edgetune.agent.findings import freebsd
 
         return freebsd.Snapshot(host, services), freebsd.FINDERS
-    from edgetune.agent.findings import FINDERS
-    from edgetune.agent.findings.snapshot import Snapshot
+    from edgetune.agent.findings import linux
 
-    return Snapshot(host, services), FINDERS
+    return linux.Snapshot(host, services), linux.FINDERS
 
 
 def _services(request: Request) -> List[str]:

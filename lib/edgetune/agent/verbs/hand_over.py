@@ -19,8 +19,7 @@ from edgetune.agent.drift import drift_of
 from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import Host, decode
 from edgetune.agent.journal import Entry, Journal, Journals, journal_file
-from edgetune.agent.kinds import HANDLERS
-from edgetune.agent.kinds.base import without_header
+from edgetune.agent.kinds import handler_on, without_header
 from edgetune.agent.observe import observe_all, read_settings, stored_value
 from edgetune.agent.protocol import (
     DIGEST,
@@ -92,7 +91,7 @@ def renamed(host: Host, journal: Journal) -> Files:
     texts = {name: without_header(decode(host.read(name))) for name in ours if host.exists(name)}
     for entry in journal.entries:
         if entry.stored:
-            handler = HANDLERS.on(host, entry.setting.kind)
+            handler = handler_on(host, entry.setting.kind)
             texts.update(handler.unmarked(entry.setting.target))
     return {
         name: Renamed(_new_name(name, journal.rank, journal.tuning), text)
@@ -164,7 +163,7 @@ def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[s
 def _stored(host: Host, entry: Entry) -> Optional[Value]:
     try:
         with host.read_cache():
-            return stored_value(HANDLERS.on(host, entry.setting.kind), entry.setting)
+            return stored_value(handler_on(host, entry.setting.kind), entry.setting)
     except Unsupported:
         return None
 
@@ -205,7 +204,7 @@ def finish(host: Host, tuning: str, settings: Sequence[Setting]) -> None:
     BootHook(host).sync()
     standing = {entry.setting.id for journal in journals.all() for entry in journal.entries}
     for setting in settings:
-        handler = HANDLERS.on(host, setting.kind)
+        handler = handler_on(host, setting.kind)
         for name in [] if setting.id in standing else handler.unmarked(setting.target):
             if host.exists(_new_name(name)):
                 host.remove(name)

@@ -3,9 +3,8 @@
 
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Head
-from edgetune.agent.observe import observe_all, read_settings
+from edgetune.agent.observe import observe_all, read_settings, refuse_unwritable
 from edgetune.agent.protocol import DIGEST, TUNING, Json, Request
-from edgetune.agent.writable import refuse_unwritable
 
 
 def run(host: Host, request: Request) -> Json:

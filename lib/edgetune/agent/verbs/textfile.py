@@ -5,7 +5,7 @@ import os
 
 from edgetune.agent.boot_hook import BootHook, Textfile
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.base import probe_hook
+from edgetune.agent.kinds import probe_hook
 from edgetune.agent.protocol import Json, Request, Unsupported
 from edgetune.agent.vocabulary.grammar import DIRECTORY
 

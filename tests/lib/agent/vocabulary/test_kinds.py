@@ -16,14 +16,19 @@ from hypothesis import strategies as st
 
 from edgetune.agent.drift import things_at, touched_by
 from edgetune.agent.host import Host
-from edgetune.agent.kinds import HANDLERS, class_of, module_of
-from edgetune.agent.kinds.base import FileKept, Handler
+from edgetune.agent.kinds import FileKept, Handler, class_of, module_of
 from edgetune.agent.observe import read_settings
 from edgetune.agent.protocol import BadRequest, Request
-from edgetune.agent.vocabulary.kind import BOOT_ENTRY, DISRUPTIONS, SYSTEMS, Kind
+from edgetune.agent.vocabulary.kind import (
+    BOOT_ENTRY,
+    DISRUPTIONS,
+    SYSTEMS,
+    Kind,
+    parameter,
+    property_of,
+)
 from edgetune.agent.vocabulary.kinds import KINDS, Setting, family_of
 from edgetune.agent.vocabulary.places import INIT_SCRIPT, OURS, UNIT, UNIT_LINK
-from edgetune.agent.vocabulary.targets import parameter, property_of
 from edgetune.base.errors import InputError
 from edgetune.intent.tuning import load_tuning
 from tests.support import ROOT
@@ -125,8 +130,8 @@ def test_kinds_have_each_a_class_and_a_place_in_the_order_and_nothing_else_is_on
     orders = Counter(kind.order for kind in KINDS.values())
     assert max(orders.values()) == 1, orders.most_common(3)
     for name in ("nic.none", "nic", "", "base", "__init__", "nic_ring", "../x", "nic.ring.x", None):
-        assert name not in KINDS and name not in HANDLERS
-    assert "bios.attribute" in KINDS and "bios.attribute" not in HANDLERS
+        assert name not in KINDS and not KINDS.on_hosts(name)
+    assert "bios.attribute" in KINDS and not KINDS.on_hosts("bios.attribute")
 
 
 @pytest.mark.parametrize("name", TRIALS)

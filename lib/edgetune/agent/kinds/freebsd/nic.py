@@ -17,10 +17,10 @@ from edgetune.agent.freebsd.readings import (
     value_of,
     whole,
 )
-from edgetune.agent.kinds.base import HookKept, texts
+from edgetune.agent.kinds import HookKept, texts
 from edgetune.agent.kinds.nic_cpus import OfQueues, QueueCpus
-from edgetune.agent.placement import deal, turns
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.topology import deal, turns
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic import CHANNELS, IRQ_AFFINITY
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus, parts

@@ -7,7 +7,7 @@ import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import FileKept, header
+from edgetune.agent.kinds import FileKept, header
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.services import PROPERTY

@@ -13,8 +13,9 @@ from edgetune.agent.freebsd.readings import (
 )
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import FileKept, HookKept, drop_ins, header, texts
+from edgetune.agent.kinds import FileKept, HookKept, drop_ins, header, texts
 from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.vocabulary.kind import sysctl_path
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.sysctl import (
     ABSENT,
@@ -25,7 +26,6 @@ from edgetune.agent.vocabulary.kinds.sysctl import (
     TCP_STACK,
     TUNABLE,
 )
-from edgetune.agent.vocabulary.targets import sysctl_path
 from edgetune.agent.vocabulary.values import Target, Value
 
 FILES = ("/etc/sysctl.conf", "/etc/sysctl.conf.local")

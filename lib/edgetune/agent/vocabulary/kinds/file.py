@@ -6,9 +6,8 @@ import re
 from typing import Optional
 
 from edgetune.agent.vocabulary.grammar import Text, Wrong
-from edgetune.agent.vocabulary.kind import Field, Kind
+from edgetune.agent.vocabulary.kind import Field, Kind, is_protected
 from edgetune.agent.vocabulary.places import HOOKS, NOT_READY, OURS, SETUP, STATE
-from edgetune.agent.vocabulary.targets import is_protected
 from edgetune.agent.vocabulary.values import Target, Value
 
 MOST_BYTES = 64 * 1024

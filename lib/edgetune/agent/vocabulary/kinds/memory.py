@@ -2,8 +2,7 @@
 """How the kernel gives memory to programs."""
 
 from edgetune.agent.vocabulary.grammar import Text, Whole
-from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.targets import SERVICE, parameter, properties_of
+from edgetune.agent.vocabulary.kind import SERVICE, Field, Kind, parameter, properties_of
 from edgetune.agent.vocabulary.values import NODE, Target, Value
 
 DIRECTORY = "/sys/kernel/mm/transparent_hugepage"

@@ -5,8 +5,7 @@ import re
 from typing import Dict, Union
 
 from edgetune.agent.vocabulary.grammar import SWITCH, Parts, Text, Whole, Wrong
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import INTERFACE, parameter
+from edgetune.agent.vocabulary.kind import INTERFACE, Kind, parameter
 from edgetune.agent.vocabulary.values import CPUS, Target, Value, cpus_or, parts, whole_number
 
 CHANNEL_TYPES = ("rx", "tx", "combined")

@@ -2,8 +2,14 @@
 """Units of systemd, and what services are started with."""
 
 from edgetune.agent.vocabulary.grammar import LINE, SWITCH, Parts, Text, Wrong
-from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.targets import SERVICE, properties_of, property_of, unit_refusal
+from edgetune.agent.vocabulary.kind import (
+    SERVICE,
+    Field,
+    Kind,
+    properties_of,
+    property_of,
+    unit_refusal,
+)
 from edgetune.agent.vocabulary.values import Target, Value, cpu_list
 
 

@@ -5,8 +5,7 @@ import re
 from typing import List, Optional
 
 from edgetune.agent.vocabulary.grammar import LINE, Text
-from edgetune.agent.vocabulary.kind import BOOT_ENTRY, Field, Kind
-from edgetune.agent.vocabulary.targets import parameter, sysctl_path
+from edgetune.agent.vocabulary.kind import BOOT_ENTRY, Field, Kind, parameter, sysctl_path
 from edgetune.agent.vocabulary.values import Target, one_line, whole_number
 
 EXCLUSIVE = (
