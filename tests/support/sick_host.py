@@ -169,6 +169,7 @@ def process(host: AgentRoot, pid: int, name: str, parent: int = 1) -> None:
     """A process with a single thread that may run anywhere."""
     thread(host, pid, pid, f"0-{CPUS - 1}", 0, name, parent)
     host.write(f"proc/{pid}/stat", host.read(f"proc/{pid}/task/{pid}/stat"))
+    host.write(f"proc/{pid}/comm", f"{name}\n")
 
 
 def thread(

@@ -83,4 +83,4 @@ def _run(verb: str, host: Host, request: Request) -> Json:
         raise Refused(f"{verb} is for Linux, and this host runs {SYSTEMS[system]}")
     # Each round trip pays for what it compiles, so a verb is imported when it is asked for.
     result: Json = import_module(f"edgetune.agent.verbs.{verb}").run(host, request)
-    return result
+    return dict(result, boot_id=host.boot_id)

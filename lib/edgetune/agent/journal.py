@@ -225,21 +225,21 @@ class Journals:
         standing = self.load(tuning)
         return standing.rank if standing else ranked(self.next_sequence(), tuning)
 
-    def kept(self, kind: str, target: Target) -> Iterator[Value]:
+    def kept(self, kind: str, target: Target) -> List[Value]:
         """The values that they keep of one setting, in the order of application."""
-        for journal in self.all():
-            for entry in journal.entries if journal.state != "restoring" else []:
-                setting = entry.setting
-                if entry.stored and (setting.kind, setting.target) == (kind, target):
-                    yield setting.value
+        found = self._of(kind, target)
+        return [own.setting.value for state, own in found if own.stored and state != "restoring"]
 
-    def changed(self, kind: str, target: Target) -> Iterator[Value]:
+    def changed(self, kind: str, target: Target) -> List[Value]:
         """The values to which they say that one setting was changed, also while it goes back."""
+        return [own.setting.value for _, own in self._of(kind, target) if own.runtime]
+
+    def _of(self, kind: str, target: Target) -> Iterator[Tuple[str, Entry]]:
+        """What they have of one setting, each with the state of its journal."""
         for journal in self.all():
             for entry in journal.entries:
-                setting = entry.setting
-                if entry.runtime and (setting.kind, setting.target) == (kind, target):
-                    yield setting.value
+                if (entry.setting.kind, entry.setting.target) == (kind, target):
+                    yield journal.state, entry
 
     def all(self) -> List[Journal]:
         """Every journal that can be read, in the order of application."""

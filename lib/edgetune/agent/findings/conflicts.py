@@ -9,6 +9,7 @@ from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.journal import Journals
 from edgetune.agent.kinds.sysctl import Sysctl
 from edgetune.agent.protocol import Json, or_none
+from edgetune.agent.services import running_programs
 from edgetune.agent.vocabulary.values import Value
 
 SHOWN = 3
@@ -17,7 +18,7 @@ PACKAGED = "/usr/lib/"
 
 def irqbalance(snap: Snapshot) -> Iterator[Json]:
     """It moves interrupts about, also those that a tuning has put somewhere."""
-    if not _runs(snap, "irqbalance"):
+    if "irqbalance" not in running_programs(snap.host):
         return
     journals = Journals(snap.host).all()
     placed = [
@@ -33,7 +34,7 @@ def irqbalance(snap: Snapshot) -> Iterator[Json]:
 
 def tuned(snap: Snapshot) -> Iterator[Json]:
     """It sets its profile again whenever it starts."""
-    if _runs(snap, "tuned"):
+    if "tuned" in running_programs(snap.host):
         profile = snap.text("/etc/tuned/active_profile") or "none that can be read"
         what = f"tuned runs with the profile {profile}, which sets kernel and cards as it likes"
         yield finding("tuned", what, {"running": 1}, None, "conflict")
@@ -41,13 +42,9 @@ def tuned(snap: Snapshot) -> Iterator[Json]:
 
 def bpftune(snap: Snapshot) -> Iterator[Json]:
     """It changes buffers and congestion control while it runs."""
-    if _runs(snap, "bpftune"):
+    if "bpftune" in running_programs(snap.host):
         what = "bpftune runs and changes buffers, backlogs and congestion control by itself"
         yield finding("bpftune", what, {"running": 1}, None, "conflict")
-
-
-def _runs(snap: Snapshot, name: str) -> bool:
-    return any(process.name == name for process in snap.processes)
 
 
 def sysctl_files(snap: Snapshot) -> Iterator[Json]:

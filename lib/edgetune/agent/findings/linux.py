@@ -12,6 +12,7 @@ from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.interrupts import find_interrupts, interrupts_of, raised_by_what
 from edgetune.agent.protocol import Json
 from edgetune.agent.readings import meminfo
+from edgetune.agent.services import cpus_of_threads, processes_of
 from edgetune.agent.topology import NODES
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 
@@ -133,7 +134,6 @@ def numa_miss(snap: Snapshot) -> Iterator[Json]:
     yield finding("numa_miss", what, numbers, "numa_interleave")
 
 
-GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 # In /proc/PID/stat, counted from the field after the name of the process.
 LAST_CPU = 36
 
@@ -175,7 +175,7 @@ def web_on_irq_cpus(snap: Snapshot) -> Iterator[Json]:
 
 
 def _shared(snap: Snapshot, service: str, serving: Set[int]) -> Optional[Json]:
-    threads = [thread for pid in _pids(snap, service) for thread in _threads(snap, pid)]
+    threads = list(_threads(snap, service))
     may = [thread for thread in threads if thread.allowed & serving]
     there = [thread for thread in may if thread.last in serving]
     if not may:
@@ -191,32 +191,17 @@ def _shared(snap: Snapshot, service: str, serving: Set[int]) -> Optional[Json]:
     return finding("web_on_irq_cpus", what, {**numbers, "other_cpus": left}, tuning)
 
 
-def _pids(snap: Snapshot, service: str) -> List[int]:
-    """The processes of a service: those of its control group, else its main one and below."""
-    group = snap.run("systemctl", "show", "-p", "ControlGroup", service).strip().partition("=")[2]
-    for top in GROUPS if group.startswith("/") else ():
-        pids = snap.host.text(f"{top}{group}/cgroup.procs").split()
-        if pids:
-            return [int(pid) for pid in pids if pid.isdigit()]
-    main = snap.run("systemctl", "show", "-p", "MainPID", service).strip().partition("=")[2]
-    return _family(snap, int(main)) if main.isdigit() and main != "0" else []
-
-
-def _family(snap: Snapshot, pid: int) -> List[int]:
-    found = [pid]
-    for older in found:
-        found += [process.pid for process in snap.processes if process.parent == older]
-    return found
-
-
-def _threads(snap: Snapshot, pid: int) -> Iterator[Thread]:
-    for name in snap.host.names(f"/proc/{pid}/task"):
-        own = f"/proc/{pid}/task/{name}"
-        allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", snap.host.text(f"{own}/status"), re.M)
-        fields = snap.host.text(f"{own}/stat").rpartition(")")[2].split()
-        with contextlib.suppress(ValueError, IndexError, AttributeError):
-            if allowed:
-                yield Thread(parse_cpus(allowed.group(1)), int(fields[LAST_CPU]))
+def _threads(snap: Snapshot, service: str) -> Iterator[Thread]:
+    group, main = (
+        snap.run("systemctl", "show", "-p", name, service).strip().partition("=")[2]
+        for name in ("ControlGroup", "MainPID")
+    )
+    for process in processes_of(snap.host, group, main):
+        for place, allowed in cpus_of_threads(snap.host, process).items():
+            own = f"/proc/{place.replace('/', '/task/')}/stat"
+            fields = snap.host.text(own).rpartition(")")[2].split()
+            with contextlib.suppress(ValueError, IndexError):
+                yield Thread(parse_cpus(allowed), int(fields[LAST_CPU]))
 
 
 # Connections dropped a second since the boot, where none is dropped right now: some 36 an hour.

@@ -3,7 +3,7 @@
 
 import re
 import time
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Type
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Type
 
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.nic import Counts, NicCounts, driver_of
@@ -17,14 +17,6 @@ Table = Dict[str, Dict[str, int]]
 # The columns of /proc/net/softnet_stat, which are 32 bits wide.
 PROCESSED, DROPPED, SQUEEZED, CPU = 0, 1, 2, 12
 WRAP = 1 << 32
-
-
-class Process(NamedTuple):
-    """One process, as /proc/PID/stat tells."""
-
-    pid: int
-    name: str
-    parent: int
 
 
 class Snapshot:
@@ -47,7 +39,6 @@ class Snapshot:
         self._shown: Dict[str, str] = {}
         self._first: Optional[Dict[str, Table]] = None
         self._last: Dict[str, Table] = {}
-        self._processes: Optional[List[Process]] = None
 
     def look(self, seconds: int) -> None:
         """Read all counters twice; with 0 s once, and rates are those since the boot."""
@@ -74,13 +65,6 @@ class Snapshot:
     def nodes(self) -> List[str]:
         """The NUMA nodes, as ``node0``."""
         return [f"node{number}" for number in node_numbers(self.host)]
-
-    @property
-    def processes(self) -> List[Process]:
-        """All of them."""
-        if self._processes is None:
-            self._processes = list(_processes(self.host))
-        return self._processes
 
     def text(self, file: str) -> str:
         """The content of a file."""
@@ -173,13 +157,6 @@ class Snapshot:
 
     def _read(self) -> Dict[str, Table]:
         return {name: read(self) for name, read in SOURCES.items()}
-
-
-def _processes(host: Host) -> Iterator[Process]:
-    for name in filter(str.isdigit, host.names("/proc")):
-        found = re.match(r"\d+ \(([\s\S]*)\) \S (\d+)", host.text(f"/proc/{name}/stat"))
-        if found:
-            yield Process(int(name), found.group(1), int(found.group(2)))
 
 
 def _softnet(snap: Snapshot) -> Table:

@@ -88,13 +88,9 @@ class Handler:
         """What this host makes of a value: drivers take some numbers only."""
         return value
 
-    def asked(self, target: Target, found: Value, value: Value) -> Value:
-        """What was read in the terms of a setting with this value, and no more of it."""
-        return chosen(found, value) if self.partly else found
-
     def in_terms(self, setting: Setting, found: Value) -> Value:
-        """The same, where it depends on its siblings."""
-        return self.asked(setting.target, found, setting.value)
+        """What was read in the terms of a setting, and no more of it."""
+        return chosen(found, setting.value) if self.partly else found
 
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether a value read is the one wanted."""

@@ -25,11 +25,11 @@ class NicHandler(HookKept):
 
     def own(self, target: Target) -> object:
         """Its own state, without what is downstream; Unsupported where there is none."""
-        raise NotImplementedError
+        return self.snapshot(target)
 
     def restore_own(self, target: Target, was: object) -> None:
         """Change what differs from what ``own`` told, as far as it is still there."""
-        raise NotImplementedError
+        self.restore(target, was)
 
     def present(self, target: Target) -> bool:
         return self.host.exists(self._directory(target))

@@ -188,19 +188,13 @@ class NicIrqAffinity(NicQueueCpus):
                 f"(unit: {BALANCER}.service, active and enabled: off)"
             )
 
-    def snapshot(self, target: Target) -> object:
+    def snapshot(self, target: Target) -> Dict[str, str]:
         """The CPUs that each interrupt may go to."""
-        return self.own(target)
-
-    def restore(self, target: Target, snapshot: object) -> None:
-        self.restore_own(target, snapshot)
-
-    def own(self, target: Target) -> Dict[str, str]:
         return {own.name: self.text(own.file) for own in self._interrupts(target)}
 
-    def restore_own(self, target: Target, was: object) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """Also what is not known to be of a queue any more, as to an agent of another version."""
-        files = texts(was)
+        files = texts(snapshot)
         for own in self._all(target):
             if own.name in files and self.text(own.file) != files[own.name]:
                 self._write(own, files[own.name])
@@ -251,7 +245,7 @@ class NicIrqAffinity(NicQueueCpus):
 
 def balanced(host: Host) -> bool:
     """Whether irqbalance runs."""
-    return BALANCER in host.once("programs", lambda: running_programs(host))
+    return BALANCER in running_programs(host)
 
 
 def stops_balancer(setting: Setting) -> bool:

@@ -4,7 +4,7 @@
 import re
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Union
 
-from edgetune.agent.kinds import ethtool, held
+from edgetune.agent.kinds import ethtool
 from edgetune.agent.kinds.ethtool import rings, show, told_by_kernel
 from edgetune.agent.kinds.nic import Channels, NicCounts, NicParts, driver_of
 from edgetune.agent.kinds.nic_cpus import NicIrqAffinity
@@ -295,8 +295,3 @@ class NicChannels(Channels):
             if not NicRss(self.host).let_go(target, str(why)):
                 raise
             super().put(target, wanted)
-
-    def restore(self, target: Target, snapshot: object) -> None:
-        """The same; also from what version 0.2.0 remembered."""
-        was = held(snapshot)
-        super().restore(target, {"parts": was.get("channels"), "below": {}, **was})

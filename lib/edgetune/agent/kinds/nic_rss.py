@@ -182,12 +182,12 @@ class NicRss(NicParts):
         """Not before the interface is up: some drivers (vmxnet3) have no table until then."""
         return self.is_up(target)
 
-    def asked(self, target: Target, found: Value, value: Value) -> Value:
+    def in_terms(self, setting: Setting, found: Value) -> Value:
         """The table in the terms of the setting: what it makes, or whatever else is there."""
-        said = parts(chosen(found, value))
+        said, wanted = parts(chosen(found, setting.value)), parts(setting.value)
         for name in MAKE_TABLE:
-            if name in parts(value) and "table" in parts(found):
-                said[name] = _seen(indirection_of(parts(found)), name, parts(value)[name])
+            if name in wanted and "table" in parts(found):
+                said[name] = _seen(indirection_of(parts(found)), name, wanted[name])
         return said
 
     def merge(self, older: Optional[Value], newer: Value) -> Value:

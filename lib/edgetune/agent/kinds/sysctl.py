@@ -237,11 +237,8 @@ class Sysctl(Handler):
     def persistent(self, target: Target) -> Optional[Value]:
         """What the files say; of what comes after them, only what our hook sets again."""
         winner = self.winner(self._path(target))
-        if self.kept_by_hook(target):
-            kept = Journals(self.host).kept(self.kind.name, target)
-            if not hook_installed(self.host) or next(kept, None) is None:
-                return None
-        return winner and winner.value
+        by_hook = hook_installed(self.host) and Journals(self.host).kept(self.kind.name, target)
+        return winner.value if winner and (by_hook or not self.kept_by_hook(target)) else None
 
     def present(self, target: Target) -> bool:
         return self.host.exists(self._file(target))

@@ -27,7 +27,6 @@ from edgetune.agent.protocol import (
     TakenBack,
     Unsupported,
     complaint,
-    read_epoch,
 )
 from edgetune.agent.reachable import answering, changes_network, refuse_lost
 from edgetune.agent.undo import refuse_below, take_back, what_differs
@@ -42,7 +41,7 @@ Expected = Dict[str, Dict[str, object]]
 
 def run(host: Host, request: Request) -> Json:
     """Change the host to what the plan showed, wholly or not at all."""
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     drained = request.flag("drained", default=False)
     head = Head(
         rollout=request.text("rollout", LINE),
@@ -102,7 +101,6 @@ def _applied(host: Host, journal: Journal, diff: List[Difference], restarted: Li
         "diff": [row.document() for row in diff],
         "restarted": restarted,
         "state": journal.state,
-        "boot_id": host.boot_id,
     }
 
 

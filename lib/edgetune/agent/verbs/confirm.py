@@ -9,14 +9,14 @@ from edgetune.agent.drift import drifted
 from edgetune.agent.host import Host
 from edgetune.agent.journal import UNSETTLED, Journal, Journals
 from edgetune.agent.observe import read_settings
-from edgetune.agent.protocol import DIGEST, TUNING, Failed, Json, Refused, Request, read_epoch
+from edgetune.agent.protocol import DIGEST, TUNING, Failed, Json, Refused, Request
 from edgetune.agent.verbs.verify import verify_settings
 from edgetune.agent.vocabulary.kinds import Setting
 
 
 def run(host: Host, request: Request) -> Json:
     """Keep a change that verifies; the revert timer finds it confirmed, or was there first."""
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     tuning = request.text("tuning", TUNING)
     digest = request.optional("digest", DIGEST)
     settings = read_settings(request)
@@ -45,7 +45,7 @@ def run(host: Host, request: Request) -> Json:
             disarm_timer(host, journal)
             BootHook(host).sync()
         state = journal.state if journal else "none"
-        return dict(result.document(host), confirmed=kept, state=state)
+        return dict(result.document(), confirmed=kept, state=state)
 
 
 def _refuse_another(journal: Journal, digest: Optional[str], settings: Sequence[Setting]) -> None:

@@ -7,7 +7,7 @@ from edgetune.agent.appliers import APPLIERS
 from edgetune.agent.appliers.base import Configuration, Wanted
 from edgetune.agent.congestion import Congestion, describe, refuse_unfit
 from edgetune.agent.host import Host
-from edgetune.agent.protocol import Json, Refused, Request, read_epoch
+from edgetune.agent.protocol import Json, Refused, Request
 from edgetune.agent.vocabulary.grammar import LINE
 from edgetune.agent.vocabulary.places import CONGESTION_EPOCH
 from edgetune.agent.vocabulary.prefixes import number_of
@@ -23,7 +23,7 @@ def run(host: Host, request: Request) -> Json:
     congestion control, and not that of a rollout: neither keeps the other from the host. Taking all
     back needs no number: who has lost the count has to be able to.
     """
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     configuration = _read(request.inside("configuration"))
     request.done()
     refuse_unfit(host, configuration)
@@ -39,7 +39,7 @@ def run(host: Host, request: Request) -> Json:
             ):
                 raise Refused(f"configuration {before.number} of {before.pop} stands here")
         skipped = own.put(configuration)
-        return dict(describe(host), skipped=skipped, boot_id=host.boot_id)
+        return dict(describe(host), skipped=skipped)
 
 
 def _read(own: Request) -> Configuration:

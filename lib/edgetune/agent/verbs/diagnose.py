@@ -30,7 +30,6 @@ def run(host: Host, request: Request) -> Json:
             except Exception as error:
                 snap.unread[find.__name__] = complaint(error)
     return {
-        "boot_id": host.boot_id,
         "system": host.system,
         "seconds": round(snap.seconds, 3),
         "findings": findings,

@@ -3,7 +3,7 @@
 
 from edgetune.agent.drains import DRAINS, open_drain
 from edgetune.agent.host import Host, room_or_not
-from edgetune.agent.protocol import Failed, Json, Request, read_epoch
+from edgetune.agent.protocol import Failed, Json, Request
 from edgetune.agent.verbs.sessions import sessions
 
 WORD = "([a-z][a-z_]{0,39})?"
@@ -16,7 +16,7 @@ def run(host: Host, request: Request) -> Json:
     and is null where there are none: nobody can tell then. A changed state that does not show is
     Failed; a look needs no epoch. A full disk stops no change where an epoch was seen before.
     """
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     by = request.text("by", "|".join(DRAINS))
     do = request.text("do", "look|withdraw|isolate|restore")
     wanted = request.text("withdrawn", WORD)
@@ -46,5 +46,4 @@ def run(host: Host, request: Request) -> Json:
         "leaving": seen.leaving,
         "refuses": seen.refuses,
         "sessions": sessions(host, ports) if ports else None,
-        "boot_id": host.boot_id,
     }

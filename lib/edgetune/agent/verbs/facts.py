@@ -33,7 +33,6 @@ def run(host: Host, request: Request) -> Json:
     return {
         "system": host.system,
         "python": ".".join(str(part) for part in sys.version_info[:3]),
-        "boot_id": host.boot_id,
         "time": time.time(),
         "init": host.init,
         "agent_state": _agent_state(host),

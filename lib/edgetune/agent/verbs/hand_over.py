@@ -29,7 +29,6 @@ from edgetune.agent.protocol import (
     Refused,
     Request,
     Unsupported,
-    read_epoch,
 )
 from edgetune.agent.undo import above
 from edgetune.agent.vocabulary.grammar import LINE
@@ -218,7 +217,7 @@ def run(host: Host, request: Request) -> Json:
     not as wanted now and after a boot. Refused, with all that is in the way, where anything would
     not be kept.
     """
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     dry_run = request.flag("dry_run")
     tuning = request.text("tuning", TUNING)
     digest = request.text("digest", DIGEST)
@@ -238,7 +237,7 @@ def run(host: Host, request: Request) -> Json:
                 finish(host, tuning, settings)
             rows = observe_all(host, settings, tuning)
             wrong = [f"{row.setting.id} {row.reason}" for row in rows if not row.as_wanted]
-            return {"files": {}, "found": False, "wrong": wrong, "boot_id": host.boot_id}
+            return {"files": {}, "found": False, "wrong": wrong}
         if (journal.rollout, journal.digest) != (rollout, digest):
             own = f"{journal.rollout}, digest {journal.digest}"
             raise Refused(f"{tuning} stands here by {own}, and not by {rollout}, digest {digest}")
@@ -249,4 +248,4 @@ def run(host: Host, request: Request) -> Json:
         if not dry_run:
             hand_over(host, journal, files)
         told = {name: own.name for name, own in files.items()}
-        return {"files": told, "found": True, "wrong": [], "boot_id": host.boot_id}
+        return {"files": told, "found": True, "wrong": []}

@@ -16,4 +16,4 @@ def run(host: Host, request: Request) -> Json:
     rows = observe_all(host, settings, tuning)
     refuse_unwritable(host, rows, Head(tuning, digest))
     shown = [dict(row.shown, status=row.status) for row in rows]
-    return {"boot_id": host.boot_id, "settings": shown}
+    return {"settings": shown}

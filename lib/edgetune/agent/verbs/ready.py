@@ -5,7 +5,7 @@ import os
 from ipaddress import ip_address
 
 from edgetune.agent.host import Host, room_or_not
-from edgetune.agent.protocol import AnotherMachine, Json, Request, read_epoch
+from edgetune.agent.protocol import AnotherMachine, Json, Request
 from edgetune.agent.readings import addresses
 from edgetune.agent.verbs.sessions import sessions
 from edgetune.agent.vocabulary.grammar import LINE
@@ -21,7 +21,7 @@ def run(host: Host, request: Request) -> Json:
     know those of its former process. A machine none of whose interfaces has the ``address`` that
     the load balancer sends requests to raises AnotherMachine: it may be in service.
     """
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     rollout = request.text("rollout", LINE)
     ready = request.flag("ready")
     ports = request.wholes("ports", 1, 65535)
@@ -47,7 +47,6 @@ def run(host: Host, request: Request) -> Json:
             "changed": changed,
             "ready": host.ready,
             "sessions": sessions(host, ports),
-            "boot_id": host.boot_id,
         }
 
 

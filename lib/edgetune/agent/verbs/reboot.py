@@ -6,7 +6,7 @@ import time
 
 from edgetune.agent.boot_hook import agent_command
 from edgetune.agent.host import Host, room_or_not
-from edgetune.agent.protocol import Json, Refused, Request, read_epoch
+from edgetune.agent.protocol import Json, Refused, Request
 from edgetune.agent.vocabulary.grammar import LINE
 
 REBOOT_MARK = "/run/edgetune-reboot"
@@ -21,7 +21,7 @@ def run(host: Host, request: Request) -> Json:
     The boot_id is compared here, on the host, and what is started then dies with this boot, as
     everything does that could still send the command: no later boot ever sees it.
     """
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     drained = request.flag("drained", default=False)
     boot_id = request.text("boot_id", LINE)
     request.done()
@@ -42,7 +42,7 @@ def run(host: Host, request: Request) -> Json:
             with room_or_not():
                 mark = f"{now} {time.monotonic():.3f}\n"
                 host.replace(REBOOT_MARK, mark.encode(), 0o600)
-        return {"rebooting": meant, "boot_id": now}
+        return {"rebooting": meant}
 
 
 def _sent_just_now(host: Host) -> bool:

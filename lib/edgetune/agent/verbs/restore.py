@@ -4,7 +4,7 @@
 from edgetune.agent.boot_hook import BootHook
 from edgetune.agent.host import Host, room_or_not
 from edgetune.agent.journal import Journals
-from edgetune.agent.protocol import TUNING, Json, Request, read_epoch
+from edgetune.agent.protocol import TUNING, Json, Request
 from edgetune.agent.undo import Undone, take_back, take_back_live
 from edgetune.agent.vocabulary.grammar import LINE
 
@@ -15,7 +15,7 @@ def run(host: Host, request: Request) -> Json:
     With ``rollout`` only what that rollout did: another one's change is not ours to take back.
     With ``live`` only the runtime values of the settings it names; see `take_back_live`.
     """
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     drained = request.flag("drained", default=False)
     tuning = request.text("tuning", TUNING)
     rollout = request.optional("rollout", LINE)
@@ -42,5 +42,5 @@ def run(host: Host, request: Request) -> Json:
                     raise request.wrong(f"live[{index}]", f"is no setting of {ours.tuning} here")
             undone = take_back_live(host, ours, live)
         diff = [row.document() for row in undone.diff]
-        told = dict(undone._asdict(), diff=diff, boot_id=host.boot_id)
+        told = dict(undone._asdict(), diff=diff)
         return dict(told, nothing_to_restore=ours is None)

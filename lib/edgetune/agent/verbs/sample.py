@@ -35,7 +35,6 @@ def run(host: Host, request: Request) -> Json:
         measured, health = measure(count)
         gauges.update(measured)
     return {
-        "boot_id": host.boot_id,
         "uptime": uptime,
         "counters": counters,
         "gauges": {name: value for name, value in gauges.items() if value is not None},

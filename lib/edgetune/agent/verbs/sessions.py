@@ -17,7 +17,7 @@ def run(host: Host, request: Request) -> Json:
     """Count what is open on ``ports``; nothing is changed."""
     ports = request.wholes("ports", 1, 65535)
     request.done()
-    return {"sessions": sessions(host, ports), "boot_id": host.boot_id}
+    return {"sessions": sessions(host, ports)}
 
 
 def sessions(host: Host, ports: Sequence[int]) -> int:

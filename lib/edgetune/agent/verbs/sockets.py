@@ -74,7 +74,6 @@ def run(host: Host, request: Request) -> Json:
         "share": share,
         "cpu_ms": round(1000 * sum(own.ru_utime + own.ru_stime for own in used), 1),
         "columns": dict(zip(COLUMNS, columns)),
-        "boot_id": host.boot_id,
     }
 
 

@@ -26,7 +26,7 @@ def run(host: Host, request: Request) -> Json:
             told = BootHook(host).sync()
         except OSError as error:
             missing, told = str(error), ""
-        return {"missing": missing or told, "boot_id": host.boot_id}
+        return {"missing": missing or told}
 
 
 def _obstacle(host: Host, directory: str) -> str:

@@ -8,7 +8,7 @@ from edgetune.agent.congestion import KEEPER
 from edgetune.agent.files import Directories
 from edgetune.agent.host import COMPILED, EPOCH, LOCK, RESERVE, SOURCE, Host
 from edgetune.agent.journal import Journals
-from edgetune.agent.protocol import Json, Refused, Request, read_epoch
+from edgetune.agent.protocol import Json, Refused, Request
 from edgetune.agent.verbs.reboot import REBOOT_MARK
 from edgetune.agent.vocabulary.places import (
     ACCESS_LOG_TOLD,
@@ -45,7 +45,7 @@ def run(host: Host, request: Request) -> Json:
     which this does not do: a tuning (not with ``dry_run``), the congestion control of client
     prefixes, a drain.
     """
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     dry_run = request.flag("dry_run")
     request.done()
     with host.lock():
@@ -70,7 +70,7 @@ def run(host: Host, request: Request) -> Json:
         others = [f"{STATE}/{name}" for name in host.names(STATE)] if host.exists(STATE) else []
         left = [name for name in others if not dry_run or name not in (*files, TUNINGS)]
         left = [*left, *([SETUP] if host.exists(SETUP) else [])]
-        reply: Json = {"files": files, "left": left, "tunings": tunings, "boot_id": host.boot_id}
+        reply: Json = {"files": files, "left": left, "tunings": tunings}
         if not dry_run:
             # Whoever waits for the lock sees that this one is gone, and takes the next.
             host.remove(LOCK)

@@ -28,7 +28,7 @@ def run(host: Host, request: Request) -> Json:
     led = way_back(host, journal) if journal else {}
     way = {name: found and found._asdict() for name, found in led.items()}
     found = verify_settings(host, tuning, settings, RIGHT_NOW)
-    return dict(found.document(host), way_back=way)
+    return dict(found.document(), way_back=way)
 
 
 class Verified(NamedTuple):
@@ -52,10 +52,9 @@ class Verified(NamedTuple):
         """Whether a setting is as wanted; before its confirmation one boot has to have tried it."""
         return row.as_wanted or (self.state == "provisional" and row.holds_so_far)
 
-    def document(self, host: Host) -> Json:
+    def document(self) -> Json:
         """For an answer."""
         return {
-            "boot_id": host.boot_id,
             "verified": self.verified,
             "state": self.state,
             "settings": [dict(row.shown, ok=self.is_well(row)) for row in self.rows],
