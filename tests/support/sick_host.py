@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from edgetune.agent import findings
 from edgetune.agent.dispatch import answer
-from edgetune.agent.findings import snapshot
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed
 from tests.support import FIXTURES
@@ -32,7 +32,7 @@ class DiagnosedHost(AgentRoot):
         super().__init__(path)
         self.clock = VirtualClock(look=0.0)
         self.says: dict[str, str] = {}
-        patch.setattr(snapshot, "time", self.clock)
+        patch.setattr(findings, "time", self.clock)
         patch.setattr(Host, "program", lambda host, name: self._program(name))
         patch.setattr(Host, "run", lambda host, *words: self._run_program(" ".join(words)))
 

@@ -328,25 +328,21 @@ class Host:
         One that changes the host itself holds the lock until it ends, even if we are killed:
         whoever takes the change back waits for it.
         """
-        program = self.program(name)
-        if program is None:
-            raise Failed(f"there is no program {name}")
-        carry_out = self._run_to_the_end if name in TO_THE_END else self._run
+        program = self._found(name)
         try:
-            return carry_out(name, [program, *arguments])
+            if name in TO_THE_END:
+                return self._run_to_the_end(name, [program, *arguments])
+            done = subprocess.run(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment(),
+                timeout=COMMAND_TIMEOUT,
+                pass_fds=self._locked if name in CHANGES_ITSELF else (),
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
-
-    def _run(self, name: str, command: Sequence[str]) -> Tuple[int, str, str]:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment(),
-            timeout=COMMAND_TIMEOUT,
-            pass_fds=self._locked if name in CHANGES_ITSELF else (),
-        )
         return done.returncode, decode(done.stdout), decode(done.stderr)
 
     def _run_to_the_end(self, name: str, command: Sequence[str]) -> Tuple[int, str, str]:
@@ -375,24 +371,26 @@ class Host:
         import signal
         import tempfile
 
-        program = self.program(name)
-        if program is None:
-            raise Failed(f"there is no program {name}")
+        words = f"{name} {' '.join(arguments)}"
         # Not a pipe: a daemon that it starts may keep that open.
         with tempfile.TemporaryFile() as output:
             try:
-                process = self._detached([program, *arguments], output, output)
-            except OSError as error:
-                raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
-            try:
+                process = self._detached([self._found(name), *arguments], output, output)
                 status = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                text = f"{name} {' '.join(arguments)}: has not ended after {seconds:g} s"
-                raise Failed(text) from None
+                raise Failed(f"{words}: has not ended after {seconds:g} s") from None
+            except OSError as error:
+                raise Failed(f"{words}: {error}") from None
             output.seek(0)
             return status, decode(output.read())
+
+    def _found(self, name: str) -> str:
+        program = self.program(name)
+        if program is None:
+            raise Failed(f"there is no program {name}")
+        return program
 
     @property
     def reboot_command(self) -> List[str]:

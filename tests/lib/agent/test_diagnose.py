@@ -74,7 +74,7 @@ def test_where_nothing_can_be_read_nothing_is_wrong(tmp_path: Path) -> None:
 def test_a_reading_that_breaks_costs_that_finding_alone(
     sick: DiagnosedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgetune.agent.findings.memory.gib", lambda kb: 1 / 0)
+    monkeypatch.setattr("edgetune.agent.findings.linux.gib", lambda kb: 1 / 0)
     del sick.says["ethtool -x eth0"]
     result = sick.diagnose()
     lost = set(SICK_FINDINGS) - {row["finding"] for row in result["findings"]}

@@ -1,11 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be wrong with a host: one small function for each finding, and how it is written."""
 
-from typing import Mapping, Optional, Union
+import time
+from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
+from edgetune.agent.host import Host
 from edgetune.agent.protocol import Json
 
 Number = Union[int, float]
+
+
+class Look:
+    """Counters twice, so that rates are those of now; what cannot be read, and why, is ``unread``.
+
+    ``live`` says whether rates are those of now, not averages since the boot.
+    """
+
+    def __init__(self, host: Host, services: Sequence[str]) -> None:
+        self.host = host
+        self.services = services
+        self.unread: Dict[str, str] = {}
+        self.seconds = 0.0
+        self.live = False
+        self._first: Dict[str, Any] = {}
+        self._last: Dict[str, Any] = {}
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the boot."""
+        raise NotImplementedError
+
+    def _read(self) -> Dict[str, Any]:
+        """The counters as they are."""
+        raise NotImplementedError
+
+    def look(self, seconds: int) -> None:
+        """Read all counters twice; with 0 s once, and rates are those since the boot."""
+        started, self.live = time.monotonic(), seconds > 0
+        if seconds:
+            self._first = self._read()
+            time.sleep(max(started + seconds - time.monotonic(), 0))
+        self.seconds = max(time.monotonic() - started, 1e-3) if seconds else self.uptime
+        self._last = self._read()
 
 
 def finding(

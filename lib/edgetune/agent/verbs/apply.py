@@ -69,7 +69,7 @@ def _apply(host: Host, head: Head, settings: List[Setting], expect: Expected) ->
             raise Refused(f"{standing.tuning} stands here with another digest: restore it first")
         settled = standing.state not in UNSETTLED
         if settled and verify_settings(host, head.tuning, settings).verified:
-            return _applied(host, standing, [], [])
+            return _applied(standing, [], [])
         _refuse_unsettled(host, but=standing.tuning)
         refuse_below(host, standing)
         take_back(host, standing)
@@ -92,10 +92,10 @@ def _apply(host: Host, head: Head, settings: List[Setting], expect: Expected) ->
         raise _undo(host, journal, error) from None
     before = [row.reading for row in rows]
     diff = diff_of(journal.entries, before, [row.reading for row in after])
-    return _applied(host, journal, diff, restarted)
+    return _applied(journal, diff, restarted)
 
 
-def _applied(host: Host, journal: Journal, diff: List[Difference], restarted: List[str]) -> Json:
+def _applied(journal: Journal, diff: List[Difference], restarted: List[str]) -> Json:
     return {
         "changed": bool(diff),
         "diff": [row.document() for row in diff],

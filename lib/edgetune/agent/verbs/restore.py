@@ -42,5 +42,4 @@ def run(host: Host, request: Request) -> Json:
                     raise request.wrong(f"live[{index}]", f"is no setting of {ours.tuning} here")
             undone = take_back_live(host, ours, live)
         diff = [row.document() for row in undone.diff]
-        told = dict(undone._asdict(), diff=diff)
-        return dict(told, nothing_to_restore=ours is None)
+        return dict(undone._asdict(), diff=diff, nothing_to_restore=ours is None)
