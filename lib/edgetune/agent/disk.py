@@ -132,13 +132,8 @@ class Directory:
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, mode, dir_fd=self.descriptor)
 
-    def read(self, name: str) -> Tuple[bytes, os.stat_result]:
-        """Content and status of a plain file; Refused for anything else, FileNotFoundError."""
-        with self._open_plain(name) as file:
-            return file.read(), os.fstat(file.fileno())
-
-    def remembered(self, name: str) -> Tuple[bytes, Metadata]:
-        """The same with all that it has beside its bytes."""
+    def read(self, name: str) -> Tuple[bytes, Metadata]:
+        """A plain file, with what it has beside its bytes; Refused for anything else, OSError."""
         with self._open_plain(name) as file:
             return file.read(), read_metadata(file.fileno())
 

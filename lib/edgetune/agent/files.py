@@ -16,7 +16,7 @@ from edgetune.agent.vocabulary.places import STATE
 def remember_file(host: Host, name: str) -> FileState:
     """A file as it is now, for a journal."""
     try:
-        content, own = host.remembered(name)
+        content, own = host.kept(name)
     except (FileNotFoundError, NotADirectoryError):
         return FileState(None, 0, 0, 0)
     xattrs = {name: _encoded(value) for name, value in (own.xattrs or {}).items()}

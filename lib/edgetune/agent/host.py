@@ -146,8 +146,8 @@ class Host:
         """A directory, open; PermissionError when others than root can change what it holds."""
         return opened(self.root, self._own(name))
 
-    def kept(self, name: str) -> Tuple[bytes, os.stat_result]:
-        """Content and status of a plain file that nobody but root can have put there.
+    def kept(self, name: str) -> Tuple[bytes, Metadata]:
+        """A plain file that nobody but root can have put there, with what it has beside its bytes.
 
         OSError as it comes; Refused for what is no plain file.
         """
@@ -225,13 +225,8 @@ class Host:
             raise OSError(errno.EMLINK, why, name)
         if there is None and like:
             with contextlib.suppress(FileNotFoundError):
-                there = self.remembered(self.followed(like))[1]
+                there = self.kept(self.followed(like))[1]
         return there.for_other_bytes() if there else NEW_FILE
-
-    def remembered(self, name: str) -> Tuple[bytes, Metadata]:
-        """As `kept`, with all that the file has beside its bytes."""
-        with self.directory(os.path.dirname(name)) as directory:
-            return directory.remembered(os.path.basename(name))
 
     def drafts(self, name: str) -> List[str]:
         """What is left of a ``write`` that was killed."""

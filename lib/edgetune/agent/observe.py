@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a request: how each stands on this host, and what would have to be done."""
 
-from typing import Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 from edgetune.agent.host import LOCK, Host
 from edgetune.agent.journal import Entry, Head, Journal, Journals, Reading
@@ -185,24 +185,18 @@ def current_all(host: Host, entries: Sequence[Entry]) -> List[Reading]:
         return [current(host, entry.setting) for entry in entries]
 
 
-class Difference(NamedTuple):
-    """A setting that was changed."""
-
-    id: str
-    before: Reading
-    after: Reading
-
-    def document(self) -> Json:
-        """For an answer."""
-        return {"id": self.id, "before": self.before._asdict(), "after": self.after._asdict()}
+Difference = Dict[str, Any]
 
 
 def diff_of(
     entries: Sequence[Entry], before: Sequence[Reading], after: Sequence[Reading]
 ) -> List[Difference]:
-    """What differs, setting by setting."""
-    rows = zip([entry.setting.id for entry in entries], before, after)
-    return [Difference(*row) for row in rows if not row[1].is_like(row[2])]
+    """What differs, setting by setting: ``id``, and the readings ``before`` and ``after``."""
+    return [
+        {"id": entry.setting.id, "before": was._asdict(), "after": now._asdict()}
+        for entry, was, now in zip(entries, before, after)
+        if not was.is_like(now)
+    ]
 
 
 def read_settings(request: Request) -> List[Setting]:

@@ -4,7 +4,7 @@
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, List, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
 from edgetune.agent.boot_hook import (
     FOLLOWING,
@@ -18,7 +18,7 @@ from edgetune.agent.boot_hook import (
 )
 from edgetune.agent.change import attempt, in_order, runs_another, set_now, tried
 from edgetune.agent.host import Host
-from edgetune.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals, Reading
+from edgetune.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals
 from edgetune.agent.kinds import handler_on
 from edgetune.agent.observe import in_force, observe
 from edgetune.agent.protocol import TUNING, Failed, Refused, Unsupported, complaint
@@ -258,9 +258,9 @@ def restore_by_hand(host: Host, tuning: str) -> None:
             raise Refused(f"there is no such tuning on this host; there are: {names}")
         undone = take_back(host, journal)
     for row in undone.diff:
-        print(f"{row.id}: {_facts(row.before)} -> {_facts(row.after)}")
+        print(f"{row['id']}: {_facts(row['before'])} -> {_facts(row['after'])}")
     print(f"{tuning} is taken back; restarted: {', '.join(undone.restarted) or 'nothing'}")
 
 
-def _facts(found: Reading) -> str:
-    return f"{shown(found.runtime)} (stored: {shown(found.persistent)})"
+def _facts(found: Dict[str, Any]) -> str:
+    return f"{shown(found['runtime'])} (stored: {shown(found['persistent'])})"

@@ -166,7 +166,7 @@ def refuse_below(host: Host, journal: Journal) -> None:
 
 
 class Undone(NamedTuple):
-    """What taking a tuning back did: rows as in a diff, and the services restarted."""
+    """What taking a tuning back did: what differs, and the services restarted."""
 
     changed: bool
     diff: List[Difference]

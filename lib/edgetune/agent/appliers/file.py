@@ -175,9 +175,9 @@ def text_of(told: Configuration) -> str:
 def read_setup(host: Host) -> Setup:
     """What this host says; Refused if nothing, or with the field that makes no sense."""
     try:
-        text, status = host.kept(SETUP)
+        text, beside = host.kept(SETUP)
         # Its commands are run by root.
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
+        if beside.mode & (stat.S_IWGRP | stat.S_IWOTH) or beside.uid not in (0, os.geteuid()):
             raise Refused("others than root can change it")
         own = Request(json.loads(text.decode()))
         made = Setup(

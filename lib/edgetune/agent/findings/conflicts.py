@@ -84,12 +84,14 @@ def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
 def drift(snap: Any) -> Iterator[Json]:
     """Settings that are not any more as a standing tuning left them, on a host of any system."""
     rows = drifted(snap.host)
-    for tuning in dict.fromkeys(row.tuning for row in rows):
-        own = [row for row in rows if row.tuning == tuning]
+    for tuning in dict.fromkeys(row["tuning"] for row in rows):
+        own = [row for row in rows if row["tuning"] == tuning]
         told = []
         for row in own:
-            wanted, now, stored = map(_shown, (row.wanted, row.runtime, row.persistent))
-            told.append(f"{row.id} wants {wanted}, has {now}, after a boot {stored}")
+            wanted, now, stored = (
+                _shown(row[name]) for name in ("wanted", "runtime", "persistent")
+            )
+            told.append(f"{row['id']} wants {wanted}, has {now}, after a boot {stored}")
         what = f"settings of {tuning} have drifted ({len(own)}): {_few(told)}"
         yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
 

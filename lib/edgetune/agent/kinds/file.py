@@ -55,8 +55,8 @@ class File(FileKept):
         path = target["path"]
         _check_plain(self.host, path)
         try:
-            data, status = self.host.kept(path)
-            return described(data, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
+            data, own = self.host.kept(path)
+            return described(data, own.mode, own.uid, own.gid)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -98,7 +98,7 @@ def _apply(host: Host, head: Head, settings: List[Setting], expect: Expected) ->
 def _applied(journal: Journal, diff: List[Difference], restarted: List[str]) -> Json:
     return {
         "changed": bool(diff),
-        "diff": [row.document() for row in diff],
+        "diff": diff,
         "restarted": restarted,
         "state": journal.state,
     }
@@ -134,9 +134,8 @@ def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Head) -> None:
             what = "what a boot tries has to be confirmed after it"
             raise Refused(f"{what}: confirm_within, grace_boots")
         for own in drifted(host):
-            raise Refused(
-                f"{own.tuning} does not stand here: {own.id} {own.reason}: mend that first"
-            )
+            what = "{tuning} does not stand here: {id} {reason}: mend that first"
+            raise Refused(what.format(**own))
     try:
         if head.confirm_within:
             probe_hook(host)

@@ -29,9 +29,9 @@ def run(host: Host, request: Request) -> Json:
         result = verify_settings(host, tuning, settings)
         if journal and journal.state == "provisional" and result.verified and tried(journal):
             # Other tunings have to stand on another kernel, too: names and queues may have moved.
-            rows = [row for row in drifted(host) if row.tuning != journal.tuning]
+            rows = [row for row in drifted(host) if row["tuning"] != journal.tuning]
             if rows:
-                what = "; ".join(f"{row.tuning}: {row.id} {row.reason}" for row in rows[:3])
+                what = "; ".join("{tuning}: {id} {reason}".format(**row) for row in rows[:3])
                 raise Failed(f"other tunings do not stand on this kernel: {what}")
             commit(host, journal)
             # From here on each setting has to be kept as well.

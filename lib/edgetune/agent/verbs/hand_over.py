@@ -11,10 +11,11 @@ file.
 
 import errno
 import os
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgetune.agent.boot_hook import BootHook, by_hook
 from edgetune.agent.change import reload_changed
+from edgetune.agent.disk import NEW_FILE, Metadata
 from edgetune.agent.drift import drift_of
 from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import Host, decode
@@ -28,7 +29,7 @@ from edgetune.agent.protocol import (
     Json,
     Refused,
     Request,
-    Unsupported,
+    or_none,
 )
 from edgetune.agent.undo import above
 from edgetune.agent.vocabulary.grammar import LINE
@@ -59,9 +60,9 @@ class AsIf(Host):
             return self._content(name)
         return super().read(name)
 
-    def kept(self, name: str) -> Tuple[bytes, os.stat_result]:
+    def kept(self, name: str) -> Tuple[bytes, Metadata]:
         if name in self._files:
-            return self._content(name), os.stat(self.root)
+            return self._content(name), NEW_FILE
         return super().kept(name)
 
     def _content(self, name: str) -> bytes:
@@ -71,14 +72,8 @@ class AsIf(Host):
         return content
 
 
-class Renamed(NamedTuple):
-    """What becomes of one of our files: its new name, and its content without our marks."""
-
-    name: str
-    text: str
-
-
-Files = Mapping[str, Renamed]
+Files = Mapping[str, Tuple[str, str]]
+"""What becomes of each of our files: its new name, and its content without our marks."""
 
 
 def renamed(host: Host, journal: Journal) -> Files:
@@ -93,8 +88,7 @@ def renamed(host: Host, journal: Journal) -> Files:
             handler = handler_on(host, entry.setting.kind)
             texts.update(handler.unmarked(entry.setting.target))
     return {
-        name: Renamed(_new_name(name, journal.rank, journal.tuning), text)
-        for name, text in texts.items()
+        name: (_new_name(name, journal.rank, journal.tuning), text) for name, text in texts.items()
     }
 
 
@@ -124,17 +118,13 @@ def obstacles(host: Host, journal: Journal, files: Files) -> Iterator[str]:
         for id in sorted(ids & {own.setting.id for own in other.entries}):
             yield f"{other.tuning} sets {id}, too: take that back first"
     for entry in journal.entries:
-        if _by_hook_alone(host, entry):
+        if entry.stored and by_hook(host, entry):
             yield f"{entry.setting.id} is kept by edgetune's boot hook, and by no file alone"
-    for name, own in files.items():
-        yield from _in_the_way(host, journal, name, own.name)
+    for name, (new, _) in files.items():
+        yield from _in_the_way(host, journal, name, new)
     gone: Dict[str, Optional[bytes]] = dict.fromkeys([*files, journal_file(journal.tuning)])
     then = AsIf(host, {**gone, **{new: text.encode() for new, text in files.values()}})
     yield from _lost_at_boot(host, [journal, *others], then)
-
-
-def _by_hook_alone(host: Host, entry: Entry) -> bool:
-    return entry.stored and by_hook(host, entry)
 
 
 def _in_the_way(host: Host, journal: Journal, old: str, new: str) -> Iterator[str]:
@@ -151,7 +141,7 @@ def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[s
     """What would be another value at the next boot; what the boot hook keeps is told apart."""
     for journal in journals:
         for entry in journal.entries:
-            if _by_hook_alone(host, entry):
+            if entry.stored and by_hook(host, entry):
                 continue
             now, left = _stored(host, entry), _stored(then, entry)
             if not alike(now, left):
@@ -160,11 +150,8 @@ def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[s
 
 
 def _stored(host: Host, entry: Entry) -> Optional[Value]:
-    try:
-        with host.read_cache():
-            return stored_value(handler_on(host, entry.setting.kind), entry.setting)
-    except Unsupported:
-        return None
+    with host.read_cache():
+        return or_none(stored_value, handler_on(host, entry.setting.kind), entry.setting)
 
 
 def hand_over(host: Host, journal: Journal, files: Files) -> None:
@@ -174,12 +161,12 @@ def hand_over(host: Host, journal: Journal, files: Files) -> None:
     """
     journals = Journals(host)
     old = {name: remember_file(host, name) for name in files}
-    new = {own.name: remember_file(host, own.name) for own in files.values()}
+    new = {name: remember_file(host, name) for name, _ in files.values()}
     journal.files = {**new, **journal.files}
     journals.save(journal)
     try:
-        for name, own in files.items():
-            host.write(own.name, own.text.encode(), like=name)
+        for name, (own, text) in files.items():
+            host.write(own, text.encode(), like=name)
         for name in files:
             if name in journal.files:
                 host.remove(name)
@@ -247,5 +234,5 @@ def run(host: Host, request: Request) -> Json:
             raise Refused("; ".join(found))
         if not dry_run:
             hand_over(host, journal, files)
-        told = {name: own.name for name, own in files.items()}
+        told = {name: new for name, (new, _) in files.items()}
         return {"files": told, "found": True, "wrong": []}

@@ -41,5 +41,4 @@ def run(host: Host, request: Request) -> Json:
                 if name not in known:
                     raise request.wrong(f"live[{index}]", f"is no setting of {ours.tuning} here")
             undone = take_back_live(host, ours, live)
-        diff = [row.document() for row in undone.diff]
-        return dict(undone._asdict(), diff=diff, nothing_to_restore=ours is None)
+        return dict(undone._asdict(), nothing_to_restore=ours is None)

@@ -103,7 +103,7 @@ def _drift(host: Host) -> List[Json]:
         return []
     from edgetune.agent.drift import drifted
 
-    return [dict(own._asdict()) for own in drifted(host)]
+    return [*drifted(host)]
 
 
 def _tcp_counters(host: Host) -> Dict[str, int]:
