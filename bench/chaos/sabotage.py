@@ -90,7 +90,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
         (29, 8, 4),
         (
             Edit(
-                "lib/edgetune/agent/verbs/restore.py",
+                "lib/edgetune/agent/verbs/tunings.py",
                 "            undone = take_back(host, ours)\n",
                 "            pass\n",
             ),

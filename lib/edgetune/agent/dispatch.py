@@ -17,26 +17,26 @@ from edgetune.agent.protocol import (
 )
 from edgetune.agent.vocabulary.kind import SYSTEMS
 
-VERBS = (
-    "facts",
-    "plan",
-    "apply",
-    "verify",
-    "confirm",
-    "restore",
-    "ready",
-    "sessions",
-    "drain",
-    "reboot",
-    "sample",
-    "diagnose",
-    "textfile",
-    "sockets",
-    "congestion",
-    "hand_over",
-    "uninstall",
-)
-
+VERBS = {
+    "facts": "looks",
+    "plan": "tunings",
+    "apply": "tunings",
+    "verify": "tunings",
+    "confirm": "tunings",
+    "restore": "tunings",
+    "ready": "traffic",
+    "sessions": "traffic",
+    "drain": "traffic",
+    "reboot": "own",
+    "sample": "sample",
+    "diagnose": "looks",
+    "textfile": "own",
+    "sockets": "sockets",
+    "congestion": "congestion",
+    "hand_over": "hand_over",
+    "uninstall": "own",
+}
+"""The file of each, in which a function of its name answers."""
 
 OF_LINUX = ("sockets", "congestion")
 """Those that no other system has."""
@@ -82,5 +82,6 @@ def _run(verb: str, host: Host, request: Request) -> Json:
     if verb in OF_LINUX and system != "linux":
         raise Refused(f"{verb} is for Linux, and this host runs {SYSTEMS[system]}")
     # Each round trip pays for what it compiles, so a verb is imported when it is asked for.
-    result: Json = import_module(f"edgetune.agent.verbs.{verb}").run(host, request)
+    module = import_module(f"edgetune.agent.verbs.{VERBS[verb]}")
+    result: Json = getattr(module, verb)(host, request)
     return dict(result, boot_id=host.boot_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgetune.agent.host import Host
-from edgetune.agent.verbs import uninstall
+from edgetune.agent.verbs import own as uninstall
 from edgetune.agent.vocabulary import places
 
 pytestmark = pytest.mark.processes

@@ -15,7 +15,7 @@ from edgetune.agent.vocabulary.prefixes import number_of
 MOST_PREFIXES = 2000
 
 
-def run(host: Host, request: Request) -> Json:
+def congestion(host: Host, request: Request) -> Json:
     """Let a ``configuration`` stand for its ``ttl`` seconds; one without prefixes takes all back.
 
     Telling the same one again renews it. ``skipped`` says why prefixes are not treated.

@@ -154,7 +154,7 @@ def _stored(host: Host, entry: Entry) -> Optional[Value]:
         return or_none(stored_value, handler_on(host, entry.setting.kind), entry.setting)
 
 
-def hand_over(host: Host, journal: Journal, files: Files) -> None:
+def _hand_over(host: Host, journal: Journal, files: Files) -> None:
     """Rename the files, and forget the journal; Failed with all as before where it does not hold.
 
     Called for a tuning without obstacles.
@@ -196,7 +196,7 @@ def finish(host: Host, tuning: str, settings: Sequence[Setting]) -> None:
                 host.remove(name)
 
 
-def run(host: Host, request: Request) -> Json:
+def hand_over(host: Host, request: Request) -> Json:
     """Rename the files that keep a tuning, without our marks, and forget it; safe to repeat.
 
     ``files`` says by the name of each file its new one; also with ``dry_run``, which changes
@@ -233,6 +233,6 @@ def run(host: Host, request: Request) -> Json:
         if found:
             raise Refused("; ".join(found))
         if not dry_run:
-            hand_over(host, journal, files)
+            _hand_over(host, journal, files)
         told = {name: new for name, (new, _) in files.items()}
         return {"files": told, "found": True, "wrong": []}

@@ -12,7 +12,7 @@ from edgetune.agent.readings import first_number, interfaces, meminfo, protocol_
 from edgetune.agent.vocabulary.places import STATE
 
 
-def run(host: Host, request: Request) -> Json:
+def sample(host: Host, request: Request) -> Json:
     """Counters that only grow within a boot, gauges, and what `drifted`.
 
     A counter or a gauge that cannot be read is left out. ``health`` is what the health check was

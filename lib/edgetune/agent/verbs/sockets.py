@@ -39,7 +39,7 @@ _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 Row = Tuple[Optional[float], ...]
 
 
-def run(host: Host, request: Request) -> Json:
+def sockets(host: Host, request: Request) -> Json:
     """Read at most ``most`` connections to ``ports``, within ``cpu`` seconds; nothing is changed.
 
     ``share`` is that of the clients' ports which the sample was taken from, by the ``seed``: the
