@@ -128,7 +128,7 @@ def diagnose(host: Host, request: Request) -> Json:
     """Findings, each with its numbers; what could not be read, and why. Writes nothing at all.
 
     Counters are read twice, ``seconds`` apart (0: once, and rates are those since the boot).
-    ``services`` are those that serve; where their threads diagnose is looked at.
+    ``services`` are those that serve; where their threads run is looked at.
     """
     seconds = request.whole("seconds", 0, LONGEST, default=5)
     services = _services(request)

@@ -28,7 +28,7 @@ from edgetune.agent.vocabulary.places import (
     UNIT,
 )
 
-REBOOT_MARK = "/reboot/edgetune-reboot"
+REBOOT_MARK = "/run/edgetune-reboot"
 REBOOT_AGAIN = 60.0
 TUNINGS = STATE + "/tunings"
 # In this order: the hook before what it runs, and last what fences other requests.
@@ -121,7 +121,7 @@ def reboot(host: Host, request: Request) -> Json:
         now = host.boot_id
         meant = boot_id == now
         if meant and not _sent_just_now(host):
-            # The reply goes out first. Never by kexec: the BIOS must reboot.
+            # The reply goes out first. Never by kexec: the BIOS must run.
             code = "import os, sys, time; time.sleep(0.3); os.execv(sys.argv[1], sys.argv[1:])"
             words = host.reboot_command
             program = host.program(words[0])

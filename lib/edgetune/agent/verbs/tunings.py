@@ -65,7 +65,7 @@ def plan(host: Host, request: Request) -> Json:
 
 
 def verify(host: Host, request: Request) -> Json:
-    """Whether every setting is as wanted, now and after a boot, and the services verify.
+    """Whether every setting is as wanted, now and after a boot, and the services run.
 
     ``way_back`` says what taking the tuning back will lead to; it is empty where there is none.
     """
