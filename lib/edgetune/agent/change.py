@@ -13,7 +13,7 @@ from edgetune.agent.journal import Entry, Journal, Journals
 from edgetune.agent.kinds import handler_on
 from edgetune.agent.observe import Row, asked, current, observe_all, stands
 from edgetune.agent.protocol import AgentError, Failed, Unsupported, complaint
-from edgetune.agent.services import is_active, restart
+from edgetune.agent.readings import is_active, restart
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.values import shown
 

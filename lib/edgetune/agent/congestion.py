@@ -20,7 +20,7 @@ from edgetune.agent.host import Host
 from edgetune.agent.journal import Deadline
 from edgetune.agent.kinds.sysctl import Sysctl
 from edgetune.agent.protocol import Failed, Json, Refused, complaint
-from edgetune.agent.services import running_programs
+from edgetune.agent.readings import running_programs
 from edgetune.agent.vocabulary.places import CONGESTION
 
 KEEPER = "/run/edgetune-congestion.lock"

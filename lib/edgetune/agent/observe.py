@@ -7,7 +7,7 @@ from edgetune.agent.host import LOCK, Host
 from edgetune.agent.journal import Entry, Head, Journal, Journals, Reading
 from edgetune.agent.kinds import Handler, handler_on, hook_files
 from edgetune.agent.protocol import Json, Request, Unsupported, or_none, shortened
-from edgetune.agent.services import probe_restart
+from edgetune.agent.readings import probe_restart
 from edgetune.agent.vocabulary.grammar import Wrong
 from edgetune.agent.vocabulary.kind import SERVICE_NAME
 from edgetune.agent.vocabulary.kinds import KINDS, Setting

@@ -20,7 +20,7 @@ from edgetune.agent.journal import Entry, Journal, Journals, Reading
 from edgetune.agent.kinds import handler_on
 from edgetune.agent.observe import Difference, Row, current_all, diff_of, observe
 from edgetune.agent.protocol import Failed, Refused
-from edgetune.agent.services import restart, started
+from edgetune.agent.readings import restart, started
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.values import Value, alike
 

@@ -9,7 +9,7 @@ from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.journal import Journals
 from edgetune.agent.kinds.sysctl import Sysctl
 from edgetune.agent.protocol import Json, or_none
-from edgetune.agent.services import running_programs
+from edgetune.agent.readings import running_programs
 from edgetune.agent.vocabulary.values import Value
 
 SHOWN = 3

@@ -11,8 +11,7 @@ from edgetune.agent.findings import conflicts, finding, gib, per_s, percent, rec
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.interrupts import find_interrupts, interrupts_of, raised_by_what
 from edgetune.agent.protocol import Json
-from edgetune.agent.readings import meminfo
-from edgetune.agent.services import cpus_of_threads, processes_of
+from edgetune.agent.readings import cpus_of_threads, meminfo, processes_of
 from edgetune.agent.topology import NODES
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 

@@ -17,7 +17,7 @@ from edgetune.agent.interrupts import (
 from edgetune.agent.kinds import HookKept, held, texts
 from edgetune.agent.kinds.nic import NicHandler, queues_planned
 from edgetune.agent.protocol import Failed, Unsupported, or_none
-from edgetune.agent.services import running_programs
+from edgetune.agent.readings import running_programs
 from edgetune.agent.topology import Topology, all_online, cpus_that_serve, local_cpus, placed
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic import (

@@ -10,8 +10,7 @@ from edgetune.agent.interrupts import interrupts_of
 from edgetune.agent.journal import Journal
 from edgetune.agent.kinds import FileKept, Handler, drop_ins, header, later, texts
 from edgetune.agent.protocol import Failed, Unsupported, or_none
-from edgetune.agent.readings import interfaces
-from edgetune.agent.services import cpus_of_threads, processes_of
+from edgetune.agent.readings import cpus_of_threads, interfaces, processes_of
 from edgetune.agent.topology import Topology, cpus_that_serve, memory_nodes, named, refuse_nodes
 from edgetune.agent.vocabulary.kind import is_protected, unit_name
 from edgetune.agent.vocabulary.kinds import Setting

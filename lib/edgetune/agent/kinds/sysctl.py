@@ -237,8 +237,10 @@ class Sysctl(Handler):
     def persistent(self, target: Target) -> Optional[Value]:
         """What the files say; of what comes after them, only what our hook sets again."""
         winner = self.winner(self._path(target))
-        by_hook = hook_installed(self.host) and Journals(self.host).kept(self.kind.name, target)
-        return winner.value if winner and (by_hook or not self.kept_by_hook(target)) else None
+        is_set = not self.kept_by_hook(target) or (
+            hook_installed(self.host) and Journals(self.host).kept(self.kind.name, target)
+        )
+        return winner.value if winner and is_set else None
 
     def present(self, target: Target) -> bool:
         return self.host.exists(self._file(target))

@@ -38,7 +38,7 @@ from edgetune.agent.reachable import (
     lost_connections,
     refuse_lost,
 )
-from edgetune.agent.services import START_WAIT, awaited_state
+from edgetune.agent.readings import START_WAIT, awaited_state
 from edgetune.agent.undo import (
     Undone,
     refuse_below,
