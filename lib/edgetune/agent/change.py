@@ -9,7 +9,7 @@ from edgetune.agent.boot_hook import BootHook, arm_timer, set_deadline
 from edgetune.agent.drift import touched_by
 from edgetune.agent.files import Directories, remember_file, restore_file
 from edgetune.agent.host import RESERVE_BYTES, Host
-from edgetune.agent.journal import Entry, Journal, Journals
+from edgetune.agent.journal import Entry, Journal, Journals, text_of
 from edgetune.agent.kinds import handler_on
 from edgetune.agent.observe import Row, asked, current, observe_all, stands
 from edgetune.agent.protocol import AgentError, Failed, Unsupported, complaint
@@ -62,7 +62,7 @@ def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
     """
     journals = Journals(host)
     # The same for all but huge journals, so that a host is as before when one of several goes.
-    host.reserve(max(RESERVE_BYTES, 2 * journals.size(journal)))
+    host.reserve(max(RESERVE_BYTES, 2 * len(text_of(journal))))
     if journal.provisional:
         set_deadline(host, journal)
     journals.save(journal)

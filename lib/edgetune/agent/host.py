@@ -464,8 +464,8 @@ class Host:
         descriptor = self._open_lock()
         try:
             _lock_until(descriptor, deadline)
+            # Whoever had it may have removed it since: the next one may hold another file already.
             while not self._is_lock(descriptor):
-                # Whoever had it has removed it since: the next one may hold another file already.
                 os.close(descriptor)
                 descriptor = self._open_lock()
                 _lock_until(descriptor, deadline)

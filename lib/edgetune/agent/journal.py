@@ -284,11 +284,7 @@ class Journals:
     def save(self, journal: Journal) -> None:
         """Write it down, durably."""
         self._host.make_directory(STATE + "/tunings", 0o700)
-        self._host.write(journal_file(journal.tuning), _text_of(journal), 0o600)
-
-    def size(self, journal: Journal) -> int:
-        """How many bytes it takes on disk."""
-        return len(_text_of(journal))
+        self._host.write(journal_file(journal.tuning), text_of(journal), 0o600)
 
     def forget(self, tuning: str) -> None:
         """Remove it: everything is as it was."""
@@ -304,7 +300,8 @@ def _told_of(value: Optional[Value], was: Optional[FileState]) -> Optional[Value
     return described(base64.b64decode(was.content), was.mode, was.uid, was.gid)
 
 
-def _text_of(journal: Journal) -> bytes:
+def text_of(journal: Journal) -> bytes:
+    """The file of a journal."""
     # Without an indent: that needs json's encoder in Python, ten times as long.
     return json.dumps(journal.document(), sort_keys=True).encode() + b"\n"
 

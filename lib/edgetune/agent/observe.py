@@ -54,11 +54,6 @@ class Row:
         return not (self.problem or self.runtime_differs or self.stored_differs)
 
     @property
-    def holds_so_far(self) -> bool:
-        """Whether a boot has tried it, and it waits for its confirmation to be kept."""
-        return self.tried_by_boot and not (self.problem or self.runtime_differs)
-
-    @property
     def is_set(self) -> bool:
         """Whether nothing more can be done before the next boot."""
         if self.tried_by_boot and not self.problem:

@@ -13,24 +13,13 @@ from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.places import STATE
 from edgetune.agent.vocabulary.values import parse_cpus
 
-
-def is_there(host: Host, name: str) -> bool:
-    """Whether there is a parameter of that name; a node, which holds several, is none."""
-    return _named(host, "-N", name)
+WRITABLE, TUNABLE = "W", "T"
+"""Can be set while the kernel runs, without counters to be reset; is taken from the boot loader."""
 
 
-def is_writable(host: Host, name: str) -> bool:
-    """Whether it can be set while the kernel runs; counters that can be reset do not count."""
-    return _named(host, "-NW", name)
-
-
-def is_tunable(host: Host, name: str) -> bool:
-    """Whether the kernel takes it from the boot loader."""
-    return _named(host, "-NT", name)
-
-
-def _named(host: Host, options: str, name: str) -> bool:
-    status, output, _ = host.attempt("sysctl", options, name)
+def is_there(host: Host, name: str, sort: str = "") -> bool:
+    """Whether there is a parameter of that name, and sort; a node, which holds several, is none."""
+    status, output, _ = host.attempt("sysctl", f"-N{sort}", name)
     return status == 0 and output.strip() == name
 
 

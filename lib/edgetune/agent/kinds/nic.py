@@ -92,7 +92,7 @@ class NicParts(NicHandler):
     def snapshot(self, target: Target) -> Dict[str, object]:
         """All its parts, and whatever a driver that starts the interface anew may reset."""
         return {
-            "parts": self.requested(target),
+            "parts": self.own(target),
             "below": self.read_below(target),
             "steering": self.read_steering(target, self.steering),
         }
@@ -108,18 +108,15 @@ class NicParts(NicHandler):
         self.restore_below(target, below)
         self.restore_steering(target, texts(steering))
 
-    def own(self, target: Target) -> object:
-        return self.requested(target)
-
     def restore_own(self, target: Target, was: object) -> None:
         self.put(target, parts(was))
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change the parts that differ: some versions of ethtool complain of the others."""
-        now = self.requested(target)
+        now = self.own(target)
         self.run(target, {name: part for name, part in wanted.items() if now.get(name) != part})
 
-    def requested(self, target: Target) -> Parts:
+    def own(self, target: Target) -> Parts:
         """What was asked of the interface, which need not be in force."""
         return parts(self.runtime(target))
 

@@ -160,7 +160,7 @@ class NicFeatures(NicParts):
         """All of them."""
         return {name: own.value for name, own in self._features(target).items()}
 
-    def requested(self, target: Target) -> Parts:
+    def own(self, target: Target) -> Parts:
         """The same, also what does not work for now."""
         return {name: own.requested for name, own in self._features(target).items()}
 

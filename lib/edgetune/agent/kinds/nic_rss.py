@@ -325,7 +325,7 @@ class NicRss(NicParts):
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change what differs."""
-        now = self.requested(target)
+        now = self.own(target)
         words = _table_words(now, wanted)
         for name, option in (("key", "hkey"), ("hfunc", "hfunc")):
             if name in wanted and now.get(name) != wanted[name]:

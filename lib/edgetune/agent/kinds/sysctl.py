@@ -209,7 +209,7 @@ class Sysctl(Handler):
         """Unsupported when a file that is read after ours decides, or nothing would set it late."""
         if self.kept_by_hook(setting.target):
             probe_hook(self.host)
-        path, ours = self._path(setting.target), self._ours(self.rank(tuning))
+        path, ours = self._path(setting.target), self.drop_in.format(rank=self.rank(tuning))
         own = Assignment(ours, path, str(setting.value))
         winner = decided(path, self.assignments(own)) or own
         if winner.value is None:
@@ -286,10 +286,7 @@ class Sysctl(Handler):
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]
-        return {self._ours(journal.rank): header(journal) + "".join(lines)}
-
-    def _ours(self, rank: str) -> str:
-        return self.drop_in.format(rank=rank)
+        return {self.drop_in.format(rank=journal.rank): header(journal) + "".join(lines)}
 
     def _path(self, target: Target) -> str:
         return sysctl_path(self.key(target))

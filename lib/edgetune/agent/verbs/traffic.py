@@ -44,11 +44,7 @@ def ready(host: Host, request: Request) -> Json:
                 directory.sync()
         else:
             _mark_not_ready(host, rollout)
-        return {
-            "changed": changed,
-            "ready": host.ready,
-            "sessions": open_sessions(host, ports),
-        }
+        return {"changed": changed, "ready": host.ready, "sessions": open_sessions(host, ports)}
 
 
 def _mark_not_ready(host: Host, rollout: str) -> None:
@@ -126,11 +122,4 @@ def drain(host: Host, request: Request) -> Json:
             now = drain.look().withdrawn
             if now != wanted if do == "restore" else not now:
                 raise Failed(f"this host is {now or 'in service'} after {do}")
-    seen = drain.look()
-    return {
-        "withdrawn": seen.withdrawn,
-        "up": seen.up,
-        "leaving": seen.leaving,
-        "refuses": seen.refuses,
-        "sessions": open_sessions(host, ports) if ports else None,
-    }
+    return dict(drain.look()._asdict(), sessions=open_sessions(host, ports) if ports else None)

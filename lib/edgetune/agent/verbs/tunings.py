@@ -99,7 +99,8 @@ class Verified(NamedTuple):
 
     def is_well(self, row: Row) -> bool:
         """Whether a setting is as wanted; before its confirmation one boot has to have tried it."""
-        return row.as_wanted or (self.state == "provisional" and row.holds_so_far)
+        tried = self.state == "provisional" and row.tried_by_boot
+        return row.as_wanted or (tried and not (row.problem or row.runtime_differs))
 
     def document(self) -> Json:
         """For an answer."""

@@ -5,10 +5,10 @@ import re
 from typing import Dict, List, Optional, Tuple
 
 from edgetune.agent.freebsd.readings import (
+    TUNABLE,
+    WRITABLE,
     environment,
     is_there,
-    is_tunable,
-    is_writable,
     value_of,
 )
 from edgetune.agent.host import Host
@@ -21,10 +21,10 @@ from edgetune.agent.vocabulary.kinds.sysctl import (
     ABSENT,
     DEFAULT_STACK,
     LOADED,
+    LOADER_TUNABLE,
     MODULE,
     SYSCTL,
     TCP_STACK,
-    TUNABLE,
 )
 from edgetune.agent.vocabulary.values import Target, Value
 
@@ -45,9 +45,9 @@ class Sysctl(HookKept):
     def probe(self, setting: Setting) -> None:
         """Unsupported when it cannot be set while the kernel runs."""
         name = self.key(setting.target)
-        if is_writable(self.host, name):
+        if is_there(self.host, name, WRITABLE):
             return
-        if is_tunable(self.host, name):
+        if is_there(self.host, name, TUNABLE):
             raise Unsupported(f"{name} is set by a boot alone: the kind loader.tunable does that")
         raise Unsupported(f"{name} is read-only")
 
@@ -121,6 +121,7 @@ class TcpStack(Sysctl):
 FIRST = "/boot/loader.conf"
 DIRECTORY = "/boot/loader.conf.d"
 LOCAL = "/boot/loader.conf.local"
+DROP_IN = DIRECTORY + "/90-edgetune-{rank}.conf"
 
 _ASSIGNED = re.compile(r"""\s*([A-Za-z0-9_.%-]+)\s*=\s*(?:"([^"]*)"|([^\s"#]+))\s*(?:#.*)?""")
 
@@ -150,13 +151,13 @@ class LoaderTunable(FileKept):
     what the boot loader handed over, "" for nothing.
     """
 
-    kind = TUNABLE
+    kind = LOADER_TUNABLE
     tried_by_boot = True
 
     def probe(self, setting: Setting) -> None:
         """Unsupported where the kernel does not take it, or it would be in another's files."""
         name = setting.target["tunable"]
-        if is_there(self.host, name) and not is_tunable(self.host, name):
+        if is_there(self.host, name) and not is_there(self.host, name, TUNABLE):
             raise Unsupported(f"{name} is no tunable: the kernel does not take it from the loader")
         if any(own.kind == "kernel.boot_environment" for own in setting.siblings):
             raise Unsupported("its file is part of the boot environment that is left: set it first")
@@ -164,7 +165,7 @@ class LoaderTunable(FileKept):
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when another file may be read after ours, and says otherwise."""
         self.probe(setting)
-        ours = self._ours(self.rank(tuning))
+        ours = DROP_IN.format(rank=self.rank(tuning))
         for file, value in assigned(self.host, setting.target["tunable"]):
             if file not in (FIRST, ours) and value != setting.value:
                 raise Unsupported(f"{file} sets it to {value}: some releases read that after ours")
@@ -180,10 +181,7 @@ class LoaderTunable(FileKept):
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f'{own.target["tunable"]}="{own.value}"\n' for own in settings]
-        return {self._ours(journal.rank): header(journal) + "".join(lines)}
-
-    def _ours(self, rank: str) -> str:
-        return f"{DIRECTORY}/90-edgetune-{rank}.conf"
+        return {DROP_IN.format(rank=journal.rank): header(journal) + "".join(lines)}
 
 
 IN_USE = "busy"

@@ -166,7 +166,7 @@ def tunable_refusal(name: str) -> Optional[str]:
     return f"{name} is needed to boot the host" if needed else None
 
 
-TUNABLE = Kind(
+LOADER_TUNABLE = Kind(
     name="loader.tunable",
     target={
         "tunable": Field(
