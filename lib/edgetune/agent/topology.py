@@ -134,22 +134,18 @@ def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List
     """
     topology = Topology(host)
     if policy in ("spread", "interleave"):
-        nodes = [cores_first(topology, cpus) for _, cpus in sorted(topology.nodes.items())]
-        return deal(turns(policy, queues, len(nodes)), nodes)
-    chosen = local_cpus(host, interface) if policy == "local" else all_online(topology, policy)
-    return deal([0] * queues, [cores_first(topology, chosen)])
+        chosen = [cpus for _, cpus in sorted(topology.nodes.items())]
+    else:
+        local = policy == "local"
+        chosen = [local_cpus(host, interface) if local else all_online(topology, policy)]
+    return deal(policy, queues, [cores_first(topology, cpus) for cpus in chosen])
 
 
-def turns(policy: str, queues: int, nodes: int) -> List[int]:
-    """Whose turn it is for each of so many queues: ``spread`` or ``interleave``."""
-    if policy == "spread":
-        return [queue * nodes // queues for queue in range(queues)]
-    return [queue % nodes for queue in range(queues)]
-
-
-def deal(turns: Sequence[int], nodes: Sequence[Sequence[int]]) -> List[int]:
-    """The next CPU of each node whose turn it is; each node takes its own round and round."""
+def deal(policy: str, queues: int, nodes: Sequence[Sequence[int]]) -> List[int]:
+    """The next CPU of the node whose turn it is; each node takes its own round and round."""
     rounds = [itertools.cycle(cpus) for cpus in nodes]
+    in_blocks, many = policy == "spread", len(nodes)
+    turns = [own * many // queues if in_blocks else own % many for own in range(queues)]
     return [next(rounds[turn]) for turn in turns]
 
 

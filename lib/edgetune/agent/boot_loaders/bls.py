@@ -218,7 +218,7 @@ class GrubBls(Bls):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._env = GrubEnv(host, "/boot/grub2/grubenv")
+        self._env = GrubEnv(host, "grub2")
 
     @staticmethod
     def is_here(host: Host) -> bool:
@@ -260,10 +260,7 @@ class GrubBls(Bls):
         return self._env.read().get("next_entry", "")
 
     def set_once(self, id: str) -> None:
-        if id:
-            self.host.run("grub2-reboot", id)
-        else:
-            self.host.run("grub2-editenv", self._env.file, "unset", "next_entry")
+        self._env.set_once(id)
 
 
 VARIABLES = "/sys/firmware/efi/efivars"

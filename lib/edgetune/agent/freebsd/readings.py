@@ -166,11 +166,17 @@ def domains(host: Host) -> Dict[int, Set[int]]:
             text = host.attempt("cpuset", "-g", "-d", str(domain))[1]
         except Failed:
             return {}
-        mask = re.search(r"mask: ([0-9, ]+)$", text.strip())
-        if mask is None:
+        cpus = cpus_told(text)
+        if cpus is None:
             return {}
-        found[domain] = parse_cpus(mask.group(1))
+        found[domain] = cpus
     return found
+
+
+def cpus_told(text: str) -> Optional[Set[int]]:
+    """What cpuset(1) tells of something; None where that is no list of CPUs."""
+    mask = re.search(r"mask: ([0-9, ]+)$", text.strip())
+    return parse_cpus(mask.group(1)) if mask else None
 
 
 def domain_of(host: Host, interface: str) -> Optional[int]:

@@ -20,7 +20,7 @@ from edgetune.agent.freebsd.readings import (
 from edgetune.agent.kinds import HookKept, texts
 from edgetune.agent.kinds.nic_cpus import OfQueues, QueueCpus
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.topology import deal, turns
+from edgetune.agent.topology import deal
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic import CHANNELS, IRQ_AFFINITY
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus, parts
@@ -85,13 +85,13 @@ class NicIrqAffinity(QueueCpus):
         if not known:
             raise Unsupported("cpuset -g -d does not tell the CPUs of every domain")
         if policy in ("spread", "interleave"):
-            nodes = [cores_first(self.host, known[domain]) for domain in sorted(known)]
-            return deal(turns(policy, count, len(nodes)), nodes)
-        chosen = self._local(target, known) if policy == "local" else parse_cpus(policy)
-        missing = chosen - set(range(number(self.host, "hw.ncpu") or 1))
+            chosen = [known[domain] for domain in sorted(known)]
+        else:
+            chosen = [self._local(target, known) if policy == "local" else parse_cpus(policy)]
+        missing = set().union(*chosen) - set(range(number(self.host, "hw.ncpu") or 1))
         if missing:
             raise Unsupported(f"there is no CPU {format_cpus(missing)}")
-        return deal([0] * count, [cores_first(self.host, chosen)])
+        return deal(policy, count, [cores_first(self.host, cpus) for cpus in chosen])
 
     def _local(self, target: Target, known: Dict[int, Set[int]]) -> Set[int]:
         if len(known) == 1:
