@@ -18,23 +18,23 @@ from edgetune.agent.protocol import (
 from edgetune.agent.vocabulary.kind import SYSTEMS
 
 VERBS = {
-    "facts": "looks",
-    "plan": "tunings",
-    "apply": "tunings",
-    "verify": "tunings",
-    "confirm": "tunings",
-    "restore": "tunings",
-    "ready": "traffic",
-    "sessions": "traffic",
-    "drain": "traffic",
-    "reboot": "own",
-    "sample": "sample",
-    "diagnose": "looks",
-    "textfile": "own",
-    "sockets": "sockets",
+    "facts": "verbs.looks",
+    "plan": "verbs.tunings",
+    "apply": "verbs.tunings",
+    "verify": "verbs.tunings",
+    "confirm": "verbs.tunings",
+    "restore": "verbs.tunings",
+    "ready": "verbs.traffic",
+    "sessions": "verbs.traffic",
+    "drain": "verbs.traffic",
+    "reboot": "verbs.own",
+    "sample": "verbs.sample",
+    "diagnose": "verbs.looks",
+    "textfile": "verbs.own",
+    "sockets": "verbs.sockets",
     "congestion": "congestion",
-    "hand_over": "hand_over",
-    "uninstall": "own",
+    "hand_over": "verbs.hand_over",
+    "uninstall": "verbs.own",
 }
 """The file of each, in which a function of its name answers."""
 
@@ -82,6 +82,6 @@ def _run(verb: str, host: Host, request: Request) -> Json:
     if verb in OF_LINUX and system != "linux":
         raise Refused(f"{verb} is for Linux, and this host runs {SYSTEMS[system]}")
     # Each round trip pays for what it compiles, so a verb is imported when it is asked for.
-    module = import_module(f"edgetune.agent.verbs.{VERBS[verb]}")
+    module = import_module(f"edgetune.agent.{VERBS[verb]}")
     result: Json = getattr(module, verb)(host, request)
     return dict(result, boot_id=host.boot_id)

@@ -108,10 +108,8 @@ class Entry:
         setting = Setting.of(data)
         if not KINDS.on_hosts(setting.kind):
             raise OtherVersion(f"knows the kind {setting.kind!r}")
-        # Journals did not always say what was wanted.
-        wanted = data.get("wanted", setting.value)
         before = Reading(**data["before"])
-        return Entry(setting, wanted, before, data["snapshot"], **data["changes"])
+        return Entry(setting, data["wanted"], before, data["snapshot"], **data["changes"])
 
 
 class Journal:

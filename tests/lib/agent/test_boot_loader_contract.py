@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every boot loader promises (`boot_loaders.base.BootLoader`), tried on a double of each."""
+"""What every boot loader promises (`boot_loaders.BootLoader`), tried on a double of each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.agent.boot_loaders import BOOT_LOADERS, boot_loader
-from edgetune.agent.boot_loaders.base import TRIAL, BootLoader
+from edgetune.agent.boot_loaders import TRIAL, BootLoader, boot_loader
+from edgetune.agent.boot_loaders import boot_loaders as known
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.vocabulary.kinds.kernel import split, with_words, words_of
@@ -20,7 +20,7 @@ from tests.support.agent_programs import instead
 from tests.support.agent_root import near_root
 from tests.support.boot_loaders import NEW, OLD, Double
 
-NAMES = [kind.name for kind in BOOT_LOADERS]
+NAMES = [kind.name for kind in known()]
 
 
 @pytest.fixture(params=NAMES)

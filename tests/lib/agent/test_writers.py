@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.agent.boot_loaders import BOOT_LOADERS
+from edgetune.agent.boot_loaders import boot_loaders
 from edgetune.agent.disk import NEW_FILE, opened
 from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import RESERVE, Host
@@ -287,7 +287,7 @@ def test_a_file_of_ours_keeps_its_label_and_nothing_else(root: NearRoot) -> None
     assert now == {"mode": "0o100600", "owner": (os.geteuid(), os.getegid()), **label}
 
 
-@pytest.fixture(params=[kind.name for kind in BOOT_LOADERS])
+@pytest.fixture(params=[kind.name for kind in boot_loaders()])
 def kernels(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KernelHost]:
     with kernel_host(tmp_path / "host", request.param) as own:
         yield own

@@ -12,7 +12,7 @@ import os
 import stat
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from edgetune.agent.appliers.base import Applier, Configuration
+from edgetune.agent.appliers import Applier, Configuration
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import probe_hook
 from edgetune.agent.protocol import (
@@ -224,3 +224,6 @@ def _reload(host: Host, setup: Setup) -> None:
         if status != 0:
             words = " ".join(said.split()) or f"exit status {status}"
             raise Failed(f"{' '.join(command)}: {shortened(words, _MOST_SAID)}")
+
+
+APPLIER = File

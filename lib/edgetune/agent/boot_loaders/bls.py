@@ -9,7 +9,7 @@ import os
 import re
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-from edgetune.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
+from edgetune.agent.boot_loaders import TRIAL, BootEntry, BootLoader
 from edgetune.agent.boot_loaders.grub_menu import GrubEnv
 from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import Host

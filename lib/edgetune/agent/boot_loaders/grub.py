@@ -8,7 +8,7 @@ import re
 from binascii import crc32
 from typing import Dict, List, Optional, Sequence
 
-from edgetune.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
+from edgetune.agent.boot_loaders import TRIAL, BootEntry, BootLoader
 from edgetune.agent.boot_loaders.grub_menu import (
     Choice,
     GrubEnv,

@@ -5,8 +5,7 @@ import os
 import struct
 from typing import Dict, Sequence, Union
 
-from edgetune.agent.boot_loaders import boot_loader
-from edgetune.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
+from edgetune.agent.boot_loaders import TRIAL, BootEntry, BootLoader, boot_loader
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
 from edgetune.agent.kinds import Handler, held, texts
