@@ -70,6 +70,9 @@ class DiagnosedHost(AgentRoot):
             self.write(name, text)
 
 
+GROUP_SHOWN = "systemctl show -p ControlGroup -p MainPID nginx"
+
+
 def per_cpu(rows: Mapping[str, Sequence[int]], labels: Mapping[str, str] | None = None) -> str:
     """A table as in /proc/softirqs and /proc/interrupts."""
     head = "".join(f"{f'CPU{cpu}':>11}" for cpu in range(CPUS))
@@ -194,7 +197,7 @@ def make(host: DiagnosedHost, state: Mapping[str, Any], grows: int) -> None:
         "ethtool -g eth0": ring(*state["ring"]),
         "ethtool -k eth0": f"Features for eth0:\nntuple-filters: {state['ntuple']}\n",
         "ip -j route show default": state["routes"],
-        "systemctl show -p ControlGroup nginx": "ControlGroup=/system.slice/nginx.service\n",
+        GROUP_SHOWN: "ControlGroup=/system.slice/nginx.service\n",
     }
     host.write_all(_still(state))
     driver = host.path / NIC / "device/driver"

@@ -5,7 +5,7 @@ import fcntl
 import os
 import re
 import struct
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
@@ -22,7 +22,7 @@ class PackageManager:
     """Which package holds a kernel, and how one gets there."""
 
     program = ""
-    lists = ("",)
+    lists: Tuple[str, ...] = ()
     """What tells the files of a package that is installed."""
     kernel = ""
     """Which of them is a kernel, with its release."""

@@ -187,8 +187,7 @@ def test_threads_are_those_of_the_services_that_were_asked_for(sick: DiagnosedHo
     error = sick.fail("diagnose", services=["nginx", "a b"])
     assert (error["reason"], error["field"]) == ("bad_request", "services[1]")
     # Without a control group.
-    del sick.says["systemctl show -p ControlGroup nginx"]
-    sick.says["systemctl show -p MainPID nginx"] = "MainPID=501\n"
+    sick.says[sick_host.GROUP_SHOWN] = "MainPID=501\n"
     process(sick, 501, "nginx: master")
     process(sick, 502, "nginx (x) y", 501)
     thread(sick, 502, 503, "4-7", 5)

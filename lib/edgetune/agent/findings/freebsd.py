@@ -51,7 +51,7 @@ class Snapshot(Look):
         # What was not told before may have been counting for long.
         before = {**self._last, **self._first} if self.live else {}
         grown = [self._last.get(name, 0) - before.get(name, 0) for name in names]
-        return sum(max(each, 0) for each in grown) / self.seconds
+        return float(sum(max(each, 0) for each in grown) / self.seconds)
 
     def goes_on(self, *names: str) -> bool:
         """Whether it happens now, or often enough since the boot."""

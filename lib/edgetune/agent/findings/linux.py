@@ -191,13 +191,13 @@ def _shared(snap: Snapshot, service: str, serving: Set[int]) -> Optional[Json]:
 
 
 def _threads(snap: Snapshot, service: str) -> Iterator[Thread]:
+    shown = snap.run("systemctl", "show", "-p", "ControlGroup", "-p", "MainPID", service)
     group, main = (
-        snap.run("systemctl", "show", "-p", name, service).strip().partition("=")[2]
-        for name in ("ControlGroup", "MainPID")
+        "".join(re.findall(f"^{name}=(.*)", shown, re.M)) for name in ("ControlGroup", "MainPID")
     )
     for process in processes_of(snap.host, group, main):
-        for place, allowed in cpus_of_threads(snap.host, process).items():
-            own = f"/proc/{place.replace('/', '/task/')}/stat"
+        for number, allowed in cpus_of_threads(snap.host, process).items():
+            own = f"/proc/{number.replace('/', '/task/')}/stat"
             fields = snap.host.text(own).rpartition(")")[2].split()
             with contextlib.suppress(ValueError, IndexError):
                 yield Thread(parse_cpus(allowed), int(fields[LAST_CPU]))

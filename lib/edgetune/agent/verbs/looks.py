@@ -157,9 +157,9 @@ def _findings_of(host: Host, services: Sequence[str]) -> Tuple[Any, Sequence[Any
         from edgetune.agent.findings import freebsd
 
         return freebsd.Snapshot(host, services), freebsd.FINDERS
-    from edgetune.agent.findings import linux
+    from edgetune.agent.findings import linux, snapshot
 
-    return linux.Snapshot(host, services), linux.FINDERS
+    return snapshot.Snapshot(host, services), linux.FINDERS
 
 
 def _services(request: Request) -> List[str]:

@@ -2,7 +2,7 @@
 """What is known of a kind of setting without a host."""
 
 import re
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from edgetune.agent.vocabulary.grammar import Parts, Text
 from edgetune.agent.vocabulary.values import Target, Value
@@ -17,6 +17,11 @@ class Field(NamedTuple):
     pattern: str
     meaning: str
     refusal: Callable[[str], Optional[str]] = lambda text: None
+
+
+def named_in(target: Target) -> List[str]:
+    """The fields of a target, such as ``interface eth0``."""
+    return [f"{field} {text}" for field, text in target.items()]
 
 
 class Kind(NamedTuple):
@@ -47,9 +52,7 @@ class Kind(NamedTuple):
     summary: str
     takes: str
     example: Mapping[str, Any]
-    touches: Callable[[Target], Sequence[str]] = lambda target: [
-        f"{field} {text}" for field, text in target.items()
-    ]
+    touches: Callable[[Target], Sequence[str]] = named_in
     ordered: bool = False
     by_bmc: bool = False
     systems: Sequence[str] = ("linux",)
