@@ -23,6 +23,7 @@ from tests.support.virtual_clock import VirtualClock
 
 CPUS = 8
 NIC = "sys/class/net/eth0"
+GROUP_SHOWN = "systemctl show -p ControlGroup -p MainPID nginx"
 
 
 class DiagnosedHost(AgentRoot):
@@ -68,9 +69,6 @@ class DiagnosedHost(AgentRoot):
     def write_all(self, files: Mapping[str, str]) -> None:
         for name, text in files.items():
             self.write(name, text)
-
-
-GROUP_SHOWN = "systemctl show -p ControlGroup -p MainPID nginx"
 
 
 def per_cpu(rows: Mapping[str, Sequence[int]], labels: Mapping[str, str] | None = None) -> str:
