@@ -109,7 +109,9 @@ class Entry:
         if not KINDS.on_hosts(setting.kind):
             raise OtherVersion(f"knows the kind {setting.kind!r}")
         before = Reading(**data["before"])
-        return Entry(setting, data["wanted"], before, data["snapshot"], **data["changes"])
+        # Journals did not always say what was wanted.
+        wanted = data.get("wanted", setting.value)
+        return Entry(setting, wanted, before, data["snapshot"], **data["changes"])
 
 
 class Journal:
