@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TCP connections learn from the route that they take."""
 
-import sys
 from typing import Dict, List, Sequence, Tuple
 
 from edgetune.agent.kinds import HookKept
@@ -200,13 +199,12 @@ class RouteMetric(HookKept):
         return bool(or_none(self._routes, target))
 
     def ready(self, target: Target) -> bool:
-        """Not before the network is. While one waits for it, a look is no process each time."""
+        """Not before the network is; a look is a process only where the kernel's list changed."""
         table = self.host.text(TABLES[target["family"]])
         known = self.host.answers.setdefault(f"{KIND.id_of(target)} is there", {})
         if not table or known.get("table") != table:
             self._doubt(target)
-            listed = not table or _lists(table, target)
-            known.update(table=table, there=listed and self.present(target))
+            known.update(table=table, there=self.present(target))
         return bool(known["there"])
 
     def snapshot(self, target: Target) -> List[str]:
@@ -274,26 +272,3 @@ class RouteMetric(HookKept):
     def _ip(self, target: Target, verb: str, words: List[str]) -> str:
         family = {"inet": "-4", "inet6": "-6"}[target["family"]]
         return self.host.run("ip", family, "-d", "-o", "route", verb, *words)
-
-
-def _lists(table: str, target: Target) -> bool:
-    """Whether a list of the kernel may have a route to it: then a look at it is worth a process."""
-    import socket
-
-    address, _, length = destination(target).partition("/")
-    family, size = (socket.AF_INET, 4) if target["family"] == "inet" else (socket.AF_INET6, 16)
-    try:
-        given = int.from_bytes(socket.inet_pton(family, address), "big")
-        mask = (1 << 8 * size) - (1 << 8 * size - int(length))
-    except (OSError, ValueError):
-        return True
-    rows = [line.split() for line in table.splitlines()]
-    if size == 16:
-        network = (given & mask).to_bytes(size, "big").hex()
-        return [network, f"{int(length):02x}"] in [row[:2] for row in rows]
-    # Bytes in the order of the network, printed as one number of this CPU.
-    words = [
-        f"{int.from_bytes(own.to_bytes(size, 'big'), sys.byteorder):08X}"
-        for own in (given & mask, mask)
-    ]
-    return words in [row[1:8:6] for row in rows]
