@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +23,9 @@ from tests.support.agent_root import (
     BOOTSTRAP,
     AgentRoot,
     agent_root,
-    near_root,
     request,
     until,
 )
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host") as root:
-        yield root
 
 
 def test_fleet_sends_the_agent_so_that_it_can_stay_on_the_host() -> None:

@@ -7,7 +7,7 @@ import errno
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from tests.support.agent_root import (
     agent_root,
     channels,
     file,
-    near_root,
     nginx,
     request,
     sysctl,
@@ -28,6 +27,8 @@ from tests.support.agent_root import (
 )
 
 pytestmark = pytest.mark.processes
+
+INIT = "systemd"
 
 CONF = "/etc/app/conf.d/app.conf"
 SETTINGS = [thp("never"), sysctl("4096"), file(CONF, "workers 4\n"), nginx("LimitNOFILE", "65536")]
@@ -69,12 +70,6 @@ class Broken:
         self.left -= 1
         self.refused += self.left < 0
         return self.left >= 0
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NearRoot]:
-    with near_root(tmp_path / "host", "systemd", monkeypatch) as root:
-        yield root
 
 
 @pytest.mark.parametrize("why", FAILURES)

@@ -29,13 +29,6 @@ from tests.support.examples import examples
 HERE = Path(__file__).parent
 
 
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NearRoot:
-    root = NearRoot(tmp_path / "host")
-    root.patch = monkeypatch
-    return root
-
-
 def have(host: NearRoot, *lines: str) -> Routes:
     """Give a host routes."""
     return instead(host.patch, Routes(host, *lines))

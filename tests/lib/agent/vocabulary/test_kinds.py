@@ -26,9 +26,11 @@ from edgetune.agent.vocabulary.kind import (
     Kind,
     parameter,
     property_of,
+    sysctl_path,
 )
 from edgetune.agent.vocabulary.kinds import KINDS, Setting, family_of
 from edgetune.agent.vocabulary.places import INIT_SCRIPT, OURS, UNIT, UNIT_LINK
+from edgetune.agent.vocabulary.values import format_cpus, format_mask, parse_cpus, parse_mask
 from edgetune.base.errors import InputError
 from edgetune.intent.tuning import load_tuning
 from tests.support import ROOT
@@ -393,3 +395,23 @@ def test_what_no_tuning_changes_is_named(
     value = TRIALS[name].taken[0]
     assert agent_says(name, value, {field: place}).endswith(says)
     assert catalogue_says(tmp_path, name, value, **{field: place}) == says
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("net.ipv4.tcp_rmem", "net/ipv4/tcp_rmem"),
+        ("net/ipv4/conf/eth0.1/forwarding", "net/ipv4/conf/eth0.1/forwarding"),
+        ("net.ipv4.conf.eth0/1.forwarding", "net/ipv4/conf/eth0.1/forwarding"),
+    ],
+)
+def test_both_ways_to_write_a_sysctl(key: str, path: str) -> None:
+    assert sysctl_path(key) == path
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_cpu_lists_and_masks_come_back(cpus: set[int]) -> None:
+    assert parse_cpus(format_cpus(cpus)) == cpus
+    mask = format_mask(cpus)
+    assert parse_mask(mask) == cpus
+    assert all(len(group) == 8 for group in mask.split(",")[1:])
