@@ -112,11 +112,11 @@ class Request:
             raise self.wrong(name, "must be true or false")
         return value
 
-    def wholes(self, name: str, low: int, high: int) -> List[int]:
-        """A list of integers within inclusive bounds; empty when it is absent."""
-        values = [] if self.raw(name) is None else self._items(name)
-        inside = Request({f"{name}[{i}]": value for i, value in enumerate(values)}, self._path)
-        return [inside.whole(f"{name}[{i}]", low, high) for i in range(len(values))]
+    def ports(self) -> List[int]:
+        """The list ``ports``; empty when it is absent."""
+        values = [] if self.raw("ports") is None else self._items("ports")
+        inside = Request({f"ports[{i}]": value for i, value in enumerate(values)}, self._path)
+        return [inside.whole(name, 1, 65535) for name in inside._data]
 
     def texts(self, name: str) -> Optional[List[str]]:
         """A list of strings, or None."""

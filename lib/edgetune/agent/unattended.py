@@ -63,7 +63,7 @@ def boot(host: Host) -> List[str]:
             # Take back what stood in the boot before.
             attempt(problems, CONGESTION, Congestion(host).settle)
         attempt(problems, "", BootHook(host).sync)
-        if _unready(host, _for_boots(host, journals.all())):
+        if _unready(host, journals.all()):
             attempt(problems, "", follow_up, host)
         return problems + list(journals.damaged().values())
 
@@ -85,7 +85,7 @@ def late(host: Host) -> List[str]:
         # Until all is there that the rest stands on, or for `LATE_WAIT`.
         end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
         # Nobody holds the lock: a person may take a tuning back meanwhile.
-        while _unready(host, _for_boots(host, journals.all())) and time.monotonic() < end:
+        while _unready(host, journals.all()) and time.monotonic() < end:
             # The rest of the boot has more use for the CPU.
             time.sleep(pause)
             pause = min(1.5 * pause, LOOK_SELDOM)
@@ -98,7 +98,7 @@ def late(host: Host) -> List[str]:
             for journal in journals.all():
                 if journal.state not in UNSETTLED:
                     attempt(problems, journal.tuning, _set_again, host, journal, problems)
-            missing = _unready(host, _for_boots(host, journals.all()))
+            missing = _unready(host, journals.all())
             problems += [f"{entry.setting.id}: is not there yet, or down" for entry in missing]
         return problems
     finally:
@@ -106,18 +106,15 @@ def late(host: Host) -> List[str]:
         host.remove(FOLLOWING)
 
 
-def _for_boots(host: Host, journals: Sequence[Journal]) -> List[Entry]:
-    """What the boot hook keeps, also what is suspended: that will be stored again."""
+def _unready(host: Host, journals: Sequence[Journal]) -> List[Entry]:
+    """Of what the boot hook keeps, also what is suspended: that will be stored again."""
     return [
         entry
         for journal in journals
         for entry in journal.entries
         if (entry.stored or journal.state == "suspended") and by_hook(host, entry)
+        if not _ready(host, entry)
     ]
-
-
-def _unready(host: Host, entries: Sequence[Entry]) -> List[Entry]:
-    return [entry for entry in entries if not _ready(host, entry)]
 
 
 def _ready(host: Host, entry: Entry) -> bool:

@@ -48,7 +48,7 @@ def sockets(host: Host, request: Request) -> Json:
     MEASURED; null for what the kernel does not tell. ``seen`` counts all connections that were
     looked at.
     """
-    ports = request.wholes("ports", 1, 65535)
+    ports = request.ports()
     most = request.whole("most", 1, MOST)
     cpu = request.whole("cpu", 1, 60)
     seed = request.whole("seed", 0, 2**63 - 1)

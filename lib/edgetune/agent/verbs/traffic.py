@@ -25,7 +25,7 @@ def ready(host: Host, request: Request) -> Json:
     epoch = request.epoch()
     rollout = request.text("rollout", LINE)
     ready = request.flag("ready")
-    ports = request.wholes("ports", 1, 65535)
+    ports = request.ports()
     address = request.optional("address", LINE)
     request.done()
     if address:
@@ -64,7 +64,7 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 def sessions(host: Host, request: Request) -> Json:
     """Count what is open on ``ports``; nothing is changed."""
-    ports = request.wholes("ports", 1, 65535)
+    ports = request.ports()
     request.done()
     return {"sessions": open_sessions(host, ports)}
 
@@ -103,7 +103,7 @@ def drain(host: Host, request: Request) -> Json:
     by = request.text("by", "|".join(DRAINS))
     do = request.text("do", "look|withdraw|isolate|restore")
     wanted = request.text("withdrawn", WORD)
-    ports = request.wholes("ports", 1, 65535)
+    ports = request.ports()
     drain = open_drain(host, by, request.inside("fields"))
     request.done()
     if do != "look":
