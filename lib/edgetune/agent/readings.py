@@ -66,7 +66,12 @@ def first_number(host: Host, file: str) -> Optional[float]:
 
 
 def meminfo(host: Host) -> Dict[str, int]:
-    found = re.findall(r"^(\w+):\s+([0-9]+)", host.text("/proc/meminfo"), re.MULTILINE)
+    return memory_in(host.text("/proc/meminfo"))
+
+
+def memory_in(text: str) -> Dict[str, int]:
+    """The numbers of /proc/meminfo, or of the file of that name of a NUMA node."""
+    found = re.findall(r"^(?:Node [0-9]+ )?(\w+):\s+([0-9]+)", text, re.MULTILINE)
     return {name: int(number) for name, number in found}
 
 

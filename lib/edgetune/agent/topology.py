@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import queue_interrupts
 from edgetune.agent.protocol import Json, Unsupported
-from edgetune.agent.readings import cpus_in, meminfo
+from edgetune.agent.readings import cpus_in, meminfo, memory_in
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic import IRQ_AFFINITY
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
@@ -95,9 +95,9 @@ def memory_of(host: Host) -> Memory:
     total = told.get("MemTotal")
     nodes: Dict[str, Optional[int]] = {}
     for node in node_numbers(host):
-        own = re.search(r"MemTotal:\s+([0-9]+)", host.text(f"{NODES}/node{node}/meminfo"))
-        if own and int(own.group(1)):
-            nodes[str(node)] = int(own.group(1))
+        own = memory_in(host.text(f"{NODES}/node{node}/meminfo")).get("MemTotal")
+        if own:
+            nodes[str(node)] = own
     nodes = nodes or {"0": total}
     smallest = min(nodes.values(), key=lambda kb: kb or 0)
     return Memory(total, told.get("SwapTotal"), nodes, smallest)

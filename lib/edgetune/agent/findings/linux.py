@@ -5,13 +5,13 @@ import contextlib
 import json
 import os
 import re
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 from edgetune.agent.findings import conflicts, finding, gib, per_s, percent, receive
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.interrupts import find_interrupts, interrupts_of, raised_by_what
 from edgetune.agent.protocol import Json
-from edgetune.agent.readings import cpus_of_threads, meminfo, processes_of
+from edgetune.agent.readings import cpus_of_threads, meminfo, memory_in, processes_of
 from edgetune.agent.topology import NODES
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 
@@ -92,7 +92,7 @@ def swapping(snap: Snapshot) -> Iterator[Json]:
 
 def shmem_on_one_node(snap: Snapshot) -> Iterator[Json]:
     """Shared memory, such as the files of a tmpfs, on one node of several."""
-    nodes = {node: _node_kb(snap, node) for node in snap.nodes}
+    nodes = {node: memory_in(snap.text(f"{NODES}/{node}/meminfo")) for node in snap.nodes}
     sizes = {node: kb for node, kb in nodes.items() if kb.get("MemTotal")}
     shared = {node: kb.get("Shmem", 0) for node, kb in sizes.items()}
     whole = sum(shared.values())
@@ -105,13 +105,6 @@ def shmem_on_one_node(snap: Snapshot) -> Iterator[Json]:
         what = f"{percent(share)} of the shared memory is on {most} ({each})"
         numbers = {"share": share, "shmem_kb": whole}
         yield finding("shmem_on_one_node", what, numbers, "numa_interleave")
-
-
-def _node_kb(snap: Snapshot, node: str) -> Dict[str, int]:
-    rows: List[Tuple[str, str]] = re.findall(
-        r"^Node [0-9]+ (\w+):\s+([0-9]+) kB", snap.text(f"{NODES}/{node}/meminfo"), re.MULTILINE
-    )
-    return {name: int(number) for name, number in rows}
 
 
 def numa_miss(snap: Snapshot) -> Iterator[Json]:
@@ -230,7 +223,7 @@ def initial_cwnd(snap: Snapshot) -> Iterator[Json]:
     """Default routes on which connections start with the kernel's 10 segments."""
     try:
         routes = json.loads(snap.run("ip", "-j", "route", "show", "default") or "[]")
-        plain = [route for route in routes if not _has_own(route)]
+        plain = [own for own in routes if not any("initcwnd" in m for m in own.get("metrics", []))]
     except (ValueError, TypeError, AttributeError):
         snap.unread["ip -j route"] = "its answer is not understood"
         return
@@ -238,10 +231,6 @@ def initial_cwnd(snap: Snapshot) -> Iterator[Json]:
         via = ", ".join(str(route.get("dev", "several paths")) for route in plain)
         what = f"connections over the default route ({via}) start with the kernel's 10 segments"
         yield finding("initial_cwnd", what, {"routes": len(plain)}, "initial_cwnd", "note")
-
-
-def _has_own(route: Any) -> bool:
-    return any("initcwnd" in metric for metric in route.get("metrics", []))
 
 
 Finder = Callable[[Snapshot], Iterator[Json]]
