@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from edgetune.agent import unattended
 from edgetune.agent.host import Host
-from edgetune.agent.kinds import nic_cpus, sysctl
-from edgetune.agent.kinds.route import Route
+from edgetune.agent.kinds import memory_watermarks, nic_irq_affinity
+from edgetune.agent.kinds.route_metric import Route
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.values import format_cpus
 from tests.support.agent_cpus import Vectors, run_nginx
@@ -185,8 +185,8 @@ def any_host(path: Path, build: Build) -> Iterator[AnyHost]:
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr("edgetune.agent.bundle.own_source", lambda: b"# the agent\n")
         patch.setattr(unattended, "LATE_WAIT", 0.0)
-        patch.setattr(sysctl, "PAUSE", 0)
-        patch.setattr(nic_cpus, "PATIENCE", 0)
+        patch.setattr(memory_watermarks, "PAUSE", 0)
+        patch.setattr(nic_irq_affinity, "PATIENCE", 0)
         yield host
 
 

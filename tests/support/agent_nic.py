@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from edgetune.agent.vocabulary.kinds.nic import NUMBERS, SWITCHES
+from edgetune.agent.vocabulary.kinds.nic_coalesce import NUMBERS, SWITCHES
 from tests.support.agent_cpus import Vectors
 from tests.support.agent_programs import Answer, instead
 from tests.support.agent_root import AgentRoot, NearRoot

@@ -23,8 +23,8 @@ import yaml
 
 from edgetune.agent import unattended
 from edgetune.agent.host import Host
-from edgetune.agent.kinds import sysctl
-from edgetune.agent.kinds.route import Route
+from edgetune.agent.kinds import memory_watermarks
+from edgetune.agent.kinds.route_metric import Route
 from edgetune.agent.protocol import Failed
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.documents.reading import encoded
@@ -244,7 +244,7 @@ class Moves(Sighted, Scenario):
 
     def pauses(self, _: object) -> None:
         """What is waited between two steps takes no time, and is noted."""
-        self.patch.setattr(sysctl, "PAUSE", 0.25)
+        self.patch.setattr(memory_watermarks, "PAUSE", 0.25)
         self.patch.setattr(time, "sleep", self.slept.append)
 
     def khugepaged(self, _: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.agent.kinds import nic_cpus, sysctl
+from edgetune.agent.kinds import memory_watermarks, nic_irq_affinity
 from tests.support.agent_nic import NicHost
 from tests.support.agent_root import AgentRoot, NearRoot, near_root
 from tests.support.appliers import Double
@@ -28,7 +28,7 @@ from tests.support.scenarios import read_scenarios
 
 def _near(init: str) -> Callable[[Path, pytest.MonkeyPatch, ExitStack], AgentRoot]:
     def made(path: Path, patch: pytest.MonkeyPatch, stack: ExitStack) -> AgentRoot:
-        patch.setattr(nic_cpus, "PATIENCE", 0.1)
+        patch.setattr(nic_irq_affinity, "PATIENCE", 0.1)
         return stack.enter_context(near_root(path, init, patch))
 
     return made
@@ -36,7 +36,7 @@ def _near(init: str) -> Callable[[Path, pytest.MonkeyPatch, ExitStack], AgentRoo
 
 def _large(path: Path, patch: pytest.MonkeyPatch, stack: ExitStack) -> NearRoot:
     """256 GiB on two nodes, the second of which has the less."""
-    patch.setattr(sysctl, "PAUSE", 0)
+    patch.setattr(memory_watermarks, "PAUSE", 0)
     root: Any = NearRoot(path)
     root.patch, root.programs = patch, None
     gib = 1 << 20

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import strategies as st
 
 from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.kinds.nic import POLICIES
+from edgetune.agent.vocabulary.kinds.nic_irq_affinity import POLICIES
 from edgetune.agent.vocabulary.values import format_cpus
 from tests.support.agent_cpus import Machine
 from tests.support.agent_nic import CARDS, SINGLE, Card, Make, veth

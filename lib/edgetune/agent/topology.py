@@ -10,7 +10,7 @@ from edgetune.agent.interrupts import queue_interrupts
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.readings import cpus_in, meminfo, memory_in
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.nic import IRQ_AFFINITY
+from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 
 CPUS = "/sys/devices/system/cpu"
@@ -206,6 +206,6 @@ def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> 
 
 def _planned(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[str, Set[int]]:
     for setting in siblings:
-        if setting.kind == IRQ_AFFINITY.name and setting.target["interface"] == interface:
+        if setting.kind == KIND.name and setting.target["interface"] == interface:
             return placed(host, interface, str(setting.value))
     return {}

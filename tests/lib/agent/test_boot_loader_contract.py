@@ -14,7 +14,7 @@ from edgetune.agent.boot_loaders import TRIAL, BootLoader, boot_loader
 from edgetune.agent.boot_loaders import boot_loaders as known
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
-from edgetune.agent.vocabulary.kinds.kernel import split, with_words, words_of
+from edgetune.agent.vocabulary.kinds.kernel_cmdline import split, with_words, words_of
 from tests.support import ROOT, boot_loaders
 from tests.support.agent_programs import instead
 from tests.support.agent_root import near_root

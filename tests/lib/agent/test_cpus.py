@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from edgetune.agent import boot_hook, unattended
 from edgetune.agent.host import Host
-from edgetune.agent.kinds import nic_cpus
+from edgetune.agent.kinds import nic_irq_affinity
 from edgetune.agent.topology import cpus_of_queues
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.nic import POLICIES
+from edgetune.agent.vocabulary.kinds.nic_irq_affinity import POLICIES
 from edgetune.base.documents.host import SeenSettings
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import encoded, taken
@@ -82,7 +82,7 @@ def test_cpu_scheduling_is_refused_where_nobody_knows_the_node_of_a_card(
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nic_cpus, "PATIENCE", 0.1)
+    monkeypatch.setattr(nic_irq_affinity, "PATIENCE", 0.1)
 
 
 def card(host: CpuHost, machine: Machine = TWO_SOCKETS, **own: Any) -> Vectors:
@@ -112,7 +112,7 @@ def test_a_tuning_may_stop_irqbalance_itself() -> None:
     ]
     for name, value, stops in rows:
         own = Setting("unit", {"unit": name}, value, None, None)
-        assert nic_cpus.stops_balancer(own) == stops, (name, value)
+        assert nic_irq_affinity.stops_balancer(own) == stops, (name, value)
 
 
 def down(host: CpuHost, own: Vectors) -> None:

@@ -24,7 +24,9 @@ from edgetune.agent.host import Host
 from edgetune.agent.kinds import ethtool
 from edgetune.agent.kinds.ethtool import told_by_kernel
 from edgetune.agent.kinds.nic import Channels
-from edgetune.agent.kinds.nic_parts import NicCoalesce, NicRing, of_kernel
+from edgetune.agent.kinds.nic_coalesce import NicCoalesce
+from edgetune.agent.kinds.nic_features import of_kernel
+from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.kinds.nic_rss import show as shown_to_rss
 from edgetune.agent.protocol import Failed, Unsupported
@@ -168,7 +170,7 @@ sys.path[:0] = json.loads(sys.argv[1])
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.ethtool import features
 from edgetune.agent.kinds.nic import Channels
-from edgetune.agent.kinds.nic_parts import of_kernel, of_text
+from edgetune.agent.kinds.nic_features import of_kernel, of_text
 
 def told(known):
     return {name: [own.value, own.requested, own.fixed, sorted(own.members)]

@@ -11,8 +11,9 @@ import pytest
 
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import find_interrupts, interrupts_of, queue_interrupts
-from edgetune.agent.kinds.nic_cpus import NicIrqAffinity, NicXps
-from edgetune.agent.kinds.services import busy_cpus
+from edgetune.agent.kinds.cpu_service_affinity import busy_cpus
+from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
+from edgetune.agent.kinds.nic_xps import NicXps
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import cpus_that_serve
 from edgetune.base.files import load_yaml

@@ -15,7 +15,7 @@ import pytest
 from edgetune.agent import host as host_module
 from edgetune.agent.boot_loaders import boot_loaders
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.kernel import is_signed
+from edgetune.agent.kinds.kernel_package import is_signed
 from edgetune.agent.package_managers import Dpkg, Package
 from edgetune.agent.protocol import Failed, Refused
 from tests.support.agent_root import near_root, until

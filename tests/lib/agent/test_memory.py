@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.agent.kinds.sysctl import steps
+from edgetune.agent.kinds.memory_watermarks import steps
 from edgetune.agent.readings import Mount
 from tests.support import ROOT
 

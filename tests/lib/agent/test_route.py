@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from edgetune.agent import unattended
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.route import METRICS, Route, RouteMetric
+from edgetune.agent.kinds.route_metric import METRICS, Route, RouteMetric
 from edgetune.agent.protocol import Unsupported
 from lab.pop import network
 from tests.support.agent_programs import DEFAULT, Answer, Routes, instead

@@ -11,7 +11,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from edgetune.agent.appliers import Applier, Configuration, Wanted
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.route import Route, route_lines
+from edgetune.agent.kinds.route_metric import Route, route_lines
 from edgetune.agent.protocol import Failed, Refused, Unsupported
 
 OURS = "219"

@@ -16,7 +16,7 @@ from edgetune.agent.host import Host
 from edgetune.agent.journal import FileState
 from edgetune.agent.protocol import Failed, Unsupported, or_none
 from edgetune.agent.readings import mounts
-from edgetune.agent.vocabulary.kinds.kernel import joined, split, with_words, words_of
+from edgetune.agent.vocabulary.kinds.kernel_cmdline import joined, split, with_words, words_of
 
 KERNEL_COMMAND_LINE = "/etc/kernel/cmdline"
 """With what kernel-install boots a kernel that is installed later."""

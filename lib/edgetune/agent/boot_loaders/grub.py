@@ -23,7 +23,7 @@ from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import Host
 from edgetune.agent.journal import FileState
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.kinds.kernel import quoted
+from edgetune.agent.vocabulary.kinds.kernel_cmdline import quoted
 from edgetune.agent.vocabulary.places import OURS
 
 MENU = "/boot/grub/grub.cfg"

@@ -9,7 +9,7 @@ from edgetune.agent.findings import finding, per_s, percent
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.interrupts import find_interrupts
 from edgetune.agent.kinds.nic import Channels
-from edgetune.agent.kinds.nic_parts import NicRing
+from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import indirection_of, read_rss
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.vocabulary.values import format_cpus

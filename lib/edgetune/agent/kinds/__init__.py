@@ -10,7 +10,7 @@ from edgetune.agent.host import Host, decode
 from edgetune.agent.journal import Journal, Journals
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.kinds import KINDS, Setting, family_of
+from edgetune.agent.vocabulary.kinds import KINDS, Setting
 from edgetune.agent.vocabulary.places import AGENT, INIT_SCRIPT, RC_SCRIPT, UNIT, UNIT_LINK
 from edgetune.agent.vocabulary.values import Target, Value, chosen, holds, merged
 
@@ -227,22 +227,12 @@ def drop_ins(host: Host, directories: Sequence[str]) -> List[str]:
     return [found[name] for name in sorted(found)]
 
 
-_FILES = {
-    **dict.fromkeys(("nic.channels", "nic.coalesce", "nic.features", "nic.ring"), "nic_parts"),
-    **dict.fromkeys(("nic.irq_affinity", "nic.rfs", "nic.rps", "nic.xps"), "nic_cpus"),
-    "nic.rss": "nic_rss",
-    "memory.numa_policy": "services",
-    "memory.watermarks": "sysctl",
-}
-"""Those of kinds that do not stand with their family, by what they share with others."""
-
-
 def handler_on(host: Host, name: str) -> Handler:
     """What carries out a kind on a host; Unsupported where its system does not have that.
 
-    ``kernel.cmdline`` has the class KernelCmdline in kernel.py. Those of FreeBSD are in the folder
-    ``freebsd``, but for files, which are the same everywhere. A file is imported when a kind of it
-    is asked for: each round trip pays for what it compiles.
+    ``nic.irq_affinity`` has NicIrqAffinity in nic_irq_affinity.py. Those of FreeBSD are in the
+    folder ``freebsd``. A file is imported when its kind is asked for: each round trip pays for what
+    it compiles.
     """
     why = KINDS[name].refusal_on(host.system)
     if why:
@@ -253,9 +243,8 @@ def handler_on(host: Host, name: str) -> Handler:
 
 def module_of(system: str, name: str) -> str:
     """The full name of the module that carries out a kind on a system."""
-    if system == "linux" or name == "file":
-        return f"{__name__}.{_FILES.get(name, family_of(name))}"
-    return f"{__name__}.{system}.{family_of(name)}"
+    folder = "" if system == "linux" else f".{system}"
+    return f"{__name__}{folder}.{name.replace('.', '_')}"
 
 
 def class_of(name: str) -> str:

@@ -29,7 +29,7 @@ from typing import (
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
-from edgetune.agent.vocabulary.kinds.nic import NUMBERS, SWITCHES
+from edgetune.agent.vocabulary.kinds.nic_coalesce import NUMBERS, SWITCHES
 
 if TYPE_CHECKING:
     import socket

@@ -10,7 +10,7 @@ from edgetune.agent.kinds import HookKept, held, texts
 from edgetune.agent.kinds.ethtool import change, channels, show, told_by_kernel
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.nic import CHANNEL_TYPES, CHANNELS
+from edgetune.agent.vocabulary.kinds.nic_channels import KIND, TYPES
 from edgetune.agent.vocabulary.values import Parts, Target, Value, bounded, counts, holds, parts
 
 # Of include/uapi/linux/if.h.
@@ -186,7 +186,7 @@ def driver_of(host: Host, interface: str) -> Optional[str]:
 class Channels(NicCounts):
     """What is read of channels; what a change of them resets is for NicChannels to know."""
 
-    names = CHANNEL_TYPES
+    names = TYPES
     show = "-l"
     change = "-L"
     what = "channels"
@@ -202,6 +202,6 @@ class Channels(NicCounts):
 def queues_planned(host: Host, setting: Setting) -> Optional[int]:
     """The receive queues that the same tuning gives an interface; None where it says nothing."""
     for other in setting.siblings:
-        if other.kind == CHANNELS.name and other.target == setting.target:
+        if other.kind == KIND.name and other.target == setting.target:
             return Channels(host).receive_queues(other)
     return None

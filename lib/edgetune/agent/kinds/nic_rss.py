@@ -14,7 +14,7 @@ from edgetune.agent.kinds.ethtool import change, change_flow, flow_fields, show
 from edgetune.agent.kinds.nic import Channels, NicParts, driver_of, queues_planned
 from edgetune.agent.protocol import Failed, Unsupported, or_none
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.nic import FLOWS, RSS
+from edgetune.agent.vocabulary.kinds.nic_rss import FLOWS, KIND
 from edgetune.agent.vocabulary.values import Parts, Target, Value, chosen, merged, parts
 
 Table = List[int]
@@ -171,7 +171,7 @@ class NicRss(NicParts):
     tuning made: a driver that has never been told a table may spread packets otherwise.
     """
 
-    kind = RSS
+    kind = KIND
     change = "-X"
     # Entries of 4 bits, and of 6 bits since the X550, whose table is the longer one.
     reaches: Dict[Tuple[Optional[str], int], int] = {("ixgbe", 128): 16, ("ixgbe", 512): 64}
@@ -315,7 +315,7 @@ class NicRss(NicParts):
     def restore(self, target: Target, snapshot: object) -> None:
         """The same; the driver's own table comes back where a tuning has made another one."""
         was = held(snapshot)
-        if not any(map(makes_table, Journals(self.host).changed(RSS.name, target))):
+        if not any(map(makes_table, Journals(self.host).changed(KIND.name, target))):
             was = dict(was, parts=_chosen(parts(was["parts"])))
         super().restore(target, was)
 

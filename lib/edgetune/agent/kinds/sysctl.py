@@ -8,33 +8,17 @@ import fnmatch
 import functools
 import os
 import re
-import time
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal, Journals
-from edgetune.agent.kinds import (
-    Handler,
-    HookKept,
-    drop_ins,
-    header,
-    hook_installed,
-    probe_hook,
-    texts,
-)
+from edgetune.agent.kinds import Handler, drop_ins, header, hook_installed, probe_hook, texts
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.topology import memory_of
 from edgetune.agent.vocabulary.kind import parameter, sysctl_path
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.memory import LEAST, WATERMARKS, key_of
-from edgetune.agent.vocabulary.kinds.sysctl import (
-    EXCLUSIVE,
-    MIGRATION_COST,
-    NEW,
-    OLD,
-    SYSCTL,
-    parameters,
-)
+from edgetune.agent.vocabulary.kinds.memory_watermarks import LEAST
+from edgetune.agent.vocabulary.kinds.sysctl import EXCLUSIVE, KIND, parameters
 from edgetune.agent.vocabulary.values import (
     Target,
     Value,
@@ -183,7 +167,7 @@ _FROM_THE_START = re.compile(
 class Sysctl(Handler):
     """A kernel parameter below /proc/sys."""
 
-    kind = SYSCTL
+    kind = KIND
     directories = tuple(f"{top}/sysctl.d" for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
     # procps reads this one after all the others; systemd reads it only where 99-sysctl.conf is it.
     last = "/etc/sysctl.conf"
@@ -339,67 +323,3 @@ def refuse_unfit(host: Host, kilobytes: int) -> None:
             raise Unsupported(
                 f"{kilobytes} kB are more than {MOST} % of {place}, which has {there} kB"
             )
-
-
-PAUSE = 0.2
-"""Seconds between two steps, in which the kernel frees what the last one asked for."""
-
-
-class MemoryWatermarks(Sysctl):
-    """The free memory below which the kernel frees more; raised in steps.
-
-    A watermark that jumps makes every allocation at that moment free memory itself.
-    """
-
-    kind = WATERMARKS
-    # No tuning has a dot in its name, so no other's drop-in is called like this.
-    drop_in = "/etc/sysctl.d/90-edgetune-{rank}.watermarks.conf"
-
-    @classmethod
-    def key(cls, target: Target) -> str:
-        return key_of(target)
-
-    def apply(self, target: Target, value: Value) -> None:
-        """Step by step, each read back; down in one step, which asks nothing of anybody."""
-        for step in steps(int(str(self.runtime(target))), int(str(value))):
-            super().apply(target, str(step))
-            found = self.runtime(target)
-            if found != str(step):
-                raise Failed(f"reads {found} after {step} was written")
-            if step != int(str(value)):
-                time.sleep(PAUSE)
-
-
-def steps(now: int, wanted: int) -> Iterator[int]:
-    """The numbers on the way up, each at most twice the one before, and the one wanted."""
-    while 0 < now * 2 < wanted:
-        now *= 2
-        yield now
-    yield wanted
-
-
-class SchedMigrationCost(HookKept):
-    """For how many nanoseconds after it ran a task counts as too costly to move to another CPU."""
-
-    kind = MIGRATION_COST
-
-    def runtime(self, target: Target) -> Value:
-        if not self.present(target):
-            raise Unsupported(f"no {NEW}: debugfs is not mounted, or the kernel does not tell it")
-        return self.text(self._file()).strip()
-
-    def present(self, target: Target) -> bool:
-        return self.host.exists(self._file())
-
-    def snapshot(self, target: Target) -> str:
-        return self.text(self._file())
-
-    def apply(self, target: Target, value: Value) -> None:
-        self.host.write_attribute(self._file(), f"{value}\n")
-
-    def restore(self, target: Target, snapshot: object) -> None:
-        if self.text(self._file()) != snapshot:
-            self.host.write_attribute(self._file(), str(snapshot))
-
-    def _file(self) -> str:
-        return OLD if self.host.exists(OLD) else NEW

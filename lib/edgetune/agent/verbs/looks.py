@@ -9,9 +9,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from edgetune.agent.boot_loaders import boot_loader
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journals
-from edgetune.agent.kinds.memory import MemoryThp
+from edgetune.agent.kinds.memory_thp import MemoryThp
 from edgetune.agent.kinds.nic import Channels, driver_of
-from edgetune.agent.kinds.nic_parts import NicRing
+from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.protocol import Failed, Json, Request, complaint, or_none
 from edgetune.agent.readings import (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional
 
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.bios import ATTRIBUTE
+from edgetune.agent.vocabulary.kinds.bios_attribute import KIND
 from edgetune.base.dataclass import dataclass
 from edgetune.base.files import load_yaml
 from edgetune.net.bmc.answers import Answer, Request, Values
@@ -65,7 +65,7 @@ def plan(client: Client, system: Answer, request: Request) -> dict[str, object]:
 
 def _read(setting: Setting, state: State, registry: Registry | None, cpu: str) -> _Reading:
     after = {**state.current, **state.pending}
-    if setting.kind == ATTRIBUTE.name:
+    if setting.kind == KIND.name:
         return _read_attribute(setting, state, after, registry)
     try:
         knob = find_knob(setting.kind, state.current, registry, cpu)

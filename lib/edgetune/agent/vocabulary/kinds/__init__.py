@@ -1,31 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of settings, by families: a file here for each. And a setting, which is of one kind."""
+"""The kinds of settings: a file here for each, which holds its ``KIND``. And a setting of one."""
 
 import re
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from edgetune.agent.vocabulary.kind import Kind
 from edgetune.agent.vocabulary.values import Target, Value
 
-_FAMILIES = {
-    **dict.fromkeys(("cpu", "service", "unit"), "services"),
-    **dict.fromkeys(("loader", "module", "sched", "tcp"), "sysctl"),
-}
-"""The files of kinds whose names do not begin with that of their file."""
-
-
-def family_of(name: str) -> str:
-    """The file in which a kind stands: ``nic`` for ``nic.irq_affinity``."""
-    first = name.partition(".")[0]
-    return _FAMILIES.get(first, first)
-
 
 class Kinds(Mapping[str, Kind]):
-    """Every kind by name: ``nic.irq_affinity`` is one of nic.py.
+    """Every kind by name: ``nic.irq_affinity`` is the ``KIND`` of nic_irq_affinity.py.
 
-    A file is imported when a kind of it is asked for: each round trip pays for what it compiles. On
+    A file is imported when its kind is asked for: each round trip pays for what it compiles. On
     a host the kinds can be asked for by name, and not be listed.
     """
 
@@ -33,21 +21,19 @@ class Kinds(Mapping[str, Kind]):
         self._known: Dict[str, Kind] = {}
 
     def __getitem__(self, name: str) -> Kind:
-        if name not in self:
-            raise KeyError(name)
+        if name not in self._known:
+            if name not in self:
+                raise KeyError(name)
+            self._known[name] = import_module(_module_of(name)).KIND
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)?", name):
+        if not isinstance(name, str):
             return False
-        if name not in self._known:
-            self._read(family_of(name))
-        return name in self._known
-
-    def _read(self, family: str) -> None:
-        if find_spec(f"{__name__}.{family}") is not None:
-            found = vars(import_module(f"{__name__}.{family}")).values()
-            self._known.update((own.name, own) for own in found if isinstance(own, Kind))
+        if name in self._known:
+            return True
+        plain = re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)?", name)
+        return bool(plain) and find_spec(_module_of(name)) is not None
 
     def on_hosts(self, name: object) -> bool:
         """Whether there is a kind of that name, and the agent of a host sets it."""
@@ -55,15 +41,21 @@ class Kinds(Mapping[str, Kind]):
 
     def __iter__(self) -> Iterator[str]:
         """In the order of application."""
-        # The controller alone lists them.
-        from pkgutil import iter_modules
-
-        for module in iter_modules(__path__):
-            self._read(module.name)
-        return iter(sorted(self._known, key=lambda name: (self._known[name].order, name)))
+        return iter(sorted(_listed(), key=lambda name: (self[name].order, name)))
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(_listed())
+
+
+def _module_of(name: str) -> str:
+    return f"{__name__}.{name.replace('.', '_')}"
+
+
+def _listed() -> List[str]:
+    # The controller alone lists them.
+    from pkgutil import iter_modules
+
+    return [module.name.replace("_", ".", 1) for module in iter_modules(__path__)]
 
 
 KINDS = Kinds()

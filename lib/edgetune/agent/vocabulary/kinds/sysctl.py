@@ -5,8 +5,8 @@ import re
 from typing import List, Optional
 
 from edgetune.agent.vocabulary.grammar import LINE, Text
-from edgetune.agent.vocabulary.kind import BOOT_ENTRY, Field, Kind, parameter, sysctl_path
-from edgetune.agent.vocabulary.values import Target, one_line, whole_number
+from edgetune.agent.vocabulary.kind import Field, Kind, parameter, sysctl_path
+from edgetune.agent.vocabulary.values import Target, one_line
 
 EXCLUSIVE = (
     ("vm/dirty_bytes", "vm/dirty_ratio"),
@@ -113,7 +113,7 @@ def _refusal(key: str) -> Optional[str]:
     return None
 
 
-SYSCTL = Kind(
+KIND = Kind(
     name="sysctl",
     target={
         "key": Field(
@@ -134,97 +134,4 @@ SYSCTL = Kind(
     summary="A kernel parameter, as sysctl(8) has them.",
     takes="A value as `sysctl -w` takes it. Several numbers stand with spaces between them.",
     example={"key": "net.ipv4.tcp_rmem", "value": "4096 131072 6291456"},
-)
-
-
-# Up to Linux 5.12 a sysctl; from 5.13 on in debugfs, which a host may not mount or lock down.
-OLD = "/proc/sys/kernel/sched_migration_cost_ns"
-NEW = "/sys/kernel/debug/sched/migration_cost_ns"
-
-MIGRATION_COST = Kind(
-    name="sched.migration_cost",
-    target={},
-    value=Text(r"[0-9]{1,9}"),
-    tidy=whole_number,
-    touches=lambda target: [OLD, NEW],
-    disruption="live",
-    order=155,
-    ordered=True,
-    summary="For how many nanoseconds after it ran a task counts as too costly to move to another "
-    "CPU.",
-    takes="A number of nanoseconds.",
-    example={"value": 500000},
-)
-
-
-_FOR_BOOT = r"vfs\.(root|mountroot|zfs\.(recover|debug)).*|zfs_be.*|kern\.(geom|cam)\..*|.*\.ko"
-
-
-def tunable_refusal(name: str) -> Optional[str]:
-    """Why no tuning sets a tunable; None when one may."""
-    needed = re.fullmatch(_FOR_BOOT, name)
-    return f"{name} is needed to boot the host" if needed else None
-
-
-LOADER_TUNABLE = Kind(
-    name="loader.tunable",
-    target={
-        "tunable": Field(
-            # With a dot: other variables tell the loader itself what to load and to boot.
-            r"[a-z][a-z0-9_]*(\.[A-Za-z0-9_-]+)+",
-            "Name of a tunable of the kernel or a driver, such as `hw.ix.rxd`.",
-            tunable_refusal,
-        )
-    },
-    # What the loader's own files would take for something else is left out, and what looks like an
-    # option of a program or a path.
-    value=Text(r"-?[A-Za-z0-9_][A-Za-z0-9_.:,-]{0,198}"),
-    touches=lambda target: [BOOT_ENTRY],
-    disruption="reboot",
-    order=5,
-    ordered=True,
-    systems=("freebsd",),
-    summary="A tunable that the boot loader hands to the kernel, in a file of /boot/loader.conf.d. "
-    "A boot that nobody confirms takes it back; a kernel that it keeps from booting does not.",
-    takes="The value, without quotes.",
-    example={"tunable": "hw.ix.rxd", "value": "4096"},
-)
-
-
-LOADED, ABSENT = "loaded", "absent"
-
-
-MODULE = Kind(
-    name="module",
-    target={
-        "module": Field(
-            "[a-z][a-z0-9_]{0,60}",
-            "Name of a kernel module, as `kldload` takes it, such as `tcp_rack`.",
-        )
-    },
-    value=Text(LOADED),
-    disruption="live",
-    order=15,
-    systems=("freebsd",),
-    summary="A kernel module that is loaded; one that is in use when it is taken back stays until "
-    "the next boot.",
-    takes="`loaded`.",
-    example={"module": "tcp_rack", "value": LOADED},
-)
-
-
-DEFAULT_STACK = "net.inet.tcp.functions_default"
-
-TCP_STACK = Kind(
-    name="tcp.stack",
-    target={},
-    value=Text("[a-z][a-z0-9_]{0,30}"),
-    touches=lambda target: [parameter(DEFAULT_STACK)],
-    disruption="live",
-    order=165,
-    systems=("freebsd",),
-    summary="The TCP stack that new connections get; those that are open keep theirs.",
-    takes="A stack that `sysctl net.inet.tcp.functions_available` lists, such as `freebsd`, "
-    "`rack` or `bbr`, or whose module the tuning loads.",
-    example={"value": "rack"},
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many queues an interface has, and which CPUs serve their interrupts."""
+"""Which CPUs serve the interrupts of an interface's queues."""
 
 from typing import Dict, List, Sequence, Set
 
@@ -10,26 +10,22 @@ from edgetune.agent.freebsd.readings import (
     cpus_of,
     domain_of,
     domains,
-    driver_and_unit,
-    is_there,
     number,
     queues,
-    value_of,
-    whole,
 )
-from edgetune.agent.kinds import HookKept, texts
-from edgetune.agent.kinds.nic_cpus import OfQueues, QueueCpus
+from edgetune.agent.kinds import texts
+from edgetune.agent.kinds.queue_cpus import OfQueues, QueueCpus
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.topology import deal
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.nic import CHANNELS, IRQ_AFFINITY
-from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus, parts
+from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
+from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 
 class NicIrqAffinity(QueueCpus):
     """Which CPU serves the interrupts of which queue, as on Linux; domains are its nodes."""
 
-    kind = IRQ_AFFINITY
+    kind = KIND
     each = "each "
 
     def present(self, target: Target) -> bool:
@@ -100,65 +96,3 @@ class NicIrqAffinity(QueueCpus):
         if own is None or own not in known:
             raise Unsupported(f"nobody knows the domain of {target['interface']}: %domain has none")
         return known[own]
-
-
-BY_A_BOOT = {
-    **dict.fromkeys(
-        ("ix", "ixl", "ice", "igc", "igb", "em", "vmx"),
-        "dev.{0}.{1}.iflib.override_nrxqs and override_ntxqs",
-    ),
-    **dict.fromkeys(("cxgbe", "cxl", "cc"), "hw.cxgbe.nrxq and hw.cxgbe.ntxq"),
-}
-"""The tunables of drivers that make their queues when they attach."""
-
-
-class NicChannels(HookKept):
-    """Channels of mlx5en(4), each a queue of both sides. The interface goes down for the change."""
-
-    kind = CHANNELS
-
-    def probe(self, setting: Setting) -> None:
-        """Unsupported for another driver, and for queues of one side."""
-        self.runtime(setting.target)
-        wanted = parts(setting.value)
-        if [*wanted] != ["combined"] or not wanted["combined"]:
-            raise Unsupported("mlx5en(4) has channels of both sides alone: combined, 1 or more")
-
-    def runtime(self, target: Target) -> Value:
-        name = self._parameter(target)
-        count = whole(value_of(self.host, name))
-        if count is None:
-            raise Unsupported(f"{name} tells no number of channels")
-        return {"combined": count}
-
-    def present(self, target: Target) -> bool:
-        return is_there(self.host, self._parameter(target))
-
-    def ready(self, target: Target) -> bool:
-        return self.present(target)
-
-    def snapshot(self, target: Target) -> Dict[str, str]:
-        return {"channels": str(parts(self.runtime(target))["combined"])}
-
-    def apply(self, target: Target, value: Value) -> None:
-        self._set(target, str(parts(value)["combined"]))
-
-    def restore(self, target: Target, snapshot: object) -> None:
-        was = texts(snapshot)["channels"]
-        if self.runtime(target) != {"combined": int(was)}:
-            self._set(target, was)
-
-    def _set(self, target: Target, count: str) -> None:
-        self.host.run("sysctl", f"{self._parameter(target)}={count}")
-
-    @staticmethod
-    def _parameter(target: Target) -> str:
-        driver, unit = driver_and_unit(target["interface"])
-        if driver == "mce":
-            return f"dev.mce.{unit}.conf.channels"
-        if driver in BY_A_BOOT:
-            names = BY_A_BOOT[driver].format(driver, unit)
-            raise Unsupported(
-                f"{driver} makes its queues at a boot alone: the kind loader.tunable sets {names}"
-            )
-        raise Unsupported(f"how many queues {driver} makes is set by nothing that is known")

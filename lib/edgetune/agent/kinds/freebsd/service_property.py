@@ -11,7 +11,7 @@ from edgetune.agent.journal import Journal
 from edgetune.agent.kinds import FileKept, header
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.services import PROPERTY
+from edgetune.agent.vocabulary.kinds.service_property import KIND
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus
 
 FIRST = ("/etc/rc.conf", "/etc/rc.conf.local")
@@ -31,7 +31,7 @@ _LIMITS = re.compile("-B -n ([0-9]+|infinity)")
 class ServiceProperty(FileKept):
     """A variable of a service; the process that rc(8) started tells what is in force."""
 
-    kind = PROPERTY
+    kind = KIND
 
     def probe(self, setting: Setting) -> None:
         """Unsupported for a property that rc(8) has not, or a value that it cannot take."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The boot environment of ZFS that runs, and the one that the next boot is of, by bectl(8)."""
+"""The boot environment of ZFS that runs, and the one that the next boot is of."""
 
 import os
 
@@ -7,7 +7,7 @@ from edgetune.agent.freebsd.readings import dataset_of, environments, is_part, m
 from edgetune.agent.kinds import PYTHON, Handler, texts
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.kernel import BOOT_ENVIRONMENT
+from edgetune.agent.vocabulary.kinds.kernel_boot_environment import KIND
 from edgetune.agent.vocabulary.places import RC_SCRIPT, STATE
 from edgetune.agent.vocabulary.values import Target, Value
 
@@ -15,7 +15,7 @@ from edgetune.agent.vocabulary.values import Target, Value
 class KernelBootEnvironment(Handler):
     """A boot environment that one boot tries, and that its confirmation makes the default."""
 
-    kind = BOOT_ENVIRONMENT
+    kind = KIND
     live = False
     tried_by_boot = True
 

@@ -1,112 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel that the next boot tries, and its command line: a confirmation makes both last."""
+"""The kernel that a host runs, as the package that holds it."""
 
 import os
 import struct
 from typing import Dict, Sequence, Union
 
-from edgetune.agent.boot_loaders import TRIAL, BootEntry, BootLoader, boot_loader
 from edgetune.agent.host import Host
-from edgetune.agent.journal import Journals
-from edgetune.agent.kinds import Handler, held, texts
+from edgetune.agent.kinds import texts
+from edgetune.agent.kinds.tried_by_boot import REBOOT_FIRST, TriedByBoot
 from edgetune.agent.package_managers import Package, PackageManager, package_manager
 from edgetune.agent.protocol import Failed, Unsupported, or_none
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.kernel import (
-    CMDLINE,
-    PACKAGE,
-    for_first_boot,
-    joined,
-    split,
-    with_words,
-    words_of,
-)
+from edgetune.agent.vocabulary.kinds.kernel_package import KIND
 from edgetune.agent.vocabulary.values import Target, Value, parts
-
-REBOOT_FIRST = "reboot, so that it is what runs that the host falls back to"
-
-
-class TriedByBoot(Handler):
-    """What is stored of such a setting is what the next boot is of: the trial, or the default."""
-
-    live = False
-    tried_by_boot = True
-
-    @property
-    def running(self) -> str:
-        """The release of the kernel that runs."""
-        return self.host.text("/proc/sys/kernel/osrelease")
-
-    @property
-    def loader(self) -> BootLoader:
-        """Unsupported where the host has none that we know."""
-        return boot_loader(self.host)
-
-    def probe(self, setting: Setting) -> None:
-        """Unsupported where it could not fall back to what runs, or its next boot is chosen."""
-        self.loader.probe()
-        once = self.loader.once_id()
-        if once not in ("", TRIAL):
-            raise Unsupported(f"somebody else asked for the entry {once!r} at the next boot")
-        default = self.loader.default().release
-        # Some entries name no release, as those of Arch Linux.
-        if default[:1].isdigit() and default != self.running and not self._is_under_way():
-            raise Unsupported(
-                f"the kernel {default} is the default, and {self.running} runs: {REBOOT_FIRST}"
-            )
-
-    def _is_under_way(self) -> bool:
-        """Whether a trial may be what runs: then the default is what ran before it."""
-        return any(
-            journal.state == "provisional"
-            and any(entry.setting.is_tried_by_a_boot for entry in journal.entries)
-            for journal in Journals(self.host).all()
-        )
-
-    def probe_stored(self, setting: Setting, tuning: str) -> None:
-        self.probe(setting)
-
-    def boot_once(self, base: BootEntry, words: Sequence[str]) -> None:
-        """Let the next boot be of this kernel and command line; one that goes wrong ends itself."""
-        self.loader.boot_once(base, for_first_boot(words))
-
-
-class KernelCmdline(TriedByBoot):
-    """All words of one parameter; "" where there are none."""
-
-    kind = CMDLINE
-
-    def runtime(self, target: Target) -> Value:
-        """Of the command line that was booted."""
-        try:
-            words = split(self.text("/proc/cmdline"))
-        except ValueError as error:
-            raise Unsupported(f"/proc/cmdline cannot be read: {error}") from None
-        return joined(words_of(words, target["parameter"]))
-
-    def persistent(self, target: Target) -> Value:
-        """Of the command line that will be booted."""
-        return joined(words_of(self.loader.next().words, target["parameter"]))
-
-    def snapshot(self, target: Target) -> object:
-        return {"kept": self.loader.kept(target["parameter"])}
-
-    def apply(self, target: Target, value: Value) -> None:
-        """Have it in the entry that is tried, beside what that has."""
-        base: BootEntry = self.loader.trial() or self.loader.default()
-        self.boot_once(base, with_words(base.words, target["parameter"], split(str(value))))
-
-    def commit(self, setting: Setting) -> None:
-        self.loader.keep(setting.target["parameter"], split(str(setting.value)))
-        self.loader.forget_trial()
-
-    def unmarked(self, target: Target) -> Dict[str, str]:
-        return self.loader.unmarked(target["parameter"])
-
-    def restore(self, target: Target, snapshot: object) -> None:
-        self.loader.forget_trial()
-        self.loader.unkeep(target["parameter"], held(snapshot)["kept"])
-
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 BOOT = "/boot"
@@ -119,7 +25,7 @@ ROOM_LEFT = 16 << 20
 class KernelPackage(TriedByBoot):
     """The package of the kernel that runs, and of the one that the next boot is of."""
 
-    kind = PACKAGE
+    kind = KIND
 
     @property
     def packages(self) -> PackageManager:

@@ -6,7 +6,7 @@ from typing import Dict, List, Sequence, Tuple
 from edgetune.agent.kinds import HookKept
 from edgetune.agent.protocol import Failed, Unsupported, or_none
 from edgetune.agent.vocabulary.kinds import Setting
-from edgetune.agent.vocabulary.kinds.route import KIND, destination
+from edgetune.agent.vocabulary.kinds.route_metric import KIND, destination
 from edgetune.agent.vocabulary.values import Parts, Target, Value, parts
 
 METRICS = (

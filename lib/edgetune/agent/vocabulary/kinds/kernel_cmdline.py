@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel that a host boots, and its command line."""
+"""One parameter of the kernel's command line."""
 
 import re
 from typing import List, Optional, Sequence, Tuple
 
-from edgetune.agent.vocabulary.grammar import Parts, Text, Wrong
+from edgetune.agent.vocabulary.grammar import Text, Wrong
 from edgetune.agent.vocabulary.kind import BOOT_ENTRY, Field, Kind
-from edgetune.agent.vocabulary.values import Target, Value, parts
+from edgetune.agent.vocabulary.values import Target, Value
 
 FIRST_BOOT = (
     "panic=10",
@@ -74,51 +74,6 @@ def _for_kernel(words: Sequence[str]) -> List[str]:
     return list(words[:end])
 
 
-def both_parts(target: Target, value: Value) -> Value:
-    """Both parts."""
-    for name in ("package", "version"):
-        if name not in parts(value):
-            raise Wrong("is missing", name)
-    return value
-
-
-PACKAGE = Kind(
-    name="kernel.package",
-    target={},
-    value=Parts(
-        {
-            "package": Text(r"[A-Za-z0-9][A-Za-z0-9+._-]{1,99}"),
-            "version": Text(r"[0-9][A-Za-z0-9.+:~^_-]{0,99}"),
-        }
-    ),
-    tidy=both_parts,
-    touches=lambda target: [BOOT_ENTRY],
-    disruption="reboot",
-    # What the command line is written into.
-    order=2,
-    summary="The kernel that the host runs, as the package that holds it; tried by one boot first.",
-    takes="`package`, the one that holds the kernel itself (`linux-image-6.1.0-40-amd64`, "
-    "`kernel-core`), and its exact `version`.",
-    example={"value": {"package": "linux-image-6.1.0-40-amd64", "version": "6.1.153-1"}},
-)
-
-
-BOOT_ENVIRONMENT = Kind(
-    name="kernel.boot_environment",
-    target={},
-    # bectl(8) refuses spaces; @ would name a snapshot.
-    value=Text("[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}"),
-    touches=lambda target: [BOOT_ENTRY],
-    disruption="reboot",
-    order=3,
-    systems=("freebsd",),
-    summary="The boot environment that the host runs, with its kernel and base system; tried by "
-    "one boot first.",
-    takes="The name of a boot environment that is there, as `bectl list` has it.",
-    example={"value": "14.1-p6"},
-)
-
-
 _FOR_BOOT = (
     r"root|root(fstype|flags|wait|delay)|r[ow]|init|rdinit|initrd|BOOT_IMAGE|rd\..*|luks\..*"
 )
@@ -134,7 +89,7 @@ def parameter_refusal(parameter: str) -> Optional[str]:
     return None
 
 
-def own_words(target: Target, value: Value) -> Value:
+def tidy(target: Target, value: Value) -> Value:
     """The words one space apart, each of this parameter, with quotes where they need some."""
     try:
         words = split(str(value))
@@ -146,7 +101,7 @@ def own_words(target: Target, value: Value) -> Value:
     return joined(words)
 
 
-CMDLINE = Kind(
+KIND = Kind(
     name="kernel.cmdline",
     target={
         "parameter": Field(
@@ -157,7 +112,7 @@ CMDLINE = Kind(
     },
     # What shells and boot loaders would obey is left out.
     value=Text(r"[ !-#%&(-\[\]-_a-~]{0,1000}"),
-    tidy=own_words,
+    tidy=tidy,
     touches=lambda target: [BOOT_ENTRY],
     disruption="reboot",
     order=4,

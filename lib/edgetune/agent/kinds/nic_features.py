@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an interface does by itself."""
+
+import re
+from typing import Dict, List, Optional
+
+from edgetune.agent.kinds import ethtool
+from edgetune.agent.kinds.ethtool import show, told_by_kernel
+from edgetune.agent.kinds.nic import NicParts
+from edgetune.agent.kinds.nic_coalesce import NicCoalesce
+from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
+from edgetune.agent.kinds.nic_rss import NicRss
+from edgetune.agent.protocol import Unsupported, or_none
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.nic_features import KIND
+from edgetune.agent.vocabulary.values import Parts, Target, Value, merged, parts
+
+
+class Feature:
+    """One line of ``ethtool -k``; ``members`` are the features that a group stands for.
+
+    What is ``requested`` is not in force while something that it needs is off.
+    """
+
+    def __init__(self, value: str, requested: str, fixed: bool) -> None:
+        self.value = value
+        self.requested = requested or value
+        self.members: Dict[str, Feature] = {}
+        self._fixed = fixed
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it cannot be changed; ethtool does not say so of groups."""
+        inside = list(self.members.values())
+        return all(member.fixed for member in inside) if inside else self._fixed
+
+
+class NicFeatures(NicParts):
+    """What an interface does by itself, such as {"ntuple-filters": "off"}.
+
+    A change of ntuple-filters or LRO starts the interface anew with ixgbe, bnxt and others, and
+    ntuple-filters mean two things: with ixgbe "on" puts an end to Flow Director's own sampling,
+    with i40e, ice and mlx5 it is what accelerated RFS needs.
+    """
+
+    kind = KIND
+    # An interface has some sixty of them.
+    partly = True
+    change = "-K"
+    below = (NicCoalesce, NicRss, NicIrqAffinity)
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported when there is none of that name, or it is fixed."""
+        interface = setting.target["interface"]
+        known = self._features(setting.target)
+        for name, value in parts(setting.value).items():
+            if name not in known:
+                raise Unsupported(f"{interface} has no feature {name}")
+            if known[name].fixed and known[name].value != value:
+                raise Unsupported(f"{interface} has {name} {known[name].value}, which is fixed")
+            # virtio_net tells the device its table with it.
+            if name == "receive-hashing" and known[name].value != value:
+                NicRss(self.host).refuse_few_queues(setting.target)
+
+    def runtime(self, target: Target) -> Value:
+        """All of them."""
+        return {name: own.value for name, own in self._features(target).items()}
+
+    def own(self, target: Target) -> Parts:
+        """The same, also what does not work for now."""
+        return {name: own.requested for name, own in self._features(target).items()}
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        """What is fixed stays so, whatever anybody said."""
+        kept, known = super().persistent(target), or_none(self._features, target)
+        if known is None:
+            return kept
+        return merged(kept, {name: own.value for name, own in known.items() if own.fixed})
+
+    def put(self, target: Target, wanted: Parts) -> None:
+        """The same; members rather than their group, which would change all of them alike."""
+        known = self._features(target)
+        for name, own in known.items():
+            if own.members and set(own.members) <= set(wanted):
+                wanted = {other: part for other, part in wanted.items() if other != name}
+        super().put(target, wanted)
+
+    def _features(self, target: Target) -> Dict[str, Feature]:
+        self.queues(target)
+        interface = target["interface"]
+        told = told_by_kernel(self.host, "-k", interface, ethtool.features)
+        return of_kernel(told) if told else of_text(show(self.host, "-k", interface))
+
+
+def of_kernel(told: ethtool.Features) -> Dict[str, Feature]:
+    """As ethtool shows them: several of one group below its name, a single one by that name."""
+    groups: Dict[str, List[str]] = {}
+    found: Dict[str, Feature] = {}
+    for name in told.names:
+        group = ethtool.group_of(name)
+        if group:
+            groups.setdefault(group, []).append(name)
+        else:
+            found[name] = _feature(told, name)
+    for group, names in groups.items():
+        members = {name: _feature(told, name) for name in names}
+        if len(members) == 1:
+            found[group] = members.popitem()[1]
+            continue
+        value = "on" if any(own.value == "on" for own in members.values()) else "off"
+        found[group] = Feature(value, "", False)
+        found[group].members = members
+        found.update(members)
+    return found
+
+
+def _feature(told: ethtool.Features, name: str) -> Feature:
+    fixed = name not in told.changeable
+    value, wanted = ("on" if name in part else "off" for part in (told.active, told.wanted))
+    return Feature(value, value if fixed else wanted, fixed)
+
+
+def of_text(text: str) -> Dict[str, Feature]:
+    """What ``ethtool -k`` tells."""
+    found: Dict[str, Feature] = {}
+    group = Feature("", "", False)
+    line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"
+    for indent, name, value, fixed, requested in re.findall(line, text, re.MULTILINE):
+        own = found[name] = Feature(value, requested, bool(fixed))
+        if indent:
+            group.members[name] = own
+        else:
+            group = own
+    return found
