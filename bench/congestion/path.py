@@ -31,8 +31,7 @@ from threading import Event, Thread
 from typing import Any
 
 from bench._table import BenchError
-from edgetune.agent.appliers import APPLIERS
-from edgetune.agent.appliers.base import Applier, Configuration, Wanted
+from edgetune.agent.appliers import APPLIERS, Applier, Configuration, Wanted, applier
 from edgetune.agent.host import Host
 from edgetune.agent.vocabulary.places import PREFIX_FILE_SETUP, PREFIX_FILE_TOLD
 from lab.pop import network
@@ -200,7 +199,7 @@ def _host(root: Path) -> Iterator[Applier]:
     try:
         for address in _HOST.values():
             _until_served(address)
-        yield APPLIERS[root.name](Host(str(root)))
+        yield applier(Host(str(root)), root.name)
     finally:
         for server in servers:
             server.send_signal(signal.SIGTERM)

@@ -15,8 +15,8 @@ from unittest import mock
 
 import pytest
 
+from edgetune.agent.observe import read_settings
 from edgetune.agent.protocol import BadRequest, Request
-from edgetune.agent.settings import read_settings
 from edgetune.agent.vocabulary.grammar import LINE
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.errors import InputError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.agent.appliers.base import Configuration, Wanted
+from edgetune.agent.appliers import Configuration, Wanted
 from edgetune.agent.appliers.file import HEAD, text_of
 from edgetune.agent.vocabulary.prefixes import number_of
 from lab.prefix_server import main, read_table

@@ -22,7 +22,7 @@ import pytest
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.agent import bundle
-from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.net.hosts.conversation import BOOTSTRAP
 from edgetune.net.hosts.fleet import packed
 from tests.machine.throwaway import SYSTEMS, System
@@ -144,7 +144,7 @@ def wrong(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def chosen(facts: dict[str, Any], system: System) -> list[dict[str, Any]]:
     """What the machine supports, as far as a plan can tell."""
-    wanted = [own for own in system.wishes(facts, SERVICE) if own["kind"] in HANDLERS]
+    wanted = [own for own in system.wishes(facts, SERVICE) if KINDS.on_hosts(own["kind"])]
     reasons = {row["id"]: row["reason"] for row in plan(wanted) if row["status"] == "unsupported"}
     print(*(f"{id}: {why}" for id, why in reasons.items()), sep="\n")
     return [own for own in wanted if own["id"] not in reasons]

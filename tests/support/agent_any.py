@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from edgetune.agent import unattended
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import memory_watermarks, nic_irq_affinity
-from edgetune.agent.kinds.route_text import Route
+from edgetune.agent.kinds.route_metric import Route
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.values import format_cpus
 from tests.support.agent_cpus import Vectors, run_nginx

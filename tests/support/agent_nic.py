@@ -219,7 +219,8 @@ class Card:
         def pair(title: str, name: str) -> str:
             return f"{title} RX: {value(name + '-rx')}  TX: {value(name + '-tx')}\n"
 
-        groups = [NUMBERS[at : at + 4] for at in range(0, 20, 4)]
+        names = list(NUMBERS)
+        groups = [names[at : at + 4] for at in range(0, 20, 4)]
         rows = "\n".join("".join(f"{name}:\t{value(name)}\n" for name in own) for own in groups)
         more = "" if self.over_ioctl else "\n" + pair("CQE mode", "cqe-mode")
         return f"Coalesce parameters for eth0:\n{pair('Adaptive', 'adaptive')}{rows}{more}\n"

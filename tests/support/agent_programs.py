@@ -10,7 +10,7 @@ import shutil
 from typing import Any, Protocol, TypeVar
 
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.route_text import METRICS, Route
+from edgetune.agent.kinds.route_metric import METRICS, Route
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 from tests.support.agent_root import NGINX_DROP_INS, AgentRoot
 

@@ -14,7 +14,7 @@ import stat
 import subprocess
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Callable
 
@@ -152,6 +152,12 @@ def fail_at(step: int, disk: Disk, host: type) -> None:
     setattr(os, "open", opened)  # noqa: B010
     setattr(subprocess, "run", counted(subprocess.run))  # noqa: B010
     setattr(host, "attempt", counted(getattr(host, "attempt", print)))  # noqa: B010
+
+
+def steps(first: int = 0, stride: int = 1) -> Iterator[int]:
+    """Numbers of steps, until what is cut there comes to an end."""
+    yield from range(first, 500, stride)
+    raise AssertionError("it never came to an end")
 
 
 CHANGES = ("write", "rename", "unlink", "mkdir", "rmdir", "symlink", "posix_fallocate")

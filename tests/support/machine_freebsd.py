@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from edgetune.agent.freebsd.counters import zones
-from edgetune.agent.freebsd.interrupts import queues
-from edgetune.agent.freebsd.network import carrying, gateways, interfaces
-from edgetune.agent.freebsd.parameters import all_told
+from edgetune.agent.freebsd.readings import all_told, carrying, gateways, interfaces, queues
 from edgetune.agent.host import Host
 from edgetune.agent.vocabulary.values import format_cpus
 from tests.support import FIXTURES

@@ -17,7 +17,7 @@ from edgetune.agent.boot_loaders import boot_loader
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.kernel_package import SECURE_BOOT
 from edgetune.agent.protocol import Failed
-from edgetune.agent.vocabulary.command_line import FIRST_BOOT
+from edgetune.agent.vocabulary.kinds.kernel_cmdline import FIRST_BOOT
 from tests.support.kernels import GRACE, NEW, OLD
 from tests.support.machine_moves import Moves
 

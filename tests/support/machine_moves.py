@@ -23,7 +23,7 @@ import pytest
 from edgetune.agent import unattended
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import memory_watermarks
-from edgetune.agent.kinds.route_text import Route
+from edgetune.agent.kinds.route_metric import Route
 from edgetune.agent.protocol import Failed
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.documents.reading import encoded
@@ -878,13 +878,6 @@ class Moves(Sighted, Scenario):
             raise Complaint("netlink error: Invalid argument")
 
         self.patch.setattr(self.host.card, "set_channels", refuse)
-
-    def older_channels(self, _: object) -> None:
-        """The journal has the channels in the form of older agents."""
-        (entry,) = self.host.journal()["entries"]
-        was = entry["snapshot"]
-        old = {"channels": was["parts"], "steering": was["steering"]}
-        self.host.note(entries=[{**entry, "snapshot": old}])
 
     def table(self, words: str) -> None:
         """The indirection table that these words make."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.agent.appliers import APPLIERS
+from edgetune.agent.appliers import applier
 from edgetune.agent.appliers.file import HEAD
 from edgetune.agent.congestion import Congestion
 from edgetune.agent.host import Host
@@ -61,7 +61,7 @@ class OnWeb(Moves):
         assert Congestion(Host(str(self.host.path))).keep() > 0, self.where
 
     def flush(self, _: object) -> None:
-        APPLIERS[self.web.name](Host(str(self.host.path))).flush()
+        applier(Host(str(self.host.path)), self.web.name).flush()
 
     def unsettled(self, _: object) -> None:
         """The agent was killed before the reload."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edgetune.agent import findings
 from edgetune.agent.dispatch import answer
-from edgetune.agent.findings import snapshot
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed
 from tests.support import FIXTURES
@@ -22,6 +22,7 @@ from tests.support.virtual_clock import VirtualClock
 
 CPUS = 8
 NIC = "sys/class/net/eth0"
+GROUP_SHOWN = "systemctl show -p ControlGroup -p MainPID nginx"
 
 
 class DiagnosedHost(AgentRoot):
@@ -31,7 +32,7 @@ class DiagnosedHost(AgentRoot):
         super().__init__(path)
         self.clock = VirtualClock(look=0.0)
         self.says: dict[str, str] = {}
-        patch.setattr(snapshot, "time", self.clock)
+        patch.setattr(findings, "time", self.clock)
         patch.setattr(Host, "program", lambda host, name: self._program(name))
         patch.setattr(Host, "run", lambda host, *words: self._run_program(" ".join(words)))
 
@@ -168,6 +169,7 @@ def process(host: AgentRoot, pid: int, name: str, parent: int = 1) -> None:
     """A process with a single thread that may run anywhere."""
     thread(host, pid, pid, f"0-{CPUS - 1}", 0, name, parent)
     host.write(f"proc/{pid}/stat", host.read(f"proc/{pid}/task/{pid}/stat"))
+    host.write(f"proc/{pid}/comm", f"{name}\n")
 
 
 def thread(
@@ -192,7 +194,7 @@ def make(host: DiagnosedHost, state: Mapping[str, Any], grows: int) -> None:
         "ethtool -g eth0": ring(*state["ring"]),
         "ethtool -k eth0": f"Features for eth0:\nntuple-filters: {state['ntuple']}\n",
         "ip -j route show default": state["routes"],
-        "systemctl show -p ControlGroup nginx": "ControlGroup=/system.slice/nginx.service\n",
+        GROUP_SHOWN: "ControlGroup=/system.slice/nginx.service\n",
     }
     host.write_all(_still(state))
     driver = host.path / NIC / "device/driver"

@@ -9,11 +9,11 @@ from edgetune.agent.boot_hook import BootHook, arm_timer, set_deadline
 from edgetune.agent.drift import touched_by
 from edgetune.agent.files import Directories, remember_file, restore_file
 from edgetune.agent.host import RESERVE_BYTES, Host
-from edgetune.agent.journal import Entry, Journal, Journals
-from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.journal import Entry, Journal, Journals, text_of
+from edgetune.agent.kinds import handler_on
 from edgetune.agent.observe import Row, asked, current, observe_all, stands
 from edgetune.agent.protocol import AgentError, Failed, Unsupported, complaint
-from edgetune.agent.services import is_active, restart
+from edgetune.agent.readings import is_active, restart
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.agent.vocabulary.values import shown
 
@@ -28,7 +28,7 @@ def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
     entries = []
     for row in rows:
         old, setting = row.setting, row.to_be_set
-        handler = HANDLERS.on(host, old.kind)
+        handler = handler_on(host, old.kind)
         # What is to be kept only has to be tried as well.
         now = row.runtime_differs or (handler.tried_by_boot and row.stored_differs)
         snapshot = handler.snapshot(old.target) if now else None
@@ -45,7 +45,7 @@ def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     for name in dict.fromkeys(setting.kind for setting in stored):
         own = [setting for setting in stored if setting.kind == name]
         with host.read_cache():
-            found.update(HANDLERS.on(host, name).files(journal, own))
+            found.update(handler_on(host, name).files(journal, own))
     return found
 
 
@@ -62,7 +62,7 @@ def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
     """
     journals = Journals(host)
     # The same for all but huge journals, so that a host is as before when one of several goes.
-    host.reserve(max(RESERVE_BYTES, 2 * journals.size(journal)))
+    host.reserve(max(RESERVE_BYTES, 2 * len(text_of(journal))))
     if journal.provisional:
         set_deadline(host, journal)
     journals.save(journal)
@@ -101,7 +101,7 @@ def put_on(host: Host, journal: Journal) -> None:
 def commit(host: Host, journal: Journal) -> None:
     """Keep for every boot what one has tried; nothing of any other setting."""
     for entry in in_order(journal.entries):
-        handler = HANDLERS.on(host, entry.setting.kind)
+        handler = handler_on(host, entry.setting.kind)
         if handler.tried_by_boot:
             handler.commit(entry.setting)
 
@@ -122,7 +122,7 @@ def tried(journal: Journal) -> List[Entry]:
 def set_now(host: Host, entry: Entry) -> None:
     """Change one setting and read it back; Failed names it."""
     setting = entry.setting
-    handler = HANDLERS.on(host, setting.kind)
+    handler = handler_on(host, setting.kind)
     try:
         handler.apply(setting.target, setting.value)
         now = asked(handler, setting) if handler.live else setting.value
@@ -137,7 +137,7 @@ def set_now(host: Host, entry: Entry) -> None:
 def reload_changed(host: Host, journal: Journal) -> None:
     """Let the operating system look at the files that a journal has changed."""
     for name in dict.fromkeys(entry.setting.kind for entry in journal.entries if entry.stored):
-        HANDLERS.on(host, name).reload()
+        handler_on(host, name).reload()
 
 
 def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Row]:
@@ -146,7 +146,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
     changed = [(entry, entry.runtime or entry.stored) for entry in journal.entries]
     settings = [entry.setting if done else entry.asked_for for entry, done in changed]
     host.answers.clear()
-    told = [own for own in settings if HANDLERS.on(host, own.kind).live or not host.booting]
+    told = [own for own in settings if handler_on(host, own.kind).live or not host.booting]
     rows = observe_all(host, told, journal.tuning)
     wrong = [
         f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
@@ -164,7 +164,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
 def _disproof(host: Host, row: Row) -> List[str]:
     """What a setting whose service was restarted is found to be instead; nothing if all is well."""
     try:
-        HANDLERS.on(host, row.setting.kind).prove(row.setting)
+        handler_on(host, row.setting.kind).prove(row.setting)
     except (Failed, Unsupported) as why:
         return [f"{row.setting.id}: {why}"]
     return []
@@ -184,11 +184,11 @@ def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) 
     changed = [
         entry
         for entry in reversed(in_order(entries))
-        if entry.runtime and HANDLERS.on(host, entry.setting.kind).present(entry.setting.target)
+        if entry.runtime and handler_on(host, entry.setting.kind).present(entry.setting.target)
     ]
     refused: Dict[str, List[str]] = {}
     for entry in changed:
-        restore, own = HANDLERS.on(host, entry.setting.kind).restore, entry.setting
+        restore, own = handler_on(host, entry.setting.kind).restore, entry.setting
         refusals = refused.setdefault(own.id, [])
         attempt(refusals, own.id, restore, own.target, entry.snapshot)
     # Only when all is back can it be read back: queues come and go with the channels.
@@ -205,7 +205,7 @@ def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bo
     """Whether a setting that could not be set back is as it was, with all downstream of it."""
     if not refused[entry.setting.id]:
         return False
-    handler = HANDLERS.on(host, entry.setting.kind)
+    handler = handler_on(host, entry.setting.kind)
     try:
         now = json.dumps(handler.snapshot(entry.setting.target), sort_keys=True)
     except Exception:
@@ -214,7 +214,7 @@ def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bo
 
 
 def _check_restored(host: Host, entry: Entry) -> None:
-    handler, was = HANDLERS.on(host, entry.setting.kind), entry.before.runtime
+    handler, was = handler_on(host, entry.setting.kind), entry.before.runtime
     now = current(host, entry.setting).runtime if handler.live else was
     if now != was and not handler.is_back(entry.setting.target, now, was):
         raise Failed(f"reads {shown(now)} after {shown(was)} was restored")

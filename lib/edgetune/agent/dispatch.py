@@ -17,26 +17,26 @@ from edgetune.agent.protocol import (
 )
 from edgetune.agent.vocabulary.kind import SYSTEMS
 
-VERBS = (
-    "facts",
-    "plan",
-    "apply",
-    "verify",
-    "confirm",
-    "restore",
-    "ready",
-    "sessions",
-    "drain",
-    "reboot",
-    "sample",
-    "diagnose",
-    "textfile",
-    "sockets",
-    "congestion",
-    "hand_over",
-    "uninstall",
-)
-
+VERBS = {
+    "facts": "verbs.looks",
+    "plan": "verbs.tunings",
+    "apply": "verbs.tunings",
+    "verify": "verbs.tunings",
+    "confirm": "verbs.tunings",
+    "restore": "verbs.tunings",
+    "ready": "verbs.traffic",
+    "sessions": "verbs.traffic",
+    "drain": "verbs.traffic",
+    "reboot": "verbs.own",
+    "sample": "verbs.sample",
+    "diagnose": "verbs.looks",
+    "textfile": "verbs.own",
+    "sockets": "verbs.sockets",
+    "congestion": "congestion",
+    "hand_over": "verbs.hand_over",
+    "uninstall": "verbs.own",
+}
+"""The file of each, in which a function of its name answers."""
 
 OF_LINUX = ("sockets", "congestion")
 """Those that no other system has."""
@@ -82,5 +82,6 @@ def _run(verb: str, host: Host, request: Request) -> Json:
     if verb in OF_LINUX and system != "linux":
         raise Refused(f"{verb} is for Linux, and this host runs {SYSTEMS[system]}")
     # Each round trip pays for what it compiles, so a verb is imported when it is asked for.
-    result: Json = import_module(f"edgetune.agent.verbs.{verb}").run(host, request)
-    return result
+    module = import_module(f"edgetune.agent.{VERBS[verb]}")
+    result: Json = getattr(module, verb)(host, request)
+    return dict(result, boot_id=host.boot_id)

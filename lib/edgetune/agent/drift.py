@@ -8,18 +8,16 @@ that belongs to an interface counts as the interface, too: changing its queues r
 import itertools
 import os
 import re
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import find_interrupts, vectors_of
 from edgetune.agent.journal import Entry, Journal, Journals
-from edgetune.agent.kinds import HANDLERS
-from edgetune.agent.kinds.base import HookKept
+from edgetune.agent.kinds import HookKept, handler_on
 from edgetune.agent.observe import Row, observe
 from edgetune.agent.protocol import complaint, shortened
-from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Value, merged, parts, shown
+from edgetune.agent.vocabulary.kinds import KINDS, Setting
+from edgetune.agent.vocabulary.values import merged, parts, shown
 
 OF_KERNEL = ("/sys/", "/proc/irq/")
 NET = "/sys/class/net"
@@ -78,18 +76,12 @@ LONGEST_IN_SAMPLE = 300
 """What is sampled is kept for days, of each host and each minute."""
 
 
-class Drift(NamedTuple):
-    """A setting that is not as a confirmed tuning left it, now or for the next boot.
+Drift = Dict[str, Any]
+"""A setting that is not as a confirmed tuning left it, now or for the next boot.
 
-    What cannot be read any more is None; a whole file is told by its size and SHA-256.
-    """
-
-    tuning: str
-    id: str
-    wanted: Optional[Value]
-    runtime: Optional[Value]
-    persistent: Optional[Value]
-    reason: str
+``tuning``, ``id``, ``wanted``, ``runtime``, ``persistent`` and ``reason``. What cannot be read any
+more is None; a whole file is told by its size and SHA-256.
+"""
 
 
 def drifted(host: Host) -> List[Drift]:
@@ -100,7 +92,7 @@ def drifted(host: Host) -> List[Drift]:
     journals = Journals(host).all()
     with host.read_cache():
         rows = (
-            _told(journal.tuning, row)
+            dict(map(_cut, row.shown.items()), tuning=journal.tuning)
             for index, journal in enumerate(journals)
             if journal.state == "confirmed"
             for row in drift_of(host, journal, journals[index + 1 :])
@@ -108,14 +100,9 @@ def drifted(host: Host) -> List[Drift]:
         return list(itertools.islice(rows, MOST_ROWS))
 
 
-def _told(tuning: str, row: Row) -> Drift:
-    values = (row.wanted, row.runtime, row.persistent)
-    wanted, now, stored = (_cut(own) if isinstance(own, str) else own for own in values)
-    return Drift(tuning, _cut(row.setting.id), wanted, now, stored, _cut(row.reason))
-
-
-def _cut(text: str) -> str:
-    return shortened(shown(text), LONGEST_IN_SAMPLE)
+def _cut(part: Tuple[str, object]) -> Tuple[str, object]:
+    name, own = part
+    return name, shortened(shown(own), LONGEST_IN_SAMPLE) if isinstance(own, str) else own
 
 
 def drift_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:
@@ -140,7 +127,7 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
     for other in over:
         if other.id == setting.id and isinstance(value, dict):
             # The parts that stay beside those of the later setting.
-            handler, newer = HANDLERS.on(host, other.kind), parts(other.value)
+            handler, newer = handler_on(host, other.kind), parts(other.value)
             merge = handler.merge if isinstance(handler, HookKept) else merged
             both = parts(merge(value, newer))
             value = {own: value[own] for own in value if own in both and own not in newer}

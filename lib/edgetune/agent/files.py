@@ -6,9 +6,9 @@ import json
 import os
 from typing import List
 
+from edgetune.agent.disk import Metadata
 from edgetune.agent.host import Host, room_or_not
 from edgetune.agent.journal import FileState
-from edgetune.agent.metadata import Metadata
 from edgetune.agent.protocol import Refused
 from edgetune.agent.vocabulary.places import STATE
 
@@ -16,7 +16,7 @@ from edgetune.agent.vocabulary.places import STATE
 def remember_file(host: Host, name: str) -> FileState:
     """A file as it is now, for a journal."""
     try:
-        content, own = host.remembered(name)
+        content, own = host.kept(name)
     except (FileNotFoundError, NotADirectoryError):
         return FileState(None, 0, 0, 0)
     xattrs = {name: _encoded(value) for name, value in (own.xattrs or {}).items()}

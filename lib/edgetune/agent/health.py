@@ -5,6 +5,7 @@ import http.client
 import io
 import socket
 import time
+from types import SimpleNamespace
 from typing import Any, Dict, Optional, Tuple
 from urllib.parse import urlsplit
 
@@ -65,7 +66,12 @@ class HealthCheck:
     def _converse(self, connected: socket.socket, end: float) -> str:
         """What is wrong with the answer, "" for nothing."""
         connection: Any = http.client.HTTPConnection(*self._address)
-        connection.sock = _Conversation(connected, end)
+        # As much of a socket as it needs. It closes before it has read the body: not yet.
+        connection.sock = SimpleNamespace(
+            sendall=connected.sendall,
+            makefile=lambda mode: io.BufferedReader(_Answer(connected, end)),
+            close=lambda: None,
+        )
         headers = {"Host": self._host_header, "Connection": "close"}
         connection.request("GET", self._path, headers=headers)
         answer = connection.getresponse()
@@ -89,24 +95,8 @@ class HealthCheck:
             raise
 
 
-class _Conversation:
-    """As much of a socket as ``http.client`` needs, with one deadline for the whole answer."""
-
-    def __init__(self, connected: socket.socket, end: float) -> None:
-        self._connected = connected
-        self._end = end
-        self.sendall = connected.sendall
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        """What the service says, to be read."""
-        return io.BufferedReader(_Answer(self._connected, self._end))
-
-    def close(self) -> None:
-        """Not yet: ``http.client`` says so before it has read the body."""
-
-
 class _Answer(io.RawIOBase):
-    """Without the deadline a service that drips would hold the agent for good."""
+    """What a service says, until one deadline: one that drips would hold the agent for good."""
 
     def __init__(self, connected: socket.socket, end: float) -> None:
         super().__init__()

@@ -23,8 +23,7 @@ from typing import (
 )
 
 from edgetune.agent import kept_copy
-from edgetune.agent.disk import MOST_LINKS, NEW_FILE, Directory, opened
-from edgetune.agent.metadata import Metadata
+from edgetune.agent.disk import MOST_LINKS, NEW_FILE, Directory, Metadata, opened
 from edgetune.agent.protocol import Failed, Refused
 from edgetune.agent.vocabulary.places import AGENT, NOT_READY, STATE
 
@@ -147,8 +146,8 @@ class Host:
         """A directory, open; PermissionError when others than root can change what it holds."""
         return opened(self.root, self._own(name))
 
-    def kept(self, name: str) -> Tuple[bytes, os.stat_result]:
-        """Content and status of a plain file that nobody but root can have put there.
+    def kept(self, name: str) -> Tuple[bytes, Metadata]:
+        """A plain file that nobody but root can have put there, with what it has beside its bytes.
 
         OSError as it comes; Refused for what is no plain file.
         """
@@ -226,13 +225,8 @@ class Host:
             raise OSError(errno.EMLINK, why, name)
         if there is None and like:
             with contextlib.suppress(FileNotFoundError):
-                there = self.remembered(self.followed(like))[1]
+                there = self.kept(self.followed(like))[1]
         return there.for_other_bytes() if there else NEW_FILE
-
-    def remembered(self, name: str) -> Tuple[bytes, Metadata]:
-        """As `kept`, with all that the file has beside its bytes."""
-        with self.directory(os.path.dirname(name)) as directory:
-            return directory.remembered(os.path.basename(name))
 
     def drafts(self, name: str) -> List[str]:
         """What is left of a ``write`` that was killed."""
@@ -295,6 +289,20 @@ class Host:
         with self.directory(os.path.dirname(name)) as parent:
             os.rmdir(os.path.basename(name), dir_fd=parent.descriptor)
 
+    def why_not_writable(self, file: str) -> Optional[str]:
+        """Why a file, with the directories it needs, cannot be made or replaced; None if it can."""
+        directory, name = os.path.split(file)
+        while True:
+            try:
+                with self.directory(directory) as there:
+                    return there.why_not_writable(name)
+            except (FileNotFoundError, NotADirectoryError):
+                if self.exists(directory):
+                    return f"{directory} is not a directory"
+                directory, name = os.path.dirname(directory), ""
+            except OSError as error:
+                return error.strerror
+
     def program(self, name: str) -> Optional[str]:
         """The path of a program; below a private root none of the machine's is ever found."""
         where = PROGRAMS if self.root == "/" else self.path("/usr/local/sbin")
@@ -315,25 +323,21 @@ class Host:
         One that changes the host itself holds the lock until it ends, even if we are killed:
         whoever takes the change back waits for it.
         """
-        program = self.program(name)
-        if program is None:
-            raise Failed(f"there is no program {name}")
-        carry_out = self._run_to_the_end if name in TO_THE_END else self._run
+        program = self._found(name)
         try:
-            return carry_out(name, [program, *arguments])
+            if name in TO_THE_END:
+                return self._run_to_the_end(name, [program, *arguments])
+            done = subprocess.run(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment(),
+                timeout=COMMAND_TIMEOUT,
+                pass_fds=self._locked if name in CHANGES_ITSELF else (),
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
-
-    def _run(self, name: str, command: Sequence[str]) -> Tuple[int, str, str]:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment(),
-            timeout=COMMAND_TIMEOUT,
-            pass_fds=self._locked if name in CHANGES_ITSELF else (),
-        )
         return done.returncode, decode(done.stdout), decode(done.stderr)
 
     def _run_to_the_end(self, name: str, command: Sequence[str]) -> Tuple[int, str, str]:
@@ -362,24 +366,26 @@ class Host:
         import signal
         import tempfile
 
-        program = self.program(name)
-        if program is None:
-            raise Failed(f"there is no program {name}")
+        words = f"{name} {' '.join(arguments)}"
         # Not a pipe: a daemon that it starts may keep that open.
         with tempfile.TemporaryFile() as output:
             try:
-                process = self._detached([program, *arguments], output, output)
-            except OSError as error:
-                raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
-            try:
+                process = self._detached([self._found(name), *arguments], output, output)
                 status = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                text = f"{name} {' '.join(arguments)}: has not ended after {seconds:g} s"
-                raise Failed(text) from None
+                raise Failed(f"{words}: has not ended after {seconds:g} s") from None
+            except OSError as error:
+                raise Failed(f"{words}: {error}") from None
             output.seek(0)
             return status, decode(output.read())
+
+    def _found(self, name: str) -> str:
+        program = self.program(name)
+        if program is None:
+            raise Failed(f"there is no program {name}")
+        return program
 
     @property
     def reboot_command(self) -> List[str]:
@@ -458,8 +464,8 @@ class Host:
         descriptor = self._open_lock()
         try:
             _lock_until(descriptor, deadline)
+            # Whoever had it may have removed it since: the next one may hold another file already.
             while not self._is_lock(descriptor):
-                # Whoever had it has removed it since: the next one may hold another file already.
                 os.close(descriptor)
                 descriptor = self._open_lock()
                 _lock_until(descriptor, deadline)

@@ -9,9 +9,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, Refused
-from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.agent.vocabulary.kinds import KINDS, Setting
 from edgetune.agent.vocabulary.places import AGENT, STATE
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import FORM, Target, Value, alike, described
 
 JOURNAL_VERSION = 1
@@ -109,9 +108,9 @@ class Entry:
         setting = Setting.of(data)
         if not KINDS.on_hosts(setting.kind):
             raise OtherVersion(f"knows the kind {setting.kind!r}")
+        before = Reading(**data["before"])
         # Journals did not always say what was wanted.
         wanted = data.get("wanted", setting.value)
-        before = Reading(**data["before"])
         return Entry(setting, wanted, before, data["snapshot"], **data["changes"])
 
 
@@ -226,21 +225,21 @@ class Journals:
         standing = self.load(tuning)
         return standing.rank if standing else ranked(self.next_sequence(), tuning)
 
-    def kept(self, kind: str, target: Target) -> Iterator[Value]:
+    def kept(self, kind: str, target: Target) -> List[Value]:
         """The values that they keep of one setting, in the order of application."""
-        for journal in self.all():
-            for entry in journal.entries if journal.state != "restoring" else []:
-                setting = entry.setting
-                if entry.stored and (setting.kind, setting.target) == (kind, target):
-                    yield setting.value
+        found = self._of(kind, target)
+        return [own.setting.value for state, own in found if own.stored and state != "restoring"]
 
-    def changed(self, kind: str, target: Target) -> Iterator[Value]:
+    def changed(self, kind: str, target: Target) -> List[Value]:
         """The values to which they say that one setting was changed, also while it goes back."""
+        return [own.setting.value for _, own in self._of(kind, target) if own.runtime]
+
+    def _of(self, kind: str, target: Target) -> Iterator[Tuple[str, Entry]]:
+        """What they have of one setting, each with the state of its journal."""
         for journal in self.all():
             for entry in journal.entries:
-                setting = entry.setting
-                if entry.runtime and (setting.kind, setting.target) == (kind, target):
-                    yield setting.value
+                if (entry.setting.kind, entry.setting.target) == (kind, target):
+                    yield journal.state, entry
 
     def all(self) -> List[Journal]:
         """Every journal that can be read, in the order of application."""
@@ -285,11 +284,7 @@ class Journals:
     def save(self, journal: Journal) -> None:
         """Write it down, durably."""
         self._host.make_directory(STATE + "/tunings", 0o700)
-        self._host.write(journal_file(journal.tuning), _text_of(journal), 0o600)
-
-    def size(self, journal: Journal) -> int:
-        """How many bytes it takes on disk."""
-        return len(_text_of(journal))
+        self._host.write(journal_file(journal.tuning), text_of(journal), 0o600)
 
     def forget(self, tuning: str) -> None:
         """Remove it: everything is as it was."""
@@ -305,7 +300,8 @@ def _told_of(value: Optional[Value], was: Optional[FileState]) -> Optional[Value
     return described(base64.b64decode(was.content), was.mode, was.uid, was.gid)
 
 
-def _text_of(journal: Journal) -> bytes:
+def text_of(journal: Journal) -> bytes:
+    """The file of a journal."""
     # Without an indent: that needs json's encoder in Python, ten times as long.
     return json.dumps(journal.document(), sort_keys=True).encode() + b"\n"
 

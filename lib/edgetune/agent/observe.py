@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a setting stands on this host, and what would have to be done."""
+"""The settings of a request: how each stands on this host, and what would have to be done."""
 
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
-from edgetune.agent.host import Host
-from edgetune.agent.journal import Entry, Reading
-from edgetune.agent.kinds import HANDLERS
-from edgetune.agent.kinds.base import Handler
-from edgetune.agent.protocol import Json, Unsupported, or_none, shortened
-from edgetune.agent.services import probe_restart
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.host import LOCK, Host
+from edgetune.agent.journal import Entry, Head, Journal, Journals, Reading
+from edgetune.agent.kinds import Handler, handler_on, hook_files
+from edgetune.agent.protocol import Json, Request, Unsupported, or_none, shortened
+from edgetune.agent.readings import probe_restart
+from edgetune.agent.vocabulary.grammar import Wrong
+from edgetune.agent.vocabulary.kind import SERVICE_NAME
+from edgetune.agent.vocabulary.kinds import KINDS, Setting
+from edgetune.agent.vocabulary.places import STATE
 from edgetune.agent.vocabulary.values import Value, bounded, described
 
 LONGEST_REASON = 500
@@ -50,11 +52,6 @@ class Row:
     def as_wanted(self) -> bool:
         """Whether there is nothing to do."""
         return not (self.problem or self.runtime_differs or self.stored_differs)
-
-    @property
-    def holds_so_far(self) -> bool:
-        """Whether a boot has tried it, and it waits for its confirmation to be kept."""
-        return self.tried_by_boot and not (self.problem or self.runtime_differs)
 
     @property
     def is_set(self) -> bool:
@@ -99,7 +96,7 @@ def observe(
     row = Row(setting)
     with host.read_cache():
         try:
-            handler = HANDLERS.on(host, setting.kind)
+            handler = handler_on(host, setting.kind)
             row.tried_by_boot = handler.tried_by_boot
             row.persistent = stored_value(handler, setting) if stored else None
             row.runtime = asked(handler, setting) if running is None else running
@@ -159,13 +156,13 @@ def reached(handler: Handler, setting: Setting, value: Optional[Value]) -> bool:
 
 def in_force(host: Host, setting: Setting) -> bool:
     """Whether a setting is as wanted now; Unsupported where that cannot be told."""
-    handler = HANDLERS.on(host, setting.kind)
+    handler = handler_on(host, setting.kind)
     return reached(handler, setting, asked(handler, setting))
 
 
 def stands(host: Host, setting: Setting) -> bool:
     """The same, where it can be in force now; else whether it is as wanted at the next boot."""
-    handler = HANDLERS.on(host, setting.kind)
+    handler = handler_on(host, setting.kind)
     if handler.tried_by_boot:
         return reached(handler, setting, stored_value(handler, setting))
     return in_force(host, setting)
@@ -173,7 +170,7 @@ def stands(host: Host, setting: Setting) -> bool:
 
 def current(host: Host, setting: Setting) -> Reading:
     """What is in force and what is stored; None for what the host does not have."""
-    handler = HANDLERS.on(host, setting.kind)
+    handler = handler_on(host, setting.kind)
     return Reading(or_none(asked, handler, setting), or_none(stored_value, handler, setting))
 
 
@@ -183,21 +180,78 @@ def current_all(host: Host, entries: Sequence[Entry]) -> List[Reading]:
         return [current(host, entry.setting) for entry in entries]
 
 
-class Difference(NamedTuple):
-    """A setting that was changed."""
-
-    id: str
-    before: Reading
-    after: Reading
-
-    def document(self) -> Json:
-        """For an answer."""
-        return {"id": self.id, "before": self.before._asdict(), "after": self.after._asdict()}
+Difference = Dict[str, Any]
 
 
 def diff_of(
     entries: Sequence[Entry], before: Sequence[Reading], after: Sequence[Reading]
 ) -> List[Difference]:
-    """What differs, setting by setting."""
-    rows = zip([entry.setting.id for entry in entries], before, after)
-    return [Difference(*row) for row in rows if not row[1].is_like(row[2])]
+    """What differs, setting by setting: ``id``, and the readings ``before`` and ``after``."""
+    return [
+        {"id": entry.setting.id, "before": was._asdict(), "after": now._asdict()}
+        for entry, was, now in zip(entries, before, after)
+        if not was.is_like(now)
+    ]
+
+
+def read_settings(request: Request) -> List[Setting]:
+    """The settings of a request, each checked by its kind."""
+    settings: List[Setting] = []
+    for fields in request.each("settings"):
+        setting = _read_setting(fields)
+        if setting.id in [other.id for other in settings]:
+            raise fields.wrong("id", "is set twice")
+        settings.append(setting)
+    if not settings:
+        raise request.wrong("settings", "is empty")
+    for setting in settings:
+        setting.siblings = settings
+    return settings
+
+
+def _read_setting(fields: Request) -> Setting:
+    name = fields.text("kind", ".*")
+    if not KINDS.on_hosts(name):
+        raise fields.wrong("kind", "is none that this agent knows")
+    kind = KINDS[name]
+    inside, target = fields.inside("target"), {}
+    for field, own in kind.target.items():
+        target[field] = inside.text(field, own.pattern)
+        why = own.refusal(target[field])
+        if why:
+            raise inside.wrong(field, why)
+    inside.done()
+    only = fields.optional("only", "raise|lower")
+    if only and not kind.ordered:
+        raise fields.wrong("only", f"has no meaning for {name}")
+    try:
+        value = kind.read(target, fields.raw("value"))
+    except Wrong as wrong:
+        raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
+    setting = Setting(name, target, value, only, fields.optional("restart", SERVICE_NAME))
+    if fields.text("id", ".*") != setting.id:
+        raise fields.wrong("id", f"is not {setting.id}")
+    if only:
+        try:
+            bounded("raise", value, value)
+        except ValueError:
+            raise fields.wrong("only", "needs a value made of numbers") from None
+    fields.done()
+    return setting
+
+
+def refuse_unwritable(host: Host, rows: Sequence[Row], head: Head) -> None:
+    """Let each row that is to be changed say why a file that this needs cannot be written."""
+
+    def first_problem(files: Iterable[str]) -> Optional[str]:
+        return next(filter(None, map(host.why_not_writable, files)), None)
+
+    changing = [row for row in rows if row.status == "change"]
+    if not changing:
+        return
+    common = first_problem([f"{STATE}/tunings/{head.tuning}.json", LOCK, *hook_files(host)])
+    journal = Journal(head, Journals(host).next_sequence())
+    for row in changing:
+        files = handler_on(host, row.setting.kind).files if row.stored_differs else None
+        own = or_none(files, journal, [row.to_be_set]) if files else None
+        row.problem = common or first_problem(own or ())

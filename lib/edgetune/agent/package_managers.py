@@ -5,7 +5,7 @@ import fcntl
 import os
 import re
 import struct
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
@@ -22,9 +22,17 @@ class PackageManager:
     """Which package holds a kernel, and how one gets there."""
 
     program = ""
+    lists: Tuple[str, ...] = ()
+    """What tells the files of a package that is installed."""
+    kernel = ""
+    """Which of them is a kernel, with its release."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
+
+    def spelt(self, package: Package) -> str:
+        """As the programs take it; of an installed one."""
+        return package.package
 
     def of_release(self, release: str) -> Optional[Package]:
         """The package that holds a kernel, as it is installed; None where none does."""
@@ -40,11 +48,14 @@ class PackageManager:
 
     def release_of(self, package: Package) -> str:
         """The release of the kernel in an installed package; Failed where it holds none."""
-        raise NotImplementedError
+        found = re.findall(self.kernel, self.host.run(*self.lists, self.spelt(package)))
+        if len(found) != 1:
+            raise Failed(f"{package.package} holds no kernel: name the package that does")
+        return str(found[0])
 
     def overwritten(self, package: Package) -> str:
         """The release of the kernel that installing a package would overwrite; "" for none."""
-        raise NotImplementedError
+        return ""
 
     def probe(self, package: Package) -> None:
         """Unsupported where a package cannot be installed now; installs nothing."""
@@ -74,6 +85,8 @@ class Dpkg(PackageManager):
     """A package holds one kernel, and one version of it is installed at a time."""
 
     program = "dpkg-query"
+    lists = ("dpkg-query", "-L")
+    kernel = r"(?m)^/boot/vmlinuz-(\S+)$"
 
     def of_release(self, release: str) -> Optional[Package]:
         """Where packages divert its file, the one whose file was diverted: it has the modules."""
@@ -96,13 +109,6 @@ class Dpkg(PackageManager):
         status, output, _ = self.host.attempt("dpkg-query", "-W", "-f", form, name)
         word, _, version = output.strip().partition(" ")
         return version if status == 0 and word == "installed" else None
-
-    def release_of(self, package: Package) -> str:
-        listed = self.host.run("dpkg-query", "-L", package.package)
-        found = re.findall(r"(?m)^/boot/vmlinuz-(\S+)$", listed)
-        if len(found) != 1:
-            raise Failed(f"{package.package} holds no kernel: name the package that does")
-        return str(found[0])
 
     def overwritten(self, package: Package) -> str:
         there = self._installed(package.package)
@@ -163,6 +169,11 @@ class Rpm(PackageManager):
     """Kernels of several versions are installed side by side."""
 
     program = "rpm"
+    lists = ("rpm", "-q", "-l")
+    kernel = r"(?m)^/(?:usr/)?lib/modules/([^/\s]+)/vmlinuz$"
+
+    def spelt(self, package: Package) -> str:
+        return f"{package.package}-{package.version}"
 
     def of_release(self, release: str) -> Optional[Package]:
         # That of /boot is a copy which no package has as its own.
@@ -172,26 +183,16 @@ class Rpm(PackageManager):
         return Package(*words) if status == 0 and len(words) == 2 else None
 
     def has(self, package: Package) -> bool:
-        return self.host.attempt("rpm", "-q", f"{package.package}-{package.version}")[0] == 0
-
-    def release_of(self, package: Package) -> str:
-        listed = self.host.run("rpm", "-q", "-l", f"{package.package}-{package.version}")
-        found = re.findall(r"(?m)^/(?:usr/)?lib/modules/([^/\s]+)/vmlinuz$", listed)
-        if len(found) != 1:
-            raise Failed(f"{package.package} holds no kernel: name the package that does")
-        return str(found[0])
-
-    def overwritten(self, package: Package) -> str:
-        return ""
+        return self.host.attempt("rpm", "-q", self.spelt(package))[0] == 0
 
     def probe(self, package: Package) -> None:
-        own = f"{package.package}-{package.version}"
+        own = self.spelt(package)
         status, output, complaint = self.host.attempt("dnf", "-q", "repoquery", own)
         if status != 0 or not output.strip():
             lines = complaint.strip().splitlines() or ["no repository has it"]
             raise Unsupported(f"{own} cannot be installed: {lines[0]}")
 
     def install(self, package: Package) -> None:
-        own = f"{package.package}-{package.version}"
         # By itself dnf removes the oldest of more than three kernels.
-        self.host.run("dnf", "install", "-y", "--setopt=installonly_limit=0", own)
+        limit = "--setopt=installonly_limit=0"
+        self.host.run("dnf", "install", "-y", limit, self.spelt(package))

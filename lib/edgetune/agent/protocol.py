@@ -99,6 +99,10 @@ class Request:
             raise self.wrong(name, f"must be a whole number from {low} to {high}")
         return value
 
+    def epoch(self) -> int:
+        """That of the claim by which something is asked."""
+        return self.whole("epoch", 0, 2**63 - 1)
+
     def flag(self, name: str, default: Optional[bool] = None) -> bool:
         """True or false."""
         value = self.raw(name)
@@ -108,27 +112,20 @@ class Request:
             raise self.wrong(name, "must be true or false")
         return value
 
-    def wholes(self, name: str, low: int, high: int) -> List[int]:
-        """A list of integers within inclusive bounds; empty when it is absent."""
-        values = self.raw(name)
-        if values is None:
-            return []
-        if not isinstance(values, list):
-            raise self.wrong(name, "must be a list")
-        inside = Request({f"{name}[{i}]": value for i, value in enumerate(values)}, self._path)
-        return [inside.whole(f"{name}[{i}]", low, high) for i in range(len(values))]
+    def ports(self) -> List[int]:
+        """The list ``ports``; empty when it is absent."""
+        values = [] if self.raw("ports") is None else self._items("ports")
+        inside = Request({f"ports[{i}]": value for i, value in enumerate(values)}, self._path)
+        return [inside.whole(name, 1, 65535) for name in inside._data]
 
     def texts(self, name: str) -> Optional[List[str]]:
         """A list of strings, or None."""
-        value = self.raw(name)
-        if value is None:
+        if self.raw(name) is None:
             return None
-        if not isinstance(value, list):
-            raise self.wrong(name, "must be a list")
-        for index, item in enumerate(value):
+        for index, item in enumerate(self._items(name)):
             if not isinstance(item, str):
                 raise self.wrong(f"{name}[{index}]", "must be a string")
-        return value
+        return self._items(name)
 
     def seconds(self, name: str) -> float:
         """A duration of at most a day; 0 when it is absent."""
@@ -147,10 +144,13 @@ class Request:
 
     def each(self, name: str) -> List["Request"]:
         """The objects of a list."""
+        return [Request(own, self.path(f"{name}[{i}]")) for i, own in enumerate(self._items(name))]
+
+    def _items(self, name: str) -> List[Any]:
         value = self.raw(name)
         if not isinstance(value, list):
             raise self.wrong(name, "must be a list")
-        return [Request(item, self.path(f"{name}[{i}]")) for i, item in enumerate(value)]
+        return value
 
     def done(self) -> None:
         """Complain about a field that nobody asked for."""
@@ -183,7 +183,3 @@ def or_none(read: Callable[..., T], *given: object) -> Optional[T]:
         return read(*given)
     except Unsupported:
         return None
-
-
-def read_epoch(request: Request) -> int:
-    return request.whole("epoch", 0, 2**63 - 1)

@@ -81,9 +81,9 @@ def _clients(host: Host) -> List[str]:
 def _gateways(host: Host) -> List[str]:
     """Those of the default routes, as the kernel has them in /proc/net."""
     if host.system == "freebsd":
-        from edgetune.agent.freebsd import network
+        from edgetune.agent.freebsd import readings
 
-        found = list(network.gateways(host))
+        found = list(readings.gateways(host))
     else:
         found = [*_inet_gateways(host), *_inet6_gateways(host)]
     return list(dict.fromkeys(found)) if host.root == "/" else []

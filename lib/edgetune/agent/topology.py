@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CPUs and the memory of a host, and what lies near to them."""
 
-import contextlib
+import itertools
 import re
-from typing import Dict, Iterator, NamedTuple, Optional, Set
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from edgetune.agent.host import Host
+from edgetune.agent.interrupts import queue_interrupts
 from edgetune.agent.protocol import Json, Unsupported
-from edgetune.agent.readings import meminfo
+from edgetune.agent.readings import cpus_in, meminfo, memory_in
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 
 CPUS = "/sys/devices/system/cpu"
@@ -59,13 +62,6 @@ def told_by_card(host: Host, interface: str, file: str) -> str:
     return host.text(f"{device}/{file}") or host.text(f"{device}/../{file}")
 
 
-def cpus_in(host: Host, file: str) -> Set[int]:
-    """The CPUs that a file lists; none when it cannot be read."""
-    with contextlib.suppress(ValueError):
-        return parse_cpus(host.text(file))
-    return set()
-
-
 def cpu_facts(host: Host) -> Json:
     """What CPUs there are; ``vendor`` and ``model`` are None where the kernel does not tell."""
     topology = Topology(host)
@@ -99,9 +95,9 @@ def memory_of(host: Host) -> Memory:
     total = told.get("MemTotal")
     nodes: Dict[str, Optional[int]] = {}
     for node in node_numbers(host):
-        own = re.search(r"MemTotal:\s+([0-9]+)", host.text(f"{NODES}/node{node}/meminfo"))
-        if own and int(own.group(1)):
-            nodes[str(node)] = int(own.group(1))
+        own = memory_in(host.text(f"{NODES}/node{node}/meminfo")).get("MemTotal")
+        if own:
+            nodes[str(node)] = own
     nodes = nodes or {"0": total}
     smallest = min(nodes.values(), key=lambda kb: kb or 0)
     return Memory(total, told.get("SwapTotal"), nodes, smallest)
@@ -127,3 +123,89 @@ def refuse_nodes(host: Host, policy: str) -> None:
     if missing:
         lacking, there = format_cpus(missing), format_cpus(have)
         raise Unsupported(f"the host has memory on NUMA nodes {there}, not on {lacking}")
+
+
+def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List[int]:
+    """A CPU for each of so many queues; ``policy`` may be a list of CPUs as well.
+
+    ``local`` takes those of the card's node in turn; ``spread`` gives each node a block of
+    neighbouring queues, ``interleave`` deals the queues out to the nodes one by one. Unsupported
+    where a CPU is not online, or nobody knows what is local.
+    """
+    topology = Topology(host)
+    if policy in ("spread", "interleave"):
+        chosen = [cpus for _, cpus in sorted(topology.nodes.items())]
+    else:
+        local = policy == "local"
+        chosen = [local_cpus(host, interface) if local else all_online(topology, policy)]
+    return deal(policy, queues, [cores_first(topology, cpus) for cpus in chosen])
+
+
+def deal(policy: str, queues: int, nodes: Sequence[Sequence[int]]) -> List[int]:
+    """The next CPU of the node whose turn it is; each node takes its own round and round."""
+    rounds = [itertools.cycle(cpus) for cpus in nodes]
+    in_blocks, many = policy == "spread", len(nodes)
+    turns = [own * many // queues if in_blocks else own % many for own in range(queues)]
+    return [next(rounds[turn]) for turn in turns]
+
+
+def cores_first(topology: Topology, cpus: Set[int]) -> List[int]:
+    """One CPU of each core first, then their hyper-threads."""
+
+    def thread(cpu: int) -> int:
+        return sorted(topology.siblings(cpu) & cpus).index(cpu)
+
+    return sorted(cpus, key=lambda cpu: (thread(cpu), cpu))
+
+
+def local_cpus(host: Host, interface: str) -> Set[int]:
+    """The online CPUs of an interface's node; Unsupported when it has none, or is unknown."""
+    nodes = Topology(host).nodes
+    if len(nodes) == 1:
+        return next(iter(nodes.values()))
+    node = node_of(host, interface)
+    if node is None:
+        raise Unsupported(f"nobody knows the NUMA node of {interface}: numa_node tells none")
+    if node not in nodes:
+        raise Unsupported(f"node {node}, that of {interface}, has no CPU online")
+    return nodes[node]
+
+
+def all_online(topology: Topology, text: str) -> Set[int]:
+    """The CPUs of a list; Unsupported when one of them is not online."""
+    cpus = parse_cpus(text)
+    if cpus - topology.online:
+        raise Unsupported(f"CPU {format_cpus(cpus - topology.online)} is not online")
+    return cpus
+
+
+def placed(host: Host, interface: str, policy: str) -> Dict[str, Set[int]]:
+    """The CPU that a policy gives each interrupt of an interface's queues, by its name."""
+    found = queue_interrupts(host, interface)
+    queues = sorted({own.queue for own in found})
+    cpus = dict(zip(queues, cpus_of_queues(host, interface, policy, len(queues))))
+    return {own.name: {cpus[own.queue]} for own in found}
+
+
+def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[int, Set[int]]:
+    """The CPUs that serve each queue, by its number, once the siblings are in force.
+
+    Unsupported where that may be any CPU: what is derived from it would not last.
+    """
+    planned, online = _planned(host, interface, siblings), Topology(host).online
+    found: Dict[int, Set[int]] = {}
+    for own in queue_interrupts(host, interface):
+        if own.name not in planned and own.allowed >= online and len(online) > 1:
+            raise Unsupported(
+                f"any CPU may serve {own.name}: nic.irq_affinity of {interface} has to come first"
+            )
+        for queue in own.queues:
+            found.setdefault(queue, set()).update(planned.get(own.name, own.serving))
+    return found
+
+
+def _planned(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[str, Set[int]]:
+    for setting in siblings:
+        if setting.kind == KIND.name and setting.target["interface"] == interface:
+            return placed(host, interface, str(setting.value))
+    return {}

@@ -4,7 +4,7 @@
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, List, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
 from edgetune.agent.boot_hook import (
     FOLLOWING,
@@ -18,8 +18,8 @@ from edgetune.agent.boot_hook import (
 )
 from edgetune.agent.change import attempt, in_order, runs_another, set_now, tried
 from edgetune.agent.host import Host
-from edgetune.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals, Reading
-from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals
+from edgetune.agent.kinds import handler_on
 from edgetune.agent.observe import in_force, observe
 from edgetune.agent.protocol import TUNING, Failed, Refused, Unsupported, complaint
 from edgetune.agent.vocabulary.places import CONGESTION
@@ -63,7 +63,7 @@ def boot(host: Host) -> List[str]:
             # Take back what stood in the boot before.
             attempt(problems, CONGESTION, Congestion(host).settle)
         attempt(problems, "", BootHook(host).sync)
-        if _unready(host, _for_boots(host, journals.all())):
+        if _unready(host, journals.all()):
             attempt(problems, "", follow_up, host)
         return problems + list(journals.damaged().values())
 
@@ -85,7 +85,7 @@ def late(host: Host) -> List[str]:
         # Until all is there that the rest stands on, or for `LATE_WAIT`.
         end, pause = time.monotonic() + LATE_WAIT, LOOK_AGAIN
         # Nobody holds the lock: a person may take a tuning back meanwhile.
-        while _unready(host, _for_boots(host, journals.all())) and time.monotonic() < end:
+        while _unready(host, journals.all()) and time.monotonic() < end:
             # The rest of the boot has more use for the CPU.
             time.sleep(pause)
             pause = min(1.5 * pause, LOOK_SELDOM)
@@ -98,7 +98,7 @@ def late(host: Host) -> List[str]:
             for journal in journals.all():
                 if journal.state not in UNSETTLED:
                     attempt(problems, journal.tuning, _set_again, host, journal, problems)
-            missing = _unready(host, _for_boots(host, journals.all()))
+            missing = _unready(host, journals.all())
             problems += [f"{entry.setting.id}: is not there yet, or down" for entry in missing]
         return problems
     finally:
@@ -106,22 +106,19 @@ def late(host: Host) -> List[str]:
         host.remove(FOLLOWING)
 
 
-def _for_boots(host: Host, journals: Sequence[Journal]) -> List[Entry]:
-    """What the boot hook keeps, also what is suspended: that will be stored again."""
+def _unready(host: Host, journals: Sequence[Journal]) -> List[Entry]:
+    """Of what the boot hook keeps, also what is suspended: that will be stored again."""
     return [
         entry
         for journal in journals
         for entry in journal.entries
         if (entry.stored or journal.state == "suspended") and by_hook(host, entry)
+        if not _ready(host, entry)
     ]
 
 
-def _unready(host: Host, entries: Sequence[Entry]) -> List[Entry]:
-    return [entry for entry in entries if not _ready(host, entry)]
-
-
 def _ready(host: Host, entry: Entry) -> bool:
-    return HANDLERS.on(host, entry.setting.kind).ready(entry.setting.target)
+    return handler_on(host, entry.setting.kind).ready(entry.setting.target)
 
 
 def take_back(host: Host, journal: Journal) -> "Undone":
@@ -210,7 +207,7 @@ def _await(host: Host, entries: Sequence[Entry]) -> None:
 def _all_present(host: Host, entries: Sequence[Entry]) -> bool:
     with host.read_cache():
         return all(
-            HANDLERS.on(host, entry.setting.kind).present(entry.setting.target) for entry in entries
+            handler_on(host, entry.setting.kind).present(entry.setting.target) for entry in entries
         )
 
 
@@ -258,9 +255,9 @@ def restore_by_hand(host: Host, tuning: str) -> None:
             raise Refused(f"there is no such tuning on this host; there are: {names}")
         undone = take_back(host, journal)
     for row in undone.diff:
-        print(f"{row.id}: {_facts(row.before)} -> {_facts(row.after)}")
+        print(f"{row['id']}: {_facts(row['before'])} -> {_facts(row['after'])}")
     print(f"{tuning} is taken back; restarted: {', '.join(undone.restarted) or 'nothing'}")
 
 
-def _facts(found: Reading) -> str:
-    return f"{shown(found.runtime)} (stored: {shown(found.persistent)})"
+def _facts(found: Dict[str, Any]) -> str:
+    return f"{shown(found['runtime'])} (stored: {shown(found['persistent'])})"

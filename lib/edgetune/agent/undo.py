@@ -17,11 +17,11 @@ from edgetune.agent.drift import drift_of, touched_by, touched_by_all
 from edgetune.agent.files import is_as_remembered
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Entry, Journal, Journals, Reading
-from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.kinds import handler_on
 from edgetune.agent.observe import Difference, Row, current_all, diff_of, observe
 from edgetune.agent.protocol import Failed, Refused
-from edgetune.agent.services import restart, started
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.readings import restart, started
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.values import Value, alike
 
 
@@ -110,7 +110,7 @@ class Stack:
     def _row(self, journal: Journal, entry: Entry, running: Dict[str, Optional[Value]]) -> Row:
         own, setting = entry.setting, entry.asked_for
         before = running.get(own.id, entry.before.runtime)
-        live = HANDLERS.on(self._host, own.kind).live
+        live = handler_on(self._host, own.kind).live
         row = observe(self._host, setting, journal.tuning, None if live else before)
         if row.problem:
             raise Failed(f"{own.id}: {row.problem}")
@@ -126,7 +126,7 @@ class Stack:
 
     def _can_tell(self, setting: Setting) -> bool:
         """At a boot services may run later."""
-        if HANDLERS.on(self._host, setting.kind).live or not self._host.booting:
+        if handler_on(self._host, setting.kind).live or not self._host.booting:
             return True
         return bool(setting.restart and started(self._host, [setting.restart]))
 
@@ -166,7 +166,7 @@ def refuse_below(host: Host, journal: Journal) -> None:
 
 
 class Undone(NamedTuple):
-    """What taking a tuning back did: rows as in a diff, and the services restarted."""
+    """What taking a tuning back did: what differs, and the services restarted."""
 
     changed: bool
     diff: List[Difference]
@@ -229,7 +229,7 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
         entry
         for entry in journal.entries
         if entry.setting.id in names and entry.runtime
-        if HANDLERS.on(host, entry.setting.kind).live
+        if handler_on(host, entry.setting.kind).live
     ]
     found = current_all(host, chosen)
     due = [entry for entry, now in zip(chosen, found) if now.runtime != entry.before.runtime]
@@ -250,7 +250,7 @@ def what_differs(host: Host, journal: Journal) -> List[str]:
 
 
 def _is_back(host: Host, entry: Entry, now: Reading) -> bool:
-    handler, was = HANDLERS.on(host, entry.setting.kind), entry.before
+    handler, was = handler_on(host, entry.setting.kind), entry.before
     running = now.runtime == was.runtime or not handler.live
     running = running or handler.is_back(entry.setting.target, now.runtime, was.runtime)
     return running and alike(now.persistent, was.persistent)

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Union
 
 from edgetune.agent.vocabulary.grammar import Parts, Wrong
-from edgetune.agent.vocabulary.kind import DISRUPTIONS, Kind
+from edgetune.agent.vocabulary.kind import DISRUPTIONS, SERVICE_NAME, Kind
 from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.targets import SERVICE_NAME
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.host import HostFacts
 from edgetune.base.documents.metric import Metric

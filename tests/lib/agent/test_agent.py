@@ -6,34 +6,26 @@ from __future__ import annotations
 import ast
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgetune.agent import bundle
+from edgetune.agent.boot_hook import text
 from edgetune.agent.dispatch import answer
 from edgetune.agent.health import HealthCheck
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Refused
-from edgetune.agent.textfile import text
 from edgetune.net.hosts import conversation
 from tests.support.agent_programs import Addresses, instead
 from tests.support.agent_root import (
     BOOTSTRAP,
     AgentRoot,
     agent_root,
-    near_root,
     request,
     until,
 )
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host") as root:
-        yield root
 
 
 def test_fleet_sends_the_agent_so_that_it_can_stay_on_the_host() -> None:

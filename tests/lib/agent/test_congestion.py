@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.agent import congestion
-from edgetune.agent.appliers.base import Configuration as Told
-from edgetune.agent.appliers.base import Wanted
+from edgetune.agent.appliers import Configuration as Told
+from edgetune.agent.appliers import Wanted
 from edgetune.agent.appliers.routes import OURS, Routes, plan_routes
 from edgetune.agent.congestion import KEEPER, Congestion
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.route_text import Route, route_lines
+from edgetune.agent.kinds.route_metric import Route, route_lines
 from edgetune.agent.vocabulary.places import CONGESTION
 from edgetune.agent.vocabulary.prefixes import text_of
 from edgetune.base.documents.congestion import Configuration, Treated

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from edgetune.agent import boot_hook, unattended
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import nic_irq_affinity
-from edgetune.agent.placement import cpus_of_queues
+from edgetune.agent.topology import cpus_of_queues
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import POLICIES
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.base.documents.host import SeenSettings
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import encoded, taken

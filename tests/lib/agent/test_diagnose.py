@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.agent import findings
+from edgetune.agent.findings import linux
 from edgetune.agent.host import Host
 from tests.support import sick_host
 from tests.support.agent_root import THP, near_root, thp
@@ -51,7 +51,7 @@ def test_everything_is_found_on_a_sick_host(sick: DiagnosedHost) -> None:
         assert row[3] in found[name]["what"], name
     assert result["unread"] == []
     assert (result["seconds"], result["tunings"]) == (5.0, {"t": "confirmed"})
-    assert set(found) == {finder.__name__ for finder in findings.FINDERS}
+    assert set(found) == {finder.__name__ for finder in linux.FINDERS}
 
 
 def test_nothing_is_found_on_a_healthy_host(healthy: DiagnosedHost) -> None:
@@ -73,7 +73,7 @@ def test_where_nothing_can_be_read_nothing_is_wrong(tmp_path: Path) -> None:
 def test_a_reading_that_breaks_costs_that_finding_alone(
     sick: DiagnosedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgetune.agent.findings.memory.gib", lambda kb: 1 / 0)
+    monkeypatch.setattr("edgetune.agent.findings.linux.gib", lambda kb: 1 / 0)
     del sick.says["ethtool -x eth0"]
     result = sick.diagnose()
     lost = set(SICK_FINDINGS) - {row["finding"] for row in result["findings"]}
@@ -186,8 +186,7 @@ def test_threads_are_those_of_the_services_that_were_asked_for(sick: DiagnosedHo
     error = sick.fail("diagnose", services=["nginx", "a b"])
     assert (error["reason"], error["field"]) == ("bad_request", "services[1]")
     # Without a control group.
-    del sick.says["systemctl show -p ControlGroup nginx"]
-    sick.says["systemctl show -p MainPID nginx"] = "MainPID=501\n"
+    sick.says[sick_host.GROUP_SHOWN] = "MainPID=501\n"
     process(sick, 501, "nginx: master")
     process(sick, 502, "nginx (x) y", 501)
     thread(sick, 502, 503, "4-7", 5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from tests.support.agent_root import (
     FullDisk,
     agent_root,
     channels,
-    near_root,
     nginx,
     request,
     sysctl,
@@ -26,19 +24,13 @@ from tests.support.agent_root import (
     until,
     without_boot_id,
 )
-from tests.support.dying import killed
+from tests.support.dying import killed, steps
 
 pytestmark = pytest.mark.processes
 
+INIT = "systemd"
+
 SETTINGS = [channels(2), thp("never"), sysctl("4096")]
-MOST_STEPS = 500
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    """Its timers are stubs: what is taken back is taken back by what the test does."""
-    with near_root(tmp_path / "host", init="systemd") as root:
-        yield root
 
 
 def answer(host: AgentRoot, document: bytes) -> dict[str, Any]:
@@ -89,7 +81,7 @@ def test_killed_at_any_point_the_next_boot_leaves_all_or_nothing_and_it_can_be_t
     change = request("apply", **host.change(*settings, confirm_within=0 if boots else 300))
     restore = request("restore", epoch=1, tuning="t")
     ends = set()
-    for step in range(MOST_STEPS):
+    for step in steps():
         if verb == "restore":
             assert answer(host, change)["ok"]
         asked = change if verb == "apply" else request("restore", epoch=1, tuning="t", **live)
@@ -103,7 +95,6 @@ def test_killed_at_any_point_the_next_boot_leaves_all_or_nothing_and_it_can_be_t
             assert ends == ({"old", "new"} if boots else set())
             assert step > 30 or verb == "restore" or settings != SETTINGS
             return
-    raise AssertionError("it never came to an end")
 
 
 def test_a_disk_that_fills_at_any_point_of_an_apply_leaves_nothing_half(
@@ -111,7 +102,7 @@ def test_a_disk_that_fills_at_any_point_of_an_apply_leaves_nothing_half(
 ) -> None:
     before = host.tree()
     change = request("apply", **host.change(*SETTINGS, confirm_within=300))
-    for step in range(MOST_STEPS):
+    for step in steps():
         with monkeypatch.context() as patch:
             FullDisk(patch, after=step)
             reply = answer(host, change)
@@ -121,7 +112,6 @@ def test_a_disk_that_fills_at_any_point_of_an_apply_leaves_nothing_half(
         assert "No space left" in reply["error"]["message"], reply
         assert "NOT undone" not in reply["error"]["message"], reply
         assert host.tree() == before and host.leftovers() <= {"epoch"}, step
-    raise AssertionError("it never came to an end")
 
 
 @pytest.mark.parametrize("within", [0, 300])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from edgetune.report.text import plan_text
 from tests.support.agent_root import (
     AgentRoot,
     file,
-    near_root,
     nginx,
     setting,
     sysctl,
@@ -32,15 +30,11 @@ from tests.support.agent_root import (
 )
 from tests.support.builders import plan, write_yaml
 
+INIT = "systemd"
+
 HERE = Path(__file__).parent
 CONF = "/etc/app/app.conf"
 TEXT = "# größer\nworkers 4\n\n\tcache off\n"
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host", init="systemd") as root:
-        yield root
 
 
 def row_of(host: AgentRoot, own: dict[str, Any]) -> dict[str, Any]:

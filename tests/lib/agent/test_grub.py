@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.agent.boot_loaders import boot_loader
-from edgetune.agent.boot_loaders.base import BootLoader
+from edgetune.agent.boot_loaders import BootLoader, boot_loader
 from edgetune.agent.boot_loaders.grub_menu import choose, kernels, read_menu, with_command_line
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Unsupported

@@ -17,7 +17,7 @@ import pytest
 from edgetune.agent import health
 from edgetune.agent.dispatch import answer
 from lab.bmc.certificates import Certificates, make_certificates
-from tests.support.agent_root import AgentRoot, near_root, request
+from tests.support.agent_root import AgentRoot, request
 
 PUBLIC_NAME = "www.example.org"
 
@@ -55,12 +55,6 @@ def _serving(tls: ssl.SSLContext | None = None) -> Iterator[int]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host") as root:
-        yield root
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from edgetune.agent.interrupts import find_interrupts, interrupts_of, queue_inte
 from edgetune.agent.kinds.cpu_service_affinity import busy_cpus
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.agent.kinds.nic_xps import NicXps
-from edgetune.agent.placement import cpus_that_serve
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.topology import cpus_that_serve
 from edgetune.base.files import load_yaml
 from tests.support import FIXTURES
 from tests.support.cases import cases

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from edgetune.agent import host as host_module
-from edgetune.agent.boot_loaders import BOOT_LOADERS
+from edgetune.agent.boot_loaders import boot_loaders
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.kernel_package import is_signed
 from edgetune.agent.package_managers import Dpkg, Package
@@ -25,7 +25,7 @@ from tests.support.machine_kernels import image
 OFF = cmdline("mitigations=off")
 
 
-@pytest.fixture(params=[kind.name for kind in BOOT_LOADERS])
+@pytest.fixture(params=[kind.name for kind in boot_loaders()])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KernelHost]:
     with kernel_host(tmp_path / "host", request.param) as own:
         yield own

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_rfs import share_of
-from edgetune.agent.kinds.nic_rss import NicRss
-from edgetune.agent.kinds.rss import can_be_written, hashed_fields, spread, words_for
+from edgetune.agent.kinds.nic_rss import NicRss, can_be_written, hashed_fields, spread, words_for
 from edgetune.agent.vocabulary.values import power_below
 from edgetune.base.documents.reading import encoded
 from edgetune.intent.rendering import render

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.agent.appliers import APPLIERS
-from edgetune.agent.appliers.base import Configuration as Told
-from edgetune.agent.appliers.base import Wanted
+from edgetune.agent.appliers import Configuration as Told
+from edgetune.agent.appliers import Wanted, applier
 from edgetune.agent.appliers.file import MOST_SECONDS
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed
@@ -46,7 +45,7 @@ def test_an_agent_that_is_killed_after_the_refusal_leaves_no_file_that_was_refus
     told = Told("lab1", 2, "bbr", 600, [Wanted(V4_CLIENTS, 0)], "file", "sha256:0")
     with host.lock():
         with pytest.raises(Failed, match="web check: exit status 3"):
-            APPLIERS["file"](host).set(told)
+            applier(host, "file").set(told)
         assert web.file == before and len(web.treated) == 2
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Confirming a change against what takes it back, both at the same instant."""
+"""Confirming a change against what takes it back, and whoever else comes at the same instant."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,3 +189,29 @@ def test_after_the_grace_boot_hook_and_confirmation_exclude_each_other(
         if len(winners) == 2:
             return
     raise AssertionError(f"in {MOST_ROUNDS} rounds only one of them was ever first: {winners}")
+
+
+def test_two_never_change_a_host_at_once_over_the_end_of_the_lock(tmp_path: Path) -> None:
+    """One waits for the lock while that file is removed, and a third one comes in between."""
+    (tmp_path / "run").mkdir()
+    root, inside, most = Host(str(tmp_path)), list[int](), list[int]()
+
+    def change() -> None:
+        with Host(str(tmp_path)).lock():
+            inside.append(1)
+            most.append(len(inside))
+            never.wait(0.2)
+            inside.pop()
+
+    never = threading.Event()
+    threads = [threading.Thread(target=change) for _ in range(3)]
+    with root.lock():
+        threads[0].start()
+        never.wait(0.2)
+        root.remove("/run/edgetune.lock")
+        threads[1].start()
+        never.wait(0.2)
+    threads[2].start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1]

@@ -6,28 +6,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgetune.agent import disk
+from edgetune.agent.disk import Metadata
 from edgetune.agent.host import Host
-from edgetune.agent.metadata import Metadata
 from tests.support.agent_root import (
     AgentRoot,
     agent_root,
-    near_root,
 )
 
 MARKER = "var/lib/edgetune-not-ready"
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host", patch=monkeypatch) as root:
-        yield root
 
 
 def ready(host: AgentRoot, wanted: bool, rollout: str = "r1", epoch: int = 1) -> dict[str, Any]:

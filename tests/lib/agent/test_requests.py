@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is sent to the host agent, it answers once, names the field, and touches nothing."""
+"""Whatever is sent to the host agent, it answers once, briefly, and touches nothing by that.
+
+It names the field that is wrong, and tells nothing of what a file of the host holds.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import copy
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,15 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from edgetune.agent.dispatch import VERBS, answer
-from tests.support.agent_root import AgentRoot, channels, near_root, sysctl
+from edgetune.agent import drift
+from edgetune.agent.dispatch import LONGEST_FIELD, LONGEST_MESSAGE, VERBS, answer
+from edgetune.agent.observe import LONGEST_REASON, LONGEST_VALUE
+from edgetune.agent.protocol import shortened
+from edgetune.agent.vocabulary.values import alike, described, in_a_line
+from edgetune.base.documents.settings import Standing
+from edgetune.net.result import HostResult
+from edgetune.rollout.steps.verify_hosts import _is_as
+from tests.support.agent_root import AgentRoot, NearRoot, channels, file, request, sysctl
 from tests.support.cases import table
 from tests.support.examples import examples
 
@@ -38,12 +47,6 @@ GOOD: dict[str, Any] = {
 LEFT_OUT = "(left out)"
 FIELDS = table(Path(__file__).with_name("wrong_fields.yaml"))
 WRONG = [(field, value) for field, values in FIELDS.items() for value in values]
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host") as root:
-        yield root
 
 
 def path_of(field: str) -> list[Any]:
@@ -145,3 +148,112 @@ def test_any_json_gets_one_answer(host: AgentRoot, document: Any) -> None:
     assert error["reason"] in ("bad_request", "refused", "failed")
     assert error["message"] and "\n" not in error["message"]
     assert "Error" not in error["message"], "only what is foreseen"
+
+
+SOMAXCONN = "proc/sys/net/core/somaxconn"
+
+
+def test_a_long_value_is_told_by_its_ends_and_its_digest(host: NearRoot) -> None:
+    host.write(SOMAXCONN, "1 " * 50_000)
+    (row,) = host.plan(sysctl("4096"))
+    assert row["status"] == "change" and len(row["runtime"]) < LONGEST_VALUE + 200
+    before = row["runtime"]
+    host.write(SOMAXCONN, "1 " * 25_000 + "2 " + "1 " * 24_999)
+    assert host.plan(sysctl("4096"))[0]["runtime"] != before, "the middle counts, too"
+
+
+def test_a_long_error_is_cut(host: NearRoot) -> None:
+    change = host.change(sysctl("4096"))
+    host.write(SOMAXCONN, "9 " * 900)
+    error = host.fail("apply", **change)
+    assert "the plan saw 128" in error["message"] and len(error["message"]) <= LONGEST_MESSAGE
+    error = host.send(request("plan", **{"x" * 100_000: 1}, tuning="t", digest="d"))["error"]
+    assert len(json.dumps(error)) < LONGEST_MESSAGE + LONGEST_FIELD + 100
+    host.write("etc/sysctl.d/99-z.conf", f"net.core.somaxconn = {'7' * 900}\n")
+    (row,) = host.plan(sysctl("4096"))
+    assert row["status"] == "unsupported" and len(row["reason"]) <= LONGEST_REASON
+
+
+def test_a_sample_tells_of_some_drift_in_short_texts(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drift, "MOST_ROWS", 2)
+    keys = [f"net.core.k{number}" for number in range(4)]
+    for key in keys:
+        host.write(f"proc/sys/{key.replace('.', '/')}", "1\n")
+    host.apply(*(sysctl("2", key=key) for key in keys))
+    for key in keys:
+        host.write(f"proc/sys/{key.replace('.', '/')}", "3 " * 700)
+    sample = host.ask("sample")
+    assert len(sample["drift"]) == 2
+    assert all(len(row["runtime"]) <= drift.LONGEST_IN_SAMPLE for row in sample["drift"])
+
+
+def test_the_ends_of_a_text_stay() -> None:
+    assert shortened("abc", 3) == "abc"
+    assert shortened("a" * 50 + "z" * 50, 25) == "a" * 10 + " ... " + "z" * 10
+
+
+CONF = "/etc/app/app.conf"
+SECRET = "password = correct-horse\n"
+TEXT = "workers 4\n"
+OWN = file(CONF, TEXT)
+
+
+@pytest.mark.processes
+def test_no_answer_holds_what_a_file_held(host: NearRoot) -> None:
+    host.write(CONF[1:], SECRET).chmod(0o600)
+    change_it = request("apply", **host.change(OWN))
+    of_t = {"tuning": "t", "settings": [OWN]}
+    asked = [
+        request("plan", digest="sha256:1", **of_t),
+        change_it,
+        request("verify", **of_t),
+        request("confirm", epoch=1, **of_t),
+        request("sample"),
+        request("facts"),
+        request("diagnose", seconds=0),
+    ]
+    answers = [host.send(each) for each in asked]
+    host.write(CONF[1:], SECRET + "and more\n")
+    answers += [host.send(each) for each in asked]
+    host.write("stub/restart-fails", "")
+    answers.append(host.send(request("restore", epoch=1, tuning="t")))
+    assert any(answer["ok"] and "drift" in answer["result"] for answer in answers)
+    assert "correct-horse" not in json.dumps(answers)
+    assert host.read(CONF[1:]) == SECRET
+
+
+def compared(was: Any, now: Any) -> HostResult | None:
+    before = {"file:/x": Standing(was, was)}
+    both = {"runtime": now, "persistent": now}
+    row = {"id": "file:/x", "status": "noop", **both, "wanted": None}
+    told = _is_as(before, HostResult("e000", data={"settings": [row]}))
+    return told if told.error else None
+
+
+def test_a_rollback_compares_with_records_of_older_versions() -> None:
+    now = described(SECRET.encode(), 0o600, 0, 0)
+    assert compared(SECRET, now) is None
+    assert compared(now, now) is None
+    wrong = compared("else\n", now)
+    assert wrong and "not as before" in str(wrong.error) and "else" not in str(wrong.error)
+    assert compared(now, described(SECRET.encode(), 0o644, 0, 0)) is not None
+
+
+@given(st.text(), st.text(), st.integers(0, 0o7777), st.integers(0, 70000))
+def test_a_content_is_like_its_description_and_no_other(
+    text: str, other: str, mode: int, owner: int
+) -> None:
+    told = described(text.encode(), mode, owner, owner)
+    assert alike(text, told) and alike(told, text) and alike(told, described(text.encode()))
+    assert alike(other, told) == (other in (text, told))
+    assert not alike(told, None) and not alike(None, told) and not alike(told, {"rx": 1})
+
+
+def test_a_line_has_as_much_of_a_digest_as_people_compare() -> None:
+    told = described(b"a\nb", 0o644, 0, 0)
+    digest = told[len("sha256:") :][:12]
+    assert in_a_line(told) == f"sha256:{digest}, 3 bytes, 2 lines, mode 0644, owner 0:0"
+    assert in_a_line("a\nb") == f"sha256:{digest}, 3 bytes, 2 lines"
+    assert in_a_line("plain") == "plain"

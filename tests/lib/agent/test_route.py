@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from hypothesis import strategies as st
 
 from edgetune.agent import unattended
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.route_metric import RouteMetric
-from edgetune.agent.kinds.route_text import METRICS, Route
+from edgetune.agent.kinds.route_metric import METRICS, Route, RouteMetric
 from edgetune.agent.protocol import Unsupported
 from lab.pop import network
 from tests.support.agent_programs import DEFAULT, Answer, Routes, instead
@@ -28,13 +26,6 @@ from tests.support.cases import cases, table
 from tests.support.examples import examples
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NearRoot:
-    root = NearRoot(tmp_path / "host")
-    root.patch = monkeypatch
-    return root
 
 
 def have(host: NearRoot, *lines: str) -> Routes:
@@ -71,7 +62,6 @@ def test_nobody_waits_for_what_is_taken_back_meanwhile(host: NearRoot) -> None:
     assert len(pauses) == 2 and not host.exists("run/edgetune-late")
 
 
-@pytest.mark.skipif(sys.byteorder == "big", reason="the list is of a little-endian host")
 def test_the_end_of_a_boot_starts_few_processes_for_a_route(host: NearRoot) -> None:
     table = have(host, DEFAULT)
     booted_without_a_route(host, table, host.patch)
@@ -92,28 +82,6 @@ def test_the_end_of_a_boot_starts_few_processes_for_a_route(host: NearRoot) -> N
 
 
 LISTS = table(HERE / "proc_net.yaml")
-
-# In whatever words: ip is asked.
-ASKED = (
-    *("default", "192.0.2.0/24", "192.0.2.9/24", "192.0.2/24", "192.0.2.0/33"),
-    *("6 default", "fd00:0::/64", "fd00::1/64"),
-)
-NOT_ASKED = ("192.0.2.0/25", "198.51.100.0/24", "fd00::/63", "fd01::/64")
-
-
-@pytest.mark.skipif(sys.byteorder == "big", reason="the list is of a little-endian host")
-@pytest.mark.parametrize(
-    ("to", "listed"), [*((to, True) for to in ASKED), *((to, False) for to in NOT_ASKED)]
-)
-def test_ip_is_asked_only_for_what_the_kernel_lists(host: NearRoot, to: str, listed: bool) -> None:
-    """Else each route that comes up at a boot would cost a process."""
-    host.write("proc/net/route", LISTS["route"])
-    host.write("proc/net/ipv6_route", LISTS["ipv6_route"])
-    asked: list[object] = []
-    host.patch.setattr(RouteMetric, "present", lambda own, target: not asked.append(target))
-    target = route(to=to, initcwnd=32)["target"]
-    assert RouteMetric(Host(str(host.path))).ready(target) is listed
-    assert len(asked) == int(listed)
 
 
 # None of them is a word of its own to ip, such as lock.

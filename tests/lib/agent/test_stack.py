@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from edgetune.agent import unattended, undo
 from edgetune.agent.host import Host
-from tests.lib.agent.test_faults import MOST_STEPS
 from tests.lib.agent.test_faults import settled as settled_with_ranks
 from tests.support.agent_root import (
     AgentRoot,
@@ -23,7 +21,6 @@ from tests.support.agent_root import (
     NearRoot,
     channels,
     file,
-    near_root,
     nginx,
     request,
     rps,
@@ -32,20 +29,16 @@ from tests.support.agent_root import (
     unit,
     without_boot_id,
 )
-from tests.support.dying import killed
+from tests.support.dying import killed, steps
 from tests.support.examples import examples
 
 pytestmark = pytest.mark.processes
 
+INIT = "systemd"
+
 SOMAXCONN = "proc/sys/net/core/somaxconn"
 LOWER = [sysctl("4096"), channels(2), thp("never"), nginx("LimitNOFILE", "65536")]
 UPPER = [sysctl("16"), rps("0-1"), file("/etc/app.conf", "b\n"), nginx("LimitNOFILE", "4096")]
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]:
-    with near_root(tmp_path / "host", "systemd", monkeypatch) as root:
-        yield root
 
 
 def stands(host: AgentRoot, tuning: str, *own: dict[str, Any]) -> bool:
@@ -120,7 +113,7 @@ def test_killed_at_any_point_it_is_carried_on(host: AgentRoot, how: str, stride:
     alone = settled(host)
     host.restore("b")
     restore = request("restore", epoch=1, tuning="a")
-    for step in range(0, MOST_STEPS, stride):
+    for step in steps(0, stride):
         two_tunings(host)
         both = settled(host)
         died = killed(host, restore, step)
@@ -135,7 +128,6 @@ def test_killed_at_any_point_it_is_carried_on(host: AgentRoot, how: str, stride:
         if not died:
             assert step > 40
             return
-    raise AssertionError("it never came to an end")
 
 
 def test_a_disk_that_fills_at_any_point_can_be_emptied(host: AgentRoot) -> None:
@@ -143,7 +135,7 @@ def test_a_disk_that_fills_at_any_point_can_be_emptied(host: AgentRoot) -> None:
     host.apply(*UPPER, tuning="b")
     alone = settled(host)
     host.restore("b")
-    for step in range(0, MOST_STEPS, 3):
+    for step in steps(0, 3):
         two_tunings(host)
         with host.patch.context() as patch:
             FullDisk(patch, after=step)
@@ -156,7 +148,6 @@ def test_a_disk_that_fills_at_any_point_can_be_emptied(host: AgentRoot) -> None:
         if reply["ok"]:
             assert step > 5
             return
-    raise AssertionError("it never came to an end")
 
 
 KEYS = ("net.core.somaxconn", "vm.swappiness")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
 
@@ -12,19 +11,15 @@ import pytest
 from edgetune.agent.findings.conflicts import sysctl_not_in_force
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.sysctl_files import left_by, shown_as
+from edgetune.agent.kinds.sysctl import left_by, shown_as
 from edgetune.agent.vocabulary.kinds.sysctl import EXCLUSIVE
-from tests.support.agent_root import NearRoot, near_root, sysctl, without_boot_id
+from tests.support.agent_root import NearRoot, channels, sysctl, without_boot_id
 from tests.support.cases import table
+
+INIT = "systemd"
 
 Kernel = dict[str, str]
 FORWARD = "net.ipv4.ip_forward"
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NearRoot]:
-    with near_root(tmp_path / "host", "systemd", monkeypatch) as root:
-        yield root
 
 
 def dirty(kernel: Kernel, key: str, value: str) -> None:
@@ -165,3 +160,20 @@ def test_a_value_has_the_form_in_which_the_kernel_shows_it(
 def test_what_follows_the_numbers_in_a_file_is_none_of_them() -> None:
     assert left_by("net/core/somaxconn", "8 # why", "128") == "8"
     assert shown_as("net/core/somaxconn", "8 9", "128") == "8 9"
+
+
+@pytest.mark.processes
+def test_a_setting_that_leads_out_of_the_root_is_neither_read_nor_written(
+    host: NearRoot, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("1\n")
+    (host.path / "proc/sys/vm/swappiness").unlink()
+    (host.path / "proc/sys/vm/swappiness").symlink_to(outside)
+    before = host.tree()
+    error = host.fail("apply", **host.change(channels(2), sysctl("5", "vm.swappiness")))
+    assert error["reason"] == "refused" and "outside of the root" in error["message"]
+    with pytest.raises(PermissionError, match="outside of the root"):
+        Host(str(host.path)).write_attribute("/proc/sys/vm/swappiness", "5")
+    assert outside.read_text() == "1\n"
+    assert host.tree() == before

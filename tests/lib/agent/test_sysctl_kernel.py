@@ -16,12 +16,11 @@ import pytest
 from edgetune.agent.change import restore_settings, set_now
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Entry
-from edgetune.agent.kinds import HANDLERS
+from edgetune.agent.kinds import handler_on
 from edgetune.agent.kinds.sysctl import Sysctl
 from edgetune.agent.observe import observe
 from edgetune.agent.protocol import AgentError
-from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import KINDS, Setting
 from tests.support.agent_root import NearRoot, sysctl
 from tests.support.kernel_namespace import NET, in_namespace, needs_namespaces
 
@@ -85,7 +84,7 @@ def oppose(host: NearRoot) -> None:
 
 def there_and_back(host: Host, key: str) -> list[str]:
     """Set a parameter and take it back, as the agent does; what went wrong, or "left alone"."""
-    handler = HANDLERS.on(host, "sysctl")
+    handler = handler_on(host, "sysctl")
     for value in others(host.text(f"/proc/sys/{key}")):
         setting = Setting("sysctl", {"key": key}, value, None, None)
         row = observe(host, setting, "t", stored=False)

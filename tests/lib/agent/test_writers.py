@@ -20,11 +20,13 @@ from typing import Any
 
 import pytest
 
-from edgetune.agent.boot_loaders import BOOT_LOADERS
+from edgetune.agent.boot_loaders import boot_loaders
 from edgetune.agent.disk import NEW_FILE, opened
 from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import RESERVE, Host
 from edgetune.agent.journal import FileState
+from edgetune.agent.verbs import own
+from edgetune.agent.vocabulary import places
 from tests.support import ROOT
 from tests.support.agent_root import NearRoot, file, near_root
 from tests.support.boot_loaders.grub import GrubDouble
@@ -104,6 +106,14 @@ def test_each_writer_is_known_to_write_our_files_or_those_of_the_host() -> None:
         found[written_by(call)].add(where)
     assert found["the host's"] == set(KNOWN["of_the_host"])
     assert found["ours"] == set(KNOWN["ours"])
+
+
+def test_every_place_of_ours_is_removed() -> None:
+    """What the agent names as its own, wherever it does."""
+    known = {*own.OURS, *own.LAST, places.STATE, places.CONGESTION, places.NOT_READY}
+    named = {name: text for name, text in vars(places).items() if name.isupper()}
+    others = {"HOOKS", "SYSTEMD", "SETUP", "PREFIX_FILE_SETUP", "OURS", "HANDED_OVER"}
+    assert {text for name, text in named.items() if name not in others} <= known
 
 
 ACL = bytes.fromhex(
@@ -287,7 +297,7 @@ def test_a_file_of_ours_keeps_its_label_and_nothing_else(root: NearRoot) -> None
     assert now == {"mode": "0o100600", "owner": (os.geteuid(), os.getegid()), **label}
 
 
-@pytest.fixture(params=[kind.name for kind in BOOT_LOADERS])
+@pytest.fixture(params=[kind.name for kind in boot_loaders()])
 def kernels(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KernelHost]:
     with kernel_host(tmp_path / "host", request.param) as own:
         yield own

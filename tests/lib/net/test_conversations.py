@@ -23,7 +23,7 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.agent import health
-from edgetune.agent.drains import bird_control
+from edgetune.agent.drains import bird
 from edgetune.agent.protocol import Failed
 from edgetune.base.errors import (
     DrainError,
@@ -174,7 +174,7 @@ def _health(place: Place) -> object:
 
 
 def _bird(place: Place) -> object:
-    return bird_control.Bird(str(place.path))
+    return bird.Bird(str(place.path))
 
 
 BULK = b"$100000000000\r\n"
@@ -226,7 +226,7 @@ def _short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
         (health, "TIMEOUT"),
         (silences, "PATIENCE"),
         (_layers, "DEADLINE"),
-        (bird_control, "SECONDS"),
+        (bird, "SECONDS"),
         (databases, "REDIS_TIMEOUT"),
         (databases, "BUSY"),
     ):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.agent.appliers import APPLIERS
+from edgetune.agent.appliers import APPLIERS, applier
 from edgetune.agent.host import Host
 from edgetune.agent.vocabulary.places import CONGESTION, PREFIX_FILE_TOLD
 from edgetune.base.documents.congestion import Treated
@@ -35,10 +35,10 @@ def nothing_is_left(double: Double) -> bool:
 
 def test_every_applier_has_a_file_and_a_double() -> None:
     folder = ROOT / "lib/edgetune/agent/appliers"
-    assert {file.stem for file in folder.glob("*.py")} - {"__init__", "base"} == {*APPLIERS}
+    assert {file.stem for file in folder.glob("*.py")} - {"__init__"} == {*APPLIERS}
     doubles = {file.stem for file in (ROOT / "tests/support/appliers").glob("*.py")} - {"__init__"}
     assert doubles == {*APPLIERS}
-    assert all(name == kind.name for name, kind in APPLIERS.items())
+    assert all(name == applier(Host("/"), name).name for name in APPLIERS)
     assert {*APPLIERS} == {*KNOWN}
 
 
@@ -112,7 +112,7 @@ def test_what_a_person_took_away_is_set_again_while_it_stands(double: Double) ->
     double.tell()
     host = Host(str(double.root.path))
     with host.lock():
-        APPLIERS[double.name](host).flush()
+        applier(host, double.name).flush()
         assert not double.treated
     assert until(lambda: double.treated == BOTH, 20)
 

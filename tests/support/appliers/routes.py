@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from edgetune.agent.appliers.routes import OURS
-from edgetune.agent.kinds.route_text import Route, route_lines
+from edgetune.agent.kinds.route_metric import Route, route_lines
 from lab.pop import network
 from tests.support.agent_root import AgentRoot, NearRoot, until
 from tests.support.appliers import V4_CLIENTS, Double, alone

@@ -12,9 +12,9 @@ import os
 import stat
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from edgetune.agent.appliers.base import Applier, Configuration
+from edgetune.agent.appliers import Applier, Configuration
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.base import probe_hook
+from edgetune.agent.kinds import probe_hook
 from edgetune.agent.protocol import (
     AgentError,
     BadRequest,
@@ -175,9 +175,9 @@ def text_of(told: Configuration) -> str:
 def read_setup(host: Host) -> Setup:
     """What this host says; Refused if nothing, or with the field that makes no sense."""
     try:
-        text, status = host.kept(SETUP)
+        text, beside = host.kept(SETUP)
         # Its commands are run by root.
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
+        if beside.mode & (stat.S_IWGRP | stat.S_IWOTH) or beside.uid not in (0, os.geteuid()):
             raise Refused("others than root can change it")
         own = Request(json.loads(text.decode()))
         made = Setup(
@@ -224,3 +224,6 @@ def _reload(host: Host, setup: Setup) -> None:
         if status != 0:
             words = " ".join(said.split()) or f"exit status {status}"
             raise Failed(f"{' '.join(command)}: {shortened(words, _MOST_SAID)}")
+
+
+APPLIER = File

@@ -9,9 +9,9 @@ import ipaddress
 import re
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from edgetune.agent.appliers.base import Applier, Configuration, Wanted
+from edgetune.agent.appliers import Applier, Configuration, Wanted
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.route_text import Route, route_lines
+from edgetune.agent.kinds.route_metric import Route, route_lines
 from edgetune.agent.protocol import Failed, Refused, Unsupported
 
 OURS = "219"
@@ -235,3 +235,6 @@ def _refuse_other_tables(host: Host, family: str) -> None:
         table = words[words.index("lookup") + 1] if "lookup" in words else ""
         if table not in _USUAL_TABLES:
             raise Refused(f"policy routing may lead past the main table: {' '.join(words)}")
+
+
+APPLIER = Routes

@@ -8,7 +8,7 @@ import re
 from binascii import crc32
 from typing import Dict, List, Optional, Sequence
 
-from edgetune.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
+from edgetune.agent.boot_loaders import TRIAL, BootEntry, BootLoader
 from edgetune.agent.boot_loaders.grub_menu import (
     Choice,
     GrubEnv,
@@ -23,7 +23,7 @@ from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import Host
 from edgetune.agent.journal import FileState
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.command_line import quoted
+from edgetune.agent.vocabulary.kinds.kernel_cmdline import quoted
 from edgetune.agent.vocabulary.places import OURS
 
 MENU = "/boot/grub/grub.cfg"
@@ -53,7 +53,7 @@ class Grub(BootLoader):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._env = GrubEnv(host, "/boot/grub/grubenv")
+        self._env = GrubEnv(host, "grub")
 
     @staticmethod
     def is_here(host: Host) -> bool:
@@ -116,10 +116,7 @@ class Grub(BootLoader):
         return entry.id if entry and _stays(entry) else once
 
     def set_once(self, id: str) -> None:
-        if id:
-            self.host.run("grub-reboot", id)
-        else:
-            self.host.run("grub-editenv", self._env.file, "unset", "next_entry")
+        self._env.set_once(id)
 
     def write_trial(self, base: BootEntry, words: Sequence[str]) -> None:
         own = next(own for own in self._menu() if own.id == base.id)

@@ -7,8 +7,8 @@ import shlex
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgetune.agent.host import Host
-from edgetune.agent.mounts import mount_over
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.readings import mount_over
 
 _BLOCK = re.compile(r"\s*(menuentry|submenu)\s+(.*)\{\s*$")
 _END = re.compile(r"\s*\}\s*$")
@@ -177,8 +177,16 @@ class GrubEnv:
     "Environment block").
     """
 
-    def __init__(self, host: Host, file: str) -> None:
-        self._host, self.file = host, file
+    def __init__(self, host: Host, name: str) -> None:
+        """``name`` is what GRUB is called here: ``grub``, or ``grub2``."""
+        self._host, self._name, self.file = host, name, f"/boot/{name}/grubenv"
+
+    def set_once(self, id: str) -> None:
+        """Boot an entry once; "" for none."""
+        if id:
+            self._host.run(f"{self._name}-reboot", id)
+        else:
+            self._host.run(f"{self._name}-editenv", self.file, "unset", "next_entry")
 
     def read(self) -> Dict[str, str]:
         """Its variables; none where there is no file."""

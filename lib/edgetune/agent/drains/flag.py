@@ -7,11 +7,10 @@ import time
 
 from edgetune.agent.drains import Drain, Note, Seen
 from edgetune.agent.host import Host
-from edgetune.agent.mounts import mount_over
 from edgetune.agent.protocol import Failed, Refused, Request
+from edgetune.agent.readings import mount_over
 from edgetune.agent.vocabulary.grammar import DIRECTORY
 from edgetune.agent.vocabulary.places import FLAG_NOTE, NOT_READY
-from edgetune.agent.writable import why_not_writable
 
 FLAGGED = "flag"
 # keepalived reads a number from such a file; all others ask whether it is there.
@@ -103,7 +102,7 @@ class Flag(Drain):
             return f"{place}: {error.strerror}"
         if status and not stat.S_ISREG(status.st_mode):
             return f"{self._file} is not a plain file"
-        why = why_not_writable(self.host, self._file)
+        why = self.host.why_not_writable(self._file)
         if why:
             return f"{self._file} cannot be written: {why}"
         mount = mount_over(self.host, os.path.realpath(self.host.real(place)))

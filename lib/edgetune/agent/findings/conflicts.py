@@ -4,11 +4,12 @@
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edgetune.agent.drift import drifted
+from edgetune.agent.findings import finding
 from edgetune.agent.findings.snapshot import Snapshot
-from edgetune.agent.findings.words import finding
 from edgetune.agent.journal import Journals
 from edgetune.agent.kinds.sysctl import Sysctl
 from edgetune.agent.protocol import Json, or_none
+from edgetune.agent.readings import running_programs
 from edgetune.agent.vocabulary.values import Value
 
 SHOWN = 3
@@ -17,7 +18,7 @@ PACKAGED = "/usr/lib/"
 
 def irqbalance(snap: Snapshot) -> Iterator[Json]:
     """It moves interrupts about, also those that a tuning has put somewhere."""
-    if not _runs(snap, "irqbalance"):
+    if "irqbalance" not in running_programs(snap.host):
         return
     journals = Journals(snap.host).all()
     placed = [
@@ -33,7 +34,7 @@ def irqbalance(snap: Snapshot) -> Iterator[Json]:
 
 def tuned(snap: Snapshot) -> Iterator[Json]:
     """It sets its profile again whenever it starts."""
-    if _runs(snap, "tuned"):
+    if "tuned" in running_programs(snap.host):
         profile = snap.text("/etc/tuned/active_profile") or "none that can be read"
         what = f"tuned runs with the profile {profile}, which sets kernel and cards as it likes"
         yield finding("tuned", what, {"running": 1}, None, "conflict")
@@ -41,13 +42,9 @@ def tuned(snap: Snapshot) -> Iterator[Json]:
 
 def bpftune(snap: Snapshot) -> Iterator[Json]:
     """It changes buffers and congestion control while it runs."""
-    if _runs(snap, "bpftune"):
+    if "bpftune" in running_programs(snap.host):
         what = "bpftune runs and changes buffers, backlogs and congestion control by itself"
         yield finding("bpftune", what, {"running": 1}, None, "conflict")
-
-
-def _runs(snap: Snapshot, name: str) -> bool:
-    return any(process.name == name for process in snap.processes)
 
 
 def sysctl_files(snap: Snapshot) -> Iterator[Json]:
@@ -87,12 +84,14 @@ def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
 def drift(snap: Any) -> Iterator[Json]:
     """Settings that are not any more as a standing tuning left them, on a host of any system."""
     rows = drifted(snap.host)
-    for tuning in dict.fromkeys(row.tuning for row in rows):
-        own = [row for row in rows if row.tuning == tuning]
+    for tuning in dict.fromkeys(row["tuning"] for row in rows):
+        own = [row for row in rows if row["tuning"] == tuning]
         told = []
         for row in own:
-            wanted, now, stored = map(_shown, (row.wanted, row.runtime, row.persistent))
-            told.append(f"{row.id} wants {wanted}, has {now}, after a boot {stored}")
+            wanted, now, stored = (
+                _shown(row[name]) for name in ("wanted", "runtime", "persistent")
+            )
+            told.append(f"{row['id']} wants {wanted}, has {now}, after a boot {stored}")
         what = f"settings of {tuning} have drifted ({len(own)}): {_few(told)}"
         yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
 

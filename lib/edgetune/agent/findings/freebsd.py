@@ -8,12 +8,19 @@ the pager without one lock, network buffers of several pages). Kernels have what
 import time
 from typing import Callable, Dict, Iterator, Sequence, Tuple
 
+from edgetune.agent.findings import Look, finding, per_s, percent
 from edgetune.agent.findings.conflicts import drift
-from edgetune.agent.findings.words import finding, per_s, percent
 from edgetune.agent.freebsd.counters import Zone, counters, zones
-from edgetune.agent.freebsd.interrupts import cpus_of, domain_of, domains, queues
-from edgetune.agent.freebsd.network import carrying
-from edgetune.agent.freebsd.parameters import environment, number, told
+from edgetune.agent.freebsd.readings import (
+    carrying,
+    cpus_of,
+    domain_of,
+    domains,
+    environment,
+    number,
+    queues,
+    told,
+)
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, complaint
 
@@ -24,42 +31,27 @@ AGAIN = 0.01
 """The share of segments that are sent again, from which on RACK is worth a trial."""
 
 
-class Snapshot:
-    """Counters of two looks, the zones of the second one, and why something is ``unread``."""
+class Snapshot(Look):
+    """With the zones of the second look."""
 
     def __init__(self, host: Host, services: Sequence[str]) -> None:
-        self.host = host
-        self.unread: Dict[str, str] = {}
-        self.seconds = 0.0
-        self.live = False
+        super().__init__(host, services)
         self.zones: Dict[str, Zone] = {}
-        self._before: Dict[str, int] = {}
-        self._now: Dict[str, int] = {}
 
     @property
     def uptime(self) -> float:
-        """Seconds since the boot."""
         return time.monotonic()
-
-    def look(self, seconds: int) -> None:
-        """Read all counters twice; with 0 s once, and rates are those since the boot."""
-        started, self.live = time.monotonic(), seconds > 0
-        if seconds:
-            self._before = self._read()
-            time.sleep(max(started + seconds - time.monotonic(), 0))
-        self.seconds = max(time.monotonic() - started, 1e-3) if seconds else self.uptime
-        self._now = self._read()
 
     def total(self, *names: str) -> int:
         """The sum of counters since the boot."""
-        return sum(self._now.get(name, 0) for name in names)
+        return sum(self._last.get(name, 0) for name in names)
 
     def rate(self, *names: str) -> float:
         """By how much they grew each second while we looked."""
         # What was not told before may have been counting for long.
-        before = {**self._now, **self._before} if self.live else {}
-        grown = [self._now.get(name, 0) - before.get(name, 0) for name in names]
-        return sum(max(each, 0) for each in grown) / self.seconds
+        before = {**self._last, **self._first} if self.live else {}
+        grown = [self._last.get(name, 0) - before.get(name, 0) for name in names]
+        return float(sum(max(each, 0) for each in grown) / self.seconds)
 
     def goes_on(self, *names: str) -> bool:
         """Whether it happens now, or often enough since the boot."""
@@ -214,4 +206,4 @@ FINDERS: Tuple[Finder, ...] = (
     interrupts_afar,
     drift,
 )
-"""As ``findings.FINDERS`` of Linux; a finding of both has one name for each."""
+"""As those of Linux; a finding of both has one name for each."""

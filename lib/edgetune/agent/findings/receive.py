@@ -5,12 +5,12 @@ import contextlib
 import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
+from edgetune.agent.findings import finding, per_s, percent
 from edgetune.agent.findings.snapshot import Snapshot
-from edgetune.agent.findings.words import finding, per_s, percent
 from edgetune.agent.interrupts import find_interrupts
 from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_ring import NicRing
-from edgetune.agent.kinds.rss import indirection_of, read_rss
+from edgetune.agent.kinds.nic_rss import indirection_of, read_rss
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.vocabulary.values import format_cpus
 

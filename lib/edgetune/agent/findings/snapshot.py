@@ -2,9 +2,9 @@
 """What a host shows: counters twice, so that rates are those of now, and the rest once."""
 
 import re
-import time
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Type
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Type
 
+from edgetune.agent.findings import Look
 from edgetune.agent.host import Host
 from edgetune.agent.kinds.nic import Counts, NicCounts, driver_of
 from edgetune.agent.protocol import Failed, Unsupported
@@ -19,51 +19,21 @@ PROCESSED, DROPPED, SQUEEZED, CPU = 0, 1, 2, 12
 WRAP = 1 << 32
 
 
-class Process(NamedTuple):
-    """One process, as /proc/PID/stat tells."""
-
-    pid: int
-    name: str
-    parent: int
-
-
-class Snapshot:
-    """Everything that findings are made of. What cannot be read is empty, and why is ``unread``.
+class Snapshot(Look):
+    """Everything that findings are made of; what cannot be read is empty.
 
     ``nics`` are the interfaces that are not down, ``online`` the CPUs that are not off.
     """
 
     def __init__(self, host: Host, services: Sequence[str]) -> None:
-        self.host = host
-        self.services = services
-        self.unread: Dict[str, str] = {}
+        super().__init__(host, services)
         self.nics = [
             nic
             for nic in interfaces(host)
             if host.text(f"/sys/class/net/{nic}/operstate") != "down"
         ]
         self.online = self._online()
-        self.seconds = 0.0
         self._shown: Dict[str, str] = {}
-        self._first: Optional[Dict[str, Table]] = None
-        self._last: Dict[str, Table] = {}
-        self._processes: Optional[List[Process]] = None
-
-    def look(self, seconds: int) -> None:
-        """Read all counters twice; with 0 s once, and rates are those since the boot."""
-        started = time.monotonic()
-        if seconds:
-            self._first = self._read()
-            time.sleep(max(started + seconds - time.monotonic(), 0))
-            self.seconds = max(time.monotonic() - started, 1e-3)
-        else:
-            self.seconds = self.uptime
-        self._last = self._read()
-
-    @property
-    def live(self) -> bool:
-        """Whether rates are those of now, not averages since the boot."""
-        return self._first is not None
 
     @property
     def uptime(self) -> float:
@@ -74,13 +44,6 @@ class Snapshot:
     def nodes(self) -> List[str]:
         """The NUMA nodes, as ``node0``."""
         return [f"node{number}" for number in node_numbers(self.host)]
-
-    @property
-    def processes(self) -> List[Process]:
-        """All of them."""
-        if self._processes is None:
-            self._processes = list(_processes(self.host))
-        return self._processes
 
     def text(self, file: str) -> str:
         """The content of a file."""
@@ -131,7 +94,8 @@ class Snapshot:
 
     def columns(self, source: str, row: str) -> Dict[str, int]:
         """The counters of a row since the boot."""
-        return self._last.get(source, {}).get(row, {})
+        known: Dict[str, int] = self._last.get(source, {}).get(row, {})
+        return known
 
     def total(self, source: str, row: str, *names: str) -> int:
         """The sum of counters since the boot."""
@@ -148,10 +112,8 @@ class Snapshot:
 
     def _grown(self, source: str, row: str, name: str) -> int:
         now = self.total(source, row, name)
-        if self._first is None:
-            return now
         # What was not there before may have been counting for long.
-        before = self._first.get(source, {}).get(row, {}).get(name, now)
+        before: int = self._first.get(source, {}).get(row, {}).get(name, now) if self.live else 0
         if now < before and source == "softnet":
             return now - before + WRAP
         return max(now - before, 0)
@@ -173,13 +135,6 @@ class Snapshot:
 
     def _read(self) -> Dict[str, Table]:
         return {name: read(self) for name, read in SOURCES.items()}
-
-
-def _processes(host: Host) -> Iterator[Process]:
-    for name in filter(str.isdigit, host.names("/proc")):
-        found = re.match(r"\d+ \(([\s\S]*)\) \S (\d+)", host.text(f"/proc/{name}/stat"))
-        if found:
-            yield Process(int(name), found.group(1), int(found.group(2)))
 
 
 def _softnet(snap: Snapshot) -> Table:

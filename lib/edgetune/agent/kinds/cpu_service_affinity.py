@@ -2,20 +2,18 @@
 """Services that keep off the CPUs which serve network cards."""
 
 import contextlib
-import re
-from typing import Dict, Iterator, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set
 
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import interrupts_of
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import header
+from edgetune.agent.kinds import header
 from edgetune.agent.kinds.service_property import ServiceProperty
-from edgetune.agent.placement import cpus_that_serve
 from edgetune.agent.protocol import Unsupported, or_none
-from edgetune.agent.readings import interfaces
-from edgetune.agent.topology import Topology
+from edgetune.agent.readings import cpus_of_threads, interfaces, processes_of
+from edgetune.agent.topology import Topology, cpus_that_serve
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.cpu_service_affinity import KIND, PROPERTY
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 
@@ -77,8 +75,7 @@ class CpuServiceAffinity(ServiceProperty):
         """The main process first."""
         main = self._show(target, "MainPID")
         group = or_none(self._show, target, "ControlGroup")
-        others = (group and processes_in(self.host, group)) or descendants(self.host, main)
-        return list(dict.fromkeys([main, *others]))
+        return list(dict.fromkeys([main, *processes_of(self.host, group or "", main)]))
 
 
 def cpus_left(host: Host, setting: Setting) -> Set[int]:
@@ -108,48 +105,4 @@ def busy_cpus(host: Host, siblings: Sequence[Setting]) -> Set[int]:
             found.update(*cpus_that_serve(host, interface, siblings).values())
     if not found:
         raise Unsupported("no interrupts of network cards are found")
-    return found
-
-
-CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")
-"""Where the control groups of systemd are: in one hierarchy, in both kinds, in the old kind."""
-
-
-def processes_in(host: Host, group: str) -> List[str]:
-    """Those in a control group and the groups below it; none when it is not found."""
-    for top in CGROUPS:
-        found = list(_below(host, f"{top}{group}"))
-        if found:
-            return found
-    return []
-
-
-def _below(host: Host, directory: str) -> Iterator[str]:
-    yield from host.text(f"{directory}/cgroup.procs").split()
-    for name in host.names(directory):
-        if host.exists(f"{directory}/{name}/cgroup.procs"):
-            yield from _below(host, f"{directory}/{name}")
-
-
-def descendants(host: Host, process: str) -> List[str]:
-    """A process and all that it started, as far as their parents live."""
-    children: Dict[str, List[str]] = {}
-    for name in filter(str.isdigit, host.names("/proc")):
-        parent = re.match(r"[\s\S]*\) \S (\d+)", host.text(f"/proc/{name}/stat"))
-        if parent:
-            children.setdefault(parent.group(1), []).append(name)
-    family = [process]
-    for member in family:
-        family += children.get(member, [])
-    return family
-
-
-def cpus_of_threads(host: Host, process: str) -> Dict[str, str]:
-    """The CPUs that each thread of a process may run on, by process and thread (``77/79``)."""
-    found = {}
-    for thread in sorted(host.names(f"/proc/{process}/task"), key=int):
-        text = host.text(f"/proc/{process}/task/{thread}/status")
-        allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", text, re.MULTILINE)
-        if allowed:
-            found[f"{process}/{thread}"] = allowed.group(1)
     return found

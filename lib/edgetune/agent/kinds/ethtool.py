@@ -29,6 +29,7 @@ from typing import (
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.vocabulary.kinds.nic_coalesce import NUMBERS, SWITCHES
 
 if TYPE_CHECKING:
     import socket
@@ -148,32 +149,6 @@ FEATURES, RINGS, CHANNELS, COALESCE = 11, 15, 17, 19
 MOST_OF_RING, IN_RING = {"rx": 2, "tx": 5}, {"rx": 6, "tx": 9}
 MOST_CHANNELS = {"rx": 2, "tx": 3, "combined": 5}
 PRESENT_CHANNELS = {"rx": 6, "tx": 7, "combined": 9}
-SWITCHES = {11: "adaptive-rx", 12: "adaptive-tx", 24: "cqe-mode-tx", 25: "cqe-mode-rx"}
-NUMBERS = {
-    2: "rx-usecs",
-    3: "rx-frames",
-    4: "rx-usecs-irq",
-    5: "rx-frames-irq",
-    6: "tx-usecs",
-    7: "tx-frames",
-    8: "tx-usecs-irq",
-    9: "tx-frames-irq",
-    10: "stats-block-usecs",
-    13: "pkt-rate-low",
-    14: "rx-usecs-low",
-    15: "rx-frame-low",
-    16: "tx-usecs-low",
-    17: "tx-frame-low",
-    18: "pkt-rate-high",
-    19: "rx-usecs-high",
-    20: "rx-frame-high",
-    21: "tx-usecs-high",
-    22: "tx-frame-high",
-    23: "sample-interval",
-    26: "tx-aggr-max-bytes",
-    27: "tx-aggr-max-frames",
-    28: "tx-aggr-time-usecs",
-}
 GROUPS = {
     "rx-checksumming": "rx-checksum",
     "tx-checksumming": "tx-checksum-*",
@@ -205,12 +180,13 @@ def channels(interface: str) -> Counted:
 
 def coalescing(interface: str) -> Dict[str, Union[int, str]]:
     """What the driver knows of coalescing, by the names of ``ethtool -C``."""
+    switches, numbers = ({kind: name for name, kind in own.items()} for own in (SWITCHES, NUMBERS))
     found: Dict[str, Union[int, str]] = {}
     for kind, value in _of(_answer(COALESCE, interface)):
-        if kind in SWITCHES:
-            found[SWITCHES[kind]] = "on" if value[0] else "off"
-        elif kind in NUMBERS:
-            found[NUMBERS[kind]] = _number(value)
+        if kind in switches:
+            found[switches[kind]] = "on" if value[0] else "off"
+        elif kind in numbers:
+            found[numbers[kind]] = _number(value)
     return found
 
 

@@ -7,10 +7,10 @@ from typing import Dict, List, Optional
 
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import FileKept
+from edgetune.agent.kinds import FileKept
 from edgetune.agent.protocol import Refused, Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.file import KIND, MOST_BYTES
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, alike, described
 
 STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
@@ -55,8 +55,8 @@ class File(FileKept):
         path = target["path"]
         _check_plain(self.host, path)
         try:
-            data, status = self.host.kept(path)
-            return described(data, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
+            data, own = self.host.kept(path)
+            return described(data, own.mode, own.uid, own.gid)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

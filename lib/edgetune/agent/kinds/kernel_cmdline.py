@@ -3,13 +3,12 @@
 
 from typing import Dict
 
-from edgetune.agent.boot_loaders.base import BootEntry
-from edgetune.agent.kinds.base import held
+from edgetune.agent.boot_loaders import BootEntry
+from edgetune.agent.kinds import held
 from edgetune.agent.kinds.tried_by_boot import TriedByBoot
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.command_line import joined, split, with_words, words_of
-from edgetune.agent.vocabulary.kinds.kernel_cmdline import KIND
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.kernel_cmdline import KIND, joined, split, with_words, words_of
 from edgetune.agent.vocabulary.values import Target, Value
 
 

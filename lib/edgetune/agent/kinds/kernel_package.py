@@ -6,12 +6,12 @@ import struct
 from typing import Dict, Sequence, Union
 
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.base import texts
+from edgetune.agent.kinds import texts
 from edgetune.agent.kinds.tried_by_boot import REBOOT_FIRST, TriedByBoot
 from edgetune.agent.package_managers import Package, PackageManager, package_manager
 from edgetune.agent.protocol import Failed, Unsupported, or_none
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.kernel_package import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, parts
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"

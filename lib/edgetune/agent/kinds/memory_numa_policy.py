@@ -5,12 +5,12 @@ import re
 from typing import Dict, List, Optional
 
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import header
+from edgetune.agent.kinds import header
 from edgetune.agent.kinds.service_property import ServiceProperty
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.topology import memory_nodes, named, refuse_nodes
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.memory_numa_policy import KIND, MASK, POLICY
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
 OLDEST = 243

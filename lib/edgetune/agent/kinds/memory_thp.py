@@ -5,11 +5,11 @@ import contextlib
 import re
 from typing import Dict
 
-from edgetune.agent.kinds.base import HookKept, texts
+from edgetune.agent.kinds import HookKept, texts
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kind import parameter
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.memory_thp import KIND, file_of
-from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import parameter
 from edgetune.agent.vocabulary.values import Target, Value
 
 MIN_FREE_FILE = parameter("vm.min_free_kbytes")

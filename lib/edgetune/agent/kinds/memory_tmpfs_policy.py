@@ -3,12 +3,12 @@
 
 from typing import Optional
 
-from edgetune.agent.kinds.base import HookKept
-from edgetune.agent.mounts import Mount, mounts
+from edgetune.agent.kinds import HookKept
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.readings import Mount, mounts
 from edgetune.agent.topology import named, refuse_nodes
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.memory_tmpfs_policy import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
 

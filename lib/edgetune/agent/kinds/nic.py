@@ -6,11 +6,11 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.agent.host import Host, decode
-from edgetune.agent.kinds.base import HookKept, held, texts
+from edgetune.agent.kinds import HookKept, held, texts
 from edgetune.agent.kinds.ethtool import change, channels, show, told_by_kernel
 from edgetune.agent.protocol import Json, Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND, TYPES
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Parts, Target, Value, bounded, counts, holds, parts
 
 # Of include/uapi/linux/if.h.
@@ -25,11 +25,11 @@ class NicHandler(HookKept):
 
     def own(self, target: Target) -> object:
         """Its own state, without what is downstream; Unsupported where there is none."""
-        raise NotImplementedError
+        return self.snapshot(target)
 
     def restore_own(self, target: Target, was: object) -> None:
         """Change what differs from what ``own`` told, as far as it is still there."""
-        raise NotImplementedError
+        self.restore(target, was)
 
     def present(self, target: Target) -> bool:
         return self.host.exists(self._directory(target))
@@ -92,7 +92,7 @@ class NicParts(NicHandler):
     def snapshot(self, target: Target) -> Dict[str, object]:
         """All its parts, and whatever a driver that starts the interface anew may reset."""
         return {
-            "parts": self.requested(target),
+            "parts": self.own(target),
             "below": self.read_below(target),
             "steering": self.read_steering(target, self.steering),
         }
@@ -108,18 +108,15 @@ class NicParts(NicHandler):
         self.restore_below(target, below)
         self.restore_steering(target, texts(steering))
 
-    def own(self, target: Target) -> object:
-        return self.requested(target)
-
     def restore_own(self, target: Target, was: object) -> None:
         self.put(target, parts(was))
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change the parts that differ: some versions of ethtool complain of the others."""
-        now = self.requested(target)
+        now = self.own(target)
         self.run(target, {name: part for name, part in wanted.items() if now.get(name) != part})
 
-    def requested(self, target: Target) -> Parts:
+    def own(self, target: Target) -> Parts:
         """What was asked of the interface, which need not be in force."""
         return parts(self.runtime(target))
 

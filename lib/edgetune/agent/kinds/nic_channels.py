@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many queues an interface has."""
 
-from edgetune.agent.kinds.base import held
 from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_features import NicFeatures
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.agent.kinds.nic_ring import NicRing
-from edgetune.agent.kinds.nic_rss import NicRss, makes_table
-from edgetune.agent.kinds.rss import refuse_out_of_step
+from edgetune.agent.kinds.nic_rss import NicRss, makes_table, refuse_out_of_step
 from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Parts, Target
 
 
@@ -54,8 +52,3 @@ class NicChannels(Channels):
             if not NicRss(self.host).let_go(target, str(why)):
                 raise
             super().put(target, wanted)
-
-    def restore(self, target: Target, snapshot: object) -> None:
-        """The same; also from what version 0.2.0 remembered."""
-        was = held(snapshot)
-        super().restore(target, {"parts": was.get("channels"), "below": {}, **was})

@@ -10,8 +10,8 @@ from edgetune.agent.kinds.nic import NicParts, driver_of
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_coalesce import KIND, NUMBERS, SWITCHES
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Parts, Target, Value, counts, holds, merged, parts
 
 

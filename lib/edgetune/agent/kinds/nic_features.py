@@ -11,8 +11,8 @@ from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.protocol import Unsupported, or_none
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_features import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Parts, Target, Value, merged, parts
 
 
@@ -66,7 +66,7 @@ class NicFeatures(NicParts):
         """All of them."""
         return {name: own.value for name, own in self._features(target).items()}
 
-    def requested(self, target: Target) -> Parts:
+    def own(self, target: Target) -> Parts:
         """The same, also what does not work for now."""
         return {name: own.requested for name, own in self._features(target).items()}
 

@@ -7,14 +7,14 @@ from typing import Dict, List, Optional, Sequence
 
 from edgetune.agent.host import Host
 from edgetune.agent.interrupts import Interrupt, all_interrupts, find_interrupts, queue_interrupts
-from edgetune.agent.kinds.base import texts
+from edgetune.agent.kinds import texts
 from edgetune.agent.kinds.nic_queue_cpus import NicQueueCpus
 from edgetune.agent.kinds.queue_cpus import OfQueues
-from edgetune.agent.placement import placed
 from edgetune.agent.protocol import Failed, Unsupported
-from edgetune.agent.services import running_programs
+from edgetune.agent.readings import running_programs
+from edgetune.agent.topology import placed
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parts
 
 PATIENCE = 1.0
@@ -69,19 +69,13 @@ class NicIrqAffinity(NicQueueCpus):
                 f"(unit: {BALANCER}.service, active and enabled: off)"
             )
 
-    def snapshot(self, target: Target) -> object:
+    def snapshot(self, target: Target) -> Dict[str, str]:
         """The CPUs that each interrupt may go to."""
-        return self.own(target)
-
-    def restore(self, target: Target, snapshot: object) -> None:
-        self.restore_own(target, snapshot)
-
-    def own(self, target: Target) -> Dict[str, str]:
         return {own.name: self.text(own.file) for own in self._interrupts(target)}
 
-    def restore_own(self, target: Target, was: object) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """Also what is not known to be of a queue any more, as to an agent of another version."""
-        files = texts(was)
+        files = texts(snapshot)
         for own in self._all(target):
             if own.name in files and self.text(own.file) != files[own.name]:
                 self._write(own, files[own.name])
@@ -132,7 +126,7 @@ class NicIrqAffinity(NicQueueCpus):
 
 def balanced(host: Host) -> bool:
     """Whether irqbalance runs."""
-    return BALANCER in host.once("programs", lambda: running_programs(host))
+    return BALANCER in running_programs(host)
 
 
 def stops_balancer(setting: Setting) -> bool:

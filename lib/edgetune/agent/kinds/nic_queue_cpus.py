@@ -3,13 +3,12 @@
 
 from typing import Dict, List, Sequence
 
-from edgetune.agent.kinds.base import texts
+from edgetune.agent.kinds import texts
 from edgetune.agent.kinds.nic import NicHandler
 from edgetune.agent.kinds.queue_cpus import OfQueues, QueueCpus
-from edgetune.agent.placement import all_online
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.topology import Topology
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.topology import Topology, all_online
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.values import Target, Value, format_mask, parse_mask
 
 

@@ -3,11 +3,11 @@
 
 from typing import Dict
 
-from edgetune.agent.kinds.base import held, texts
+from edgetune.agent.kinds import held, texts
 from edgetune.agent.kinds.nic import NicHandler, queues_planned
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_rfs import KIND, TABLE
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, power_above, power_below
 
 

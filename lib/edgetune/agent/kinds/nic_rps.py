@@ -5,11 +5,10 @@ from typing import List, Sequence
 
 from edgetune.agent.kinds.nic_queue_cpus import NicSteering
 from edgetune.agent.kinds.queue_cpus import OfQueues
-from edgetune.agent.placement import cpus_that_serve, local_cpus
 from edgetune.agent.protocol import Unsupported, or_none
-from edgetune.agent.topology import Topology
+from edgetune.agent.topology import Topology, cpus_that_serve, local_cpus
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_rps import KIND, WORD
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target
 
 

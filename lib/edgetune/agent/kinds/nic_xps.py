@@ -6,11 +6,10 @@ from typing import Dict, List, Sequence, Set
 from edgetune.agent.interrupts import interrupts_of
 from edgetune.agent.kinds.nic_queue_cpus import NicSteering
 from edgetune.agent.kinds.queue_cpus import OfQueues
-from edgetune.agent.placement import cpus_that_serve
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.topology import Topology
+from edgetune.agent.topology import Topology, cpus_that_serve
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_xps import KIND, WORD
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target
 
 

@@ -4,9 +4,9 @@
 import contextlib
 from typing import Dict, Optional, Sequence, Set
 
-from edgetune.agent.kinds.base import HookKept
+from edgetune.agent.kinds import HookKept
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus
 
 OfQueues = Dict[str, Set[int]]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long the scheduler leaves a task where its memory is cached."""
 
-from edgetune.agent.kinds.base import HookKept
+from edgetune.agent.kinds import HookKept
 from edgetune.agent.protocol import Unsupported
 from edgetune.agent.vocabulary.kinds.sched_migration_cost import KIND, NEW, OLD
 from edgetune.agent.vocabulary.values import Target, Value

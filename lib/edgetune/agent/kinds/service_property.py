@@ -6,12 +6,12 @@ import re
 from typing import Dict, List, Optional, Tuple
 
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import FileKept, drop_ins, header, later
+from edgetune.agent.kinds import FileKept, drop_ins, header, later
 from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.vocabulary.kind import unit_name
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.service_property import KIND
 from edgetune.agent.vocabulary.places import SYSTEMD
-from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import unit_name
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 LIMITS = {

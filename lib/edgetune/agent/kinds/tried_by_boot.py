@@ -3,13 +3,12 @@
 
 from typing import Sequence
 
-from edgetune.agent.boot_loaders import boot_loader
-from edgetune.agent.boot_loaders.base import TRIAL, BootEntry, BootLoader
+from edgetune.agent.boot_loaders import TRIAL, BootEntry, BootLoader, boot_loader
 from edgetune.agent.journal import Journals
-from edgetune.agent.kinds.base import Handler
+from edgetune.agent.kinds import Handler
 from edgetune.agent.protocol import Unsupported
-from edgetune.agent.vocabulary.command_line import for_first_boot
-from edgetune.agent.vocabulary.setting import Setting
+from edgetune.agent.vocabulary.kinds import Setting
+from edgetune.agent.vocabulary.kinds.kernel_cmdline import for_first_boot
 
 REBOOT_FIRST = "reboot, so that it is what runs that the host falls back to"
 

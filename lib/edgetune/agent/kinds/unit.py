@@ -2,11 +2,11 @@
 """Units of systemd: whether they run, and whether they are started at a boot."""
 
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.base import Handler, texts
+from edgetune.agent.kinds import Handler, texts
 from edgetune.agent.protocol import Unsupported, or_none
+from edgetune.agent.vocabulary.kind import is_protected
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.unit import KIND
-from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import is_protected
 from edgetune.agent.vocabulary.values import Parts, Target, Value, holds, parts
 
 VERBS = {

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be asked of the agent: a module for each verb, whose ``run`` answers a request."""
+"""What can be asked of the agent: a function for each verb, which answers a request."""

@@ -11,17 +11,17 @@ file.
 
 import errno
 import os
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgetune.agent.boot_hook import BootHook, by_hook
 from edgetune.agent.change import reload_changed
+from edgetune.agent.disk import NEW_FILE, Metadata
 from edgetune.agent.drift import drift_of
 from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import Host, decode
 from edgetune.agent.journal import Entry, Journal, Journals, journal_file
-from edgetune.agent.kinds import HANDLERS
-from edgetune.agent.kinds.base import without_header
-from edgetune.agent.observe import observe_all, stored_value
+from edgetune.agent.kinds import handler_on, without_header
+from edgetune.agent.observe import observe_all, read_settings, stored_value
 from edgetune.agent.protocol import (
     DIGEST,
     TUNING,
@@ -29,14 +29,12 @@ from edgetune.agent.protocol import (
     Json,
     Refused,
     Request,
-    Unsupported,
-    read_epoch,
+    or_none,
 )
-from edgetune.agent.settings import read_settings
 from edgetune.agent.undo import above
 from edgetune.agent.vocabulary.grammar import LINE
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.places import HANDED_OVER, NOT_READY, OURS
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Value, alike, shown
 
 
@@ -62,9 +60,9 @@ class AsIf(Host):
             return self._content(name)
         return super().read(name)
 
-    def kept(self, name: str) -> Tuple[bytes, os.stat_result]:
+    def kept(self, name: str) -> Tuple[bytes, Metadata]:
         if name in self._files:
-            return self._content(name), os.stat(self.root)
+            return self._content(name), NEW_FILE
         return super().kept(name)
 
     def _content(self, name: str) -> bytes:
@@ -74,14 +72,8 @@ class AsIf(Host):
         return content
 
 
-class Renamed(NamedTuple):
-    """What becomes of one of our files: its new name, and its content without our marks."""
-
-    name: str
-    text: str
-
-
-Files = Mapping[str, Renamed]
+Files = Mapping[str, Tuple[str, str]]
+"""What becomes of each of our files: its new name, and its content without our marks."""
 
 
 def renamed(host: Host, journal: Journal) -> Files:
@@ -93,11 +85,10 @@ def renamed(host: Host, journal: Journal) -> Files:
     texts = {name: without_header(decode(host.read(name))) for name in ours if host.exists(name)}
     for entry in journal.entries:
         if entry.stored:
-            handler = HANDLERS.on(host, entry.setting.kind)
+            handler = handler_on(host, entry.setting.kind)
             texts.update(handler.unmarked(entry.setting.target))
     return {
-        name: Renamed(_new_name(name, journal.rank, journal.tuning), text)
-        for name, text in texts.items()
+        name: (_new_name(name, journal.rank, journal.tuning), text) for name, text in texts.items()
     }
 
 
@@ -127,17 +118,13 @@ def obstacles(host: Host, journal: Journal, files: Files) -> Iterator[str]:
         for id in sorted(ids & {own.setting.id for own in other.entries}):
             yield f"{other.tuning} sets {id}, too: take that back first"
     for entry in journal.entries:
-        if _by_hook_alone(host, entry):
+        if entry.stored and by_hook(host, entry):
             yield f"{entry.setting.id} is kept by edgetune's boot hook, and by no file alone"
-    for name, own in files.items():
-        yield from _in_the_way(host, journal, name, own.name)
+    for name, (new, _) in files.items():
+        yield from _in_the_way(host, journal, name, new)
     gone: Dict[str, Optional[bytes]] = dict.fromkeys([*files, journal_file(journal.tuning)])
     then = AsIf(host, {**gone, **{new: text.encode() for new, text in files.values()}})
     yield from _lost_at_boot(host, [journal, *others], then)
-
-
-def _by_hook_alone(host: Host, entry: Entry) -> bool:
-    return entry.stored and by_hook(host, entry)
 
 
 def _in_the_way(host: Host, journal: Journal, old: str, new: str) -> Iterator[str]:
@@ -154,7 +141,7 @@ def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[s
     """What would be another value at the next boot; what the boot hook keeps is told apart."""
     for journal in journals:
         for entry in journal.entries:
-            if _by_hook_alone(host, entry):
+            if entry.stored and by_hook(host, entry):
                 continue
             now, left = _stored(host, entry), _stored(then, entry)
             if not alike(now, left):
@@ -163,26 +150,23 @@ def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[s
 
 
 def _stored(host: Host, entry: Entry) -> Optional[Value]:
-    try:
-        with host.read_cache():
-            return stored_value(HANDLERS.on(host, entry.setting.kind), entry.setting)
-    except Unsupported:
-        return None
+    with host.read_cache():
+        return or_none(stored_value, handler_on(host, entry.setting.kind), entry.setting)
 
 
-def hand_over(host: Host, journal: Journal, files: Files) -> None:
+def _hand_over(host: Host, journal: Journal, files: Files) -> None:
     """Rename the files, and forget the journal; Failed with all as before where it does not hold.
 
     Called for a tuning without obstacles.
     """
     journals = Journals(host)
     old = {name: remember_file(host, name) for name in files}
-    new = {own.name: remember_file(host, own.name) for own in files.values()}
+    new = {name: remember_file(host, name) for name, _ in files.values()}
     journal.files = {**new, **journal.files}
     journals.save(journal)
     try:
-        for name, own in files.items():
-            host.write(own.name, own.text.encode(), like=name)
+        for name, (own, text) in files.items():
+            host.write(own, text.encode(), like=name)
         for name in files:
             if name in journal.files:
                 host.remove(name)
@@ -206,13 +190,13 @@ def finish(host: Host, tuning: str, settings: Sequence[Setting]) -> None:
     BootHook(host).sync()
     standing = {entry.setting.id for journal in journals.all() for entry in journal.entries}
     for setting in settings:
-        handler = HANDLERS.on(host, setting.kind)
+        handler = handler_on(host, setting.kind)
         for name in [] if setting.id in standing else handler.unmarked(setting.target):
             if host.exists(_new_name(name)):
                 host.remove(name)
 
 
-def run(host: Host, request: Request) -> Json:
+def hand_over(host: Host, request: Request) -> Json:
     """Rename the files that keep a tuning, without our marks, and forget it; safe to repeat.
 
     ``files`` says by the name of each file its new one; also with ``dry_run``, which changes
@@ -220,7 +204,7 @@ def run(host: Host, request: Request) -> Json:
     not as wanted now and after a boot. Refused, with all that is in the way, where anything would
     not be kept.
     """
-    epoch = read_epoch(request)
+    epoch = request.epoch()
     dry_run = request.flag("dry_run")
     tuning = request.text("tuning", TUNING)
     digest = request.text("digest", DIGEST)
@@ -240,7 +224,7 @@ def run(host: Host, request: Request) -> Json:
                 finish(host, tuning, settings)
             rows = observe_all(host, settings, tuning)
             wrong = [f"{row.setting.id} {row.reason}" for row in rows if not row.as_wanted]
-            return {"files": {}, "found": False, "wrong": wrong, "boot_id": host.boot_id}
+            return {"files": {}, "found": False, "wrong": wrong}
         if (journal.rollout, journal.digest) != (rollout, digest):
             own = f"{journal.rollout}, digest {journal.digest}"
             raise Refused(f"{tuning} stands here by {own}, and not by {rollout}, digest {digest}")
@@ -249,6 +233,6 @@ def run(host: Host, request: Request) -> Json:
         if found:
             raise Refused("; ".join(found))
         if not dry_run:
-            hand_over(host, journal, files)
-        told = {name: own.name for name, own in files.items()}
-        return {"files": told, "found": True, "wrong": [], "boot_id": host.boot_id}
+            _hand_over(host, journal, files)
+        told = {name: new for name, (new, _) in files.items()}
+        return {"files": told, "found": True, "wrong": []}

@@ -12,7 +12,7 @@ from edgetune.agent.readings import first_number, interfaces, meminfo, protocol_
 from edgetune.agent.vocabulary.places import STATE
 
 
-def run(host: Host, request: Request) -> Json:
+def sample(host: Host, request: Request) -> Json:
     """Counters that only grow within a boot, gauges, and what `drifted`.
 
     A counter or a gauge that cannot be read is left out. ``health`` is what the health check was
@@ -35,7 +35,6 @@ def run(host: Host, request: Request) -> Json:
         measured, health = measure(count)
         gauges.update(measured)
     return {
-        "boot_id": host.boot_id,
         "uptime": uptime,
         "counters": counters,
         "gauges": {name: value for name, value in gauges.items() if value is not None},
@@ -104,7 +103,7 @@ def _drift(host: Host) -> List[Json]:
         return []
     from edgetune.agent.drift import drifted
 
-    return [dict(own._asdict()) for own in drifted(host)]
+    return [*drifted(host)]
 
 
 def _tcp_counters(host: Host) -> Dict[str, int]:

@@ -39,7 +39,7 @@ _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 Row = Tuple[Optional[float], ...]
 
 
-def run(host: Host, request: Request) -> Json:
+def sockets(host: Host, request: Request) -> Json:
     """Read at most ``most`` connections to ``ports``, within ``cpu`` seconds; nothing is changed.
 
     ``share`` is that of the clients' ports which the sample was taken from, by the ``seed``: the
@@ -48,7 +48,7 @@ def run(host: Host, request: Request) -> Json:
     MEASURED; null for what the kernel does not tell. ``seen`` counts all connections that were
     looked at.
     """
-    ports = request.wholes("ports", 1, 65535)
+    ports = request.ports()
     most = request.whole("most", 1, MOST)
     cpu = request.whole("cpu", 1, 60)
     seed = request.whole("seed", 0, 2**63 - 1)
@@ -74,7 +74,6 @@ def run(host: Host, request: Request) -> Json:
         "share": share,
         "cpu_ms": round(1000 * sum(own.ru_utime + own.ru_stime for own in used), 1),
         "columns": dict(zip(COLUMNS, columns)),
-        "boot_id": host.boot_id,
     }
 
 

@@ -8,7 +8,6 @@ them. What is less than ``LEAST`` is in the first bucket, of number 0, and the l
 """
 
 from bisect import bisect_right
-from typing import List
 
 _IN_TEN = [*range(100, 250, 10), *range(250, 500, 25), *range(500, 1000, 50)]
 _FIRST, _LAST = -3, 11
@@ -17,13 +16,8 @@ BUCKET = ":"
 """What stands between the name of a histogram and the number of a bucket."""
 
 
-def _bounds() -> List[float]:
-    # As text, each is the float that a log has for the same number.
-    tens = range(_FIRST, _LAST + 1)
-    return [0.0] + [float(f"{own}e{ten - 2}") for ten in tens for own in _IN_TEN]
-
-
-BOUNDS = _bounds()
+# As text, each is the float that a log has for the same number.
+BOUNDS = [0.0, *(float(f"{own}e{ten - 2}") for ten in range(_FIRST, _LAST + 1) for own in _IN_TEN)]
 """Where each bucket begins, by its number."""
 
 

@@ -12,8 +12,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Optional
 
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.bios_attribute import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.base.dataclass import dataclass
 from edgetune.base.files import load_yaml
 from edgetune.net.bmc.answers import Answer, Request, Values

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TypedDict
 
-from edgetune.agent.vocabulary.targets import SERVICE_NAME
+from edgetune.agent.vocabulary.kind import SERVICE_NAME
 from edgetune.base import clock
 from edgetune.base.documents.diagnosis import (
     Diagnosis,

@@ -3,12 +3,12 @@
 
 import os
 
-from edgetune.agent.freebsd.boot_environments import dataset_of, environments, is_part, mounted
-from edgetune.agent.kinds.base import PYTHON, Handler, texts
+from edgetune.agent.freebsd.readings import dataset_of, environments, is_part, mounted
+from edgetune.agent.kinds import PYTHON, Handler, texts
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.kernel_boot_environment import KIND
 from edgetune.agent.vocabulary.places import RC_SCRIPT, STATE
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
 

@@ -4,18 +4,19 @@
 import re
 from typing import Dict, List, Optional, Tuple
 
-from edgetune.agent.freebsd.parameters import environment, is_there, is_tunable, value_of
+from edgetune.agent.freebsd.readings import TUNABLE, environment, is_there, value_of
 from edgetune.agent.host import Host
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import FileKept, drop_ins, header
+from edgetune.agent.kinds import FileKept, drop_ins, header
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.loader_tunable import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
 FIRST = "/boot/loader.conf"
 DIRECTORY = "/boot/loader.conf.d"
 LOCAL = "/boot/loader.conf.local"
+DROP_IN = DIRECTORY + "/90-edgetune-{rank}.conf"
 
 _ASSIGNED = re.compile(r"""\s*([A-Za-z0-9_.%-]+)\s*=\s*(?:"([^"]*)"|([^\s"#]+))\s*(?:#.*)?""")
 
@@ -51,7 +52,7 @@ class LoaderTunable(FileKept):
     def probe(self, setting: Setting) -> None:
         """Unsupported where the kernel does not take it, or it would be in another's files."""
         name = setting.target["tunable"]
-        if is_there(self.host, name) and not is_tunable(self.host, name):
+        if is_there(self.host, name) and not is_there(self.host, name, TUNABLE):
             raise Unsupported(f"{name} is no tunable: the kernel does not take it from the loader")
         if any(own.kind == "kernel.boot_environment" for own in setting.siblings):
             raise Unsupported("its file is part of the boot environment that is left: set it first")
@@ -59,7 +60,7 @@ class LoaderTunable(FileKept):
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when another file may be read after ours, and says otherwise."""
         self.probe(setting)
-        ours = self._ours(self.rank(tuning))
+        ours = DROP_IN.format(rank=self.rank(tuning))
         for file, value in assigned(self.host, setting.target["tunable"]):
             if file not in (FIRST, ours) and value != setting.value:
                 raise Unsupported(f"{file} sets it to {value}: some releases read that after ours")
@@ -75,7 +76,4 @@ class LoaderTunable(FileKept):
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f'{own.target["tunable"]}="{own.value}"\n' for own in settings]
-        return {self._ours(journal.rank): header(journal) + "".join(lines)}
-
-    def _ours(self, rank: str) -> str:
-        return f"{DIRECTORY}/90-edgetune-{rank}.conf"
+        return {DROP_IN.format(rank=journal.rank): header(journal) + "".join(lines)}

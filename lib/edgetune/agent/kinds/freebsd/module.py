@@ -3,12 +3,12 @@
 
 from typing import Dict, Optional
 
-from edgetune.agent.freebsd.parameters import value_of
-from edgetune.agent.kinds.base import HookKept, texts
+from edgetune.agent.freebsd.readings import value_of
+from edgetune.agent.kinds import HookKept, texts
 from edgetune.agent.kinds.freebsd.loader_tunable import decides
 from edgetune.agent.protocol import Failed, Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.module import ABSENT, KIND, LOADED
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value
 
 IN_USE = "busy"

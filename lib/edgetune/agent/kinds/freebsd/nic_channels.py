@@ -3,12 +3,11 @@
 
 from typing import Dict
 
-from edgetune.agent.freebsd.network import driver_and_unit
-from edgetune.agent.freebsd.parameters import is_there, value_of, whole
-from edgetune.agent.kinds.base import HookKept, texts
+from edgetune.agent.freebsd.readings import driver_and_unit, is_there, value_of, whole
+from edgetune.agent.kinds import HookKept, texts
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, parts
 
 BY_A_BOOT = {

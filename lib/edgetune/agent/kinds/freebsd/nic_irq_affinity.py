@@ -3,22 +3,22 @@
 
 from typing import Dict, List, Sequence, Set
 
-from edgetune.agent.freebsd.interrupts import (
+from edgetune.agent.freebsd.readings import (
     Queue,
     channels_told_by,
     cores_first,
     cpus_of,
     domain_of,
     domains,
+    number,
     queues,
 )
-from edgetune.agent.freebsd.parameters import number
-from edgetune.agent.kinds.base import texts
+from edgetune.agent.kinds import texts
 from edgetune.agent.kinds.queue_cpus import OfQueues, QueueCpus
-from edgetune.agent.placement import deal, turns
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.topology import deal
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_irq_affinity import KIND
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 
@@ -81,13 +81,13 @@ class NicIrqAffinity(QueueCpus):
         if not known:
             raise Unsupported("cpuset -g -d does not tell the CPUs of every domain")
         if policy in ("spread", "interleave"):
-            nodes = [cores_first(self.host, known[domain]) for domain in sorted(known)]
-            return deal(turns(policy, count, len(nodes)), nodes)
-        chosen = self._local(target, known) if policy == "local" else parse_cpus(policy)
-        missing = chosen - set(range(number(self.host, "hw.ncpu") or 1))
+            chosen = [known[domain] for domain in sorted(known)]
+        else:
+            chosen = [self._local(target, known) if policy == "local" else parse_cpus(policy)]
+        missing = set().union(*chosen) - set(range(number(self.host, "hw.ncpu") or 1))
         if missing:
             raise Unsupported(f"there is no CPU {format_cpus(missing)}")
-        return deal([0] * count, [cores_first(self.host, chosen)])
+        return deal(policy, count, [cores_first(self.host, cpus) for cpus in chosen])
 
     def _local(self, target: Target, known: Dict[int, Set[int]]) -> Set[int]:
         if len(known) == 1:

@@ -6,12 +6,13 @@ import os
 import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
+from edgetune.agent.freebsd.readings import cpus_told
 from edgetune.agent.journal import Journal
-from edgetune.agent.kinds.base import FileKept, header
+from edgetune.agent.kinds import FileKept, header
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.service_property import KIND
-from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.values import Target, Value, format_cpus, parse_cpus
+from edgetune.agent.vocabulary.values import Target, Value, format_cpus
 
 FIRST = ("/etc/rc.conf", "/etc/rc.conf.local")
 DIRECTORIES = ("/etc/rc.conf.d", "/usr/local/etc/rc.conf.d")
@@ -59,11 +60,10 @@ class ServiceProperty(FileKept):
         if name == "Nice":
             return self.host.run("ps", "-o", "nice=", "-p", process).strip()
         if name == "CPUAffinity":
-            told = self.host.run("cpuset", "-g", "-p", process).strip()
-            mask = re.search(r"mask: ([0-9, ]+)$", told)
-            if mask is None:
+            cpus = cpus_told(self.host.run("cpuset", "-g", "-p", process))
+            if cpus is None:
                 raise Unsupported(f"cpuset(1) tells no CPUs of process {process}")
-            return format_cpus(parse_cpus(mask.group(1)))
+            return format_cpus(cpus)
         if name == "LimitNOFILE":
             return self._open_files(process)
         raise Unsupported(f"rc(8) has no {name}, but {', '.join(VARIABLES)}")

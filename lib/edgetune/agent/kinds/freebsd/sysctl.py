@@ -3,12 +3,12 @@
 
 from typing import Dict, Optional, Tuple
 
-from edgetune.agent.freebsd.parameters import is_there, is_tunable, is_writable, value_of
-from edgetune.agent.kinds.base import HookKept, texts
+from edgetune.agent.freebsd.readings import TUNABLE, WRITABLE, is_there, value_of
+from edgetune.agent.kinds import HookKept, texts
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kind import sysctl_path
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.sysctl import KIND
-from edgetune.agent.vocabulary.setting import Setting
-from edgetune.agent.vocabulary.targets import sysctl_path
 from edgetune.agent.vocabulary.values import Target, Value
 
 FILES = ("/etc/sysctl.conf", "/etc/sysctl.conf.local")
@@ -28,9 +28,9 @@ class Sysctl(HookKept):
     def probe(self, setting: Setting) -> None:
         """Unsupported when it cannot be set while the kernel runs."""
         name = self.key(setting.target)
-        if is_writable(self.host, name):
+        if is_there(self.host, name, WRITABLE):
             return
-        if is_tunable(self.host, name):
+        if is_there(self.host, name, TUNABLE):
             raise Unsupported(f"{name} is set by a boot alone: the kind loader.tunable does that")
         raise Unsupported(f"{name} is read-only")
 

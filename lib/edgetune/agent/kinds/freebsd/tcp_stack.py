@@ -3,8 +3,8 @@
 
 from edgetune.agent.kinds.freebsd.sysctl import Sysctl
 from edgetune.agent.protocol import Unsupported
+from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.tcp_stack import KIND, PARAMETER
-from edgetune.agent.vocabulary.setting import Setting
 from edgetune.agent.vocabulary.values import Target
 
 

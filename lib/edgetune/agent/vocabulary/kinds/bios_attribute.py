@@ -13,10 +13,8 @@ KIND = Kind(
         )
     },
     value=Text(LINE),
-    touches=lambda target: [f"bios {target['attribute']}"],
     disruption="reboot",
     order=10,
-    ordered=False,
     by_bmc=True,
     summary="An attribute of the BIOS, by the name and in the words of the machine's maker.",
     takes="A value of the machine's registry of attributes, as the registry spells it.",

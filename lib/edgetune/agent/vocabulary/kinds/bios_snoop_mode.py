@@ -11,7 +11,6 @@ KIND = Kind(
     touches=lambda target: ["bios snoop_mode"],
     disruption="reboot",
     order=11,
-    ordered=False,
     by_bmc=True,
     summary="How the caches of several sockets are kept coherent, whoever made the machine.",
     takes="`home`, `early`, `cluster_on_die` or `home_osb`.",

@@ -2,8 +2,7 @@
 """Services that keep off the CPUs which serve network cards."""
 
 from edgetune.agent.vocabulary.grammar import Text
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import SERVICE, properties_of
+from edgetune.agent.vocabulary.kind import SERVICE, Kind, properties_of
 
 PROPERTY = "CPUAffinity"
 
@@ -14,7 +13,6 @@ KIND = Kind(
     touches=properties_of(PROPERTY),
     disruption="restart",
     order=200,
-    ordered=False,
     summary="The CPUs of a service: all but those that serve interrupts of network cards.",
     takes="`off_nic_irqs`: all CPUs but those that serve interrupts of network cards. "
     "`off_nic_cores`: without the hyper-threads of these, too.",

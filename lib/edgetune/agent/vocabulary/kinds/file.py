@@ -6,9 +6,8 @@ import re
 from typing import Optional
 
 from edgetune.agent.vocabulary.grammar import Text, Wrong
-from edgetune.agent.vocabulary.kind import Field, Kind
+from edgetune.agent.vocabulary.kind import Field, Kind, is_protected
 from edgetune.agent.vocabulary.places import HOOKS, NOT_READY, OURS, SETUP, STATE
-from edgetune.agent.vocabulary.targets import is_protected
 from edgetune.agent.vocabulary.values import Target, Value
 
 MOST_BYTES = 64 * 1024
@@ -77,7 +76,6 @@ KIND = Kind(
     systems=("linux", "freebsd"),
     disruption="live",
     order=170,
-    ordered=False,
     summary="A plain file with a whole text; one that is there keeps its mode and its owner.",
     takes="The whole text of the file in UTF-8. It ends with a newline and has at most 64 KiB.",
     example={"path": "/etc/nginx/conf.d/tuned.conf", "value": "aio threads;\n"},

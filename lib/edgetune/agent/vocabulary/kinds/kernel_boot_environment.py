@@ -12,7 +12,6 @@ KIND = Kind(
     touches=lambda target: [BOOT_ENTRY],
     disruption="reboot",
     order=3,
-    ordered=False,
     systems=("freebsd",),
     summary="The boot environment that the host runs, with its kernel and base system; tried by "
     "one boot first.",

@@ -28,7 +28,6 @@ KIND = Kind(
     disruption="reboot",
     # What the command line is written into.
     order=2,
-    ordered=False,
     summary="The kernel that the host runs, as the package that holds it; tried by one boot first.",
     takes="`package`, the one that holds the kernel itself (`linux-image-6.1.0-40-amd64`, "
     "`kernel-core`), and its exact `version`.",

@@ -32,6 +32,7 @@ KIND = Kind(
     touches=lambda target: [BOOT_ENTRY],
     disruption="reboot",
     order=5,
+    ordered=True,
     systems=("freebsd",),
     summary="A tunable that the boot loader hands to the kernel, in a file of /boot/loader.conf.d. "
     "A boot that nobody confirms takes it back; a kernel that it keeps from booting does not.",

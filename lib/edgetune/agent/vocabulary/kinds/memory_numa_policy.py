@@ -2,8 +2,7 @@
 """On which NUMA nodes a service gets its memory."""
 
 from edgetune.agent.vocabulary.grammar import Text
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import SERVICE, properties_of
+from edgetune.agent.vocabulary.kind import SERVICE, Kind, properties_of
 from edgetune.agent.vocabulary.values import NODE
 
 POLICY, MASK = "NUMAPolicy", "NUMAMask"
@@ -16,7 +15,6 @@ KIND = Kind(
     touches=properties_of(POLICY, MASK),
     disruption="restart",
     order=190,
-    ordered=False,
     summary="The NUMA nodes on which a service gets the memory that it asks for after its restart.",
     takes="`interleave` (over all NUMA nodes with memory), `preferred:NODE`, `bind:NODES`, `local` "
     "or `default`. NODES is a list of nodes and ranges, such as `0-1,3`.",

@@ -20,7 +20,6 @@ KIND = Kind(
     touches=lambda target: [file_of(target)],
     disruption="live",
     order=130,
-    ordered=False,
     summary="When the kernel uses transparent huge pages.",
     takes="A word that the kernel offers in that file, such as `always`, `madvise` or `never`.",
     example={"file": "enabled", "value": "madvise"},

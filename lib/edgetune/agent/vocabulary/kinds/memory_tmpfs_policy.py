@@ -13,10 +13,8 @@ KIND = Kind(
     name="memory.tmpfs_policy",
     target={"mount": Field("/[!-~]{0,200}", "Where a tmpfs is mounted.")},
     value=Text(f"interleave(:{NODES})?|bind:{NODES}|prefer:{NODE}|local"),
-    touches=lambda target: [f"mount {target['mount']}"],
     disruption="live",
     order=150,
-    ordered=False,
     summary="The NUMA nodes on which a tmpfs gets the memory of what is written from now on.",
     takes="`interleave` (over all NUMA nodes with memory), `interleave:NODES`, `bind:NODES`, "
     "`prefer:NODE` or `local`. NODES is one node or one range, such as `0-1`.",

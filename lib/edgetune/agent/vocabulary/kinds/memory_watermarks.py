@@ -2,8 +2,7 @@
 """How early the kernel begins to free memory."""
 
 from edgetune.agent.vocabulary.grammar import Text, Whole
-from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.targets import parameter
+from edgetune.agent.vocabulary.kind import Field, Kind, parameter
 from edgetune.agent.vocabulary.values import Target, Value
 
 LEAST = 1024
@@ -44,6 +43,7 @@ KIND = Kind(
     touches=lambda target: [parameter(key_of(target))],
     disruption="live",
     order=140,
+    ordered=True,
     summary="The free memory below which the kernel frees more; raised in steps.",
     takes="A whole number. `min_free_kbytes`: kilobytes, at least 1024, and at most 5 % of the "
     "memory and of the smallest NUMA node. `watermark_scale_factor` (1 to 3000) and "

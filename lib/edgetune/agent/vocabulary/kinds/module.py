@@ -16,10 +16,8 @@ KIND = Kind(
         )
     },
     value=Text(LOADED),
-    touches=lambda target: [f"module {target['module']}"],
     disruption="live",
     order=15,
-    ordered=False,
     systems=("freebsd",),
     summary="A kernel module that is loaded; one that is in use when it is taken back stays until "
     "the next boot.",

@@ -2,8 +2,7 @@
 """How many queues an interface has."""
 
 from edgetune.agent.vocabulary.grammar import Parts, Whole
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
+from edgetune.agent.vocabulary.kind import INTERFACE, Kind
 
 TYPES = ("rx", "tx", "combined")
 
@@ -11,10 +10,10 @@ KIND = Kind(
     name="nic.channels",
     target={"interface": INTERFACE},
     value=Parts(dict.fromkeys(TYPES, Whole(0, 65536))),
-    touches=touches_interface,
     systems=("linux", "freebsd"),
     disruption="drain",
     order=30,
+    ordered=True,
     summary='How many queues an interface has, such as {"combined": 4}; ethtool tells and changes '
     "it.",
     takes="`rx`, `tx` and `combined`, each a number of queues, as `ethtool -L` takes them. On "

@@ -4,8 +4,7 @@
 from typing import Dict, Union
 
 from edgetune.agent.vocabulary.grammar import SWITCH, Parts, Wrong
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
+from edgetune.agent.vocabulary.kind import INTERFACE, Kind
 from edgetune.agent.vocabulary.values import Target, Value, parts
 
 SHORT = {
@@ -41,11 +40,9 @@ KIND = Kind(
     target={"interface": INTERFACE},
     value=Parts({r"[a-z0-9][a-z0-9_-]{0,99}": SWITCH}),
     tidy=tidy,
-    touches=touches_interface,
     # Drivers reset the link for some of them (ntuple above all).
     disruption="drain",
     order=60,
-    ordered=False,
     summary='What an interface does by itself, such as {"ntuple-filters": "off"}.',
     takes="Names that `ethtool -k` shows or `ethtool -K` takes, each `on` or `off`.",
     example={"interface": "*", "value": {"ntuple-filters": "on"}},

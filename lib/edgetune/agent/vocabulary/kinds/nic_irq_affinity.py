@@ -2,8 +2,7 @@
 """Which CPUs serve the interrupts of an interface's queues."""
 
 from edgetune.agent.vocabulary.grammar import Text
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
+from edgetune.agent.vocabulary.kind import INTERFACE, Kind
 from edgetune.agent.vocabulary.values import CPUS, cpus_or
 
 POLICIES = ("local", "spread", "interleave")
@@ -14,11 +13,9 @@ KIND = Kind(
     target={"interface": INTERFACE},
     value=Text("|".join([*POLICIES, CPUS])),
     tidy=cpus_or(*POLICIES),
-    touches=touches_interface,
     systems=("linux", "freebsd"),
     disruption="live",
     order=80,
-    ordered=False,
     summary="Which CPU serves the interrupts of which queue: one each, cores before hyper-threads.",
     takes="`local`: CPUs of the card's NUMA node in turn. `spread`: each node gets a block of "
     "neighbouring queues. `interleave`: the queues are dealt out to the nodes one by one. A list "

@@ -2,8 +2,7 @@
 """Which CPUs receive packets in software (RPS)."""
 
 from edgetune.agent.vocabulary.grammar import Text
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
+from edgetune.agent.vocabulary.kind import INTERFACE, Kind
 from edgetune.agent.vocabulary.values import CPUS, cpus_or
 
 WORD = "others"
@@ -14,10 +13,8 @@ KIND = Kind(
     target={"interface": INTERFACE},
     value=Text(f"{WORD}|({CPUS})?"),
     tidy=cpus_or(WORD),
-    touches=touches_interface,
     disruption="live",
     order=100,
-    ordered=False,
     summary="Which CPUs receive packets in software: the same for all receive queues.",
     takes="`others`: the CPUs of the card's NUMA node that do not serve its interrupts. Or a list "
     "of CPUs. An empty text switches RPS off.",

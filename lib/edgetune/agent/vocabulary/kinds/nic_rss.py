@@ -5,8 +5,7 @@ import re
 from typing import Union
 
 from edgetune.agent.vocabulary.grammar import Parts, Text, Whole, Wrong
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
+from edgetune.agent.vocabulary.kind import INTERFACE, Kind
 from edgetune.agent.vocabulary.values import Target, Value, parts
 
 FLOWS = ("tcp4", "udp4", "sctp4", "tcp6", "udp6", "sctp6")
@@ -46,10 +45,10 @@ KIND = Kind(
         }
     ),
     tidy=tidy,
-    touches=touches_interface,
     # Some drivers stop their queues for another table (bnxt_en).
     disruption="drain",
     order=50,
+    ordered=True,
     summary='How an interface spreads what it receives over its queues, such as {"equal": 4}.',
     takes="`equal` (over how many queues) or `weight` (a number for each queue). `hfunc`: "
     "`toeplitz`, `xor` or `crc32`. `key`: bytes in hexadecimal with colons. `tcp4`, `udp4`, "

@@ -2,8 +2,7 @@
 """Which CPUs send through which queue (XPS)."""
 
 from edgetune.agent.vocabulary.grammar import Text
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import INTERFACE, touches_interface
+from edgetune.agent.vocabulary.kind import INTERFACE, Kind
 from edgetune.agent.vocabulary.values import CPUS, cpus_or
 
 WORD = "per_queue"
@@ -14,10 +13,8 @@ KIND = Kind(
     target={"interface": INTERFACE},
     value=Text(f"{WORD}|({CPUS})?"),
     tidy=cpus_or(WORD),
-    touches=touches_interface,
     disruption="live",
     order=90,
-    ordered=False,
     summary="Which CPUs send through which transmit queue.",
     takes="`per_queue`: the CPUs that serve the interrupt of a queue send through it. A list of "
     "CPUs goes for all queues, an empty text for none.",

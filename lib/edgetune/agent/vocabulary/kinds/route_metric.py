@@ -49,6 +49,7 @@ KIND = Kind(
     touches=route_of,
     disruption="live",
     order=120,
+    ordered=True,
     summary="What a route of the main table says of new TCP connections.",
     takes="`initcwnd` and `initrwnd`: segments. `quickack`: `0` or `1`. `congctl`: a congestion "
     "control that the kernel offers. Routes by a nexthop object (`nhid`) are refused.",

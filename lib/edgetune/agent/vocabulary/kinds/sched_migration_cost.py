@@ -17,6 +17,7 @@ KIND = Kind(
     touches=lambda target: [OLD, NEW],
     disruption="live",
     order=155,
+    ordered=True,
     summary="For how many nanoseconds after it ran a task counts as too costly to move to another "
     "CPU.",
     takes="A number of nanoseconds.",

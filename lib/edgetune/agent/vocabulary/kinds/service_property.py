@@ -2,8 +2,7 @@
 """Properties of services."""
 
 from edgetune.agent.vocabulary.grammar import LINE, Text, Wrong
-from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.targets import SERVICE, property_of
+from edgetune.agent.vocabulary.kind import SERVICE, Field, Kind, property_of
 from edgetune.agent.vocabulary.values import Target, Value, cpu_list
 
 
@@ -31,6 +30,7 @@ KIND = Kind(
     touches=lambda target: [property_of(target["service"], target["property"])],
     disruption="restart",
     order=180,
+    ordered=True,
     systems=("linux", "freebsd"),
     summary="A property of a service's unit, such as LimitNOFILE; it takes effect with a restart.",
     takes="The value as a unit file has it, on one line. For `CPUAffinity` a list of CPUs. "

@@ -5,8 +5,7 @@ import re
 from typing import List, Optional
 
 from edgetune.agent.vocabulary.grammar import LINE, Text
-from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.targets import parameter, sysctl_path
+from edgetune.agent.vocabulary.kind import Field, Kind, parameter, sysctl_path
 from edgetune.agent.vocabulary.values import Target, one_line
 
 EXCLUSIVE = (
@@ -130,6 +129,7 @@ KIND = Kind(
     touches=parameters,
     disruption="live",
     order=160,
+    ordered=True,
     systems=("linux", "freebsd"),
     summary="A kernel parameter, as sysctl(8) has them.",
     takes="A value as `sysctl -w` takes it. Several numbers stand with spaces between them.",

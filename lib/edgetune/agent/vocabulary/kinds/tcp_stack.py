@@ -2,8 +2,7 @@
 """The TCP stack of FreeBSD that new connections get."""
 
 from edgetune.agent.vocabulary.grammar import Text
-from edgetune.agent.vocabulary.kind import Kind
-from edgetune.agent.vocabulary.targets import parameter
+from edgetune.agent.vocabulary.kind import Kind, parameter
 
 PARAMETER = "net.inet.tcp.functions_default"
 
@@ -14,7 +13,6 @@ KIND = Kind(
     touches=lambda target: [parameter(PARAMETER)],
     disruption="live",
     order=165,
-    ordered=False,
     systems=("freebsd",),
     summary="The TCP stack that new connections get; those that are open keep theirs.",
     takes="A stack that `sysctl net.inet.tcp.functions_available` lists, such as `freebsd`, "

@@ -2,8 +2,7 @@
 """Units of systemd: whether they run, and whether they are started at a boot."""
 
 from edgetune.agent.vocabulary.grammar import SWITCH, Parts
-from edgetune.agent.vocabulary.kind import Field, Kind
-from edgetune.agent.vocabulary.targets import unit_refusal
+from edgetune.agent.vocabulary.kind import Field, Kind, unit_refusal
 
 KIND = Kind(
     name="unit",
@@ -15,11 +14,9 @@ KIND = Kind(
         )
     },
     value=Parts({"enabled": SWITCH, "active": SWITCH}),
-    touches=lambda target: [f"unit {target['unit']}"],
     disruption="live",
     # Stops what would change the others, such as irqbalance.
     order=20,
-    ordered=False,
     summary="Whether a unit of systemd is `active` (on or off), and `enabled` (the same).",
     takes="`active`, `enabled` or both, each `on` or `off`.",
     example={"unit": "irqbalance.service", "value": {"active": "off", "enabled": "off"}},
