@@ -13,8 +13,8 @@ from edgetune.intent.metrics.catalogue import Catalogue
 from edgetune.intent.tuning import Tuning, find_tuning
 from edgetune.net.traffic import DrainDriver, open_driver
 from edgetune.rollout.store.claims import Claims, open_claims
-from edgetune.rollout.store.records import Store, open_stackstorm, open_store
-from edgetune.rollout.store.stackstorm import StackStorm
+from edgetune.rollout.store.records import Store, known_strays, open_stackstorm, open_store
+from edgetune.rollout.store.stackstorm import Executions, StackStorm
 from edgetune.site.config import Config, read_config, refuse_unconfigured
 from edgetune.site.inventory import Inventory, Pop
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from edgetune.net.traffic.on_hosts import Agents
     from edgetune.rollout.store.heartbeat import Heartbeats
     from edgetune.rollout.store.nodes import Nodes
-    from edgetune.rollout.store.stackstorm import Executions
 
 
 class Context:
@@ -75,8 +74,6 @@ class Context:
     @cached_property
     def strays(self) -> list[str]:
         """Ids of records whose keys tell no PoP, as the sweep saw them last."""
-        from edgetune.rollout.store.strays import known_strays
-
         return known_strays(self.store)
 
     @cached_property
@@ -98,8 +95,6 @@ class Context:
 
     @cached_property
     def _executions(self) -> Executions | NoAnswerError | None:
-        from edgetune.rollout.store.stackstorm import Executions
-
         try:
             return Executions(self.stackstorm, self.heartbeats) if self.stackstorm else None
         except NoAnswerError as error:

@@ -14,8 +14,7 @@ from edgetune.base.errors import StoreError
 from edgetune.base.files import load_yaml
 from edgetune.net.databases import Database
 from edgetune.rollout.ownership.automation import ALWAYS, QUIET, SOAKING
-from edgetune.rollout.store.heartbeat import GUARD, Heartbeat, Heartbeats
-from edgetune.rollout.store.texts import SqliteTexts
+from edgetune.rollout.store.heartbeat import GUARD, Heartbeat, Heartbeats, SqliteTexts
 from tests.support import ROOT
 from tests.support.world import World
 

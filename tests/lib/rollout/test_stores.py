@@ -41,11 +41,10 @@ from edgetune.rollout.guard.turns import TURN, Alone, RedisTurns
 from edgetune.rollout.store import records as stores
 from edgetune.rollout.store import stackstorm
 from edgetune.rollout.store.claims import Claim, RedisClaims, SqliteClaims
-from edgetune.rollout.store.heartbeat import Heartbeat, Heartbeats
+from edgetune.rollout.store.heartbeat import Heartbeat, Heartbeats, RedisTexts, SqliteTexts
 from edgetune.rollout.store.nodes import FRESH, Node, RedisNodes
 from edgetune.rollout.store.records import WITNESS, SensorStore, SqliteStore, St2Store, open_store
 from edgetune.rollout.store.stackstorm import StackStorm
-from edgetune.rollout.store.texts import RedisTexts, SqliteTexts
 from edgetune.site.config import read_config
 from edgetune.wings.congestion.rounds.kept import KeptRounds
 from tests.support.builders import reading

@@ -21,31 +21,29 @@ from edgetune.base.durations import DAY
 from edgetune.base.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.base.freezes import written
 from edgetune.base.sanitize import command
-from edgetune.fleet.campaign.gates import (
-    approval_of,
-    closed_gates,
-    heads_of,
-    unchanged,
-    unwell,
-)
 from edgetune.fleet.campaign.record import Writer, readable_records, taken_if_free
-from edgetune.fleet.campaign.verdicts import (
+from edgetune.fleet.campaign.rings import (
+    approval_of,
     ask_rings,
     awaited,
+    closed_gates,
     conclude,
     end_soak,
+    heads_of,
     held_by,
     is_settled,
     overdue,
     owed,
     ring_name,
+    unchanged,
+    unwell,
     verdict_of,
     waiting,
 )
 from edgetune.intent.campaign import Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
-from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import refuse_if_stopped
 from edgetune.rollout.status.claimed import refuse_held
 from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout

@@ -15,7 +15,7 @@ from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.record import all_records, new_id, put_record, ring_digest
 from edgetune.intent.campaign import Campaign, Ring, ShownCampaign, find_campaign, pops_by_ring
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import refuse_if_stopped
 from edgetune.rollout.planning.make_plan import make_for
 from edgetune.rollout.record.kept_inventory import whole_inventory
 from edgetune.rollout.status.claimed import refuse_held

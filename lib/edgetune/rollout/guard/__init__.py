@@ -22,17 +22,20 @@ from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
-from edgetune.rollout.guard.degraded import sick_hosts, worse_group
-from edgetune.rollout.guard.pausing import lost_hosts, surge_now, surge_over
-from edgetune.rollout.guard.stalled import (
+from edgetune.rollout.guard.checks import (
+    lost_hosts,
+    sick_hosts,
     stale_samples,
     stalled_rollout,
     stuck_rounds,
+    surge_now,
+    surge_over,
     waiting_rollout,
+    worse_group,
 )
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
-from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.lease import stopped_by
 from edgetune.rollout.record.heads import (
     Unreadable,
     keeping_their_pop,

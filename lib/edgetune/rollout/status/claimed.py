@@ -17,8 +17,7 @@ from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION
-from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.ownership.owner import is_orphaned
+from edgetune.rollout.ownership.lease import is_orphaned, stopped_by
 from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_living_heads
 from edgetune.rollout.record.rollout import in_hand
 from edgetune.rollout.status.commands import releases
@@ -60,7 +59,7 @@ def _held(what: str, advice: str) -> Finding:
 
 def _under_way(shown: Overview, head: Head, stopped: str, held: bool) -> Finding:
     """``held``: its execution is paused in StackStorm, which holds a rollback up, too."""
-    from edgetune.rollout.status.attention import HOLDS_UP, Urgency
+    from edgetune.rollout.status.overview import HOLDS_UP, Urgency
 
     entry, goes_back = shown.entry(head, {}), head.state == "rolling_back"
     by = dict.fromkeys([head.by or "unknown", head.last_by])

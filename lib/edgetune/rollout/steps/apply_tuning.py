@@ -8,7 +8,11 @@ from edgetune.base.documents.reading import encoded
 from edgetune.rollout.hosts.change import (
     ChangeResult,
     agent_settings,
+    apply_timeout,
     by_agent,
+    can_cut_off,
+    confirm_window,
+    expect_revert,
     reach,
     settings_before,
     was_drained,
@@ -16,12 +20,6 @@ from edgetune.rollout.hosts.change import (
 )
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
-from edgetune.rollout.hosts.reverts import (
-    apply_timeout,
-    can_cut_off,
-    confirm_window,
-    expect_revert,
-)
 from edgetune.rollout.order import after_change
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

@@ -10,6 +10,11 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.errors import ServerError
 from edgetune.net.traffic import DrainDriver, Server
+from edgetune.rollout.hosts.change import (
+    may_still_revert,
+    revert_text,
+    waits_for_revert,
+)
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import (
     CONTRADICTS,
@@ -19,16 +24,10 @@ from edgetune.rollout.hosts.drain import (
     known_servers,
     let_in_text,
     reachable,
+    recognised,
 )
-from edgetune.rollout.hosts.in_service import leaving, put_back, state_of, was_admitted
-from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.hosts.readiness import own_sessions, proven_by_effect, set_ready
-from edgetune.rollout.hosts.recognition import recognised
-from edgetune.rollout.hosts.reverts import (
-    may_still_revert,
-    revert_text,
-    waits_for_revert,
-)
+from edgetune.rollout.hosts.identity import own_sessions, proven_by_effect, set_ready
+from edgetune.rollout.hosts.quarantine import fail_host, leaving, put_back, state_of, was_admitted
 from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

@@ -11,8 +11,7 @@ from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import keep_pauses_of_executions
-from edgetune.rollout.ownership.kill_switch import stopped_by
-from edgetune.rollout.ownership.owner import idle_times, is_orphaned, owner_of
+from edgetune.rollout.ownership.lease import idle_times, is_orphaned, owner_of, stopped_by
 from edgetune.rollout.record.archive import sweep_ended
 from edgetune.rollout.record.heads import (
     keeping_their_pop,
@@ -20,7 +19,7 @@ from edgetune.rollout.record.heads import (
     unreadable_text,
 )
 from edgetune.rollout.store.nodes import this_node
-from edgetune.rollout.store.strays import keep_strays, strays_among
+from edgetune.rollout.store.records import keep_strays, strays_among
 
 
 class OrphansResult(TypedDict):

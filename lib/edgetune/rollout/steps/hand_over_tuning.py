@@ -13,20 +13,17 @@ from edgetune.base.sanitize import command
 from edgetune.intent.plan import settings_by_bmc
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.freeze import why_frozen
-from edgetune.rollout.gates.pause import refuse_if_paused
-from edgetune.rollout.hosts.change import by_agent, settings_request
-from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
-from edgetune.rollout.hosts.rollback import carrying
+from edgetune.rollout.gates.pause import refuse_if_paused, why_frozen
+from edgetune.rollout.hosts.change import APPLY_TIMEOUT, by_agent, settings_request
 from edgetune.rollout.order import BatchResult
-from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.ownership.lease import enter_state, open_rollout
+from edgetune.rollout.ownership.lease import enter_state, open_rollout, refuse_if_stopped
 from edgetune.rollout.record.heads import (
     read_all_heads,
     refuse_lost_past,
     refuse_unfinished,
 )
 from edgetune.rollout.record.rollout import Record, read_rollout
+from edgetune.rollout.steps.begin_rollback import carrying
 from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.steps.take_over_rollout import take_over
 from edgetune.site.inventory import Host

@@ -10,22 +10,20 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import WayBack
 from edgetune.net.result import HostResult
 from edgetune.rollout.hosts.change import (
+    APPLY_TIMEOUT,
     ChangeResult,
     ask_settings,
     by_agent,
     is_same,
     reach,
     settings_before,
+    waiting_text,
+    waits_for_revert,
     was_drained,
     write_answers,
 )
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
-from edgetune.rollout.hosts.reverts import (
-    APPLY_TIMEOUT,
-    waiting_text,
-    waits_for_revert,
-)
 from edgetune.rollout.order import WaitingResult, after_change, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

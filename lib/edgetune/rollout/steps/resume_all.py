@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from edgetune.base.errors import RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.kill_switch import STOP_KEY, keep_permit, stopped_by
+from edgetune.rollout.ownership.lease import STOP_KEY, keep_permit, stopped_by
 
 _TRIES = 3
 

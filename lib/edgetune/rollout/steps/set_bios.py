@@ -17,13 +17,20 @@ from edgetune.base.documents.settings import SettingRow, was_and_is_text
 from edgetune.base.errors import RefusedError
 from edgetune.intent.plan import settings_by_bmc
 from edgetune.net.result import HostResult
-from edgetune.rollout.hosts.bios import LATER, save_owned, target_of
+from edgetune.rollout.hosts.bios import (
+    LATER,
+    BiosJournal,
+    Change,
+    Entry,
+    load_journals,
+    save_owned,
+    target_of,
+)
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.order import WaitingResult, after_bios, retry_after
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.bios_journal import BiosJournal, Change, Entry, load_journals
 from edgetune.rollout.record.rollout import Record
 
 # Seconds between two tries with a BMC that is busy.

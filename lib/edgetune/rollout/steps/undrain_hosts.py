@@ -12,8 +12,14 @@ from edgetune.base.names import listed
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
-from edgetune.rollout.hosts.in_service import put_back, was_serving, why_out
-from edgetune.rollout.hosts.quarantine import fail_host, take_out_quarantined, why_lost
+from edgetune.rollout.hosts.quarantine import (
+    fail_host,
+    put_back,
+    take_out_quarantined,
+    was_serving,
+    why_lost,
+    why_out,
+)
 from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.lease import Rollout

@@ -11,12 +11,14 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import ProvenSettings, SeenSettings, VerifiedSettings
 from edgetune.base.documents.settings import Standing, standings, was_and_is_text
 from edgetune.net.result import HostResult
+from edgetune.rollout.evidence.sampling import sick_services
 from edgetune.rollout.hosts.bios import forget, settled
 from edgetune.rollout.hosts.change import (
     ChangeResult,
     agent_settings,
     ask_settings,
     by_agent,
+    can_cut_off,
     is_same,
     reach,
     settings_before,
@@ -25,9 +27,7 @@ from edgetune.rollout.hosts.change import (
 )
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
-from edgetune.rollout.hosts.health import sick_services
-from edgetune.rollout.hosts.readiness import set_ready
-from edgetune.rollout.hosts.reverts import can_cut_off
+from edgetune.rollout.hosts.identity import set_ready
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of life, kept beside the claims: of the guard, and of actions that take long.
+"""Texts by key that are kept beside the claims, in Redis or SQLite; among them signs of life: of
+the guard, and of actions that take long.
 
 StackStorm shows an action as running for ever when its action runner was killed.
 """
@@ -10,13 +11,67 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Protocol
 
 from edgetune.base import clock
 from edgetune.base.documents.reading import check_is, read_document
 from edgetune.base.errors import EdgetuneError
-from edgetune.rollout.store.texts import Texts, open_texts
+from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
 from edgetune.site.config import Config
+
+
+class Texts(Protocol):
+    """Every call raises StoreError when the backend fails."""
+
+    def get(self, key: str) -> str | None:
+        """The text, or None."""
+
+    def put(self, key: str, text: str) -> None:
+        """Keep it instead of the one before."""
+
+
+def open_texts(config: Config, table: str, column: str, kept: int, prefix: str = "") -> Texts:
+    """Those of a ``table`` of SQLite by the key of its ``column``.
+
+    Redis keeps them for ``kept`` s, under keys that begin with ``prefix`` there.
+    """
+    if config.coordination.startswith(SCHEME):
+        return SqliteTexts(Database(config.coordination), table, column)
+    return RedisTexts(open_redis(config), kept, prefix)
+
+
+class SqliteTexts:
+    """In a table of a SQLite file."""
+
+    def __init__(self, database: Database, table: str, column: str) -> None:
+        self._database, self._table, self._column = database, table, column
+
+    def get(self, key: str) -> str | None:
+        query = f"SELECT value FROM {self._table} WHERE {self._column} = ?"
+        with self._database.transaction() as db:
+            row = db.execute(query, (key,)).fetchone()
+        return row[0] if row else None
+
+    def put(self, key: str, text: str) -> None:
+        with self._database.transaction() as db:
+            db.execute(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", (key, text))
+
+
+class RedisTexts:
+    """In Redis, for so many seconds."""
+
+    def __init__(self, client: Any, kept: int, prefix: str = "") -> None:
+        self._client, self._kept, self._prefix = client, kept, prefix
+
+    def get(self, key: str) -> str | None:
+        with redis_errors(self._prefix + key):
+            found: str | None = self._client.get(self._prefix + key)
+        return found
+
+    def put(self, key: str, text: str) -> None:
+        with redis_errors(self._prefix + key):
+            self._client.set(self._prefix + key, text, ex=self._kept)
+
 
 GUARD = "guard"
 EVERY = 20.0

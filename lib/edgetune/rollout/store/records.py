@@ -3,20 +3,29 @@
 
 "No record" is None; "store unreachable" is StoreError, and stops everything. StackStorm's
 own ``get_value`` answers None for both, so its API is asked instead.
+
+edgetune.strays    ids of rollouts whose keys tell no PoP
+
+Strays lie among those of no PoP, and may be on any: a step of a PoP, which lists its own alone,
+knows them from there. The sweep, which lists all, writes them down.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Callable, Protocol
 from urllib.parse import quote
 
 from edgetune import PACK
 from edgetune.base import clock
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.head import ID, head_key
+from edgetune.base.documents.reading import decoded, read_document
 from edgetune.base.documents.stackstorm import KeyValue, User
-from edgetune.base.errors import NoAnswerError, StoreError
+from edgetune.base.errors import DamagedError, NoAnswerError, StoreError
 from edgetune.base.secret_files import read_secret
 from edgetune.net.databases import SCHEME, Database
 from edgetune.rollout.store.stackstorm import StackStorm, entries, entry
@@ -311,3 +320,36 @@ def _path(key: str) -> str:
 
 def _digest(value: str | None) -> str | None:
     return None if value is None else sha256(value.encode()).hexdigest()
+
+
+KEY = f"{PACK}.strays"
+
+
+@dataclass(frozen=True)
+class _Strays:
+    """Their ids, in order."""
+
+    ids: list[str]
+
+
+def strays_among(rollouts: Iterable[str]) -> list[str]:
+    """The ids that tell no PoP, in order."""
+    return sorted(name for name in rollouts if not ID.fullmatch(name))
+
+
+def known_strays(store: Store) -> list[str]:
+    """Those that the sweep saw last."""
+    text = value_of(store, KEY)
+    try:
+        return [] if text is None else decoded(KEY, _Strays, read_document(KEY, text)).ids
+    except DamagedError:
+        prefix = head_key("")
+        return strays_among(key[len(prefix) :] for key in store.list(prefix))
+
+
+def keep_strays(store: Store, ids: list[str]) -> None:
+    """Write them down, where that is news."""
+    text = json.dumps({"ids": ids})
+    known = value_of(store, KEY)
+    if text != known and (ids or known is not None):
+        store.put(KEY, text)

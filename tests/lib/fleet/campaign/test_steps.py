@@ -18,10 +18,10 @@ from edgetune.base.documents.head import Head, Quarantine, head_key
 from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import FencedError, InputError, RefusedError
-from edgetune.fleet.campaign import advance, gates
+from edgetune.fleet.campaign import advance
+from edgetune.fleet.campaign import rings as the_rings
 from edgetune.fleet.campaign.advance import step_campaign
-from edgetune.fleet.campaign.approve import approve
-from edgetune.fleet.campaign.control import abort_campaign, hold_campaign, resume_campaign
+from edgetune.fleet.campaign.control import abort_campaign, approve, hold_campaign, resume_campaign
 from edgetune.fleet.campaign.record import seized
 from edgetune.fleet.campaign.run import run_campaign
 from edgetune.intent.metrics.catalogue import metrics_of
@@ -436,7 +436,7 @@ def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
     def damaged(context: Any, record: Any) -> Any:
         if record.name == "one":
             raise KeyError("metrics")
-        return gates.unchanged(context, record)
+        return the_rings.unchanged(context, record)
 
     monkeypatch.setattr(advance, "unchanged", damaged)
     said = step_campaign(world.context)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.base.documents.rounds import Rounds, read_rounds
-from edgetune.rollout.store.texts import Texts, open_texts
+from edgetune.rollout.store.heartbeat import Texts, open_texts
 from edgetune.site.config import Config
 
 
