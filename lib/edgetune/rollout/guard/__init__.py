@@ -22,17 +22,7 @@ from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
-from edgetune.rollout.guard.checks import (
-    lost_hosts,
-    sick_hosts,
-    stale_samples,
-    stalled_rollout,
-    stuck_rounds,
-    surge_now,
-    surge_over,
-    waiting_rollout,
-    worse_group,
-)
+from edgetune.rollout.guard import checks
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.ownership.lease import stopped_by
@@ -47,14 +37,14 @@ from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
 Check = Callable[[Watched], "Finding | None"]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
-    ("health_degraded", sick_hosts),
-    ("health_degraded", worse_group),
-    ("traffic_surge", surge_now),
-    ("surge_over", surge_over),
-    ("host_lost", lost_hosts),
-    ("rollout_stalled", stalled_rollout),
-    ("rollout_stalled", waiting_rollout),
-    ("samples_stale", stale_samples),
+    ("health_degraded", checks.sick_hosts),
+    ("health_degraded", checks.worse_group),
+    ("traffic_surge", checks.surge_now),
+    ("surge_over", checks.surge_over),
+    ("host_lost", checks.lost_hosts),
+    ("rollout_stalled", checks.stalled_rollout),
+    ("rollout_stalled", checks.waiting_rollout),
+    ("samples_stale", checks.stale_samples),
 )
 
 
@@ -129,7 +119,7 @@ class Guard:
 
     def _rounds(self, context: Context, turns: Turns) -> Iterator[Found]:
         try:
-            findings = [*stuck_rounds(context)]
+            findings = [*checks.stuck_rounds(context)]
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001

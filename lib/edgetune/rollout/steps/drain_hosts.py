@@ -26,18 +26,9 @@ from edgetune.rollout.gates.pause import (
     ways_on,
     why_frozen,
 )
+from edgetune.rollout.hosts import drain
 from edgetune.rollout.hosts.door import BatchStep
-from edgetune.rollout.hosts.drain import (
-    POLL,
-    DrainResult,
-    drain_report,
-    known_servers,
-    reachable,
-    recognise_live,
-    withdraw,
-    without_lost,
-    without_strangers,
-)
+from edgetune.rollout.hosts.drain import DrainResult
 from edgetune.rollout.hosts.quarantine import hosts_in_service, needs_room, put_back
 from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.order import AT_ONCE, has_live_left, retry_after
@@ -64,7 +55,7 @@ def wait_for_room(
     """The servers, once enough others serve; hosts that serve nothing need no room."""
     deadline = clock.monotonic() + (opened.config.health_deadline if patient else 0)
     while True:
-        servers = known_servers(opened, driver, names)
+        servers = drain.known_servers(opened, driver, names)
         serving = hosts_in_service(opened.pop, servers)
         left = len(serving - set(names))
         if left >= opened.pop.must_serve or not needs_room(opened.pop, servers) & set(names):
@@ -74,7 +65,7 @@ def wait_for_room(
                 f"{opened.pop.name}: draining {', '.join(names)} would leave {left} hosts in "
                 f"service, {opened.pop.must_serve} must stay"
             )
-        clock.sleep(POLL)
+        clock.sleep(drain.POLL)
         opened.lease.permit()
 
 
@@ -165,7 +156,7 @@ def drain_hosts(opened: Rollout, work: Batch) -> DrainResult:
         told = check_drained.on(opened, work)
         if told["failed"]:
             break
-        clock.sleep(POLL)
+        clock.sleep(drain.POLL)
     return told
 
 
@@ -186,15 +177,15 @@ def begin_drain(opened: Rollout, work: Batch) -> DrainResult:
         return _waits(opened, work, held, len(names))
     driver = opened.load_balancer
     if not opened.drains:
-        recognise_live(opened, work, driver, names)
+        drain.recognise_live(opened, work, driver, names)
         opened.move(work, names, "drained")
     if not names or not opened.drains:
         return _began(opened, work, "nothing to drain")
-    driver, names = reachable(opened, work, names)
-    names = without_lost(opened, work, driver, names)
-    names = without_strangers(opened, work, known_servers(opened, driver, names), names)
+    driver, names = drain.reachable(opened, work, names)
+    names = drain.without_lost(opened, work, driver, names)
+    names = drain.without_strangers(opened, work, drain.known_servers(opened, driver, names), names)
     names = with_room(opened, driver, work, names) if work.batch_type == "restore" else names
-    servers = known_servers(opened, driver, names)
+    servers = drain.known_servers(opened, driver, names)
     serving = [name for name in names if name in needs_room(opened.pop, servers)]
     surge = held_by_surge(opened, serving)
     if surge and others_go_on(work, serving):
@@ -207,7 +198,7 @@ def begin_drain(opened: Rollout, work: Batch) -> DrainResult:
         if work.batch_type != "restore":
             raise
         return _waits(opened, work, held_by_floor(opened, str(error)), len(names))
-    withdraw(opened, work, driver, names, servers)
+    drain.withdraw(opened, work, driver, names, servers)
     too_few = give_room_back(opened, driver, work, serving)
     if too_few:
         return _waits(opened, work, held_by_floor(opened, too_few), len(serving))
@@ -240,4 +231,4 @@ def _began(opened: Rollout, work: Batch, message: str) -> DrainResult:
     if work.wait:
         work.wait = None
         opened.save_batch(work)
-    return drain_report(opened, work, message)
+    return drain.drain_report(opened, work, message)
