@@ -20,7 +20,7 @@ from edgetune import __version__
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.batch import Batch
-from edgetune.base.documents.head import Entry, Head, batch_name, phases, runs
+from edgetune.base.documents.head import Head, batch_name, phases, runs
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.settings import value_text
@@ -100,6 +100,9 @@ def page(material: Material) -> str:
     power = material.baseline.power if material.baseline else None
     members = compared(plan, looks)
     out = times_out(material.batches, material.made)
+    # Why the rollout is where it is: the first entry of its state, or of the way back to it.
+    state = "rolling_back" if head.state == "rolled_back" else head.state
+    begun = [own[0] for own in reversed(runs(head.history))]
     return render(
         "page.html",
         material.made,
@@ -118,7 +121,7 @@ def page(material: Material) -> str:
         out_text=out_text(out),
         requests=requests_text(plan, material.batches),
         since=runs(head.history)[-1][0].at,
-        present=_present(head),
+        present=next((entry for entry in begun if entry.state == state), begun[0]),
         prospect=prospect_text(power) if power else "",
         profiles=[profile for profile in plan.profiles if profile.before],
         groups=plan.groups,
@@ -152,13 +155,6 @@ def newest_judged(looks: Sequence[Look]) -> Look | None:
 def render(template: str, made: float, **given: object) -> str:
     """A page of a template of this room; whatever is ``given`` is escaped there."""
     return _templates().get_template(template).render(made=made, version=__version__, **given)
-
-
-def _present(head: Head) -> Entry:
-    """Why the rollout is where it is: the first entry of its state, or of the way back to it."""
-    state = "rolling_back" if head.state == "rolled_back" else head.state
-    begun = [own[0] for own in reversed(runs(head.history))]
-    return next((entry for entry in begun if entry.state == state), begun[0])
 
 
 class Pictures(NamedTuple):

@@ -139,7 +139,7 @@ class _Step:
                 return f"it is {record.state}"
             noted = len(record.history)
             if record.state == "running":
-                said = self._running(work)
+                said = self._decide(work, heads_of(self._context, work.record))
             else:
                 said = {"held": self._held, "aborted": self._aborted}[record.state](record)
             work.save()
@@ -173,9 +173,6 @@ class _Step:
         own = [heads[pop.rollout] for pop in record.pops.values() if pop.rollout in heads]
         record.over = not any(head.ring and head.state not in ENDED for head in own)
         return f"it is {record.state}"
-
-    def _running(self, work: Writer) -> str:
-        return self._decide(work, heads_of(self._context, work.record))
 
     def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:
         record, ring = work.record, work.record.present

@@ -46,14 +46,11 @@ class Writer:
         if asdict(self.record) != self._written:
             put_record(self._context, self.record, self._claim.epoch)
             self._written = asdict(self.record)
-            self._drop_older()
+            if self._read_at != self._claim.epoch:
+                self._context.store.put(_key(self.record.id, self._read_at), _DROPPED)
+                self._read_at = self._claim.epoch
         ttl = self._context.config.owner_timeout
         self._context.claims.renew(_claim_of(self.record.id), self._claim, ttl)
-
-    def _drop_older(self) -> None:
-        if self._read_at != self._claim.epoch:
-            self._context.store.put(_key(self.record.id, self._read_at), _DROPPED)
-            self._read_at = self._claim.epoch
 
 
 @contextmanager

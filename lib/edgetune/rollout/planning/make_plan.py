@@ -289,7 +289,8 @@ def _stays_hung(made: Plan, facts: Mapping[str, HostFacts]) -> list[Finding]:
             refuses=False,
         )
         for name in tried
-        if not facts[name].watchdog.device and FORCED not in _ways(made, name)
+        if not facts[name].watchdog.device
+        and FORCED not in (made.restarts[name].resets if name in made.restarts else ())
     ]
 
 
@@ -297,10 +298,6 @@ def _other_help(made: Plan, name: str) -> str:
     if made.options.force_restart:
         return "be ready to reset it: no BMC is known that can force its restart"
     return "give force_restart=true: its BMC then resets it"
-
-
-def _ways(made: Plan, name: str) -> Sequence[str]:
-    return made.restarts[name].resets if name in made.restarts else ()
 
 
 def ask_agents(

@@ -92,7 +92,10 @@ class StepTimes:
             del kept.awaited[own.name]
             step = kept.steps.setdefault(own.name, steps.StepTaken())
             step.count += 1
-            step.seconds = round(step.seconds + _passed(since, own.ended), 3)
+            # Seconds, whatever was done to the wall clock meanwhile.
+            step.seconds = round(
+                step.seconds + max(0.0, own.ended.wall - since.wall - clock.shift_since(since)), 3
+            )
             if own.failed:
                 step.failures[own.failed] = step.failures.get(own.failed, 0) + 1
             if own.begins:
@@ -150,8 +153,3 @@ def _did_nothing(name: str, result: Mapping[str, object]) -> bool:
     if name == "drain_hosts":
         return result.get("next") in ("drain_hosts", "restore_live")
     return name == "compare_groups" and not result.get("verdict")
-
-
-def _passed(since: Reading, until: Reading) -> float:
-    """Seconds, whatever was done to the wall clock meanwhile."""
-    return max(0.0, until.wall - since.wall - clock.shift_since(since))
