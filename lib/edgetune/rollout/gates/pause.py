@@ -285,7 +285,7 @@ def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> set[st
     for pop, (head, pause) in paused.items():
         # Somebody may take it over at this moment.
         with suppress(FencedError):
-            as_owner(context, head.id).lease.renew()
+            as_owner(context, head.id).renew()
             told = _since(kept.get(pop), pause)
             if told != kept.get(pop):
                 save_pause(context, pop, EXECUTION, told)

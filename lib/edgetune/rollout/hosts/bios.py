@@ -310,7 +310,7 @@ def _proof(answer: HostResult) -> HostResult:
 
 def save_owned(opened: Rollout, journal: BiosJournal) -> None:
     """Keep a journal; FencedError where the rollout has lost its claim."""
-    opened.lease.renew()
+    opened.renew()
     save_journal(opened.context, journal)
 
 

@@ -128,7 +128,7 @@ def withdraw(
     keep_silenced(opened, work)
     for each in opened.hosts(names):
         if known[each.name].is_let_in:
-            opened.lease.permit()
+            opened.permit()
             with suppress(DrainError) if work.batch_type == "restore" else nullcontext():
                 # Whoever awaits the drain sees it, and tries again.
                 driver.withdraw(each.server)
@@ -194,7 +194,7 @@ def _isolate_again(
     servers, told = driver.servers(), dict[str, str]()
     for host in hosts:
         if host.server in servers and servers[host.server].is_let_in:
-            opened.lease.permit()
+            opened.permit()
             try:
                 driver.isolate(host.server)
                 told[host.name] = ""
@@ -234,7 +234,7 @@ def _told(
         if clock.monotonic() > deadline:
             raise DrainError("; ".join(f"{name}: {why}" for name, why in unknown.items()))
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()
 
 
 def known_servers(
@@ -345,7 +345,7 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> dict[st
         if not lost or clock.monotonic() > deadline:
             return lost
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()
 
 
 def recognise_live(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:

@@ -386,7 +386,7 @@ def _put_back(
         if answer.failed:
             fail_host(opened, work, name, f"{problem}; {answer.error}")
             continue
-        opened.lease.permit()
+        opened.permit()
         put_back(driver, opened.pop.host(name).server, host.lb_before)
         host.go("planned", problem)
         host.lb_before, host.told_at, host.out_at = None, 0.0, 0.0

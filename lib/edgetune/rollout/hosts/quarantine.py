@@ -236,7 +236,7 @@ def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
     surge = surge_of(opened) if serves else ""
     if surge:
         return surge
-    opened.lease.permit()
+    opened.permit()
     try:
         driver.isolate(server)
     except ServerError as error:
@@ -245,7 +245,7 @@ def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
     if not serves or left >= least:
         return ""
     # Somebody else may have drained hosts at the same moment.
-    opened.lease.permit()
+    opened.permit()
     put_back(driver, server, state_of(servers[server]))
     return _no_room(left, least)
 

@@ -116,21 +116,23 @@ def _kept(text: str) -> tuple[str, str]:
 _PERMIT_HOLDS = 1.0
 
 
-class Lease:
-    """The right to act on a rollout, as long as nobody took the claim of its PoP over."""
+class Rollout(Record):
+    """A record that its owner changes, as long as nobody took the claim of its PoP over: each write
+    renews the claim, and fails once it is lost."""
 
-    def __init__(self, record: Record) -> None:
-        self.record = record
+    def __init__(self, context: Context, head: Head) -> None:
+        super().__init__(context, head)
         self._permitted_at = float("-inf")
+        self._kept: dict[int, dict[str, object]] = {}
 
     @property
     def claim(self) -> Claim:
         """The claim this record's present epoch stands for."""
-        return Claim(self.record.head.id, self.record.head.epoch)
+        return Claim(self.head.id, self.head.epoch)
 
     def renew(self) -> None:
         """Keep the claim; FencedError if somebody else owns the rollout by now, and who."""
-        context, head = self.record.context, self.record.head
+        context, head = self.context, self.head
         try:
             context.claims.renew(head.pop, self.claim, context.config.claim_ttl)
         except FencedError as error:
@@ -142,7 +144,7 @@ class Lease:
         That takes ``claim_grace`` from where the rollout was taken from its owner: an action of
         that owner may still be running.
         """
-        context, head = self.record.context, self.record.head
+        context, head = self.context, self.head
         grace = head.taken_over + context.config.claim_grace - clock.now()
         context.claims.release(head.pop, self.claim, max(0.0, grace))
 
@@ -155,17 +157,8 @@ class Lease:
         if clock.monotonic() - self._permitted_at < _PERMIT_HOLDS:
             return
         self.renew()
-        refuse_if_stopped(self.record.context)
+        refuse_if_stopped(self.context)
         self._permitted_at = clock.monotonic()
-
-
-class Rollout(Record):
-    """A record that its owner changes: each write renews the lease, and fails once it is lost."""
-
-    def __init__(self, context: Context, head: Head) -> None:
-        super().__init__(context, head)
-        self.lease = Lease(self)
-        self._kept: dict[int, dict[str, object]] = {}
 
     @property
     def load_balancer(self) -> DrainDriver:
@@ -187,7 +180,7 @@ class Rollout(Record):
         """
 
         def permitted(host: Host) -> dict[str, object]:
-            self.lease.permit()
+            self.permit()
             return {"epoch": self.head.epoch, **request(host)}
 
         patience = self.config.health_deadline if patient else 0
@@ -202,16 +195,16 @@ class Rollout(Record):
         """
 
         def permitted(host: Host) -> Mapping[str, object]:
-            self.lease.permit()
+            self.permit()
             return request(host)
 
         refusals = 2 if self.head.state == "rolling_back" else 1
-        ask, hosts, permit = self.context.bmcs.ask, self.hosts(names), self.lease.permit
+        ask, hosts, permit = self.context.bmcs.ask, self.hosts(names), self.permit
         return ask(hosts, verb, permitted, permit=permit, refusals=refusals) if names else {}
 
     def save(self) -> None:
         """Write the head, as its owner only."""
-        self.lease.renew()
+        self.renew()
         self.context.store.put(head_key(self.head.id), self.head.document())
 
     def batch(self, number: int) -> Batch:
@@ -222,7 +215,7 @@ class Rollout(Record):
 
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
-        self.lease.renew()
+        self.renew()
         self.context.store.put(batch_key(self.head.id, batch.number), batch.document())
         self._kept[batch.number] = asdict(batch)
 
@@ -273,7 +266,7 @@ def open_rollout(context: Context, rollout: str, epoch: int) -> Rollout:
         newer = f"its record is at epoch {opened.head.epoch}"
         raise FencedError(f"{lost}: {newer}{_goes_on(opened.head)}")
     opened.head.epoch = epoch
-    opened.lease.permit()
+    opened.permit()
     return opened
 
 

@@ -115,7 +115,7 @@ def _is_let_in(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> 
     if host.let_in >= drain.CONTRADICTS and _is_overdue(opened, host):
         _give_up(opened, work, name, driver)
         return False
-    opened.lease.permit()
+    opened.permit()
     try:
         driver.withdraw(opened.pop.host(name).server)
     except drain.fails_one_host(work) as error:
@@ -147,7 +147,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
     failed = []
     for host in opened.hosts(names):
         if was_admitted(work.hosts[host.name].lb_before):
-            opened.lease.permit()
+            opened.permit()
             try:
                 driver.isolate(host.server)
             except drain.fails_one_host(work) as error:
@@ -201,7 +201,7 @@ def _give_up(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> No
     if told.failed:
         fail_host(opened, work, name, str(told.error))
         return
-    opened.lease.permit()
+    opened.permit()
     try:
         put_back(driver, opened.pop.host(name).server, host.lb_before)
     except ServerError as failure:

@@ -114,7 +114,7 @@ def _send(
 
     The hosts of the others have their time from now.
     """
-    opened.lease.permit()
+    opened.permit()
     told_at = {name: work.hosts[name].at for name in ways}
     asked: set[str] = set()
 

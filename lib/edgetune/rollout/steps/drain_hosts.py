@@ -66,7 +66,7 @@ def wait_for_room(
                 f"service, {opened.pop.must_serve} must stay"
             )
         clock.sleep(drain.POLL)
-        opened.lease.permit()
+        opened.permit()
 
 
 def give_room_back(opened: Rollout, driver: DrainDriver, work: Batch, served: Sequence[str]) -> str:
@@ -75,7 +75,7 @@ def give_room_back(opened: Rollout, driver: DrainDriver, work: Batch, served: Se
     if left >= opened.pop.must_serve or not served:
         return ""
     for host in opened.hosts(served):
-        opened.lease.permit()
+        opened.permit()
         put_back(driver, host.server, work.hosts[host.name].lb_before)
         work.hosts[host.name].lb_before, work.hosts[host.name].out_at = None, 0.0
     opened.move(work, served, "planned")
@@ -152,7 +152,7 @@ def drain_hosts(opened: Rollout, work: Batch) -> DrainResult:
     deadline = clock.monotonic() + AT_ONCE
     told = begin_drain.on(opened, work)
     while told["next"] == "check_drained" and clock.monotonic() < deadline:
-        opened.lease.permit()
+        opened.permit()
         told = check_drained.on(opened, work)
         if told["failed"]:
             break

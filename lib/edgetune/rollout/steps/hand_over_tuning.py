@@ -158,7 +158,7 @@ def _hand_over(
         why = "its hosts keep its effect without edgetune; nothing of it can be taken back"
         enter_state(opened, "handed_over", owner, requested_by, why)
         opened.save()
-        opened.lease.release()
+        opened.release()
     return answers
 
 

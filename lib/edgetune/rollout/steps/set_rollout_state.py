@@ -67,7 +67,7 @@ def set_rollout_state(
     if state in ENDED:
         # The sweep may not have seen yet that a paused execution went on.
         lift_bound(context, head.pop, rollout, requested_by)
-        opened.lease.release()
+        opened.release()
     first, end = unfinished_batches(opened)
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [clock.wall()]
     return {

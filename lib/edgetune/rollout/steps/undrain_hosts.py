@@ -71,7 +71,7 @@ def _put_back(
     refused: dict[str, str] = {}
     problems: dict[str, str] = {}
     for host in opened.hosts(names):
-        opened.lease.permit()
+        opened.permit()
         try:
             quarantine.put_back(driver, host.server, work.hosts[host.name].lb_before)
         except ServerError as error:
@@ -126,4 +126,4 @@ def _not_back(
         if not missing or now - began > patience + (0 if seen_long else 2 * sure):
             return missing
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()

@@ -14,7 +14,7 @@ from edgetune.net.result import HostResult
 from edgetune.rollout.evidence.sampling import sick_services
 from edgetune.rollout.hosts import change
 from edgetune.rollout.hosts.bios import forget, settled
-from edgetune.rollout.hosts.change import ChangeResult
+from edgetune.rollout.hosts.change import ChangeResult, can_cut_off
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.identity import set_ready
@@ -69,7 +69,7 @@ def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str,
         if not names or clock.monotonic() > deadline:
             break
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()
         wrong = {name: answer for name, answer in wrong.items() if name not in names}
     return wrong
 
@@ -114,7 +114,7 @@ def _confirm(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
 
 def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     """Whose network was changed, and who cannot be reached from each of many ports since."""
-    changed = [name for name in names if change.can_cut_off(change.agent_settings(opened, name))]
+    changed = [name for name in names if can_cut_off(change.agent_settings(opened, name))]
     found = change.reach(opened, changed)
     there = [name for name in changed if not found[name].failed]
     lost = opened.context.fleet.lost_connections(opened.hosts(there), opened.pop.ports)
@@ -210,4 +210,4 @@ def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
                 name: HostResult(name, error=why, reason="failed") for name, why in sick.items()
             }
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()
