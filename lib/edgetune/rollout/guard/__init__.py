@@ -13,7 +13,7 @@ from __future__ import annotations
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Callable, NamedTuple
 
 from edgetune.base import clock
@@ -99,7 +99,11 @@ class Guard:
 
     def _look(self, context: Context, turns: Turns) -> Iterator[Found]:
         now, stopped, pauses = clock.wall(), stopped_by(context), all_pauses(context)
-        yield from self._rounds(context, turns)
+        rounds: list[dict[str, object]] = []
+        with self._going_on("stuck_rounds"):
+            rounds += checks.stuck_rounds(context)
+        for payload in rounds:
+            yield from _told_now(turns, "congestion_stuck", payload, again=False)
         # What is under way comes after what has ended, be it older: one that is retired, say.
         readable, unreadable = read_living_heads(context)
         for each in keeping_their_pop(context, unreadable):
@@ -111,35 +115,24 @@ class Guard:
         for pop, head in last.items():
             watched = Watched(context, head, now, self._soaks, pauses.get(pop, {}), stopped)
             for trigger, check in CHECKS:
-                finding = self._found(check, watched)
+                finding = None
+                with self._going_on(f"{pop}, {head.id}: {check.__name__}"):
+                    finding = check(watched)
                 if finding:
                     # No rule can do anything while all is stopped; its action would fail each time.
                     again = finding.is_acted_on and not stopped
                     yield from _told_now(turns, trigger, finding.payload, again)
 
-    def _rounds(self, context: Context, turns: Turns) -> Iterator[Found]:
+    @contextmanager
+    def _going_on(self, what: str) -> Iterator[None]:
+        """Whatever is wrong concerns one PoP: StackStorm ends a sensor that raises, for good."""
         try:
-            findings = [*checks.stuck_rounds(context)]
+            yield
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001
-            self._problem = f"stuck_rounds: {type(error).__name__}: {error}"
+            self._problem = f"{what}: {type(error).__name__}: {error}"
             self._complain(self._problem)
-            return
-        for payload in findings:
-            yield from _told_now(turns, "congestion_stuck", payload, again=False)
-
-    def _found(self, check: Check, watched: Watched) -> Finding | None:
-        try:
-            return check(watched)
-        except StoreError:
-            raise
-        # Whatever it is, it concerns one PoP: StackStorm ends a sensor that raises, for good.
-        except Exception as error:  # noqa: BLE001
-            what = f"{type(error).__name__}: {error}"
-            self._problem = f"{watched.head.pop}, {watched.head.id}: {check.__name__}: {what}"
-            self._complain(self._problem)
-            return None
 
 
 def _told_now(

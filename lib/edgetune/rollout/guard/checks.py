@@ -37,7 +37,7 @@ from edgetune.rollout.status.congestion import (
     seen_rounds,
     what_is_wrong,
 )
-from edgetune.rollout.status.present import Present, spoken
+from edgetune.rollout.status.present import spoken
 
 _CHANGED = ("changing", "soaking", "held", "promoting")
 _RECENT, _INTERVALS = 180.0, 3
@@ -84,7 +84,7 @@ def sick_hosts(watched: Watched) -> Finding | None:
 
 def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
     """The gauges of each host's newest sample, and of the one before."""
-    samples = watched.since(max(_RECENT, _INTERVALS * watched.interval))
+    samples = watched.last(max(_RECENT, _INTERVALS * watched.interval))
     newest: dict[int, int] = {}
     previous: dict[int, int] = {}
     for row, host in enumerate(samples.host):
@@ -172,7 +172,7 @@ def surge_now(watched: Watched) -> Finding | None:
     """A surge for which the PoP is not paused yet."""
     if watched.head.state not in _SURGING or watched.is_paused("surge"):
         return None
-    reason = surge_in(watched.opened, watched.since(_quiet(watched)))
+    reason = surge_in(watched.opened, watched.last(_quiet(watched)))
     return watched.finding(reason, "surge") if reason else None
 
 
@@ -184,7 +184,7 @@ def surge_over(watched: Watched) -> Finding | None:
     if not watched.under_way:
         return watched.finding(f"no rollout is under way on {watched.head.pop} any more", mark)
     quiet = _quiet(watched)
-    recent = watched.since(quiet)
+    recent = watched.last(quiet)
     # Of a time of which too few samples tell nobody can say that nothing happened in it.
     tells = len(recent) > 0 and recent.time[-1] - recent.time[0] >= quiet / 2
     if not tells or surge_in(watched.opened, recent):
@@ -249,8 +249,7 @@ def _waits(watched: Watched) -> tuple[float, str]:
         return 0.0, ""
     if head.state in (State.HELD, State.HANDING_OVER):
         reason = f": {head.verdict.reason}" if head.verdict else ""
-        since = Present(opened, watched.now).since
-        return since, f"it is {spoken(head.state)}, and a person has to decide{reason}"
+        return watched.since, f"it is {spoken(head.state)}, and a person has to decide{reason}"
     if watched.is_paused(EXECUTION):
         pause = watched.pauses[EXECUTION]
         out = listed(out_of_service(watched.batches)) or "no host"

@@ -19,10 +19,11 @@ from edgetune.base.errors import DrainError, RefusedError, ServerError
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.hosts.change import revert_text, waits_for_revert
-from edgetune.rollout.hosts.identity import set_ready, strangers
+from edgetune.rollout.hosts.identity import is_another
 from edgetune.rollout.hosts.quarantine import (
     fail_host,
     leaving,
+    set_ready,
     state_of,
     take_out_quarantined,
     was_admitted,
@@ -303,7 +304,12 @@ def _strangers(
         if name in planned:
             planned[name] = replace(planned[name], uuid="")
     back = work.batch_type == "restore"
-    return strangers(opened.pop, list(answers), servers, planned, answers, back)
+    found = {
+        host.name: is_another(host, servers[host.server], planned.get(host.name), told.facts, back)
+        for host, told in zip(opened.hosts([*answers]), answers.values())
+        if host.server in servers and not told.failed
+    }
+    return {name: why for name, why in found.items() if why}
 
 
 def _fail_strangers(opened: Rollout, work: Batch, wrong: Mapping[str, str]) -> None:

@@ -26,7 +26,7 @@ from edgetune.base.names import listed
 from edgetune.net.bmc.identity import told_uuid
 from edgetune.net.result import ANOTHER_MACHINE, HostResult
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts.quarantine import fail_host, put_back
+from edgetune.rollout.hosts.quarantine import fail_host, put_back, set_ready
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import UNTOLD, Host, Pop
@@ -60,7 +60,7 @@ def is_another(
     server: Server,
     planned: Proof | None,
     facts: HostFacts,
-    way_back: bool = False,
+    way_back: bool,
 ) -> str:
     """Why a host is not the machine that the plan saw, or "".
 
@@ -84,29 +84,6 @@ def is_another(
             f"and to {expected or 'nowhere'} when the plan was made"
         )
     return _foreign(host, address, own) if by_interface and not host.server_address else ""
-
-
-def strangers(
-    pop: Pop,
-    names: Sequence[str],
-    servers: Mapping[str, Server],
-    planned: Mapping[str, Proof],
-    answers: Mapping[str, HostResult],
-    way_back: bool = False,
-) -> dict[str, str]:
-    """By host that answers ``facts``: why it is not the machine of the plan."""
-    found = {
-        host.name: is_another(
-            host,
-            servers[host.server],
-            planned.get(host.name),
-            answers[host.name].facts,
-            way_back,
-        )
-        for host in map(pop.host, names)
-        if host.server in servers and not answers[host.name].failed
-    }
-    return {name: why for name, why in found.items() if why}
 
 
 def _mismatch(
@@ -227,23 +204,6 @@ def _canonical(address: str) -> str:
 def _listed(addresses: Sequence[str]) -> str:
     usual = [name for name in addresses if not name.startswith(("127.", "::1", "fe80:"))]
     return listed(usual or addresses) if addresses else "no address that it tells"
-
-
-def set_ready(
-    opened: Rollout,
-    names: Sequence[str],
-    ready: bool,
-    addresses: Mapping[str, str] | None = None,
-) -> Mapping[str, HostResult]:
-    """Let the hosts' own health answer, or answer "not ready"; by host, what it said.
-
-    A machine that does not have its address of ``addresses`` is left alone.
-    """
-    request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
-    expected = addresses or {}
-    return opened.ask_hosts(
-        names, "ready", lambda host: {**request, "address": expected.get(host.name) or None}
-    )
 
 
 def own_sessions(opened: Rollout, names: Sequence[str]) -> Mapping[str, HostResult]:

@@ -14,6 +14,7 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import Quarantine
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.base.sanitize import shortened
+from edgetune.net.result import HostResult
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.evidence.sampling import surge_of
 from edgetune.rollout.ownership.lease import Rollout
@@ -116,7 +117,10 @@ def take_out_quarantined(opened: Rollout, work: Batch) -> None:
             whys = dict.fromkeys(ours, str(error))
         # The check of a host that has to serve on must not fail.
         out = [name for name in ours if name not in whys]
-        whys = {**_tell_not_ready(opened, out), **whys}
+        told = set_ready(opened, out, ready=False, patient=False).items()
+        deaf = {name: str(answer.error) for name, answer in told if answer.failed}
+        not_said = "it could not be told to say not ready: "
+        whys = {**{name: f"{not_said}{error}" for name, error in deaf.items()}, **whys}
     look_at_quarantined(opened, work.at("quarantined"), whys)
 
 
@@ -254,12 +258,22 @@ def _no_room(left: int, least: int) -> str:
     return f"without it {left} hosts would serve, {least} must"
 
 
-def _tell_not_ready(opened: Rollout, names: Sequence[str]) -> dict[str, str]:
-    """By host, why it does not say "not ready" itself."""
-    request = {"rollout": opened.head.id, "ready": False, "ports": list(opened.pop.ports)}
-    answers = opened.ask_hosts(names, "ready", lambda host: request, patient=False)
-    return {
-        name: f"it could not be told to say not ready: {answer.error}"
-        for name, answer in answers.items()
-        if answer.failed
-    }
+def set_ready(
+    opened: Rollout,
+    names: Sequence[str],
+    ready: bool,
+    addresses: Mapping[str, str] | None = None,
+    patient: bool = True,
+) -> Mapping[str, HostResult]:
+    """Let the hosts' own health answer, or answer "not ready"; by host, what it said.
+
+    A machine that does not have its address of ``addresses`` is left alone.
+    """
+    request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
+    expected = addresses or {}
+    return opened.ask_hosts(
+        names,
+        "ready",
+        lambda host: {**request, "address": expected.get(host.name) or None},
+        patient=patient,
+    )

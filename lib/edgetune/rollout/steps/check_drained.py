@@ -18,8 +18,15 @@ from edgetune.rollout.hosts.change import (
 )
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import DrainResult
-from edgetune.rollout.hosts.identity import own_sessions, proven_by_effect, set_ready
-from edgetune.rollout.hosts.quarantine import fail_host, leaving, put_back, state_of, was_admitted
+from edgetune.rollout.hosts.identity import own_sessions, proven_by_effect
+from edgetune.rollout.hosts.quarantine import (
+    fail_host,
+    leaving,
+    put_back,
+    set_ready,
+    state_of,
+    was_admitted,
+)
 from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
