@@ -77,6 +77,12 @@ class BatchResult(TypedDict):
     message: str
 
 
+def batch_result(work: Batch, failed: list[str], message: str) -> BatchResult:
+    """The result of a step on which these hosts failed, why, or else what is told."""
+    error = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
+    return {"failed": failed, "error": error, "message": error or message}
+
+
 class WaitingResult(BatchResult):
     """``waiting`` hosts have the task ``next`` taken in ``retry_after`` seconds."""
 

@@ -111,16 +111,13 @@ _DOCUMENT, _COLUMN = 120, 8
 _MEMBER, _ROUNDED = 160, 1.25
 
 
-def sweep_bytes(hosts: Sequence[str], readings: Collection[str]) -> int:
-    """Bytes that one sweep of these hosts takes, with each of these readings."""
-    names = sum(len(host) + _AROUND + _BOOT + _AROUND for host in hosts)
-    columns = sum(math.ceil(len(hosts) * _READING) + len(name) + _COLUMN for name in readings)
-    uptime = math.ceil(len(hosts) * _READING)
-    return math.ceil((_DOCUMENT + names + columns + uptime) * _ROUNDED + _MEMBER)
-
-
 def retained_bytes(
     hosts: Sequence[str], readings: Collection[str], retention: float, interval: float
 ) -> int:
-    """Bytes of all sweeps of ``retention`` seconds, one each ``interval`` seconds."""
-    return sweep_bytes(hosts, readings) * math.ceil(retention / interval + 1)
+    """Bytes of all sweeps of these hosts in ``retention`` seconds, one each ``interval`` seconds,
+    with each of these readings."""
+    names = sum(len(host) + _AROUND + _BOOT + _AROUND for host in hosts)
+    columns = sum(math.ceil(len(hosts) * _READING) + len(name) + _COLUMN for name in readings)
+    uptime = math.ceil(len(hosts) * _READING)
+    sweep = math.ceil((_DOCUMENT + names + columns + uptime) * _ROUNDED + _MEMBER)
+    return sweep * math.ceil(retention / interval + 1)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import DAY, roughly
-from edgetune.base.names import listed
+from edgetune.base.names import few, listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.judge.limits import FAILED, beyond_limits
 from edgetune.rollout.context import Context
@@ -41,7 +41,6 @@ from edgetune.rollout.status.present import spoken
 
 _CHANGED = ("changing", "soaking", "held", "promoting")
 _RECENT, _INTERVALS = 180.0, 3
-_SHOWN = 3
 
 Gauges = dict[str, dict[str, float]]
 
@@ -72,13 +71,12 @@ def sick_hosts(watched: Watched) -> Finding | None:
     if len(found) == 1 and not beyond_limits(found.keys() & previous, previous, before, changed):
         return None
     hosts = sorted(found)
-    evidence = "; ".join(f"{host} {found[host]}" for host in hosts[:_SHOWN])
-    more = f"; and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+    evidence = few([f"{host} {found[host]}" for host in hosts])
     return watched.finding(
         "changed hosts are beyond the limits",
         kind="limits",
         hosts=hosts,
-        evidence=one_line(evidence + more),
+        evidence=one_line(evidence),
     )
 
 
@@ -142,8 +140,7 @@ def lost_hosts(watched: Watched) -> Finding | None:
     )
     if not lost:
         return None
-    names = ", ".join(lost[:_SHOWN])
-    names += f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+    names = few(lost, ", ")
     silent = times[-1] - max(times[0], *(seen[host] for host in lost))
     reason = f"no sample of {names} for {roughly(round(silent))}, others have theirs"
     mark = f"lost-{len(lost)}-{lost[0]}"

@@ -30,7 +30,7 @@ from edgetune.rollout.hosts.quarantine import (
     why_lost,
 )
 from edgetune.rollout.hosts.silencing import keep_silenced
-from edgetune.rollout.order import WaitingResult, after_drain, retry_after
+from edgetune.rollout.order import WaitingResult, after_drain, batch_result, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
@@ -61,18 +61,15 @@ def drain_report(opened: Record, work: Batch, message: str) -> DrainResult:
     """The result of an action that drains: how far the drain is, and what follows."""
     failed = [name for name in work.at("draining", "planned") if work.hosts[name].error]
     draining = [name for name in work.at("draining") if not work.hosts[name].error]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     since = min((work.hosts[name].at for name in draining), default=0.0)
     waited = clock.now() - since
     return {
+        **batch_result(work, failed, waits_text(work, draining) or message),
         "hosts": list(work.hosts),
         "waiting": len(draining),
         "skipped": work.at("skipped"),
-        "failed": failed,
-        "error": errors,
         "next": "check_drained" if draining else after_drain(opened, work),
         "retry_after": retry_after(opened.config, waited, *_LOOK) if draining else 0,
-        "message": errors or waits_text(work, draining) or message,
     }
 
 

@@ -31,7 +31,7 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, TypedDict
 
 from edgetune import CAMPAIGN_SCHEMA, PACK, RECORD_SCHEMA
 from edgetune.base import clock
@@ -298,13 +298,34 @@ def enter_state(opened: Rollout, state: str, owner: str, requested_by: str, reas
         head.recoveries = 0
 
 
-def unfinished_batches(opened: Record) -> tuple[int, int]:
-    """The first batch of the present state that is not finished, and the one after its last."""
-    numbers = opened.numbers(opened.head.state)
+class BatchesResult(TypedDict):
+    """A rollout, its ``epoch``, and the batches of its state: from ``first_batch``, which is not
+    finished, to before ``end_batch``. ``batches`` is how many it has, with those that are."""
+
+    rollout: str
+    epoch: int
+    first_batch: int
+    end_batch: int
+    batches: int
+    channel: str
+    message: str
+
+
+def batches_result(opened: Record, message: str) -> BatchesResult:
+    """The result of an action that let a rollout enter its state."""
+    head, numbers = opened.head, opened.numbers(opened.head.state)
     first, end = numbers.start, numbers.stop
     while first < end - 1 and opened.batch(first).finished:
         first += 1
-    return first, end
+    return {
+        "rollout": head.id,
+        "epoch": head.epoch,
+        "first_batch": first,
+        "end_batch": end,
+        "batches": len(numbers),
+        "channel": head.channel,
+        "message": message,
+    }
 
 
 def idle_time(context: Context, pop: str) -> float:

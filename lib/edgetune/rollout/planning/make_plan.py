@@ -19,7 +19,7 @@ from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.rounds import TUNING, decisions_key, read_decisions
 from edgetune.base.documents.settings import HostSetting
 from edgetune.base.errors import InputError, RefusedError
-from edgetune.base.names import listed
+from edgetune.base.names import few, listed
 from edgetune.base.sanitize import command
 from edgetune.intent.metrics.catalogue import WORK, Catalogue
 from edgetune.intent.plan import make_plan, settings_by_agent, settings_by_bmc
@@ -158,7 +158,6 @@ def _known(pop: Pop, word: str) -> str:
     return f"; its racks: {listed(racks)}" if racks else "; the inventory names no rack there"
 
 
-_FEW = 3
 ALIKE = "the same"
 """What a metric says of FreeBSD where hosts read it as on Linux."""
 _UNPROVEN = (
@@ -202,14 +201,15 @@ def plan_and_notes(
     notes = [*refuse_unfit(subject), *absent]
     facts = {name: answer.facts for name, answer in subject.facts.items()}
     _refuse_other_version(context, pop, tuning, facts)
-    _refuse_misfits(tuning, subject.facts)
+    unfit = {name: "; ".join(misfits(tuning, own.data)) for name, own in subject.facts.items()}
+    _refuse(dict(sorted(unfit.items())), f"{tuning.name} is not for ")
     systems = {name: known.system for name, known in facts.items()}
     refuse_untold_by_system(pop, tuning, options.without_packets, context.catalogue, systems)
     rendered = {name: render(tuning, answer.data) for name, answer in subject.facts.items()}
     _refuse_two_ways(context, pop, tuning)
     _refuse_without_bios(pop, tuning, hosts, facts)
     answers = ask_agents(context, tuning, hosts, rendered)
-    _refuse_failed(answers)
+    _refuse({name: answer.error for name, answer in answers.items()})
     seen = {name: answer.read(SeenSettings).settings for name, answer in answers.items()}
     bmcs, silent = _told_by_bmcs(context, tuning, hosts, rendered)
     _refuse_other_machines(context, pop, tuning, facts, bmcs)
@@ -333,7 +333,7 @@ def _told_by_bmcs(
     seen = context.bmcs.ask(setting, "plan", lambda host: request[host.name]) if setting else {}
     told = context.bmcs.ask(asked, "facts", lambda host: {}) if asked else {}
     silent = [_cannot_restart(a.host, str(a.error)) for a in told.values() if a.failed]
-    _refuse_failed(seen)
+    _refuse({name: answer.error for name, answer in seen.items()})
     known = {n: answer.read(BmcFacts) for n, answer in told.items() if not answer.failed}
     return {**{n: answer.read(BiosPlan) for n, answer in seen.items()}, **known}, silent
 
@@ -372,17 +372,15 @@ def _refuse_other_machines(
     answers: Mapping[str, BmcFacts],
 ) -> None:
     """The address of another host's BMC would set, or even reset, a machine in service."""
-    reasons = {
-        name: _not_as_named(pop.host(name), data) or mismatch(vars(facts[name].machine), vars(data))
-        for name, data in answers.items()
-    }
-    found = [
-        f"{name}: pops.{pop.name}.hosts.{name}.bmc.address leads to another machine: {why}"
-        for name, why in sorted(reasons.items())
+    for_another = {
+        name: f"pops.{pop.name}.hosts.{name}.bmc.address leads to another machine: {why}"
+        for name, data in sorted(answers.items())
+        for why in [
+            _not_as_named(pop.host(name), data) or mismatch(vars(facts[name].machine), vars(data))
+        ]
         if why
-    ]
-    if found:
-        raise RefusedError(_few(found))
+    }
+    _refuse(for_another)
     for name, data in answers.items() if tuning.sets_bios else ():
         try:
             load_journal(context, pop.name, name).refuse_another(data.system)
@@ -409,17 +407,8 @@ def _refuse_without_bios(
         if host.bmc is None:
             field = f"pops.{pop.name}.hosts.{host.name}.bmc"
             raise InputError("inventory", field, f"is missing, and {tuning.name} sets the BIOS")
-    skipping = [name for name, known in facts.items() if known.kexec_loaded]
-    if skipping:
-        text = "a kernel is loaded for kexec, so a reboot may skip the BIOS"
-        raise RefusedError(_few([f"{name}: {text}" for name in sorted(skipping)]))
-
-
-def _refuse_failed(answers: Mapping[str, HostResult]) -> None:
-    """A plan needs every answer."""
-    failed = [f"{answer.host}: {answer.error}" for answer in answers.values() if answer.failed]
-    if failed:
-        raise RefusedError(_few(failed))
+    skipping = sorted(name for name, known in facts.items() if known.kexec_loaded)
+    _refuse(dict.fromkeys(skipping, "a kernel is loaded for kexec, so a reboot may skip the BIOS"))
 
 
 def _refuse_other_version(
@@ -436,13 +425,8 @@ def _refuse_other_version(
                 )
 
 
-def _refuse_misfits(tuning: Tuning, answers: Mapping[str, HostResult]) -> None:
-    reasons = {name: misfits(tuning, answer.data) for name, answer in answers.items()}
-    found = [f"{name}: {'; '.join(why)}" for name, why in sorted(reasons.items()) if why]
+def _refuse(problems: Mapping[str, str | None], what: str = "") -> None:
+    """RefusedError where there is a problem with a host; ``what`` stands before them."""
+    found = [f"{name}: {why}" for name, why in problems.items() if why]
     if found:
-        raise RefusedError(f"{tuning.name} is not for {_few(found)}")
-
-
-def _few(problems: Sequence[str]) -> str:
-    more = f"; and {len(problems) - _FEW} more" if len(problems) > _FEW else ""
-    return "; ".join(problems[:_FEW]) + more + " (exclude= leaves hosts out)"
+        raise RefusedError(f"{what}{few(found)} (exclude= leaves hosts out)")

@@ -11,6 +11,7 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.words import State
 from edgetune.base.errors import EdgetuneError
+from edgetune.base.names import few
 from edgetune.base.sanitize import command, shortened
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import stale_after
@@ -25,7 +26,6 @@ from edgetune.rollout.status.congestion import STALE as ROUNDS_STALE
 from edgetune.rollout.status.present import Present, Seen, span, spoken
 
 _LONGEST_REASON = 100
-_NAMED = 3
 
 
 class Urgency(IntEnum):
@@ -54,11 +54,6 @@ class Need:
     commands: Mapping[str, str] = field(default_factory=dict)
 
 
-def no_owner(head: Head) -> Need:
-    """Nobody carries the rollout on."""
-    return Need(Urgency.NO_OWNER, "NO OWNER", ways_out(head))
-
-
 def overdue(context: Context, head: Head, present: Present, now: float) -> Iterator[Need]:
     """A look that nobody takes, or a decision that nobody acts on; errors as of ``Present``."""
     if head.state != State.SOAKING or not head.soak:
@@ -77,8 +72,8 @@ def quarantined(head: Head) -> Iterator[Need]:
     hosts = sorted(head.quarantined)
     only = head.quarantined[hosts[0]] if len(hosts) == 1 else None
     inside = in_service_still(head.quarantined)
-    text = f"QUARANTINED {_some(hosts)}"
-    text += f" (NOT seen out of service: {_some(inside)})" if inside else ""
+    text = f"QUARANTINED {few(hosts, ', ', ' and {} more')}"
+    text += f" (NOT seen out of service: {few(inside, ', ', ' and {} more')})" if inside else ""
     text += f": {_short(only.reason)}" if only else ""
     yield Need(Urgency.QUARANTINED, text, _releases(head, hosts))
 
@@ -111,12 +106,6 @@ def stale(head: Head, present: Present, newest: float | None, now: float) -> Ite
     yield Need(Urgency.STALE, text, {"sample now": command("sample_hosts", pop=head.pop)})
 
 
-def damaged_part(head: Head, why: str) -> Need:
-    """A part of a record that cannot be read."""
-    shows = command("rollout_status", rollout=head.id)
-    return Need(Urgency.DAMAGED, f"NOT KNOWN: {_short(why)}", {"all of it": shows})
-
-
 def unreadable(each: Unreadable) -> Need:
     """A rollout of which nothing can be read; no rollout begins beside it."""
     gives_up = command("release_record", rollout=each.id)
@@ -131,7 +120,7 @@ def of_rounds(own: SeenRounds) -> Iterator[Need]:
         text = f"DAMAGED: {_short(own.damaged)}"
         yield Need(Urgency.DAMAGED, text, {"take back, begin anew": back})
     if own.pending:
-        text = f"NOT TAKEN BACK on {_some(own.pending)}"
+        text = f"NOT TAKEN BACK on {few(own.pending, ', ', ' and {} more')}"
         yield Need(Urgency.QUARANTINED, text, {"try again": back})
     if own.taken_back:
         goes_on = command("resume_congestion", pop=own.pop)
@@ -139,7 +128,7 @@ def of_rounds(own: SeenRounds) -> Iterator[Need]:
     if own.silent_for > ROUNDS_STALE:
         yield Need(Urgency.STALE, f"NO ROUND for {span(own.silent_for)}", shows)
     if own.missing:
-        yield Need(Urgency.STALE, f"NOT ON {_some(own.missing)}", shows)
+        yield Need(Urgency.STALE, f"NOT ON {few(own.missing, ', ', ' and {} more')}", shows)
 
 
 def _releases(head: Head, hosts: Sequence[str]) -> dict[str, str]:
@@ -148,11 +137,6 @@ def _releases(head: Head, hosts: Sequence[str]) -> dict[str, str]:
     if len(hosts) == 1:
         return {"once mended": command("release_host", host=hosts[0])}
     return {"once mended": command("roll_back_pop", rollout=head.id)}
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _short(text: str) -> str:
@@ -233,7 +217,11 @@ class Overview:
     def entry(self, head: Head, newest: Mapping[str, float | None]) -> Entry:
         """That of a rollout; ``newest`` has the last sample of its PoP where that is known."""
         present = Present(Record(self._context, head), self._now)
-        needs = [no_owner(head)] if head.id in self._ownerless else []
+        needs = (
+            [Need(Urgency.NO_OWNER, "NO OWNER", ways_out(head))]
+            if head.id in self._ownerless
+            else []
+        )
         needs += [*quarantined(head), *awaiting(head, present)]
         needs += paused(head.pop, self._pauses.get(head.pop, {}))
         try:
@@ -243,7 +231,8 @@ class Overview:
                 needs += stale(head, present, newest.get(head.pop), self._now)
             state = _state(self._context, head, present)
         except EdgetuneError as error:
-            needs.append(damaged_part(head, str(error)))
+            shows = {"all of it": command("rollout_status", rollout=head.id)}
+            needs.append(Need(Urgency.DAMAGED, f"NOT KNOWN: {_short(str(error))}", shows))
             state = f"{spoken(head.state)} for {present.lasts}"
         return Entry(head.pop, head.tuning, state, sorted(needs, key=lambda need: need.urgency))
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.batch import UNTOUCHED_STEPS, Batch, HostStep
@@ -18,7 +17,13 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.baseline import usual_health
 from edgetune.rollout.gates.pause import lift_bound
 from edgetune.rollout.hosts.quarantine import hosts_in_service, needs_room
-from edgetune.rollout.ownership.lease import Rollout, enter_state, open_rollout, unfinished_batches
+from edgetune.rollout.ownership.lease import (
+    BatchesResult,
+    Rollout,
+    batches_result,
+    enter_state,
+    open_rollout,
+)
 from edgetune.rollout.record.rollout import Record, failures_text, under_way
 
 _BACK = ("rebooted", "verified", "undraining")
@@ -142,21 +147,6 @@ def _sickest_first(opened: Record, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: sickness(latest.get(name), usual.get(name)), reverse=True)
 
 
-class RollbackResult(TypedDict):
-    """A rollback, its ``epoch``, and its batches from ``first_batch`` to before ``end_batch``.
-
-    ``batches`` is how many it has, with those that are finished.
-    """
-
-    rollout: str
-    epoch: int
-    first_batch: int
-    end_batch: int
-    batches: int
-    channel: str
-    message: str
-
-
 def begin_rollback(
     context: Context,
     rollout: str,
@@ -165,7 +155,7 @@ def begin_rollback(
     requested_by: str = "",
     reason: str = "",
     hosts: Sequence[str] = (),
-) -> RollbackResult:
+) -> BatchesResult:
     """Decide that a workflow takes its rollout back, plan its batches, and say which these are.
 
     Of two callers with the same epoch one wins, the other gets FencedError. Nothing is taken back
@@ -185,7 +175,7 @@ def roll_back(
     requested_by: str,
     reason: str,
     hosts: Sequence[str],
-) -> RollbackResult:
+) -> BatchesResult:
     """The same, whatever the reason. With ``hosts`` the rollback visits no other host."""
     opened = open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
@@ -201,16 +191,7 @@ def roll_back(
     lift_bound(context, head.pop, rollout, requested_by)
     plan_restore(opened)
     opened.save()
-    first, end = unfinished_batches(opened)
-    return {
-        "rollout": rollout,
-        "epoch": head.epoch,
-        "first_batch": first,
-        "end_batch": end,
-        "batches": len(opened.numbers(head.state)),
-        "channel": head.channel,
-        "message": f"{head.state}: {head.history[-1].told}",
-    }
+    return batches_result(opened, f"{head.state}: {head.history[-1].told}")
 
 
 def refuse_hosts(head: Head, hosts: Sequence[str]) -> None:

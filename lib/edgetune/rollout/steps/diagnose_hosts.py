@@ -16,6 +16,7 @@ from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
 from edgetune.base.errors import HostError, InputError
 from edgetune.base.fields import Fields
+from edgetune.base.names import few
 from edgetune.rollout.context import Context
 from edgetune.site.inventory import Pop
 
@@ -24,7 +25,6 @@ LONGEST = 60
 # Seconds that a host may take beside the time between its two looks.
 ANSWER = 60.0
 SERVICE_NAMES = ("nginx",)
-_FEW = 3
 
 Told = Mapping[str, diagnosis.DiagnosisAnswer]
 
@@ -68,7 +68,8 @@ def diagnose_hosts(
     by_host = {name: diagnosis.diagnosis_answer(data) for name, data in answered.items()}
     missing = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
     if not by_host:
-        raise HostError(f"no host of {pop} answered: {_few(missing)}")
+        silent = few([f"{host}: {why}" for host, why in missing.items()])
+        raise HostError(f"no host of {pop} answered: {silent}")
     findings = list(_grouped(by_host))
     found = Diagnosis(
         pop=pop,
@@ -194,9 +195,3 @@ def _unread(told: Told) -> list[diagnosis.Unread]:
             hosts.setdefault(what, []).append(host)
     rows = [diagnosis.Unread(what, names) for what, names in hosts.items()]
     return sorted(rows, key=lambda row: -len(row.hosts))
-
-
-def _few(missing: Mapping[str, str]) -> str:
-    texts = [f"{host}: {why}" for host, why in missing.items()]
-    more = f"; and {len(texts) - _FEW} more" if len(texts) > _FEW else ""
-    return "; ".join(texts[:_FEW]) + more

@@ -31,7 +31,7 @@ from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import DrainResult
 from edgetune.rollout.hosts.quarantine import hosts_in_service, needs_room, put_back
 from edgetune.rollout.hosts.silencing import keep_silenced
-from edgetune.rollout.order import AT_ONCE, has_live_left, retry_after
+from edgetune.rollout.order import AT_ONCE, batch_result, has_live_left, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.steps.check_drained import check_drained
@@ -216,14 +216,12 @@ def _waits(opened: Rollout, work: Batch, held: Held, waiting: int) -> DrainResul
         opened.save_batch(work)
     waited = clock.wall() - since
     return {
+        **batch_result(work, [], held.why),
         "hosts": list(work.hosts),
         "waiting": waiting,
         "skipped": [],
-        "failed": [],
-        "error": "",
         "next": "restore_live" if has_live_left(work) else "drain_hosts",
         "retry_after": retry_after(opened.config, waited, held.least, held.most),
-        "message": held.why,
     }
 
 

@@ -9,7 +9,7 @@ from edgetune.rollout.hosts.change import expect_revert, reach
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.order import BatchResult
+from edgetune.rollout.order import BatchResult, batch_result
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.steps.check_rebooted import LOOK, TIMEOUT
@@ -68,14 +68,8 @@ def reboot_hosts(opened: Rollout, work: Batch) -> RebootResult:
     )
     said_no = [name for name, answer in sent.items() if answer.failed and answer.reason in _NO]
     failed += [name for name in said_no if fail_host(opened, work, name, str(sent[name].error))]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
-    return {
-        "failed": failed,
-        "error": errors,
-        "next": "check_rebooted",
-        "retry_after": _first_look(opened, work),
-        "message": errors or f"rebooting {', '.join(sent) or 'no host'}",
-    }
+    told = batch_result(work, failed, f"rebooting {', '.join(sent) or 'no host'}")
+    return {**told, "next": "check_rebooted", "retry_after": _first_look(opened, work)}
 
 
 def _first_look(opened: Record, work: Batch) -> int:

@@ -21,7 +21,7 @@ from edgetune.rollout.hosts import bios
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.order import WaitingResult, after_bios, retry_after
+from edgetune.rollout.order import WaitingResult, after_bios, batch_result, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -47,18 +47,14 @@ def set_bios(opened: Rollout, work: Batch) -> WaitingResult:
     failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
     stay = [name for name in names if name not in failed and work.hosts[name].step == "drained"]
     waiting = [name for name in stay if work.hosts[name].bios != "set"]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     why = "; ".join(f"{name}: {answers[name].error}" for name in waiting)
     waited = clock.now() - min((work.hosts[name].bios_at for name in waiting), default=0.0)
+    done = f"{_DONE[work.batch_type]} on {', '.join(answers) or 'no host'}"
     return {
+        **batch_result(work, failed, why or done),
         "waiting": len(waiting),
         "next": "set_bios" if waiting else after_bios(work),
         "retry_after": retry_after(opened.config, waited, *_LOOK) if waiting else 0,
-        "failed": failed,
-        "error": errors,
-        "message": errors
-        or why
-        or f"{_DONE[work.batch_type]} on {', '.join(answers) or 'no host'}",
     }
 
 

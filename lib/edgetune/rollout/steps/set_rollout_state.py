@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, FORWARD, Head
 from edgetune.base.documents.words import Decision
@@ -15,29 +13,27 @@ from edgetune.rollout.evidence.baseline import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.ownership.automation import needed_rules, sampled_every, what_is_off
-from edgetune.rollout.ownership.lease import Rollout, enter_state, open_rollout, unfinished_batches
+from edgetune.rollout.ownership.lease import (
+    BatchesResult,
+    Rollout,
+    batches_result,
+    enter_state,
+    open_rollout,
+)
 from edgetune.rollout.record.rollout import Record
 
 _ENTERED_ELSEWHERE = ("claimed", "rolling_back", "handing_over", "handed_over")
 
 
-class StateResult(TypedDict):
-    """The state entered, and its batches from ``first_batch`` to before ``end_batch``.
+class StateResult(BatchesResult):
+    """The state entered, with its batches. It ends by itself at ``until`` (epoch seconds).
 
-    ``batches`` is how many it has, with those that are finished. It ends by itself at ``until``
-    (epoch seconds). ``quarantined`` has the reason of each host.
+    ``quarantined`` has the reason of each host.
     """
 
-    rollout: str
     state: str
-    epoch: int
-    first_batch: int
-    end_batch: int
-    batches: int
     until: float
     quarantined: dict[str, str]
-    channel: str
-    message: str
 
 
 def set_rollout_state(
@@ -68,19 +64,12 @@ def set_rollout_state(
         # The sweep may not have seen yet that a paused execution went on.
         lift_bound(context, head.pop, rollout, requested_by)
         opened.release()
-    first, end = unfinished_batches(opened)
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [clock.wall()]
     return {
-        "rollout": rollout,
+        **batches_result(opened, _told(opened)),
         "state": state,
-        "epoch": head.epoch,
-        "first_batch": first,
-        "end_batch": end,
-        "batches": len(opened.numbers(state)),
         "until": until[-1],
         "quarantined": {host: why.reason for host, why in head.quarantined.items()},
-        "channel": head.channel,
-        "message": _told(opened),
     }
 
 

@@ -14,7 +14,7 @@ from edgetune.rollout.hosts import quarantine
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.silencing import keep_silenced
-from edgetune.rollout.order import BatchResult
+from edgetune.rollout.order import BatchResult, batch_result
 from edgetune.rollout.ownership.lease import Rollout
 
 _SICK = "does not pass the load balancer's check"
@@ -51,14 +51,8 @@ def undrain_hosts(opened: Rollout, work: Batch) -> UndrainResult:
     quarantine.take_out_quarantined(opened, work)
     keep_silenced(opened, work)
     done = [name for name in names if work.hosts[name].step == "done"]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
-    return {
-        "done": done,
-        "failed": failed,
-        "error": errors,
-        "next": "check_health",
-        "message": errors or f"{len(done)} of {len(names)} serve again",
-    }
+    told = batch_result(work, failed, f"{len(done)} of {len(names)} serve again")
+    return {**told, "done": done, "next": "check_health"}
 
 
 def _put_back(

@@ -26,7 +26,7 @@ class Texts(Protocol):
     def get(self, key: str) -> str | None:
         """The text, or None."""
 
-    def put(self, key: str, text: str) -> None:
+    def put(self, key: str, value: str) -> None:
         """Keep it instead of the one before."""
 
 
@@ -52,9 +52,9 @@ class SqliteTexts:
             row = db.execute(query, (key,)).fetchone()
         return row[0] if row else None
 
-    def put(self, key: str, text: str) -> None:
+    def put(self, key: str, value: str) -> None:
         with self._database.transaction() as db:
-            db.execute(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", (key, text))
+            db.execute(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", (key, value))
 
 
 class RedisTexts:
@@ -68,9 +68,9 @@ class RedisTexts:
             found: str | None = self._client.get(self._prefix + key)
         return found
 
-    def put(self, key: str, text: str) -> None:
+    def put(self, key: str, value: str) -> None:
         with redis_errors(self._prefix + key):
-            self._client.set(self._prefix + key, text, ex=self._kept)
+            self._client.set(self._prefix + key, value, ex=self._kept)
 
 
 GUARD = "guard"

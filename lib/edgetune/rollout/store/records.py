@@ -28,6 +28,7 @@ from edgetune.base.documents.stackstorm import KeyValue, User
 from edgetune.base.errors import DamagedError, NoAnswerError, StoreError
 from edgetune.base.secret_files import read_secret
 from edgetune.net.databases import SCHEME, Database
+from edgetune.rollout.store.heartbeat import SqliteTexts
 from edgetune.rollout.store.stackstorm import StackStorm, entries, entry
 from edgetune.site.config import Config
 
@@ -92,20 +93,11 @@ def open_stackstorm(config: Config) -> StackStorm:
     return StackStorm(os.environ, key)
 
 
-class SqliteStore:
+class SqliteStore(SqliteTexts):
     """Records in a SQLite file."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def get(self, key: str) -> str | None:
-        with self._database.transaction() as db:
-            row = db.execute("SELECT value FROM records WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
-
-    def put(self, key: str, value: str) -> None:
-        with self._database.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (key, value))
+        super().__init__(database, "records", "key")
 
     def delete(self, key: str) -> None:
         with self._database.transaction() as db:
