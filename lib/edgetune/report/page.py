@@ -126,7 +126,7 @@ def page(material: Material) -> str:
         profiles=[profile for profile in plan.profiles if profile.before],
         groups=plan.groups,
         batches=[_batch(material, batch) for batch in material.batches],
-        **_pictures(material)._asdict(),
+        **_pictures(material),
         forest=forest(judged.metrics, metrics_of(plan)) if judged else None,
         **_hosts(material, judged, members, out),
         timeline=sorted(_events(material), key=lambda event: event.at),
@@ -143,7 +143,7 @@ def card(material: Material) -> str:
         plan=material.plan,
         headline=headline(material.head),
         effect=judged.metrics[0] if judged else None,
-        pictures=_pictures(material).pictures[:1],
+        pictures=_pictures(material)["pictures"][:1],
     )
 
 
@@ -157,23 +157,16 @@ def render(template: str, made: float, **given: object) -> str:
     return _templates().get_template(template).render(made=made, version=__version__, **given)
 
 
-class Pictures(NamedTuple):
+def _pictures(material: Material) -> dict[str, list[TimePicture] | list[str]]:
     """A picture for each metric of which something happened; the names of the others."""
-
-    pictures: list[TimePicture]
-    quiet: list[str]
-    unknown: list[str]
-
-
-def _pictures(material: Material) -> Pictures:
     shown = phases(material.head.history, material.made)
     found = timeseries_of(material.plan, material.baseline, material.looks, material.window)
     quiet = [own for own in found if own.is_whole and not any(own.values)]
-    return Pictures(
-        [time_picture(own, shown) for own in found if own.values and own not in quiet],
-        [own.title for own in quiet],
-        [own.title for own in found if not own.values],
-    )
+    return {
+        "pictures": [time_picture(own, shown) for own in found if own.values and own not in quiet],
+        "quiet": [own.title for own in quiet],
+        "unknown": [own.title for own in found if not own.values],
+    }
 
 
 def _hosts(
