@@ -16,16 +16,8 @@ from edgetune.base.errors import RefusedError
 from edgetune.base.sanitize import shortened
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.evidence.sampling import surge_of
-from edgetune.rollout.gates.pause import (
-    EXECUTION,
-    PLANNED,
-    pause_as_planned,
-    pause_text,
-    pauses_of,
-    standing_pauses,
-    ways_on,
-    why_frozen,
-)
+from edgetune.rollout.gates import pause as gate
+from edgetune.rollout.gates.pause import why_frozen
 from edgetune.rollout.hosts import drain
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import DrainResult
@@ -115,17 +107,17 @@ def held_up(opened: Record, work: Batch) -> Held | None:
     begun = len(work.at(*UNTOUCHED_STEPS)) < len(work.hosts)
     if work.batch_type == "restore" or not work.at("planned") or begun:
         return None
-    pause_as_planned(opened, work.number)
+    gate.pause_as_planned(opened, work.number)
     frozen = why_frozen(opened.context, opened.head)
     if frozen:
         return Held(f"{frozen}; no further batch begins", "", _LONG, _LONG)
     pop = opened.head.pop
-    pauses = standing_pauses(pauses_of(opened.context, pop))
+    pauses = gate.standing_pauses(gate.pauses_of(opened.context, pop))
     # An execution that asks is not paused, whatever the sweep saw of it a minute ago.
-    pauses.pop(EXECUTION, None)
-    told = f"{pause_text(pop, pauses)}; no further batch begins"
-    goes_on = f"{' and '.join(ways_on(pop, pauses))} lets it go on"
-    span = _AWAITED if PLANNED in pauses else _PAUSED
+    pauses.pop(gate.EXECUTION, None)
+    told = f"{gate.pause_text(pop, pauses)}; no further batch begins"
+    goes_on = f"{' and '.join(gate.ways_on(pop, pauses))} lets it go on"
+    span = _AWAITED if gate.PLANNED in pauses else _PAUSED
     return Held(told, goes_on, *span, paused=True) if pauses else None
 
 
