@@ -15,8 +15,7 @@ from edgetune.base.sanitize import command
 from edgetune.report.campaign import effect_over
 from edgetune.report.effects import effect_text, said_of, share
 from edgetune.report.files import page_of
-from edgetune.report.headline import headline
-from edgetune.report.next_steps import Next
+from edgetune.report.headline import Next, headline
 from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
 

@@ -34,8 +34,7 @@ from edgetune.judge.verdict import noted, probability, prospect_text
 from edgetune.net.bmc.answers import evidence_text
 from edgetune.report import effects
 from edgetune.report.axes import number
-from edgetune.report.headline import Out, headline, out_text, requests_text, times_out
-from edgetune.report.next_steps import next_steps
+from edgetune.report.headline import Out, headline, next_steps, out_text, requests_text, times_out
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
 from edgetune.report.text import service_text
 from edgetune.report.timeseries import compared, timeseries_of

@@ -21,7 +21,7 @@ from edgetune.judge.outliers import outlier_text
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
 from edgetune.report.effects import caveat
 from edgetune.report.findings import folded
-from edgetune.report.next_steps import for_a_person
+from edgetune.report.headline import for_a_person
 from edgetune.rollout.status.commands import releases, ways_out
 
 

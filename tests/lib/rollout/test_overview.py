@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edgetune.base import clock
 from edgetune.base.documents.head import Quarantine, head_key
 from edgetune.report.findings import WIDTH
-from edgetune.report.next_steps import ATTENTION
+from edgetune.report.headline import ATTENTION
 from edgetune.report.steps.rollout_status import block, blocks, first_of
 from edgetune.rollout.record.rollout import save_plan
 from edgetune.rollout.status import overview

@@ -17,7 +17,7 @@ from edgetune.base.errors import EdgetuneError, InputError, StoreError
 from edgetune.base.names import NAME, several
 from edgetune.base.sanitize import command, one_line
 from edgetune.report.findings import WIDTH, folded
-from edgetune.report.next_steps import color_of
+from edgetune.report.headline import color_of
 from edgetune.report.text import left_text, rollout_text, wait_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import pause_text, ways_on, why_frozen

@@ -23,8 +23,7 @@ from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
 from edgetune.rollout.guard import checks
-from edgetune.rollout.guard.turns import Alone, Turns, open_turns
-from edgetune.rollout.guard.watched import Finding, Soaks, Watched
+from edgetune.rollout.guard.watched import Alone, Finding, Soaks, Turns, Watched, open_turns
 from edgetune.rollout.ownership.lease import stopped_by
 from edgetune.rollout.record.heads import (
     Unreadable,

@@ -22,12 +22,10 @@ from edgetune.base.names import few, listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.judge.limits import FAILED, beyond_limits
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.baseline import usual_health
 from edgetune.rollout.evidence.sampling import surge_in
-from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.evidence.soak import Soak, usual_health
 from edgetune.rollout.gates.pause import EXECUTION, ways_on
-from edgetune.rollout.guard.turns import AN_HOUR
-from edgetune.rollout.guard.watched import Finding, Watched
+from edgetune.rollout.guard.watched import AN_HOUR, Finding, Watched
 from edgetune.rollout.ownership.lease import idle_time, is_orphaned
 from edgetune.rollout.record.rollout import out_of_service, under_way
 from edgetune.rollout.status.congestion import (

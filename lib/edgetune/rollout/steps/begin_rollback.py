@@ -14,7 +14,7 @@ from edgetune.base.names import listed
 from edgetune.judge.limits import sickness
 from edgetune.net.bmc.answers import SHUTDOWN
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.baseline import usual_health
+from edgetune.rollout.evidence.soak import usual_health
 from edgetune.rollout.gates.pause import lift_bound
 from edgetune.rollout.hosts.quarantine import hosts_in_service, needs_room
 from edgetune.rollout.ownership.lease import (

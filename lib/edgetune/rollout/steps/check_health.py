@@ -6,8 +6,8 @@ from __future__ import annotations
 from edgetune.base.documents.batch import Batch
 from edgetune.base.names import listed
 from edgetune.judge.limits import beyond_limits
-from edgetune.rollout.evidence.baseline import usual_health
 from edgetune.rollout.evidence.sampling import sample_pop
+from edgetune.rollout.evidence.soak import usual_health
 from edgetune.rollout.gates.pause import waits_for_a_person
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.order import BatchResult, batch_result

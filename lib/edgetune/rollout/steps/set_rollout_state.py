@@ -9,7 +9,7 @@ from edgetune.base.documents.words import Decision
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.baseline import usual_load
+from edgetune.rollout.evidence.soak import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.ownership.automation import needed_rules, sampled_every, what_is_off
