@@ -72,8 +72,8 @@ def quarantined(head: Head) -> Iterator[Need]:
     hosts = sorted(head.quarantined)
     only = head.quarantined[hosts[0]] if len(hosts) == 1 else None
     inside = in_service_still(head.quarantined)
-    text = f"QUARANTINED {few(hosts, ', ', ' and {} more')}"
-    text += f" (NOT seen out of service: {few(inside, ', ', ' and {} more')})" if inside else ""
+    text = f"QUARANTINED {few(hosts, ', ')}"
+    text += f" (NOT seen out of service: {few(inside, ', ')})" if inside else ""
     text += f": {_short(only.reason)}" if only else ""
     yield Need(Urgency.QUARANTINED, text, _releases(head, hosts))
 
@@ -120,7 +120,7 @@ def of_rounds(own: SeenRounds) -> Iterator[Need]:
         text = f"DAMAGED: {_short(own.damaged)}"
         yield Need(Urgency.DAMAGED, text, {"take back, begin anew": back})
     if own.pending:
-        text = f"NOT TAKEN BACK on {few(own.pending, ', ', ' and {} more')}"
+        text = f"NOT TAKEN BACK on {few(own.pending, ', ')}"
         yield Need(Urgency.QUARANTINED, text, {"try again": back})
     if own.taken_back:
         goes_on = command("resume_congestion", pop=own.pop)
@@ -128,7 +128,7 @@ def of_rounds(own: SeenRounds) -> Iterator[Need]:
     if own.silent_for > ROUNDS_STALE:
         yield Need(Urgency.STALE, f"NO ROUND for {span(own.silent_for)}", shows)
     if own.missing:
-        yield Need(Urgency.STALE, f"NOT ON {few(own.missing, ', ', ' and {} more')}", shows)
+        yield Need(Urgency.STALE, f"NOT ON {few(own.missing, ', ')}", shows)
 
 
 def _releases(head: Head, hosts: Sequence[str]) -> dict[str, str]:
