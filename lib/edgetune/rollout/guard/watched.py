@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, MutableMapping
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Union
 
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, Head
@@ -33,22 +33,6 @@ AN_HOUR = 3600
 _TURN_KEY = "edgetune:guard:turn"
 
 
-class Turns(Protocol):
-    """What guards agree on; every call raises StoreError when the backend fails."""
-
-    def has(self, guard: str) -> bool:
-        """Whether it is this guard's turn to look; it keeps it by asking again in time."""
-
-    def was_told(self, what: str) -> bool:
-        """Whether people were told that within the hour."""
-
-    def tell(self, what: str) -> None:
-        """Keep that people were told, for an hour from when they were first."""
-
-    def give_up(self, guard: str) -> None:
-        """Let another look at once, if it is this guard's turn."""
-
-
 def open_turns(config: Config, alone: Turns) -> Turns:
     """Those of a configuration's ``coordination``; beside a SQLite file a guard is ``alone``."""
     return alone if config.coordination.startswith(SCHEME) else RedisTurns(open_redis(config))
@@ -61,23 +45,26 @@ class Alone:
         self._told: dict[str, float] = {}
 
     def has(self, guard: str) -> bool:
-        """Always."""
+        """Whether it is this guard's turn to look: always."""
         return True
 
     def was_told(self, what: str) -> bool:
+        """Whether people were told that within the hour."""
         now = clock.wall()
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
         return what in self._told
 
     def tell(self, what: str) -> None:
+        """Keep that people were told, for an hour from when they were first."""
         self._told.setdefault(what, clock.wall())
 
     def give_up(self, guard: str) -> None:
-        """There is nobody to give it to."""
+        """Let another look at once: there is none."""
 
 
 class RedisTurns:
-    """In Redis, which forgets by itself."""
+    """What guards agree on, in Redis, which forgets by itself; every call raises StoreError when
+    Redis fails. A guard keeps its turn by asking for it again in time."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -102,6 +89,9 @@ class RedisTurns:
         with redis_errors(_TURN_KEY):
             if self._client.get(_TURN_KEY) == guard:
                 self._client.delete(_TURN_KEY)
+
+
+Turns = Union[Alone, RedisTurns]
 
 
 def _told_key(what: str) -> str:

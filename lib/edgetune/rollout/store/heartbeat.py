@@ -11,23 +11,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, NamedTuple, Union
 
 from edgetune.base import clock
 from edgetune.base.documents.reading import check_is, read_document
 from edgetune.base.errors import EdgetuneError
 from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
 from edgetune.site.config import Config
-
-
-class Texts(Protocol):
-    """Every call raises StoreError when the backend fails."""
-
-    def get(self, key: str) -> str | None:
-        """The text, or None."""
-
-    def put(self, key: str, value: str) -> None:
-        """Keep it instead of the one before."""
 
 
 def open_texts(config: Config, table: str, column: str, kept: int, prefix: str = "") -> Texts:
@@ -41,24 +31,26 @@ def open_texts(config: Config, table: str, column: str, kept: int, prefix: str =
 
 
 class SqliteTexts:
-    """In a table of a SQLite file."""
+    """Texts in a table of a SQLite file; every call raises StoreError when the file fails us."""
 
     def __init__(self, database: Database, table: str, column: str) -> None:
         self._database, self._table, self._column = database, table, column
 
     def get(self, key: str) -> str | None:
+        """The text, or None."""
         query = f"SELECT value FROM {self._table} WHERE {self._column} = ?"
         with self._database.transaction() as db:
             row = db.execute(query, (key,)).fetchone()
         return row[0] if row else None
 
     def put(self, key: str, value: str) -> None:
+        """Keep it instead of the one before."""
         with self._database.transaction() as db:
             db.execute(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", (key, value))
 
 
 class RedisTexts:
-    """In Redis, for so many seconds."""
+    """The same in Redis, for so many seconds."""
 
     def __init__(self, client: Any, kept: int, prefix: str = "") -> None:
         self._client, self._kept, self._prefix = client, kept, prefix
@@ -73,6 +65,7 @@ class RedisTexts:
             self._client.set(self._prefix + key, value, ex=self._kept)
 
 
+Texts = Union[SqliteTexts, RedisTexts]
 GUARD = "guard"
 EVERY = 20.0
 """Seconds between two of an action; one that ends sooner gives none."""
@@ -101,8 +94,15 @@ class Heartbeats:
 
     def last(self, name: str) -> Heartbeat | None:
         """The last one, or None; DamagedError if what is kept is none."""
-        kept = self._texts.get(_key(name))
-        return None if kept is None else _heartbeat(_key(name), kept)
+        key = _key(name)
+        text = self._texts.get(key)
+        if text is None:
+            return None
+        kept = read_document(key, text)
+        at, problem = kept.get("time"), kept.get("problem")
+        check_is(key, "time", type(at) in (int, float), "is no time")
+        check_is(key, "problem", type(problem) is str, "is no text")
+        return Heartbeat(float(str(at)), str(problem))
 
 
 def open_heartbeats(config: Config) -> Heartbeats:
@@ -130,11 +130,3 @@ def heartbeat_of(execution: str, heartbeats: Callable[[], Heartbeats]) -> Iterat
 
 def _key(name: str) -> str:
     return f"edgetune:heartbeat:{name}"
-
-
-def _heartbeat(key: str, text: Any) -> Heartbeat:
-    kept = read_document(key, text)
-    at, problem = kept.get("time"), kept.get("problem")
-    check_is(key, "time", type(at) in (int, float), "is no time")
-    check_is(key, "problem", type(problem) is str, "is no text")
-    return Heartbeat(float(str(at)), str(problem))
