@@ -83,9 +83,14 @@ def batch_result(work: Batch, failed: list[str], message: str) -> BatchResult:
     return {"failed": failed, "error": error, "message": error or message}
 
 
-class WaitingResult(BatchResult):
-    """``waiting`` hosts have the task ``next`` taken in ``retry_after`` seconds."""
+class NextResult(BatchResult):
+    """The batch goes on at the task ``next``, in ``retry_after`` seconds."""
 
-    waiting: int
     next: str
     retry_after: int
+
+
+class WaitingResult(NextResult):
+    """So many hosts are waited for (``waiting``)."""
+
+    waiting: int

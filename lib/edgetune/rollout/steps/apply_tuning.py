@@ -9,7 +9,7 @@ from edgetune.rollout.hosts import change
 from edgetune.rollout.hosts.change import ChangeResult
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
-from edgetune.rollout.order import after_change
+from edgetune.rollout.order import NextResult, after_change
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
@@ -18,11 +18,8 @@ from edgetune.site.inventory import Host
 _UNTOUCHED = ("refused", "bad_request", "undone")
 
 
-class AppliedResult(ChangeResult):
-    """The batch goes on at the task ``next``."""
-
-    next: str
-    retry_after: int
+class AppliedResult(ChangeResult, NextResult):
+    """By host what it did, and how the batch goes on."""
 
 
 @BatchStep

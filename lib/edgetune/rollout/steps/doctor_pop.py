@@ -129,8 +129,8 @@ def _checks(subject: preflight.Subject, tuning: Tuning | None) -> Iterable[_Name
     if expiring:
         within = subject.context.config.certificate_warning
         lasting = f"none of {len(expiring)} expires within {duration(within)}"
-        check = partial(_check_certificates, expiring)
-        yield _Named("certificates", lasting, check)
+        check = site_checks.check_certificates
+        yield _Named("certificates", lasting, lambda _: check(expiring, within))
     if _has_experimental(subject):
         yield _Named("systems", "all are tried", preflight.check_systems)
     if tuning:
@@ -172,12 +172,6 @@ def _check_bmcs(tuning: Tuning | None, subject: preflight.Subject) -> Iterable[F
     kind = Finding if tuning and tuning.sets_bios else site_checks.Note
     for text in site_checks.check_bmcs(subject.context, subject.hosts):
         yield kind(text, "mend it before a tuning of the BIOS, or one that reboots")
-
-
-def _check_certificates(
-    found: Sequence[site_checks.Certificate], subject: preflight.Subject
-) -> Iterable[Finding]:
-    return site_checks.check_certificates(found, subject.context.config.certificate_warning)
 
 
 def check_records(subject: preflight.Subject) -> Iterable[Finding]:

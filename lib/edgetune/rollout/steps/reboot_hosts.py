@@ -9,7 +9,7 @@ from edgetune.rollout.hosts.change import expect_revert, reach
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.order import BatchResult, batch_result
+from edgetune.rollout.order import NextResult, batch_result
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.steps.check_rebooted import LOOK, TIMEOUT
@@ -21,15 +21,8 @@ _SHORTER, _A_TASK = 0.8, 3.0
 _NO = ("refused", "failed", "bad_request")
 
 
-class RebootResult(BatchResult):
-    """In ``retry_after`` seconds the first host may be back."""
-
-    next: str
-    retry_after: int
-
-
 @BatchStep
-def reboot_hosts(opened: Rollout, work: Batch) -> RebootResult:
+def reboot_hosts(opened: Rollout, work: Batch) -> NextResult:
     """Reboot the hosts that need it; the boot_id they have now is written down first.
 
     With a BIOS to look after, none in which a change of somebody else has come to be pending.
