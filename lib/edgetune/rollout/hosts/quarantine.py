@@ -7,7 +7,7 @@ as ``out_of_service`` (True or False) and ``seen`` (in words). Records of versio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
@@ -29,18 +29,12 @@ _IDLE = "idle, "
 
 def hosts_in_service(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
     """Names of the hosts that get new requests."""
-    return {host.name for host in pop.hosts if serves(servers.get(host.server))}
-
-
-def serves(server: Server | None) -> bool:
-    """Whether a server, if there is one, gets new requests."""
-    return server is not None and server.is_serving
+    return {name for name, server in _known(pop, servers) if server.is_serving}
 
 
 def needs_room(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
     """Names of the hosts that some load balancer sends requests: others get these without them."""
-    known = {host.name: servers.get(host.server) for host in pop.hosts}
-    return {name for name, server in known.items() if server is not None and server.gets_requests}
+    return {name for name, server in _known(pop, servers) if server.gets_requests}
 
 
 def was_admitted(before: str | None) -> bool:
@@ -95,8 +89,12 @@ def why_out(server: Server) -> str:
 
 def leaving(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
     """Names of the hosts that are withdrawn and may still get requests."""
-    known = {host.name: servers.get(host.server) for host in pop.hosts}
-    return {name for name, server in known.items() if server is not None and server.leaving}
+    return {name for name, server in _known(pop, servers) if server.leaving}
+
+
+def _known(pop: Pop, servers: Mapping[str, Server]) -> Iterator[tuple[str, Server]]:
+    """Hosts whose server is there."""
+    return ((own.name, servers[own.server]) for own in pop.hosts if own.server in servers)
 
 
 _LOST = "the load balancer does not know it any more"

@@ -33,7 +33,7 @@ from edgetune.rollout.evidence.retention import looked_at, refuse_short_retentio
 from edgetune.rollout.hosts.bios import load_journal
 from edgetune.rollout.ownership.automation import sampled_every
 from edgetune.rollout.planning.preflight import Subject, refuse_unfit
-from edgetune.rollout.record.heads import refuse_unreadable
+from edgetune.rollout.record.heads import unreadable_rollouts, unreadable_text
 from edgetune.rollout.record.kept_inventory import pop_for_plan
 from edgetune.rollout.store.records import value_of
 from edgetune.site.inventory import Host, Pop
@@ -195,7 +195,8 @@ def plan_and_notes(
     refuse_untold(pop, tuning, options.without_packets, context.catalogue)
     refuse_short_retention(context, pop, options)
     hosts = chosen_hosts(pop, options)
-    refuse_unreadable(context, pop.name)
+    for each in unreadable_rollouts(context, pop.name):
+        raise RefusedError(unreadable_text(each))
     subject = Subject(context, pop, hosts)
     absent = [Finding(text, "make it", refuses=False) for text in context.config.absent]
     notes = [*refuse_unfit(subject), *absent]
