@@ -158,7 +158,7 @@ def _care(plan: Plan, batches: Sequence[Batch]) -> Iterator[str]:
         yield f"{skipped} skipped and left unchanged"
 
 
-_WAITING_FOR_A_PERSON = (State.HELD, State.HANDING_OVER)
+WAITING_FOR_A_PERSON = (State.HELD, State.HANDING_OVER)
 _COLORS: dict[str, str] = {
     State.HELD: "warning",
     State.ROLLING_BACK: "danger",
@@ -241,11 +241,6 @@ def next_steps(head: Head) -> list[Next]:
         for when, way in releases(head, host).items()
     ]
     return [*(told[1:] if released else told), *released]
-
-
-def for_a_person(head: Head) -> list[Next]:
-    """The same, of a rollout that does not go on before somebody decides."""
-    return next_steps(head) if head.state in _WAITING_FOR_A_PERSON else []
 
 
 def color_of(state: str, verdict: str) -> str:

@@ -282,7 +282,7 @@ class _Step:
                 approved=ring.approved,
                 channel=record.channel,
                 freezes=written(definition.gates.closed),
-                ring=rings.ring_name(record, ring) if definition.gates.verdict == "pooled" else "",
+                ring=f"{record.id}/{ring.name}" if definition.gates.verdict == "pooled" else "",
             )
         except RefusedError as error:
             pop.refused = str(error)

@@ -40,11 +40,6 @@ _TAKEN_BACK = (State.ROLLING_BACK, State.ROLLED_BACK)
 _COMPARED = 500
 
 
-def ring_name(record: Record, ring: RingStep) -> str:
-    """What the heads of its rollouts call a ring."""
-    return f"{record.id}/{ring.name}"
-
-
 def waiting(context: Context, ring: RingStep, heads: Mapping[str, Head]) -> list[str]:
     """The PoPs of a ring whose soak has ended, and that wait for its verdict."""
     return [

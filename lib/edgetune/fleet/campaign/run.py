@@ -10,9 +10,10 @@ from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.campaign import ENDED, PopStep, Record, RingStep
+from edgetune.base.documents.reading import digest_of
 from edgetune.base.errors import EdgetuneError, FencedError, InputError, RefusedError, StoreError
 from edgetune.base.sanitize import command
-from edgetune.fleet.campaign.record import all_records, new_id, put_record, ring_digest
+from edgetune.fleet.campaign.record import all_records, new_id, put_record
 from edgetune.intent.campaign import Campaign, Ring, ShownCampaign, find_campaign, pops_by_ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.lease import refuse_if_stopped
@@ -138,7 +139,8 @@ def _begin(
         channel=channel or context.config.chat_channel,
     )
     for name, pops in rings.items():
-        digest = ring_digest(record, name, list(pops))
+        # What an approval of a ring is of: this campaign, its file and tuning, the ring's PoPs.
+        digest = digest_of([record.id, record.digest, tuning_digest, name, list(pops)])
         record.rings.append(RingStep(name, digest, {pop: PopStep() for pop in pops}))
     record.note(requested_by, f"begun: {len(record.pops)} PoPs in {len(rings)} rings")
     # Two that begin at the same moment would not see each other.

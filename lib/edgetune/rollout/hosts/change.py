@@ -97,13 +97,6 @@ def revert_text(host: HostStep) -> str:
     return f"does not answer, and may take its change back by itself until {utc(host.reverts_at)}"
 
 
-def waiting_text(work: Batch, names: Sequence[str]) -> str:
-    """For whom a rollback waits, and until when."""
-    until = {name: utc(work.hosts[name].reverts_at) for name in names}
-    each = ", ".join(f"{name} (until {when})" for name, when in until.items())
-    return f"waiting for hosts to take their change back by themselves: {each}"
-
-
 def is_same(one: Standing | None, other: Standing | None) -> bool:
     """Whether two values of a setting are the same, or neither is there."""
     return one.is_like(other) if one and other else one is other

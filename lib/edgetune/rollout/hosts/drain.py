@@ -349,9 +349,3 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> dict[st
             return lost
         clock.sleep(POLL)
         opened.permit()
-
-
-def recognise_live(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
-    """Before hosts are changed while they serve; a rollback asks nothing of a load balancer."""
-    if names and work.batch_type != "restore":
-        without_strangers(opened, work, known_servers(opened, driver, names), names)

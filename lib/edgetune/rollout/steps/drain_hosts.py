@@ -169,7 +169,10 @@ def begin_drain(opened: Rollout, work: Batch) -> DrainResult:
         return _waits(opened, work, held, len(names))
     driver = opened.load_balancer
     if not opened.drains:
-        drain.recognise_live(opened, work, driver, names)
+        # Hosts are changed while they serve; a rollback asks nothing of a load balancer.
+        if names and work.batch_type != "restore":
+            known = drain.known_servers(opened, driver, names)
+            drain.without_strangers(opened, work, known, names)
         opened.move(work, names, "drained")
     if not names or not opened.drains:
         return _began(opened, work, "nothing to drain")

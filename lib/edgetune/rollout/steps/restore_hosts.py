@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import WayBack
+from edgetune.base.durations import utc
 from edgetune.net.result import HostResult
 from edgetune.rollout.hosts import change
 from edgetune.rollout.hosts.change import ChangeResult
@@ -56,7 +57,9 @@ def restore_hosts(opened: Rollout, work: Batch) -> RestoreResult:
     final = {name: told for name, told in answers.items() if name not in waiting}
     report = change.write_answers(opened, work, final, "changed")
     if waiting:
-        report["message"] = change.waiting_text(work, waiting)
+        each = ", ".join(f"{n} (until {utc(work.hosts[n].reverts_at)})" for n in waiting)
+        waits_for = "waiting for hosts to take their change back by themselves"
+        report["message"] = f"{waits_for}: {each}"
     waited = clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
     return {
         **report,
