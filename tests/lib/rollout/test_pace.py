@@ -16,8 +16,7 @@ from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.base.files import load_yaml
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.retention import looked_at
-from edgetune.rollout.evidence.sampling import sample_pops
+from edgetune.rollout.evidence.sampling import looked_at, sample_pops
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
 from edgetune.rollout.ownership.lease import Rollout, as_owner

@@ -29,7 +29,7 @@ from edgetune.net.bmc.answers import FORCED, ladder
 from edgetune.net.bmc.identity import is_named, matches, mismatch
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.retention import looked_at, refuse_short_retention
+from edgetune.rollout.evidence.sampling import looked_at, refuse_short_retention
 from edgetune.rollout.hosts.bios import load_journal
 from edgetune.rollout.ownership.automation import sampled_every
 from edgetune.rollout.planning.preflight import Subject, refuse_unfit

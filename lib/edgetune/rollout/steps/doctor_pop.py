@@ -18,7 +18,7 @@ from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.retention import megabytes, memory_text, most_bytes
+from edgetune.rollout.evidence.sampling import megabytes, memory_text, most_bytes
 from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, find_off, needed_rules
 from edgetune.rollout.planning import preflight, site_checks
 from edgetune.rollout.planning.make_plan import ask_agents
