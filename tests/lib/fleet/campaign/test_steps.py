@@ -431,14 +431,14 @@ def test_campaigns_share_the_time_of_an_action(
 def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = two_campaigns(tmp_path)
+    world, unchanged = two_campaigns(tmp_path), the_rings.unchanged
 
     def damaged(context: Any, record: Any) -> Any:
         if record.name == "one":
             raise KeyError("metrics")
-        return the_rings.unchanged(context, record)
+        return unchanged(context, record)
 
-    monkeypatch.setattr(advance, "unchanged", damaged)
+    monkeypatch.setattr(the_rings, "unchanged", damaged)
     said = step_campaign(world.context)
     assert world.begun() == ["lax1"]
     assert len(said["start"]) == 1
