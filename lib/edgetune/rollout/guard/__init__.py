@@ -100,7 +100,7 @@ class Guard:
         now, stopped, pauses = clock.wall(), stopped_by(context), all_pauses(context)
         rounds: list[dict[str, object]] = []
         with self._going_on("stuck_rounds"):
-            rounds += checks.stuck_rounds(context)
+            rounds = [*checks.stuck_rounds(context)]
         for payload in rounds:
             yield from _told_now(turns, "congestion_stuck", payload, again=False)
         # What is under way comes after what has ended, be it older: one that is retired, say.
