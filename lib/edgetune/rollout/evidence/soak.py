@@ -26,6 +26,7 @@ from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
 if TYPE_CHECKING:
+    from edgetune.base.documents.table import SampleTable
     from edgetune.judge.ring import PopRecord
     from edgetune.judge.series import Window
 
@@ -33,18 +34,36 @@ if TYPE_CHECKING:
 _AT_ONCE = 6 * 3600.0
 
 
-def kept_baseline(opened: Record) -> Baseline:
-    """The baseline of a rollout; RefusedError if there never was one."""
+def kept_baseline(opened: Rollout) -> Baseline:
+    """The baseline of a rollout; one of a version before is measured now, and kept from here on.
+
+    RefusedError if there never was one.
+    """
     kept = opened.baseline()
     if kept is None:
-        raise RefusedError(f"rollout {opened.head.id} has no baseline")
+        kept, _ = measure(opened)
+        opened.save_baseline(kept)
     return kept
 
 
 def usual_health(opened: Record) -> Mapping[str, float]:
     """Each host's median of its health check before anything was changed, in ms."""
     kept = opened.baseline()
-    return kept.health if kept else {}
+    if kept is not None:
+        return kept.health
+    return median_by_host(_samples(opened)) if opened.head.baseline else {}
+
+
+def usual_load(opened: Record) -> float:
+    """The most packets per second that the PoP took in the baseline."""
+    kept = opened.baseline()
+    if kept is not None:
+        return kept.load
+    return peak_load(_samples(opened), opened.plan.options.interval)
+
+
+def _samples(opened: Record) -> SampleTable:
+    return opened.context.samples.window(opened.head.pop, *_span(opened))
 
 
 def _span(opened: Record) -> tuple[float, float]:

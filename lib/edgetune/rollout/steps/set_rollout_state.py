@@ -9,6 +9,7 @@ from edgetune.base.documents.words import Decision
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.soak import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.ownership.automation import needed_rules, sampled_every, what_is_off
@@ -80,8 +81,7 @@ def _begin_state(opened: Rollout, before: str) -> None:
     if head.state == "changing":
         # The clock may have been set back since the baseline began.
         head.baseline[1] = max(head.baseline[0], min(head.baseline[1], now))
-        kept = opened.baseline()
-        head.usual_load = kept.load if kept else 0.0
+        head.usual_load = usual_load(opened)
     if head.state == "soaking" and before != "soaking":
         head.soak = [now + options.warmup, now + options.soak]
         head.first_look = head.looks
