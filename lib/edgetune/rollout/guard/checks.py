@@ -28,13 +28,8 @@ from edgetune.rollout.gates.pause import EXECUTION, ways_on
 from edgetune.rollout.guard.watched import AN_HOUR, Finding, Watched
 from edgetune.rollout.ownership.lease import idle_time, is_orphaned
 from edgetune.rollout.record.rollout import out_of_service, under_way
-from edgetune.rollout.status.congestion import (
-    LATE,
-    SeenRounds,
-    claim_of,
-    seen_rounds,
-    what_is_wrong,
-)
+from edgetune.rollout.status import congestion
+from edgetune.rollout.status.congestion import SeenRounds
 from edgetune.rollout.status.present import spoken
 
 _CHANGED = ("changing", "soaking", "held", "promoting")
@@ -282,8 +277,8 @@ def stale_samples(watched: Watched) -> Finding | None:
 
 def stuck_rounds(context: Context) -> Iterator[dict[str, object]]:
     """The payload for each PoP of which a person is to hear, also while all is stopped."""
-    for own in seen_rounds(context):
-        told = [] if _is_at_work(context, own) else [*what_is_wrong(own)]
+    for own in congestion.seen_rounds(context):
+        told = [] if _is_at_work(context, own) else [*congestion.what_is_wrong(own)]
         if told:
             yield {
                 "id": f"{own.pop}-congestion",
@@ -297,5 +292,5 @@ def _is_at_work(context: Context, own: SeenRounds) -> bool:
     """Whether hosts are being told to take it back right now."""
     if not own.pending or own.decisions is None:
         return False
-    soon = own.now - own.decisions.since <= LATE
-    return soon or context.claims.holder(claim_of(own.pop)) is not None
+    soon = own.now - own.decisions.since <= congestion.LATE
+    return soon or context.claims.holder(congestion.claim_of(own.pop)) is not None

@@ -17,13 +17,8 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import usual_health
 from edgetune.rollout.gates.pause import lift_bound
 from edgetune.rollout.hosts.quarantine import hosts_in_service, needs_room
-from edgetune.rollout.ownership.lease import (
-    BatchesResult,
-    Rollout,
-    batches_result,
-    enter_state,
-    open_rollout,
-)
+from edgetune.rollout.ownership import lease
+from edgetune.rollout.ownership.lease import BatchesResult, Rollout
 from edgetune.rollout.record.rollout import Record, failures_text, under_way
 
 _BACK = ("rebooted", "verified", "undraining")
@@ -177,11 +172,11 @@ def roll_back(
     hosts: Sequence[str],
 ) -> BatchesResult:
     """The same, whatever the reason. With ``hosts`` the rollback visits no other host."""
-    opened = open_rollout(context, rollout, epoch)
+    opened = lease.open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
     refuse_hosts(head, hosts)
     why = _with_hosts_under_way(opened, reason or _what_failed(opened) or "asked for")
-    enter_state(opened, "rolling_back", owner, requested_by, why)
+    lease.enter_state(opened, "rolling_back", owner, requested_by, why)
     if before in CHANGES_HOSTS:
         head.taken_over = clock.now()
     if before != "rolling_back":
@@ -191,7 +186,7 @@ def roll_back(
     lift_bound(context, head.pop, rollout, requested_by)
     plan_restore(opened)
     opened.save()
-    return batches_result(opened, f"{head.state}: {head.history[-1].told}")
+    return lease.batches_result(opened, f"{head.state}: {head.history[-1].told}")
 
 
 def refuse_hosts(head: Head, hosts: Sequence[str]) -> None:

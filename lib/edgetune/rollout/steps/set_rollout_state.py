@@ -12,14 +12,9 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
+from edgetune.rollout.ownership import lease
 from edgetune.rollout.ownership.automation import needed_rules, sampled_every, what_is_off
-from edgetune.rollout.ownership.lease import (
-    BatchesResult,
-    Rollout,
-    batches_result,
-    enter_state,
-    open_rollout,
-)
+from edgetune.rollout.ownership.lease import BatchesResult, Rollout
 from edgetune.rollout.record.rollout import Record
 
 _ENTERED_ELSEWHERE = ("claimed", "rolling_back", "handing_over", "handed_over")
@@ -49,7 +44,7 @@ def set_rollout_state(
     known = [each for each in FORWARD if each not in _ENTERED_ELSEWHERE]
     if state not in known:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(known)}")
-    opened = open_rollout(context, rollout, epoch)
+    opened = lease.open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
     decided = head.verdict.decision if head.verdict else "nothing"
     if state == "promoting" != head.state and decided != Decision.PROMOTE:
@@ -57,7 +52,7 @@ def set_rollout_state(
         raise RefusedError(f"the verdict of rollout {head.id} decides {decided}; {text}")
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
-    enter_state(opened, state, owner, requested_by, _reason(opened, state))
+    lease.enter_state(opened, state, owner, requested_by, _reason(opened, state))
     _begin_state(opened, before)
     opened.save()
     if state in ENDED:
@@ -66,7 +61,7 @@ def set_rollout_state(
         opened.release()
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [clock.wall()]
     return {
-        **batches_result(opened, _told(opened)),
+        **lease.batches_result(opened, _told(opened)),
         "state": state,
         "until": until[-1],
         "quarantined": {host: why.reason for host, why in head.quarantined.items()},
