@@ -20,7 +20,7 @@ from edgetune.net.result import HostResult
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.hosts.change import revert_text, waits_for_revert
 from edgetune.rollout.hosts.identity import is_another
-from edgetune.rollout.hosts.quarantine import (
+from edgetune.rollout.hosts.in_service import (
     fail_host,
     leaving,
     set_ready,

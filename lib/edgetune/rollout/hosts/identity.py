@@ -26,7 +26,7 @@ from edgetune.base.names import listed
 from edgetune.net.bmc.identity import told_uuid
 from edgetune.net.result import ANOTHER_MACHINE, HostResult
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts.quarantine import fail_host, put_back, set_ready
+from edgetune.rollout.hosts.in_service import fail_host, put_back, set_ready
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import UNTOLD, Host, Pop

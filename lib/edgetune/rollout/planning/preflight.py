@@ -32,7 +32,7 @@ from edgetune.rollout.gates.pause import (
     ways_on,
 )
 from edgetune.rollout.hosts.identity import prove_machines
-from edgetune.rollout.hosts.quarantine import shown, why_out
+from edgetune.rollout.hosts.in_service import shown, why_out
 from edgetune.rollout.hosts.silencing import shared_matchers
 from edgetune.rollout.ownership.lease import stopped_by
 from edgetune.rollout.record.heads import living_heads

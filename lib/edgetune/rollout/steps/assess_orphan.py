@@ -15,7 +15,7 @@ from edgetune.base.errors import DrainError
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
 from edgetune.rollout.context import Context
-from edgetune.rollout.hosts.quarantine import shown
+from edgetune.rollout.hosts.in_service import shown
 from edgetune.rollout.ownership.lease import open_rollout
 from edgetune.rollout.record.rollout import Record, failures_text, under_way
 

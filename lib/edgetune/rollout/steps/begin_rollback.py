@@ -16,7 +16,7 @@ from edgetune.net.bmc.answers import SHUTDOWN
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import usual_health
 from edgetune.rollout.gates.pause import lift_bound
-from edgetune.rollout.hosts.quarantine import hosts_in_service, needs_room
+from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room
 from edgetune.rollout.ownership import lease
 from edgetune.rollout.ownership.lease import BatchesResult, Rollout
 from edgetune.rollout.record.rollout import Record, failures_text, under_way

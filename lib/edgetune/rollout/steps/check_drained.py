@@ -10,7 +10,7 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.errors import ServerError
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts import drain, quarantine
+from edgetune.rollout.hosts import drain, in_service
 from edgetune.rollout.hosts.change import (
     may_still_revert,
     revert_text,
@@ -84,7 +84,7 @@ def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: D
         return _fails(opened, work, name, server.unknown)
     host = work.hosts[name]
     if host.lb_before is None:
-        host.lb_before = quarantine.state_of(server)
+        host.lb_before = in_service.state_of(server)
         opened.save_batch(work)
     if server.is_let_in:
         return _is_let_in(opened, work, name, driver)
@@ -133,7 +133,7 @@ def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
     host.awaited = why
     patient = work.batch_type == "restore" and may_still_revert(opened, host)
     if not patient and clock.now() - host.at > opened.config.health_deadline:
-        quarantine.fail_host(opened, work, name, why)
+        in_service.fail_host(opened, work, name, why)
     return False
 
 
@@ -145,7 +145,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
     """Drained from here on, once the hosts say so themselves; who does not answer, fails."""
     failed = []
     for host in opened.hosts(names):
-        if quarantine.was_admitted(work.hosts[host.name].lb_before):
+        if in_service.was_admitted(work.hosts[host.name].lb_before):
             opened.permit()
             try:
                 driver.isolate(host.server)
@@ -154,19 +154,19 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
                 _fails(opened, work, host.name, str(error))
     names = [name for name in names if name not in failed]
     if names:
-        still = quarantine.leaving(opened.pop, driver.servers())
+        still = in_service.leaving(opened.pop, driver.servers())
         names = [
             name
             for name in names
             if name not in still or _goes_on(opened, work, name, _LEAVING, driver)
         ]
     names = drain.recognised(opened, work, driver, names) if work.batch_type == "restore" else names
-    for name, answer in quarantine.set_ready(opened, names, ready=False).items():
+    for name, answer in in_service.set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
             work.hosts[name].awaited = revert_text(work.hosts[name])
             continue
         if answer.failed:
-            quarantine.fail_host(opened, work, name, str(answer.error))
+            in_service.fail_host(opened, work, name, str(answer.error))
             continue
         if not answer.sessions or _goes_on(opened, work, name, _busy(answer.sessions), driver):
             work.hosts[name].go("drained")
@@ -194,16 +194,16 @@ def _give_up(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> No
     host = work.hosts[name]
     error = f"{host.awaited} after its drain deadline"
     if work.batch_type == "restore":
-        quarantine.fail_host(opened, work, name, error)
+        in_service.fail_host(opened, work, name, error)
         return
-    told = quarantine.set_ready(opened, [name], ready=True)[name]
+    told = in_service.set_ready(opened, [name], ready=True)[name]
     if told.failed:
-        quarantine.fail_host(opened, work, name, str(told.error))
+        in_service.fail_host(opened, work, name, str(told.error))
         return
     opened.permit()
     try:
-        quarantine.put_back(driver, opened.pop.host(name).server, host.lb_before)
+        in_service.put_back(driver, opened.pop.host(name).server, host.lb_before)
     except ServerError as failure:
-        quarantine.fail_host(opened, work, name, str(failure))
+        in_service.fail_host(opened, work, name, str(failure))
         return
     host.go("skipped", error)

@@ -24,7 +24,7 @@ from edgetune.rollout.hosts.bios import machine_of, settled
 from edgetune.rollout.hosts.change import revert_text, waits_for_revert
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import waits_text
-from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.hosts.in_service import fail_host
 from edgetune.rollout.order import WaitingResult, after_boot, batch_result, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

@@ -21,7 +21,7 @@ from edgetune.rollout.gates.pause import why_frozen
 from edgetune.rollout.hosts import drain
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import DrainResult
-from edgetune.rollout.hosts.quarantine import hosts_in_service, needs_room, put_back
+from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room, put_back
 from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.order import AT_ONCE, batch_result, has_live_left, retry_after
 from edgetune.rollout.ownership.lease import Rollout

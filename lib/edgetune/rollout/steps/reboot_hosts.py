@@ -8,7 +8,7 @@ from edgetune.rollout.hosts.bios import disturbed
 from edgetune.rollout.hosts.change import expect_revert, reach
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
-from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.hosts.in_service import fail_host
 from edgetune.rollout.order import NextResult, batch_result
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

@@ -10,7 +10,7 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.base.names import listed
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts import quarantine
+from edgetune.rollout.hosts import in_service
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.silencing import keep_silenced
@@ -45,10 +45,10 @@ def undrain_hosts(opened: Rollout, work: Batch) -> UndrainResult:
         refused = _put_back(opened, driver, work, drained)
         put = [name for name in drained if name not in refused]
         for name, why in {**refused, **_not_back(opened, driver, work, put)}.items():
-            if quarantine.fail_host(opened, work, name, why):
+            if in_service.fail_host(opened, work, name, why):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
-    quarantine.take_out_quarantined(opened, work)
+    in_service.take_out_quarantined(opened, work)
     keep_silenced(opened, work)
     done = [name for name in names if work.hosts[name].step == "done"]
     told = batch_result(work, failed, f"{len(done)} of {len(names)} serve again")
@@ -67,7 +67,7 @@ def _put_back(
     for host in opened.hosts(names):
         opened.permit()
         try:
-            quarantine.put_back(driver, host.server, work.hosts[host.name].lb_before)
+            in_service.put_back(driver, host.server, work.hosts[host.name].lb_before)
         except ServerError as error:
             refused[host.name] = str(error)
         except DrainError as error:
@@ -88,11 +88,11 @@ def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:
 def _why_out(server: Server | None) -> str:
     """Why a host that was put back does not serve, or ""."""
     if server is None or server.lacking:
-        return quarantine.why_lost(server)
+        return in_service.why_lost(server)
     if server.unknown or server.is_back:
         return server.unknown
     if server.withdrawn or server.idle:
-        return f"was put back, and the load balancer has it {quarantine.why_out(server)}"
+        return f"was put back, and the load balancer has it {in_service.why_out(server)}"
     return _SICK
 
 
@@ -104,7 +104,7 @@ def _not_back(
     One that got no requests before is not expected to, whatever kept them away. The last look alone
     is no evidence: a host that served in an earlier one is looked at again.
     """
-    served = [name for name in names if quarantine.was_serving(work.hosts[name].lb_before)]
+    served = [name for name in names if in_service.was_serving(work.hosts[name].lb_before)]
     expected = {opened.pop.host(name).server: name for name in served}
     patience = opened.config.health_deadline
     began, sure = clock.monotonic(), min(patience, _SURE)

@@ -17,7 +17,7 @@ from edgetune.rollout.hosts.bios import forget, settled
 from edgetune.rollout.hosts.change import ChangeResult, can_cut_off
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
-from edgetune.rollout.hosts.quarantine import set_ready
+from edgetune.rollout.hosts.in_service import set_ready
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

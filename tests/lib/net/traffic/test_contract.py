@@ -19,7 +19,7 @@ from edgetune.base.errors import DrainError, InputError
 from edgetune.net.inventories.yaml import YamlInventory
 from edgetune.net.traffic import DRIVERS, DrainDriver, is_on_hosts, open_driver
 from edgetune.net.traffic.on_hosts import Agents
-from edgetune.rollout.hosts.quarantine import (
+from edgetune.rollout.hosts.in_service import (
     ADMITTED,
     hosts_in_service,
     put_back,

@@ -12,7 +12,7 @@ from typing import Callable
 import pytest
 
 from edgetune.net.traffic.drivers.haproxy import Haproxy
-from edgetune.rollout.hosts.quarantine import put_back, state_of, why_out
+from edgetune.rollout.hosts.in_service import put_back, state_of, why_out
 from tests.support.answering import Answering
 from tests.support.load_balancers import SERVERS
 from tests.support.named_services import Service, hold, request, services, who_gets

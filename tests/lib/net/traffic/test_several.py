@@ -17,7 +17,7 @@ from edgetune.net.traffic import Server
 from edgetune.net.traffic.driver import BACKUP
 from edgetune.net.traffic.drivers.haproxy import Haproxy
 from edgetune.net.traffic.several import Part, Several
-from edgetune.rollout.hosts.quarantine import (
+from edgetune.rollout.hosts.in_service import (
     hosts_in_service,
     needs_room,
     put_back,

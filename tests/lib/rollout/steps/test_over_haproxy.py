@@ -15,7 +15,7 @@ from threading import Thread
 import pytest
 
 from edgetune.base.errors import RefusedError
-from edgetune.rollout.hosts.quarantine import hosts_in_service, needs_room
+from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room
 from tests.support.named_services import services, who_gets
 from tests.support.real_haproxy import CLIENTS, RealHaproxy, needs_haproxy, running
 from tests.support.world import World, changing
