@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, Union
 from urllib.parse import quote
 
 from edgetune import PACK
@@ -50,28 +50,6 @@ SELECT key, value FROM records WHERE key >= ? AND key < ? || CAST(x'ff' AS TEXT)
 """
 
 
-class Store(Protocol):
-    """Small texts under string keys, kept until they are deleted."""
-
-    def get(self, key: str) -> str | None:
-        """The value, or None if there is none."""
-
-    def put(self, key: str, value: str) -> None:
-        """Write the value, new or over the old one."""
-
-    def delete(self, key: str) -> None:
-        """Forget the key, be it there or not."""
-
-    def list(self, prefix: str) -> Mapping[str, str]:
-        """All keys that begin with ``prefix``, with their values."""
-
-    def secret(self, key: str) -> str | None:
-        """The decrypted value of a key, or None if there is none or secrets are not kept here."""
-
-    def refuses_changes(self) -> str:
-        """Why ``put`` would be refused, or "" as far as that shows; writes nothing."""
-
-
 def value_of(store: Store, key: str) -> str | None:
     """The value of a key that mostly is not there, or None.
 
@@ -94,25 +72,30 @@ def open_stackstorm(config: Config) -> StackStorm:
 
 
 class SqliteStore(SqliteTexts):
-    """Records in a SQLite file."""
+    """Records in a SQLite file: small texts under string keys, kept until they are deleted."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "records", "key")
 
     def delete(self, key: str) -> None:
+        """Forget the key, be it there or not."""
         with self._database.transaction() as db:
             db.execute("DELETE FROM records WHERE key = ?", (key,))
 
     def list(self, prefix: str) -> Mapping[str, str]:
+        """All keys that begin with ``prefix``, with their values."""
         with self._database.transaction() as db:
             return dict(db.execute(_LIST, (prefix, prefix)).fetchall())
 
     def secret(self, key: str) -> str | None:
-        """None: a file that nothing encrypts keeps no secrets."""
+        """The decrypted value of a key: None, as a file that nothing encrypts keeps no secrets."""
         return None
 
     def refuses_changes(self) -> str:
-        """Takes the lock for writing: StoreError where the file is read-only."""
+        """Why ``put`` would be refused, or "" as far as that shows; writes nothing.
+
+        It takes the lock for writing: StoreError where the file is read-only.
+        """
         with self._database.transaction():
             return ""
 
@@ -279,6 +262,9 @@ class St2Store:
             return self._api.call(method, path, none, **more)
         except StoreError as error:
             raise type(error)(f"StackStorm's datastore: {error}") from None
+
+
+Store = Union[SqliteStore, SensorStore, St2Store]
 
 
 def _all_pages(prefix: str, page: Callable[[int], Sequence[Any]]) -> dict[str, str]:
