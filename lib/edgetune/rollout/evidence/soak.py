@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from edgetune.base import clock
-from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline, Block, Prospect
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.plan import Groups, Plan
@@ -90,7 +89,7 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
     plan = opened.plan
     hosts = plan.groups.hosts
     parts = list(_parts(opened, hosts))
-    measured = measure_baseline(join([part.window for part in parts]), plan.strata)
+    measured = measure_baseline(join([window for window, _, _ in parts]), plan.strata)
     facts = measured.facts
     found = [*gaps(hosts, facts, "baseline"), *baseline_doubts(plan, hosts, facts)]
     found += few_requests(Comparison(plan, plan.strata, measured, ()))
@@ -99,23 +98,17 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
         measured,
         doubts=[doubt.text for doubt in found],
         power=power,
-        health=_medians([part.health for part in parts]),
-        load=max(part.load for part in parts),
+        health=_medians([health for _, health, _ in parts]),
+        load=max(load for _, _, load in parts),
     )
     return baseline, power
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What is kept of a part of the baseline; its samples are not."""
-
-    window: Window
-    health: Mapping[str, float]
-    load: float
-
-
-def _parts(opened: Record, hosts: Sequence[str]) -> Iterator[_Part]:
-    """A baseline of days has millions of samples; they are read some hours at a time."""
+def _parts(
+    opened: Record, hosts: Sequence[str]
+) -> Iterator[tuple[Window, Mapping[str, float], float]]:
+    """Its window, health and load are kept of each part: a baseline of days has millions of
+    samples, which are read some hours at a time."""
     from edgetune.intent.metrics.catalogue import metrics_of
     from edgetune.judge.series import read_window
 
@@ -131,7 +124,7 @@ def _parts(opened: Record, hosts: Sequence[str]) -> Iterator[_Part]:
         inside = samples.between(start, until)
         window = read_window(samples, hosts, start, until, interval, metrics_of(plan), exposures)
         exposures = exposures or window.exposures
-        yield _Part(window, median_by_host(inside), peak_load(inside, interval))
+        yield window, median_by_host(inside), peak_load(inside, interval)
         start = until
 
 
