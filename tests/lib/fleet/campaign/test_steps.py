@@ -21,9 +21,14 @@ from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.fleet.campaign import advance
 from edgetune.fleet.campaign import rings as the_rings
 from edgetune.fleet.campaign.advance import step_campaign
-from edgetune.fleet.campaign.control import abort_campaign, approve, hold_campaign, resume_campaign
+from edgetune.fleet.campaign.control import (
+    abort_campaign,
+    approve,
+    hold_campaign,
+    resume_campaign,
+    run_campaign,
+)
 from edgetune.fleet.campaign.record import seized
-from edgetune.fleet.campaign.run import run_campaign
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
