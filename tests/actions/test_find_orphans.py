@@ -12,7 +12,7 @@ from edgetune.base.errors import NoAnswerError, StoreError
 from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION, pause_for
-from edgetune.rollout.ownership.lease import idle_time
+from edgetune.rollout.ownership.owner import idle_time
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.store.heartbeat import SILENT, Heartbeat
 from edgetune.rollout.store.stackstorm import PAGE

@@ -77,7 +77,7 @@ def test_one_line_enables_every_rule_that_ships_disabled() -> None:
 
 
 def test_the_kill_switch_is_called_by_its_key() -> None:
-    from edgetune.rollout.ownership.lease import STOP_KEY
+    from edgetune.rollout.ownership.kill_switch import STOP_KEY
 
     keys = {w[0] for page in PAGES.values() for w in commands(page, "st2", "key", "set")}
     assert keys == {STOP_KEY}

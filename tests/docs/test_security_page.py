@@ -17,7 +17,7 @@ import yaml
 from edgetune.agent import bundle
 from edgetune.net.hosts.fleet import packed
 from edgetune.rollout.ownership.automation import GUARD_PROBLEM
-from edgetune.rollout.ownership.lease import RESUMED_KEY, STOP_KEY
+from edgetune.rollout.ownership.kill_switch import RESUMED_KEY, STOP_KEY
 from tests.support import ROOT
 from tests.support.metadata.values import documents
 

@@ -81,7 +81,7 @@ def in_states() -> Iterator[str]:
     yield from (f"pause {cause}" for cause in CAUSES)
     yield from (f"congestion {state}" for state in ROUNDS)
     yield "everything stopped"
-    holds = ast.parse((LIB / "rollout/steps/drain_hosts.py").read_text())
+    holds = ast.parse((LIB / "rollout/gates/floor.py").read_text())
     for _, call in calls(holds):
         if called(call) == "Held":
             yield f"batch {_HELD[ast.unparse(call.args[1])]}"

@@ -26,7 +26,8 @@ from edgetune.base.errors import RefusedError
 from edgetune.report import action
 from edgetune.report.action import run_step, safe, safe_text
 from edgetune.report.steps.rollout_status import rollout_status
-from edgetune.rollout.ownership.lease import as_owner, stopped_by
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from edgetune.rollout.steps.doctor_pop import doctor_pop

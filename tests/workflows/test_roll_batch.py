@@ -88,7 +88,7 @@ def test_a_freeze_is_waited_for_in_few_steps(tmp_path: Path, monkeypatch: Any) -
     world = changing(tmp_path)
     frozen = ["lab1 is frozen by weekend", "lab1 is frozen by weekend"]
     monkeypatch.setattr(
-        "edgetune.rollout.steps.drain_hosts.why_frozen",
+        "edgetune.rollout.gates.floor.why_frozen",
         lambda context, head: frozen.pop() if frozen else "",
     )
     conductor = Conductor(world, tmp_path)
@@ -135,7 +135,7 @@ def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
             world.balancer.state[name] = "maint"
     else:
         monkeypatch.setattr(
-            "edgetune.rollout.steps.drain_hosts.surge_of",
+            "edgetune.rollout.gates.floor.surge_of",
             lambda opened: "" if set(booting) & set(_in_service(world)) else "too much to carry",
         )
     conductor = Conductor(world, tmp_path)

@@ -16,8 +16,9 @@ from edgetune.rollout import guard
 from edgetune.rollout.evidence import soak
 from edgetune.rollout.gates.pause import EXECUTION, Pause, save_pause
 from edgetune.rollout.guard import Guard
-from edgetune.rollout.guard.checks import worse_group
-from edgetune.rollout.guard.watched import Alone, Soaks, Watched
+from edgetune.rollout.guard.degraded import worse_group
+from edgetune.rollout.guard.turns import Alone
+from edgetune.rollout.guard.watched import Soaks, Watched
 from edgetune.rollout.ownership.lease import as_owner
 from tests.support.builders import as_samples, reading
 from tests.support.scenarios import Scenario, scenarios

@@ -37,7 +37,7 @@ from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.net.databases import Database, open_redis
 from edgetune.net.metrics.samples import Limit, RedisSamples, SqliteSamples, make_sample
 from edgetune.rollout.evidence.sampling import retained_bytes
-from edgetune.rollout.guard.watched import TURN, Alone, RedisTurns
+from edgetune.rollout.guard.turns import TURN, Alone, RedisTurns
 from edgetune.rollout.store import records as stores
 from edgetune.rollout.store import stackstorm
 from edgetune.rollout.store.claims import Claim, RedisClaims, SqliteClaims

@@ -26,7 +26,7 @@ from edgetune.fleet.campaign.record import Writer, readable_records, taken_if_fr
 from edgetune.intent.campaign import Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
-from edgetune.rollout.ownership.lease import refuse_if_stopped
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.status.claimed import refuse_held
 from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout

@@ -24,7 +24,7 @@ from edgetune.fleet.campaign.rings import UNWELL, heads_of, needs_approval, unch
 from edgetune.intent.campaign import Campaign, Ring, ShownCampaign, find_campaign, pops_by_ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import Approval, compared_names, refuse_own, save_approval
-from edgetune.rollout.ownership.lease import refuse_if_stopped
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.planning.make_plan import make_for
 from edgetune.rollout.record.kept_inventory import whole_inventory
 from edgetune.rollout.record.rollout import load_plan

@@ -37,8 +37,9 @@ from edgetune.fleet.campaign.record import readable_records
 from edgetune.fleet.export.families import Values
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION, all_pauses
-from edgetune.rollout.hosts.in_service import in_service_still
-from edgetune.rollout.ownership.lease import idle_times, is_orphaned, stopped_by
+from edgetune.rollout.hosts.quarantine import in_service_still
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.owner import idle_times, is_orphaned
 from edgetune.rollout.record.heads import keeping_their_pop, read_all_heads
 from edgetune.rollout.record.rollout import Record, out_of_service
 from edgetune.rollout.status.congestion import SeenRounds, seen_rounds

@@ -22,7 +22,8 @@ from edgetune.report.files import address_of, page_of, report_folder, write_page
 from edgetune.report.page import Event, Material, card, page
 from edgetune.report.text import wait_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import Pause, pause_text, pauses_of, why_frozen
+from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.gates.pause import Pause, pause_text, pauses_of
 from edgetune.rollout.ownership.automation import needed_rules, what_is_off
 from edgetune.rollout.record.rollout import Record, read_rollout
 

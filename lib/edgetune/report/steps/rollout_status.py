@@ -20,9 +20,12 @@ from edgetune.report.findings import WIDTH, folded
 from edgetune.report.headline import color_of
 from edgetune.report.text import left_text, rollout_text, wait_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import pause_text, ways_on, why_frozen
+from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.gates.pause import pause_text, ways_on
 from edgetune.rollout.ownership.automation import needed_rules, what_is_off
-from edgetune.rollout.ownership.lease import Rollout, idle_times, is_orphaned, stopped_by
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.ownership.owner import idle_times, is_orphaned
 from edgetune.rollout.record.archive import has_past, past_of
 from edgetune.rollout.record.heads import (
     Unreadable,

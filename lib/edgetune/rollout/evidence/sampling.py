@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Have the hosts of PoPs sampled, and keep the samples; whether a PoP carries so much more than
-usual that this is no time to drain anything; and the health check of a PoP, asked on each host of
-its own service. Whether samples come as often as a rollout needs them, are kept for as long, and
-how much memory they take.
+usual that this is no time to drain anything. Whether samples come as often as a rollout needs them,
+are kept for as long, and how much memory they take.
 
 What a metric source remembers itself is not stored, and takes none. A sweep of a PoP is one
 document of columns (see ``table``), and one member of a sorted set of Redis.
@@ -26,7 +25,6 @@ from edgetune.base.documents.sample import Drift, Sample
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.durations import duration
 from edgetune.base.errors import EdgetuneError, RefusedError, SourceError
-from edgetune.base.sanitize import one_line
 from edgetune.judge.limits import peak_load
 from edgetune.net.metrics.source import Sampled
 from edgetune.rollout.context import Context
@@ -232,38 +230,6 @@ def surge_in(opened: Record, samples: SampleTable) -> str:
     if times <= opened.config.surge_factor:
         return ""
     return f"{opened.head.pop} carries {times:.1f} times its usual load; nothing is drained now"
-
-
-REQUESTS = 3
-_LONGEST = 300
-
-
-def sick_services(context: Context, pop: Pop, hosts: Sequence[Host]) -> dict[str, str]:
-    """By host, what its service was seen to do where it did not answer well every time.
-
-    Empty for a PoP without a health check. Its hosts are asked, whatever else samples them.
-    """
-    if not pop.health:
-        return {}
-    parts = context.metric_source("hosts").sample(dict.fromkeys(hosts, pop), REQUESTS)
-    seen = {host: _seen(pop, own) for part in parts for host, own in part.items()}
-    return {host.name: seen[host] for host in hosts if seen[host]}
-
-
-def _seen(pop: Pop, told: Sampled) -> str:
-    if told.sample is None:
-        return f"its health check could not be asked: {told.error}"
-    failed = told.sample.gauges.get("health_failed")
-    if failed == 0:
-        return ""
-    if failed is None:
-        return f"{pop.health} was not asked by the host"
-    what = one_line(told.health or "does not answer well")[:_LONGEST]
-    return f"{pop.health} {what}{_how_often(failed)}"
-
-
-def _how_often(failed: float) -> str:
-    return f" ({round(failed * REQUESTS)} of {REQUESTS} times)" if 0 < failed < 1 else ""
 
 
 def looked_at(options: Options, every: float) -> Options:

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A paused or frozen PoP: no further batch begins there, and no rollout. Hosts that are out are
-finished and given back, looks go on, and no rollback is ever held up.
+"""A paused PoP: no further batch begins there, and no rollout, until its cause is over.
 
-Freezes of the configuration hold for every rollout, as the configuration has them now. A rollout of
-a campaign has those of its ring in its record, too.
-
-A pause lasts until its cause is over. Each cause has a key of its own, and is lifted alone
-(``edgetune.pause.CAUSE.POP``): a surge ends by itself; a lost host, what somebody asked for and
-what a plan asked for wait for a person.
+Each cause has a key of its own (``edgetune.pause.CAUSE.POP``) and is lifted alone: a surge ends by
+itself; a lost host, what somebody asked for and what a plan asked for wait for a person. Hosts that
+are out are finished and given back, looks go on, and no rollback is ever held up.
 
 The pause that a plan asks for with ``pause_after`` is bound to its rollout. The batch behind it
 writes it when it would begin, and never again. A person lifts it, the rollback of that rollout
@@ -23,77 +19,23 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Union
+from typing import TYPE_CHECKING, TypedDict
 
 from edgetune import PACK
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import ENDED, Head
-from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.reading import decoded, read_document
-from edgetune.base.durations import utc
 from edgetune.base.errors import DamagedError, FencedError, NoAnswerError, RefusedError
-from edgetune.base.freezes import Event, Freeze, ends_by_name, open_from, read_written
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.lease import as_owner, owner_of
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.ownership.owner import owner_of
 from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.store.records import value_of
 
 if TYPE_CHECKING:
     from edgetune.rollout.record.rollout import Record
-
-
-Closed = Sequence[Union[Freeze, Event]]
-
-
-def why_frozen(context: Context, head: Head) -> str:
-    """That a freeze is in force for a rollout, and until when; nothing if none is."""
-    if head.state == "rolling_back":
-        return ""
-    return frozen_text(head.pop, [*context.config.closed, *read_written(head.freezes)])
-
-
-def refuse_if_frozen(context: Context, pop: str, own: Sequence[Mapping[str, Any]] = ()) -> None:
-    """RefusedError while a freeze of the configuration is in force, or one of its ``own``."""
-    why = frozen_text(pop, [*context.config.closed, *read_written(own)])
-    if why:
-        raise RefusedError(f"{why}; no rollout begins before")
-
-
-def frozen_text(pop: str, closed: Closed) -> str:
-    """Which of these are in force on a PoP now, and when they end; nothing if none is."""
-    now = clock.wall()
-    ends = ends_by_name(closed, now)
-    told = "; ".join(f"{pop} is frozen by {name} until {utc(end)}" for name, end in ends.items())
-    return f"{told}{_further(closed, now, max(ends.values()))}" if told else ""
-
-
-def _further(closed: Closed, now: float, end: float) -> str:
-    """Where others follow without a gap, the end of the last one."""
-    opens = open_from(closed, now)
-    if opens is None:
-        return ", and further ones follow without end"
-    return f", and further ones follow until {utc(opens)}" if opens > end else ""
-
-
-def freezes_ahead(closed: Closed, plan: Plan, now: float) -> list[str]:
-    """What a rollout that begins ``now`` would wait for, if each batch takes as long as planned."""
-    options = plan.options
-    each = (plan.seconds - options.baseline - options.soak) / len(plan.every_batch)
-    moment = open_from(closed, now) or now
-    told: list[str] = []
-    for index in range(len(plan.every_batch)):
-        moment += options.baseline if index == 0 else each
-        moment += options.soak if index == len(plan.batches) else 0
-        opens = open_from(closed, moment) or moment
-        if opens > moment:
-            phase = "promotion" if index >= len(plan.batches) else "changes"
-            names = ", ".join(ends_by_name(closed, moment))
-            span = f"from {utc(moment)} until {utc(opens)}"
-            told.append(f"begun now, its {phase} would wait {span}: frozen by {names}")
-        moment = opens
-    return told
 
 
 PLANNED = "pause_after"

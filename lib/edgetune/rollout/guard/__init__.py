@@ -22,9 +22,10 @@ from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
-from edgetune.rollout.guard import checks
-from edgetune.rollout.guard.watched import Alone, Finding, Soaks, Turns, Watched, open_turns
-from edgetune.rollout.ownership.lease import stopped_by
+from edgetune.rollout.guard import degraded, pausing, stalled
+from edgetune.rollout.guard.turns import Alone, Turns, open_turns
+from edgetune.rollout.guard.watched import Finding, Soaks, Watched
+from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.record.heads import (
     Unreadable,
     keeping_their_pop,
@@ -36,14 +37,14 @@ from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
 Check = Callable[[Watched], "Finding | None"]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
-    ("health_degraded", checks.sick_hosts),
-    ("health_degraded", checks.worse_group),
-    ("traffic_surge", checks.surge_now),
-    ("surge_over", checks.surge_over),
-    ("host_lost", checks.lost_hosts),
-    ("rollout_stalled", checks.stalled_rollout),
-    ("rollout_stalled", checks.waiting_rollout),
-    ("samples_stale", checks.stale_samples),
+    ("health_degraded", degraded.sick_hosts),
+    ("health_degraded", degraded.worse_group),
+    ("traffic_surge", pausing.surge_now),
+    ("surge_over", pausing.surge_over),
+    ("host_lost", pausing.lost_hosts),
+    ("rollout_stalled", stalled.stalled_rollout),
+    ("rollout_stalled", stalled.waiting_rollout),
+    ("samples_stale", stalled.stale_samples),
 )
 
 
@@ -100,7 +101,7 @@ class Guard:
         now, stopped, pauses = clock.wall(), stopped_by(context), all_pauses(context)
         rounds: list[dict[str, object]] = []
         with self._going_on("stuck_rounds"):
-            rounds = [*checks.stuck_rounds(context)]
+            rounds = [*stalled.stuck_rounds(context)]
         for payload in rounds:
             yield from _told_now(turns, "congestion_stuck", payload, again=False)
         # What is under way comes after what has ended, be it older: one that is retired, say.

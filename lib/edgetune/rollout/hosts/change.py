@@ -20,7 +20,7 @@ from edgetune.base.documents.settings import HostSetting, Standing, standings
 from edgetune.base.durations import utc
 from edgetune.intent.plan import settings_by_agent
 from edgetune.net.result import HostResult
-from edgetune.rollout.hosts.in_service import fail_host
+from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

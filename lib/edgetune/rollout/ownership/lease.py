@@ -1,115 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this process still act on a rollout: its claim, and the kill switch; and is anybody there.
+"""May this process still act on a rollout: its claim, and the kill switch.
 
 One owner at a time holds the claim of a PoP, under an epoch. Each owner that follows has a larger
 epoch, and hosts refuse what comes with a smaller one.
-
-The kill switch is two keys in the store, read before every side effect:
-
-edgetune.stop_all    set by anybody on call, also by hand: st2 key set edgetune.stop_all true
-edgetune.resumed     set by edgetune alone: the one text of the other key that permits changes
-
-Every text of the first key stops, but for the permit that ``resume_all`` wrote under both. So who
-may write the first key alone can stop and not lift: another text, such as "false", is a stop, and
-so is no text. A step that meets a stop takes the permit away, and no copy of it lifts that stop.
-
-StackStorm tells how the execution stands that carries a rollout on:
-
-| its status | what follows |
-|---|---|
-| requested, scheduled, delayed, running, resuming, canceling | an orphan once it is silent |
-| pausing, paused, pending | a person decides: no orphan, and its claim is kept |
-| succeeded, failed, timeout, canceled, abandoned | an orphan at once |
-| not known | an orphan once it is silent |
-
-Silent is an owner whose action gives no sign of life, or that made no step for ``owner_timeout``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Callable, TypedDict
 
-from edgetune import CAMPAIGN_SCHEMA, PACK, RECORD_SCHEMA
+from edgetune import RECORD_SCHEMA
 from edgetune.base import clock
 from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.batch import Batch, batch_key
 from edgetune.base.documents.head import Head, head_key
 from edgetune.base.documents.look import Look
-from edgetune.base.documents.reading import digest_of, read_document
-from edgetune.base.documents.stackstorm import OwningExecution
-from edgetune.base.errors import DamagedError, FencedError, InputError, RefusedError, StoreError
-from edgetune.base.sanitize import command
+from edgetune.base.documents.reading import digest_of
+from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.net.traffic import DrainDriver
 from edgetune.rollout.context import Context
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.record.rollout import Record, baseline_key, look_key, read_rollout
 from edgetune.rollout.store.claims import Claim
-from edgetune.rollout.store.heartbeat import SILENT
-from edgetune.rollout.store.records import value_of
 from edgetune.site.inventory import Host
 
 if TYPE_CHECKING:
     from edgetune.net.result import HostResult
-
-
-STOP_KEY = f"{PACK}.stop_all"
-RESUMED_KEY = f"{PACK}.resumed"
-# Until something was stopped or resumed for the first time there is no permit.
-_OFF = ("", "false", "0", "no")
-
-
-def stopped_by(context: Context) -> str:
-    """Why everything is stopped; nothing while it is not."""
-    text, value = (value_of(context.store, key) for key in (RESUMED_KEY, STOP_KEY))
-    if text is None:
-        why = (value or "").strip()
-        return "" if why.lower() in _OFF else why
-    permit, stop = _kept(text)
-    if permit and value == permit:
-        return ""
-    given = (value or "").strip()
-    if given.lower() in _OFF or given.startswith("resumed by "):
-        lifts = f"{given or 'an empty or missing key'} lifts no stop"
-        return f"{stop}; {lifts}" if stop else lifts
-    return given
-
-
-def refuse_if_stopped(context: Context) -> None:
-    """RefusedError while everything is stopped."""
-    why = stopped_by(context)
-    if why:
-        take_permit_away(context, why)
-        permits = f"{command('resume_all')} permits changes"
-        raise RefusedError(f"everything is stopped ({STOP_KEY}: {why}); {permits}")
-
-
-def take_permit_away(context: Context, why: str) -> None:
-    """Remember a stop where those who may only stop cannot write."""
-    text = value_of(context.store, RESUMED_KEY)
-    if text is not None and not _kept(text)[0]:
-        return
-    # The stop stands in any case; a user who may not write this key has stopped all the same.
-    with contextlib.suppress(StoreError):
-        keep_permit(context, "", why)
-
-
-def keep_permit(context: Context, permit: str, stop: str) -> None:
-    """Write the permit down, or the stop that took it away."""
-    document = {"schema": CAMPAIGN_SCHEMA, "permit": permit, "stop": stop}
-    context.store.put(RESUMED_KEY, json.dumps(document))
-
-
-def _kept(text: str) -> tuple[str, str]:
-    """The permit, and the stop that took it away; neither where the document is damaged."""
-    try:
-        document = read_document(RESUMED_KEY, text)
-    except DamagedError as error:
-        return "", str(error)
-    permit, stop = document.get("permit"), document.get("stop")
-    return permit if isinstance(permit, str) else "", stop if isinstance(stop, str) else ""
 
 
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
@@ -326,45 +245,3 @@ def batches_result(opened: Record, message: str) -> BatchesResult:
         "channel": head.channel,
         "message": message,
     }
-
-
-def idle_time(context: Context, pop: str) -> float:
-    """Seconds since the owner of a PoP made its last step: each one renews the claim."""
-    return idle_times(context, [pop])[pop]
-
-
-def idle_times(context: Context, pops: Sequence[str]) -> dict[str, float]:
-    """The same of several PoPs, all at one moment, so that they can be put in order."""
-    left = context.claims.expiries(pops)
-    return {pop: context.config.claim_ttl - left[pop] for pop in pops}
-
-
-def owner_of(context: Context, head: Head) -> OwningExecution | None:
-    """The execution that carries a rollout on, or did last.
-
-    None where nobody has to carry it on, in the local runner, and where StackStorm does not know
-    that execution. NoAnswerError where StackStorm does not answer.
-    """
-    if not (head.wants_a_workflow and head.owner and context.executions):
-        return None
-    return context.executions.owner(head.owner)
-
-
-def is_orphaned(context: Context, head: Head) -> bool:
-    """Whether somebody should be carrying the rollout on, and nobody is; errors as ``owner_of``."""
-    if not head.wants_a_workflow:
-        return False
-    owner = owner_of(context, head)
-    if owner and (owner.is_paused or owner.has_ended):
-        return owner.has_ended
-    try:
-        interval: float = Record(context, head).plan.options.interval
-    except RefusedError:
-        # A damaged plan must not hide the other orphans.
-        interval = 0
-    idle = idle_time(context, head.pop)
-    if idle >= context.config.claim_ttl or idle > context.config.owner_timeout + interval:
-        return True
-    if idle <= SILENT or not context.executions:
-        return False
-    return head.owner in context.executions.dead_workflows

@@ -23,18 +23,13 @@ from edgetune.base.sanitize import command, one_line
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.sampling import sick_services
-from edgetune.rollout.gates.pause import (
-    frozen_text,
-    pause_text,
-    pauses_of,
-    standing_pauses,
-    ways_on,
-)
+from edgetune.rollout.gates.freeze import frozen_text
+from edgetune.rollout.gates.pause import pause_text, pauses_of, standing_pauses, ways_on
+from edgetune.rollout.hosts.health import sick_services
 from edgetune.rollout.hosts.identity import prove_machines
 from edgetune.rollout.hosts.in_service import shown, why_out
 from edgetune.rollout.hosts.silencing import shared_matchers
-from edgetune.rollout.ownership.lease import stopped_by
+from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.status.claimed import holders, kept_hosts
 from edgetune.site.inventory import HEALTH_TLS, Host, Pop

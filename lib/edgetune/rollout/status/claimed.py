@@ -17,7 +17,8 @@ from edgetune.base.errors import DamagedError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import EXECUTION
-from edgetune.rollout.ownership.lease import is_orphaned, stopped_by
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.owner import is_orphaned
 from edgetune.rollout.record.heads import has_record, keeping_their_pop, read_living_heads
 from edgetune.rollout.record.rollout import in_hand
 from edgetune.rollout.status.commands import releases

@@ -15,8 +15,9 @@ from edgetune.base.names import few
 from edgetune.base.sanitize import command, shortened
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import stale_after
-from edgetune.rollout.gates.pause import Pause, causes_text, ways_on, why_frozen
-from edgetune.rollout.hosts.in_service import in_service_still
+from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.gates.pause import Pause, causes_text, ways_on
+from edgetune.rollout.hosts.quarantine import in_service_still
 from edgetune.rollout.ownership.automation import needed_rules
 from edgetune.rollout.record.heads import Unreadable
 from edgetune.rollout.record.rollout import Record

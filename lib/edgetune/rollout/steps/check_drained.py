@@ -10,7 +10,7 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.errors import ServerError
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts import drain, in_service
+from edgetune.rollout.hosts import drain, in_service, quarantine
 from edgetune.rollout.hosts.change import (
     may_still_revert,
     revert_text,
@@ -18,7 +18,8 @@ from edgetune.rollout.hosts.change import (
 )
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import DrainResult
-from edgetune.rollout.hosts.identity import own_sessions, proven_by_effect
+from edgetune.rollout.hosts.readiness import own_sessions, proven_by_effect
+from edgetune.rollout.hosts.recognition import recognised
 from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
@@ -133,7 +134,7 @@ def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
     host.awaited = why
     patient = work.batch_type == "restore" and may_still_revert(opened, host)
     if not patient and clock.now() - host.at > opened.config.health_deadline:
-        in_service.fail_host(opened, work, name, why)
+        quarantine.fail_host(opened, work, name, why)
     return False
 
 
@@ -160,13 +161,13 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
             for name in names
             if name not in still or _goes_on(opened, work, name, _LEAVING, driver)
         ]
-    names = drain.recognised(opened, work, driver, names) if work.batch_type == "restore" else names
+    names = recognised(opened, work, driver, names) if work.batch_type == "restore" else names
     for name, answer in in_service.set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
             work.hosts[name].awaited = revert_text(work.hosts[name])
             continue
         if answer.failed:
-            in_service.fail_host(opened, work, name, str(answer.error))
+            quarantine.fail_host(opened, work, name, str(answer.error))
             continue
         if not answer.sessions or _goes_on(opened, work, name, _busy(answer.sessions), driver):
             work.hosts[name].go("drained")
@@ -194,16 +195,16 @@ def _give_up(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> No
     host = work.hosts[name]
     error = f"{host.awaited} after its drain deadline"
     if work.batch_type == "restore":
-        in_service.fail_host(opened, work, name, error)
+        quarantine.fail_host(opened, work, name, error)
         return
     told = in_service.set_ready(opened, [name], ready=True)[name]
     if told.failed:
-        in_service.fail_host(opened, work, name, str(told.error))
+        quarantine.fail_host(opened, work, name, str(told.error))
         return
     opened.permit()
     try:
         in_service.put_back(driver, opened.pop.host(name).server, host.lb_before)
     except ServerError as failure:
-        in_service.fail_host(opened, work, name, str(failure))
+        quarantine.fail_host(opened, work, name, str(failure))
         return
     host.go("skipped", error)

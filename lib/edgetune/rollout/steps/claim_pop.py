@@ -14,9 +14,11 @@ from edgetune.base.errors import EdgetuneError
 from edgetune.base.people import signed
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import use_approval, valid_approval
-from edgetune.rollout.gates.pause import refuse_if_frozen, refuse_if_paused
+from edgetune.rollout.gates.freeze import refuse_if_frozen
+from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.automation import thread_of
-from edgetune.rollout.ownership.lease import Rollout, refuse_if_stopped
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.archive import archive_ended, largest_epoch
 from edgetune.rollout.record.heads import refuse_unfinished
 from edgetune.rollout.record.rollout import load_plan

@@ -14,7 +14,8 @@ from edgetune.base.errors import FencedError, SourceError
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import sample_pop
 from edgetune.rollout.evidence.soak import Soak
-from edgetune.rollout.ownership.lease import Rollout, as_owner, idle_time
+from edgetune.rollout.ownership.lease import Rollout, as_owner
+from edgetune.rollout.ownership.owner import idle_time
 from edgetune.rollout.record.rollout import Record, read_rollout
 
 Said = Union[Decision, Outcome]

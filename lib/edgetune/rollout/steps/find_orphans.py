@@ -11,7 +11,8 @@ from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import keep_pauses_of_executions
-from edgetune.rollout.ownership.lease import idle_times, is_orphaned, owner_of, stopped_by
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.owner import idle_times, is_orphaned, owner_of
 from edgetune.rollout.record.archive import sweep_ended
 from edgetune.rollout.record.heads import (
     keeping_their_pop,

@@ -13,10 +13,12 @@ from edgetune.base.sanitize import command
 from edgetune.intent.plan import settings_by_bmc
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import refuse_if_paused, why_frozen
+from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.hosts.change import APPLY_TIMEOUT, by_agent, settings_request
 from edgetune.rollout.order import BatchResult
-from edgetune.rollout.ownership.lease import enter_state, open_rollout, refuse_if_stopped
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import enter_state, open_rollout
 from edgetune.rollout.record.heads import (
     read_all_heads,
     refuse_lost_past,

@@ -18,7 +18,7 @@ from edgetune.base.options import read_options
 from edgetune.net.inventories import source_of
 from edgetune.net.traffic import is_on_hosts
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import freezes_ahead
+from edgetune.rollout.gates.freeze import freezes_ahead
 from edgetune.rollout.planning.make_plan import plan_and_notes
 from edgetune.rollout.record.kept_inventory import keep_entry
 from edgetune.rollout.record.rollout import load_plan, save_plan

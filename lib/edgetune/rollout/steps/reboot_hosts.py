@@ -8,11 +8,11 @@ from edgetune.rollout.hosts.bios import disturbed
 from edgetune.rollout.hosts.change import expect_revert, reach
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
-from edgetune.rollout.hosts.in_service import fail_host
+from edgetune.rollout.hosts.quarantine import fail_host
+from edgetune.rollout.hosts.restart import LOOK, TIMEOUT
 from edgetune.rollout.order import NextResult, batch_result
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
-from edgetune.rollout.steps.check_rebooted import LOOK, TIMEOUT
 
 # A boot is looked at first after this much of what the shortest one took before, which was seen a
 # quarter late at most, and less what a task takes on StackStorm until it looks, in seconds.

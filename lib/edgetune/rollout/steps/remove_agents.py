@@ -14,7 +14,7 @@ from edgetune.base.sanitize import command
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
 from edgetune.rollout.order import BatchResult
-from edgetune.rollout.ownership.lease import refuse_if_stopped
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.record.archive import largest_epoch
 from edgetune.rollout.record.heads import refuse_unfinished
 from edgetune.rollout.steps.list_applied import list_applied

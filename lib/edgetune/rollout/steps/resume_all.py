@@ -7,7 +7,7 @@ import secrets
 
 from edgetune.base.errors import RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.lease import STOP_KEY, keep_permit, stopped_by
+from edgetune.rollout.ownership.kill_switch import STOP_KEY, keep_permit, stopped_by
 from edgetune.rollout.steps.stop_all import StoppedResult
 
 _TRIES = 3

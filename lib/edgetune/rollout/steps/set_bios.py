@@ -20,7 +20,7 @@ from edgetune.net.result import HostResult
 from edgetune.rollout.hosts import bios
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
-from edgetune.rollout.hosts.in_service import fail_host
+from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.order import WaitingResult, after_bios, batch_result, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record

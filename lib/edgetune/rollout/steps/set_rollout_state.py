@@ -11,7 +11,7 @@ from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
-from edgetune.rollout.hosts.in_service import in_service_still, look_at_quarantined
+from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.ownership import lease
 from edgetune.rollout.ownership.automation import needed_rules, sampled_every, what_is_off
 from edgetune.rollout.ownership.lease import BatchesResult, Rollout

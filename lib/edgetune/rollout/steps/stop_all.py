@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.lease import STOP_KEY, take_permit_away
+from edgetune.rollout.ownership.kill_switch import STOP_KEY, take_permit_away
 
 
 class StoppedResult(TypedDict):

@@ -10,7 +10,8 @@ from edgetune.base.documents.head import Head
 from edgetune.base.errors import FencedError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.lease import BatchesResult, refuse_if_stopped
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import BatchesResult
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.begin_rollback import refuse_hosts, roll_back
 from edgetune.rollout.steps.take_over_rollout import take_over

@@ -12,7 +12,8 @@ from edgetune.base.errors import StoreError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.automation import thread_of
-from edgetune.rollout.ownership.lease import as_owner, is_orphaned, owner_of
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.ownership.owner import is_orphaned, owner_of
 from edgetune.rollout.record.archive import largest_epoch
 from edgetune.rollout.record.heads import refuse_unfinished
 from edgetune.rollout.record.rollout import read_rollout

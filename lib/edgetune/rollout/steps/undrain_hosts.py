@@ -10,7 +10,7 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.base.names import listed
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts import in_service
+from edgetune.rollout.hosts import in_service, quarantine
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.silencing import keep_silenced
@@ -45,10 +45,10 @@ def undrain_hosts(opened: Rollout, work: Batch) -> UndrainResult:
         refused = _put_back(opened, driver, work, drained)
         put = [name for name in drained if name not in refused]
         for name, why in {**refused, **_not_back(opened, driver, work, put)}.items():
-            if in_service.fail_host(opened, work, name, why):
+            if quarantine.fail_host(opened, work, name, why):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
-    in_service.take_out_quarantined(opened, work)
+    quarantine.take_out_quarantined(opened, work)
     keep_silenced(opened, work)
     done = [name for name in names if work.hosts[name].step == "done"]
     told = batch_result(work, failed, f"{len(done)} of {len(names)} serve again")
@@ -88,7 +88,7 @@ def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:
 def _why_out(server: Server | None) -> str:
     """Why a host that was put back does not serve, or ""."""
     if server is None or server.lacking:
-        return in_service.why_lost(server)
+        return quarantine.why_lost(server)
     if server.unknown or server.is_back:
         return server.unknown
     if server.withdrawn or server.idle:

@@ -11,12 +11,12 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import ProvenSettings, SeenSettings, VerifiedSettings
 from edgetune.base.documents.settings import Standing, standings, was_and_is_text
 from edgetune.net.result import HostResult
-from edgetune.rollout.evidence.sampling import sick_services
 from edgetune.rollout.hosts import change
 from edgetune.rollout.hosts.bios import forget, settled
 from edgetune.rollout.hosts.change import ChangeResult, can_cut_off
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
+from edgetune.rollout.hosts.health import sick_services
 from edgetune.rollout.hosts.in_service import set_ready
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.ownership.lease import Rollout

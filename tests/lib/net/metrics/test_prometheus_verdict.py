@@ -20,7 +20,7 @@ from edgetune.base.errors import SourceError
 from edgetune.net.metrics.sources.prometheus import Prometheus
 from edgetune.report.steps.rollout_status import overview_text
 from edgetune.rollout.evidence.soak import Soak, measure
-from edgetune.rollout.guard.checks import stale_samples
+from edgetune.rollout.guard.stalled import stale_samples
 from edgetune.rollout.guard.watched import Watched
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.status.overview import Overview

@@ -18,7 +18,8 @@ from edgetune.fleet.campaign.record import put_record
 from edgetune.report.answers import text_of
 from edgetune.report.headline import next_steps
 from edgetune.report.steps.rollout_status import rollout_status
-from edgetune.rollout.ownership.lease import is_orphaned, stopped_by
+from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.owner import is_orphaned
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.record.rollout import Record, read_rollout, under_way
 from edgetune.rollout.status.congestion import claim_of

@@ -27,7 +27,9 @@ from edgetune.rollout.gates.approval import Approval, load_approval
 from edgetune.rollout.gates.pause import Pause, pause_for, pauses_of, standing_pauses
 from edgetune.rollout.hosts.bios import BiosJournal, load_journal
 from edgetune.rollout.hosts.in_service import hosts_in_service, set_ready
-from edgetune.rollout.ownership.lease import RESUMED_KEY, STOP_KEY, as_owner, idle_time, stopped_by
+from edgetune.rollout.ownership.kill_switch import RESUMED_KEY, STOP_KEY, stopped_by
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.ownership.owner import idle_time
 from edgetune.rollout.record.heads import all_heads, unreadable_rollouts
 from edgetune.rollout.record.rollout import load_plan, out_of_service, read_rollout
 from edgetune.rollout.steps.apply_tuning import apply_tuning

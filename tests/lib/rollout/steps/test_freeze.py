@@ -9,7 +9,7 @@ from typing import Any
 
 from edgetune.base.freezes import DAYS, Event, read_written
 from edgetune.intent.campaign import load_campaign
-from edgetune.rollout.gates.pause import freezes_ahead
+from edgetune.rollout.gates.freeze import freezes_ahead
 from edgetune.rollout.ownership.lease import as_owner
 from tests.support.builders import plan
 from tests.support.campaign_world import CampaignWorld, campaign_document

@@ -30,8 +30,9 @@ from edgetune.net.hosts.helpers import Question
 from edgetune.net.metrics.source import MetricSource, Sampled
 from edgetune.net.result import HostResult
 from edgetune.report.answers import text_of
-from edgetune.rollout.evidence.sampling import pops_under_way, sick_services
-from edgetune.rollout.hosts.in_service import fail_host
+from edgetune.rollout.evidence.sampling import pops_under_way
+from edgetune.rollout.hosts.health import sick_services
+from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.watch_drift import watch_drift

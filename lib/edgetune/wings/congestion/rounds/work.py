@@ -31,8 +31,9 @@ from edgetune.base.documents.rounds import (
 )
 from edgetune.base.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.gates.pause import frozen_text, why_paused
-from edgetune.rollout.ownership.lease import refuse_if_stopped
+from edgetune.rollout.gates.freeze import frozen_text
+from edgetune.rollout.gates.pause import why_paused
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.record.heads import keeping_their_pop, read_living_heads
 from edgetune.rollout.record.rollout import in_hand, load_plan
 from edgetune.rollout.status.congestion import claim_of

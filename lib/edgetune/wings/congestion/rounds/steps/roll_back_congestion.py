@@ -11,7 +11,7 @@ from edgetune.base.durations import duration
 from edgetune.base.errors import RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.lease import refuse_if_stopped
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.wings.congestion.rounds.telling import in_order, take_back
 from edgetune.wings.congestion.rounds.work import seized
 

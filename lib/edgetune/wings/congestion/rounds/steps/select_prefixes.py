@@ -7,7 +7,7 @@ from edgetune.base.documents.rounds import ROLLED_BACK
 from edgetune.base.errors import FencedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
-from edgetune.rollout.ownership.lease import refuse_if_stopped
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.site.inventory import Pop
 from edgetune.wings.congestion.rounds.kept import SelectedResult, round_result
 from edgetune.wings.congestion.rounds.work import Work, entry_of, permission_on, take_if_free
