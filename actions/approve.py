@@ -5,7 +5,7 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.campaign.approve import approve
+from edgetune.fleet.campaign.control import approve
 from edgetune.report.action import Result, run_step
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.export.export_metrics import export_metrics
+from edgetune.fleet.export.state import export_metrics
 from edgetune.report.action import Result, run_step
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.campaign.run import run_campaign
+from edgetune.fleet.campaign.control import run_campaign
 from edgetune.report.action import Result, run_step
 
 

@@ -138,7 +138,7 @@ def fill(context: Any, number: int) -> None:
 
 def steps(context: Any) -> dict[str, Callable[[], object]]:
     """What is measured, by name."""
-    from edgetune.fleet.campaign.run import run_campaign
+    from edgetune.fleet.campaign.control import run_campaign
     from edgetune.report.steps.rollout_status import rollout_status
     from edgetune.rollout.guard import Guard
     from edgetune.rollout.steps.find_orphans import find_orphans

@@ -52,7 +52,7 @@ def main(path: Path = PICTURE) -> int:
 def picture(kept: report.Material) -> str:
     """The whole image."""
     draw: Any = report._templates().get_template("pictures.html").module
-    shown = report._pictures(kept).pictures[:1]
+    shown: list[Any] = report._pictures(kept)["pictures"][:1]
     judged = kept.looks[-1]
     rest = report._hosts(kept, judged, compared(kept.plan, kept.looks), {})
     body = [*_head(kept), *_legend(178)]

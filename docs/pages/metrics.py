@@ -14,7 +14,7 @@ from edgetune.base.documents.metric import Metric
 from edgetune.base.durations import DAY
 from edgetune.intent.metrics.catalogue import Catalogue, Entry
 from edgetune.net.metrics.sources import SOURCES
-from edgetune.rollout.evidence.retention import retained_bytes
+from edgetune.rollout.evidence.sampling import retained_bytes
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
 
 EXAMPLES = "metrics/examples"

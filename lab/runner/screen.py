@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from edgetune.report.next_steps import ATTENTION
+from edgetune.report.headline import ATTENTION
 
 __all__ = ["BAD", "GOOD", "PLAIN", "WARNING", "Screen", "fold", "printable"]
 

@@ -10,10 +10,14 @@ from typing import Any
 
 from edgetune.base.documents.campaign import Record
 from edgetune.fleet.campaign.advance import step_campaign
-from edgetune.fleet.campaign.approve import approve
-from edgetune.fleet.campaign.control import abort_campaign, hold_campaign, resume_campaign
+from edgetune.fleet.campaign.control import (
+    abort_campaign,
+    approve,
+    hold_campaign,
+    resume_campaign,
+    run_campaign,
+)
 from edgetune.fleet.campaign.record import read_record, seized
-from edgetune.fleet.campaign.run import run_campaign
 from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.record.rollout import read_rollout

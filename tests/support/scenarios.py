@@ -27,9 +27,9 @@ import yaml
 from edgetune import RECORD_SCHEMA
 from edgetune.base import clock, errors
 from edgetune.base.documents.reading import encoded
+from edgetune.rollout.hosts.bios import load_journal
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.ownership.owner import is_orphaned
-from edgetune.rollout.record.bios_journal import load_journal
 from edgetune.rollout.store.claims import Claim
 from tests.support.bmcs import RESETS
 from tests.support.builders import as_samples, concluded

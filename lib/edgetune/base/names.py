@@ -24,6 +24,13 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
+def few(texts: Sequence[str], joint: str = "; ") -> str:
+    """Texts in a sentence, of many the first three: ``a; b; c; and 2 more``, ``a, b, c and 2 more``
+    of names, which are joined by a comma."""
+    more = f"{'; ' if joint == '; ' else ' '}and {len(texts) - 3} more" if len(texts) > 3 else ""
+    return joint.join(texts[:3]) + more
+
+
 def several(number: int, noun: str) -> str:
     """So many of what a noun names, such as ``1 host`` and ``0 hosts``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

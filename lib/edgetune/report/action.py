@@ -76,7 +76,10 @@ def run_step(
     except EdgetuneError as error:
         return _failed(str(error), error.reason, notes)
     answer = _noted({name: _told(name, own) for name, own in result.items()}, notes)
-    _show(str(answer.get("error") or answer.get("message", "")))
+    # Print it: ``st2 execution tail`` shows what the tasks of a workflow print, as they end.
+    line = str(answer.get("error") or answer.get("message", ""))
+    # An action runner may have given its actions a stream for ASCII alone.
+    print(line.encode("ascii", "backslashreplace").decode(), flush=True)
     return not result.get("failed"), answer
 
 
@@ -111,12 +114,6 @@ def signing(step: Step, given: Mapping[str, object], system_user: str) -> dict[s
         caller = str(given.get("caller", ""))
         own["requested_by"] = signed(str(own["requested_by"]), caller, system_user)
     return own
-
-
-def _show(line: str) -> None:
-    """Print it: ``st2 execution tail`` shows what the tasks of a workflow print, as they end."""
-    # An action runner may have given its actions a stream for ASCII alone.
-    print(line.encode("ascii", "backslashreplace").decode(), flush=True)
 
 
 def _steps(

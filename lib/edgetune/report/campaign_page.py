@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.campaign import PopEffect, PopStep, Record, RingStep
@@ -16,11 +15,12 @@ from edgetune.base.sanitize import command
 from edgetune.report.campaign import effect_over
 from edgetune.report.effects import effect_text, said_of, share
 from edgetune.report.files import page_of
-from edgetune.report.headline import headline
-from edgetune.report.next_steps import Next
+from edgetune.report.headline import Next, headline
 from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
 
+_Shown = dict[str, object]
+"""A ring, a PoP of it, or (without a ``rollout``) all of them together, as the page has it."""
 _TONES = {"complete": "improved", "held": "inconclusive", "aborted": "degraded"}
 
 
@@ -43,32 +43,6 @@ class CampaignMaterial:
     missing: Sequence[str]
     files: Collection[str]
     made: float
-
-
-class _Row(NamedTuple):
-    """A PoP of a ring, or (without a ``rollout``) all of them together."""
-
-    name: str
-    rollout: str
-    page: str
-    state: str
-    verdict: str
-    tone: str
-    effect: str
-    strip: Strip | None
-
-
-class _Ring(NamedTuple):
-    name: str
-    stands: str
-    begun: float
-    closed: float
-    approval: str
-    metric: str
-    lower_is_better: bool
-    drawn: bool
-    over: str
-    rows: list[_Row]
 
 
 def campaign_page(material: CampaignMaterial) -> str:
@@ -132,7 +106,7 @@ def _ring(
     record: Record,
     material: CampaignMaterial,
     strips: Mapping[tuple[str, str], Strip | None],
-) -> _Ring:
+) -> _Shown:
     known = [material.effects[name] for name in ring.pops if name in material.effects]
     alone = ring.effect.pops if ring.effect else {}
     rows = [
@@ -141,18 +115,18 @@ def _ring(
     ]
     rows += _together(ring, material, strips.get(("ring", ring.name)))
     metric = material.metrics[known[0].metric] if known else None
-    return _Ring(
-        ring.name,
-        _stands(ring, record),
-        ring.begun,
-        ring.closed,
-        _approval(ring),
-        metric.title if metric else "",
-        not metric or metric.better == "lower",
-        any(row.strip for row in rows),
-        effect_over(ring.effect) if ring.effect else "",
-        rows,
-    )
+    return {
+        "name": ring.name,
+        "stands": _stands(ring, record),
+        "begun": ring.begun,
+        "closed": ring.closed,
+        "approval": _approval(ring),
+        "metric": metric.title if metric else "",
+        "lower_is_better": not metric or metric.better == "lower",
+        "drawn": any(row["strip"] for row in rows),
+        "over": effect_over(ring.effect) if ring.effect else "",
+        "rows": rows,
+    }
 
 
 def _stands(ring: RingStep, record: Record) -> str:
@@ -179,32 +153,33 @@ def _row(
     material: CampaignMaterial,
     strip: Strip | None,
     alone: PopEffect | None,
-) -> _Row:
+) -> _Shown:
     head = material.heads.get(pop.rollout)
     told = headline(head) if head else None
     effect = material.effects.get(name)
     page = page_of(pop.rollout)
-    return _Row(
-        name,
-        pop.rollout,
-        page if page in material.files else "",
-        _state(pop, head),
-        told.verdict if told else "no verdict",
-        told.tone if told else "",
-        (_effect(effect, material.metrics) if effect else "not measured")
-        + (f", likely {share(alone.shrunken)}" if alone else ""),
-        strip,
-    )
+    likely = f", likely {share(alone.shrunken)}" if alone else ""
+    return {
+        "name": name,
+        "rollout": pop.rollout,
+        "page": page if page in material.files else "",
+        "state": _state(pop, head),
+        "verdict": told.verdict if told else "no verdict",
+        "tone": told.tone if told else "",
+        "effect": (_effect(effect, material.metrics) if effect else "not measured") + likely,
+        "strip": strip,
+    }
 
 
-def _together(ring: RingStep, material: CampaignMaterial, strip: Strip | None) -> list[_Row]:
+def _together(ring: RingStep, material: CampaignMaterial, strip: Strip | None) -> list[_Shown]:
     effect = material.pooled.get(ring.name)
     if effect is None:
         return []
     verdict = str(ring.verdict.get("verdict", ""))
     words = verdict.replace("_", " ") or "no verdict"
     told = _effect(effect, material.metrics)
-    return [_Row("all PoPs", "", "", "one test", words, verdict, told, strip)]
+    row = {"name": "all PoPs", "rollout": "", "page": "", "state": "one test", "strip": strip}
+    return [{**row, "verdict": words, "tone": verdict, "effect": told}]
 
 
 def _state(pop: PopStep, head: Head | None) -> str:

@@ -12,13 +12,12 @@ import tempfile
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from edgetune.base import clock
 from edgetune.base.documents.head import Head
 from edgetune.base.errors import InputError
 from edgetune.base.files import write_file
-from edgetune.report.headline import Headline, effect_of, headline
+from edgetune.report.headline import effect_of, headline
 from edgetune.report.page import render
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import read_all_heads
@@ -133,13 +132,6 @@ def _draw(command: list[str], home: str) -> None:
             browser.wait()
 
 
-class _Row(NamedTuple):
-    head: Head
-    headline: Headline
-    effect: str
-    page: str
-
-
 def index_page(heads: Sequence[Head], missing: Sequence[str], files: Set[str], made: float) -> str:
     """Rollouts, the newest first, each linked where ``files`` holds its page.
 
@@ -150,7 +142,16 @@ def index_page(heads: Sequence[Head], missing: Sequence[str], files: Set[str], m
     return render(
         "index.html",
         made,
-        rows=[_row(head, files) for head in newest],
+        rows=[
+            {
+                "head": head,
+                "headline": headline(head),
+                "effect": effect_of(head),
+                "page": page if page in files else "",
+            }
+            for head in newest
+            for page in [page_of(head.id)]
+        ],
         campaigns=_others(CAMPAIGN, sorted(files - pages, reverse=True)),
         congestion=_others(CONGESTION, sorted(files - pages)),
         missing=missing,
@@ -164,8 +165,3 @@ def _others(prefix: str, files: Iterable[str]) -> list[tuple[str, str]]:
         for name in files
         if name.startswith(prefix) and name.endswith(".html")
     ]
-
-
-def _row(head: Head, files: Set[str]) -> _Row:
-    page = page_of(head.id)
-    return _Row(head, headline(head), effect_of(head), page if page in files else "")

@@ -8,15 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from edgetune.base.documents.diagnosis import (
-    LONGEST,
-    Checkup,
-    Diagnosis,
-    Found,
-    Group,
-    Helpful,
-    finding_text,
-)
+from edgetune.base.documents import diagnosis
 from edgetune.base.documents.inventory import Differences, PopChange
 from edgetune.base.durations import duration, utc
 from edgetune.base.names import hosts_text, listed
@@ -35,7 +27,7 @@ _COMMAND = " " * 6
 """Begins the line of a command, which is whole, to be copied."""
 
 
-def doctor_text(own: Checkup) -> str:
+def doctor_text(own: diagnosis.Checkup) -> str:
     """Its message, a line for each check, and below it what to do."""
     lines = [one_line(own.message)]
     for check in own.checks:
@@ -50,11 +42,11 @@ def doctor_text(own: Checkup) -> str:
     return "\n".join(lines)
 
 
-def _told(row: Group, after: str) -> list[str]:
+def _told(row: diagnosis.Group, after: str) -> list[str]:
     """Of what a stranger may have written only the first line begins a line, behind a host. What
     is to be done stands below the last of several findings that need the same."""
     advice, _, typed = row.advice.partition("\n")
-    told = _wrapped(finding_text(row), "| ")
+    told = _wrapped(diagnosis.finding_text(row), "| ")
     if row.advice != after:
         told += _wrapped(f"-> {advice}", "   ")
         told += [f"{_COMMAND}{one_line(typed)}"] if typed else []
@@ -98,7 +90,7 @@ def _lines(change: PopChange) -> Iterator[str]:
         yield f"  ~ {listed(change.fields)} of the PoP"
 
 
-def diagnosis_text(result: Diagnosis) -> str:
+def diagnosis_text(result: diagnosis.Diagnosis) -> str:
     """A diagnosis, the hardest first, and the command that comes next."""
     answered, asked = result.answered, result.asked
     of = f"of the {duration(result.seconds)} between two looks"
@@ -123,7 +115,7 @@ def diagnosis_text(result: Diagnosis) -> str:
     return "\n\n".join(parts)
 
 
-def _findings(rows: Sequence[Found], answered: int) -> Iterator[str]:
+def _findings(rows: Sequence[diagnosis.Found], answered: int) -> Iterator[str]:
     """A line of aligned numbers for each finding; below it where it is, and the worst host."""
     table = _aligned([_cells(row, answered) for row in rows])
     for row, line in zip(rows, table):
@@ -133,7 +125,7 @@ def _findings(rows: Sequence[Found], answered: int) -> Iterator[str]:
         yield from _block([on], len(f"  {row.count} of {answered}  "))
 
 
-def _cells(row: Found, answered: int) -> list[str]:
+def _cells(row: diagnosis.Found, answered: int) -> list[str]:
     name = f"{row.finding} -> {row.tuning}" if row.tuning else row.finding
     worst = row.worst.numbers[row.measure]
     numbers = [row.measure, "worst", _short(worst), "median", _short(row.median)]
@@ -162,7 +154,7 @@ def _block(texts: Sequence[str], indent: int) -> list[str]:
     space = " " * indent
     lines: list[str] = []
     for text in texts:
-        shown = textwrap.shorten(_plain(text), LONGEST, placeholder=" ...")
+        shown = textwrap.shorten(_plain(text), diagnosis.LONGEST, placeholder=" ...")
         lines += textwrap.wrap(
             shown,
             TICKET,
@@ -181,7 +173,7 @@ def _plain(text: str) -> str:
     return one_line(text).replace("`", "'")
 
 
-def _next(result: Diagnosis) -> Iterator[str]:
+def _next(result: diagnosis.Diagnosis) -> Iterator[str]:
     rows = result.tunings
     if not rows:
         yield "No tuning would help with what was found."
@@ -202,7 +194,7 @@ def _next(result: Diagnosis) -> Iterator[str]:
         yield f"  {_plan(result.pop, best[0])}"
 
 
-def _plan(pop: str, best: Helpful) -> str:
+def _plan(pop: str, best: diagnosis.Helpful) -> str:
     if not best.only:
         return command("plan_rollout", pop=pop, tuning=best.tuning)
     return command("plan_rollout", pop=pop, tuning=best.tuning, only=",".join(best.only))

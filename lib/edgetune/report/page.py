@@ -20,7 +20,7 @@ from edgetune import __version__
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.batch import Batch
-from edgetune.base.documents.head import Entry, Head, batch_name, phases, runs
+from edgetune.base.documents.head import Head, batch_name, phases, runs
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.settings import value_text
@@ -34,8 +34,7 @@ from edgetune.judge.verdict import noted, probability, prospect_text
 from edgetune.net.bmc.answers import evidence_text
 from edgetune.report import effects
 from edgetune.report.axes import number
-from edgetune.report.headline import Out, headline, out_text, requests_text, times_out
-from edgetune.report.next_steps import next_steps
+from edgetune.report.headline import Out, headline, next_steps, out_text, requests_text, times_out
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
 from edgetune.report.text import service_text
 from edgetune.report.timeseries import compared, timeseries_of
@@ -100,6 +99,9 @@ def page(material: Material) -> str:
     power = material.baseline.power if material.baseline else None
     members = compared(plan, looks)
     out = times_out(material.batches, material.made)
+    # Why the rollout is where it is: the first entry of its state, or of the way back to it.
+    state = "rolling_back" if head.state == "rolled_back" else head.state
+    begun = [own[0] for own in reversed(runs(head.history))]
     return render(
         "page.html",
         material.made,
@@ -118,12 +120,12 @@ def page(material: Material) -> str:
         out_text=out_text(out),
         requests=requests_text(plan, material.batches),
         since=runs(head.history)[-1][0].at,
-        present=_present(head),
+        present=next((entry for entry in begun if entry.state == state), begun[0]),
         prospect=prospect_text(power) if power else "",
         profiles=[profile for profile in plan.profiles if profile.before],
         groups=plan.groups,
         batches=[_batch(material, batch) for batch in material.batches],
-        **_pictures(material)._asdict(),
+        **_pictures(material),
         forest=forest(judged.metrics, metrics_of(plan)) if judged else None,
         **_hosts(material, judged, members, out),
         timeline=sorted(_events(material), key=lambda event: event.at),
@@ -140,7 +142,7 @@ def card(material: Material) -> str:
         plan=material.plan,
         headline=headline(material.head),
         effect=judged.metrics[0] if judged else None,
-        pictures=_pictures(material).pictures[:1],
+        pictures=_pictures(material)["pictures"][:1],
     )
 
 
@@ -154,30 +156,16 @@ def render(template: str, made: float, **given: object) -> str:
     return _templates().get_template(template).render(made=made, version=__version__, **given)
 
 
-def _present(head: Head) -> Entry:
-    """Why the rollout is where it is: the first entry of its state, or of the way back to it."""
-    state = "rolling_back" if head.state == "rolled_back" else head.state
-    begun = [own[0] for own in reversed(runs(head.history))]
-    return next((entry for entry in begun if entry.state == state), begun[0])
-
-
-class Pictures(NamedTuple):
+def _pictures(material: Material) -> dict[str, list[TimePicture] | list[str]]:
     """A picture for each metric of which something happened; the names of the others."""
-
-    pictures: list[TimePicture]
-    quiet: list[str]
-    unknown: list[str]
-
-
-def _pictures(material: Material) -> Pictures:
     shown = phases(material.head.history, material.made)
     found = timeseries_of(material.plan, material.baseline, material.looks, material.window)
     quiet = [own for own in found if own.is_whole and not any(own.values)]
-    return Pictures(
-        [time_picture(own, shown) for own in found if own.values and own not in quiet],
-        [own.title for own in quiet],
-        [own.title for own in found if not own.values],
-    )
+    return {
+        "pictures": [time_picture(own, shown) for own in found if own.values and own not in quiet],
+        "quiet": [own.title for own in quiet],
+        "unknown": [own.title for own in found if not own.values],
+    }
 
 
 def _hosts(

@@ -21,7 +21,7 @@ from edgetune.judge.outliers import outlier_text
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
 from edgetune.report.effects import caveat
 from edgetune.report.findings import folded
-from edgetune.report.next_steps import for_a_person
+from edgetune.report.headline import WAITING_FOR_A_PERSON, next_steps
 from edgetune.rollout.status.commands import releases, ways_out
 
 
@@ -218,7 +218,7 @@ def rollout_text(head: Head, wait: str = "") -> str:
         lines.append(f"  {utc(entry.at)}  {entry.state:<12} {entry.told}")
     if head.state == "soaking" and head.verdict:
         lines.append(f"  {head.verdict.verdict.value} so far: {head.verdict.reason}")
-    for step in for_a_person(head):
+    for step in next_steps(head) if head.state in WAITING_FOR_A_PERSON else ():
         lines += [f"  {step.text}", *([f"    {step.command}"] if step.command else [])]
     for host, why in head.quarantined.items():
         lines += [f"  quarantined: {host}: {why.reason}", f"    {_evidence(why)}"]

@@ -13,8 +13,10 @@ from edgetune.intent.metrics.catalogue import Catalogue
 from edgetune.intent.tuning import Tuning, find_tuning
 from edgetune.net.traffic import DrainDriver, open_driver
 from edgetune.rollout.store.claims import Claims, open_claims
-from edgetune.rollout.store.records import Store, open_stackstorm, open_store
-from edgetune.rollout.store.stackstorm import StackStorm
+from edgetune.rollout.store.heartbeat import Heartbeats, open_heartbeats
+from edgetune.rollout.store.inventory import inventory_in_place_of, told_inventory
+from edgetune.rollout.store.records import Store, known_strays, open_stackstorm, open_store
+from edgetune.rollout.store.stackstorm import Executions, StackStorm
 from edgetune.site.config import Config, read_config, refuse_unconfigured
 from edgetune.site.inventory import Inventory, Pop
 
@@ -25,9 +27,7 @@ if TYPE_CHECKING:
     from edgetune.net.metrics.pop_samples import PopSamples
     from edgetune.net.metrics.source import MetricSource
     from edgetune.net.traffic.on_hosts import Agents
-    from edgetune.rollout.store.heartbeat import Heartbeats
     from edgetune.rollout.store.nodes import Nodes
-    from edgetune.rollout.store.stackstorm import Executions
 
 
 class Context:
@@ -50,16 +50,12 @@ class Context:
     def inventory(self) -> Inventory:
         """The inventory, for all but plans: as its source tells it where that is a file, or as it
         is kept. InputError where the file is wrong."""
-        from edgetune.rollout.store.inventory import told_inventory
-
         return told_inventory(self.config, lambda: self.store)
 
     @property
     def known_inventory(self) -> Inventory:
         """The same for what has to go on, rollouts above all: where the file is wrong as it is
         kept, which ``notes`` say."""
-        from edgetune.rollout.store.inventory import inventory_in_place_of
-
         try:
             return self._kept_inventory or self.inventory
         except InputError as error:
@@ -75,8 +71,6 @@ class Context:
     @cached_property
     def strays(self) -> list[str]:
         """Ids of records whose keys tell no PoP, as the sweep saw them last."""
-        from edgetune.rollout.store.strays import known_strays
-
         return known_strays(self.store)
 
     @cached_property
@@ -98,8 +92,6 @@ class Context:
 
     @cached_property
     def _executions(self) -> Executions | NoAnswerError | None:
-        from edgetune.rollout.store.stackstorm import Executions
-
         try:
             return Executions(self.stackstorm, self.heartbeats) if self.stackstorm else None
         except NoAnswerError as error:
@@ -111,8 +103,6 @@ class Context:
     @cached_property
     def heartbeats(self) -> Heartbeats:
         """Signs of life of the guard and of actions."""
-        from edgetune.rollout.store.heartbeat import open_heartbeats
-
         return open_heartbeats(self.config)
 
     @cached_property

@@ -77,9 +77,20 @@ class BatchResult(TypedDict):
     message: str
 
 
-class WaitingResult(BatchResult):
-    """``waiting`` hosts have the task ``next`` taken in ``retry_after`` seconds."""
+def batch_result(work: Batch, failed: list[str], message: str) -> BatchResult:
+    """The result of a step on which these hosts failed, why, or else what is told."""
+    error = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
+    return {"failed": failed, "error": error, "message": error or message}
 
-    waiting: int
+
+class NextResult(BatchResult):
+    """The batch goes on at the task ``next``, in ``retry_after`` seconds."""
+
     next: str
     retry_after: int
+
+
+class WaitingResult(NextResult):
+    """So many hosts are waited for (``waiting``)."""
+
+    waiting: int

@@ -17,8 +17,7 @@ import pytest
 
 from edgetune.base.documents.look import Effect, Look
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.baseline import measure
-from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.evidence.soak import Soak, measure
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.record.rollout import Record, read_rollout
 from lab.pop.layout import ALERTMANAGER

@@ -24,11 +24,12 @@ from edgetune.base.errors import DamagedError
 from edgetune.report.congestion import (
     CongestionMaterial,
     color_of_congestion,
+    congestion_page,
     congestion_text,
+    new_prefixes,
     overview_text,
     state_text,
 )
-from edgetune.report.congestion_page import congestion_page, new_prefixes
 from tests.lib.report.test_report import TAGS, Reader, said
 from tests.support.hostile import HOSTILE
 

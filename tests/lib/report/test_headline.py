@@ -21,8 +21,16 @@ from edgetune.base.documents.metric import READINGS
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.intent.metrics.catalogue import METRICS, PACKETS, WORK
 from edgetune.report.effects import bounds, level, moved, moved_per, said_of, share
-from edgetune.report.headline import Out, effect_of, headline, out_text, requests_text, times_out
-from edgetune.report.next_steps import color_of, next_steps
+from edgetune.report.headline import (
+    Out,
+    color_of,
+    effect_of,
+    headline,
+    next_steps,
+    out_text,
+    requests_text,
+    times_out,
+)
 from tests.support.builders import plan
 from tests.support.hostile import HOSTILE
 

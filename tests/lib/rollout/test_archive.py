@@ -27,7 +27,7 @@ from edgetune.rollout.record.heads import all_heads, living_heads, unreadable_ro
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.take_over_rollout import take_over
 from edgetune.rollout.store.nodes import Node
-from edgetune.rollout.store.strays import KEY
+from edgetune.rollout.store.records import KEY
 from tests.support import ROOT
 from tests.support.campaign_world import CampaignWorld
 from tests.support.exported import put_one

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from edgetune.base.errors import DamagedError, RefusedError
-from edgetune.rollout.record.bios_journal import BiosJournal, Change, Entry, load_journal
+from edgetune.rollout.hosts.bios import BiosJournal, Change, Entry, load_journal
 from tests.support.bmcs import SNOOP
 from tests.support.damage import damaged
 from tests.support.world import EmptyWorld

@@ -18,7 +18,7 @@ import yaml
 from edgetune.net.bmc.bmcs import Bmcs
 from edgetune.net.bmc.credentials import Login
 from edgetune.net.result import HostResult
-from edgetune.rollout.record.bios_journal import load_journal
+from edgetune.rollout.hosts.bios import load_journal
 from edgetune.site.inventory import Host
 from lab.bmc import Machine, Server, Service, serve
 from lab.bmc.certificates import make_certificates

@@ -261,7 +261,7 @@ def taken(world: Soaking, clock: VirtualClock, at: float) -> set[str]:
 
 def forsaken(world: World) -> None:
     """Nobody made a step for a day."""
-    claim = as_owner(world.context, world.rollout).lease.claim
+    claim = as_owner(world.context, world.rollout).claim
     world.context.claims.renew("lab1", claim, 60)
 
 

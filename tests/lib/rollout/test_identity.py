@@ -12,13 +12,12 @@ import pytest
 from edgetune.base.documents.host import HostFacts
 from edgetune.base.documents.plan import Proof
 from edgetune.base.documents.reading import taken
-from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
 from edgetune.rollout.hosts.identity import (
     BY_INTERFACE,
     BY_INVENTORY,
+    is_another,
     prove_machines,
-    strangers,
 )
 from tests.support.builders import pop
 from tests.support.cases import cases
@@ -83,8 +82,14 @@ class Site:
         return prove_machines(self.pop, self.pop.hosts, self.servers, known)
 
     def strangers(self, proofs: dict[str, Proof], way_back: bool = False) -> dict[str, str]:
-        answers = {name: HostResult(name, data=known) for name, known in self.facts.items()}
-        return strangers(self.pop, list(answers), self.servers, proofs, answers, way_back)
+        known = {name: taken(HostFacts, told) for name, told in self.facts.items()}
+        found = {
+            own.name: is_another(
+                own, self.servers[own.server], proofs.get(own.name), known[own.name], way_back
+            )
+            for own in self.pop.hosts
+        }
+        return {name: why for name, why in found.items() if why}
 
 
 @pytest.fixture
@@ -165,9 +170,3 @@ def test_a_board_that_was_replaced_since_the_plan_is_a_stranger(site: Site) -> N
     assert why.startswith("127.0.9.1 leads to machine 5d")
     site.is_machine("")
     assert "without UUID" in site.strangers(proofs)["e000"]
-
-
-def test_a_silent_host_is_no_stranger(site: Site) -> None:
-    proofs, _ = site.prove()
-    silent = {"e000": HostResult("e000", error="timed out", reason="unreachable")}
-    assert strangers(site.pop, ["e000"], site.servers, proofs, silent) == {}

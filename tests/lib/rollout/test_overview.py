@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from edgetune.base import clock
 from edgetune.base.documents.head import Quarantine, head_key
 from edgetune.report.findings import WIDTH
-from edgetune.report.next_steps import ATTENTION
-from edgetune.report.status import block, blocks, first_of
+from edgetune.report.headline import ATTENTION
+from edgetune.report.steps.rollout_status import block, blocks, first_of
 from edgetune.rollout.record.rollout import save_plan
-from edgetune.rollout.status import attention
-from edgetune.rollout.status.attention import Need, Urgency
-from edgetune.rollout.status.overview import Entry
+from edgetune.rollout.status import overview
+from edgetune.rollout.status.overview import Entry, Need, Urgency
 from tests.support.builders import concluded, plan, reading
 from tests.support.exported import STAMP
 from tests.support.exported import put_one as put
@@ -165,7 +164,7 @@ def test_no_line_is_cut_and_none_is_lost(entries: list[Entry], most: int) -> Non
 
 def test_each_need_is_told_in_words_that_have_colour() -> None:
     """A word that is renamed would lose it."""
-    source = inspect.getsource(attention)
+    source = inspect.getsource(overview)
     texts = re.findall(r'"((?:[A-Z]{4,}|NO [A-Z]+|NOT KNOWN)[^"]*)"', source)
     assert len(texts) >= 7
     assert [text for text in texts if not ATTENTION.match(text)] == []

@@ -16,11 +16,10 @@ from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.base.files import load_yaml
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.retention import looked_at
-from edgetune.rollout.evidence.sampling import sample_pops
+from edgetune.rollout.evidence.sampling import looked_at, sample_pops
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
-from edgetune.rollout.ownership.lease import Lease, as_owner
+from edgetune.rollout.ownership.lease import Rollout, as_owner
 from edgetune.rollout.steps.check_baseline import _too_short
 from edgetune.rollout.steps.sample_hosts import _is_due, _next_sample
 from edgetune.rollout.store.heartbeat import Heartbeat
@@ -133,7 +132,7 @@ def test_a_soak_is_looked_at_when_a_look_is_due_and_who_stays_with_it_keeps_its_
     opened = as_owner(world.context, world.rollout)
     assert _is_due(opened) == bool(Soak(opened).due(now=False))
     kept: list[str] = []
-    monkeypatch.setattr(Lease, "renew", lambda lease: kept.append(lease.record.head.id))
+    monkeypatch.setattr(Rollout, "renew", lambda own: kept.append(own.head.id))
     assert not world.run("sample_hosts")["due"]
     assert kept == [world.rollout]
 

@@ -12,7 +12,7 @@ import pytest
 
 from edgetune.base.errors import StoreError
 from edgetune.fleet.campaign.advance import step_campaign
-from edgetune.fleet.campaign.run import run_campaign
+from edgetune.fleet.campaign.control import run_campaign
 from edgetune.report.action import safe
 from edgetune.rollout.ownership.automation import thread_of
 from edgetune.rollout.record.heads import all_heads

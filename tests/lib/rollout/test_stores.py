@@ -36,7 +36,7 @@ from edgetune.base.errors import DamagedError, FencedError, InputError, NoAnswer
 from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.net.databases import Database, open_redis
 from edgetune.net.metrics.samples import Limit, RedisSamples, SqliteSamples, make_sample
-from edgetune.rollout.evidence.retention import retained_bytes
+from edgetune.rollout.evidence.sampling import retained_bytes
 from edgetune.rollout.guard.turns import TURN, Alone, RedisTurns
 from edgetune.rollout.store import records as stores
 from edgetune.rollout.store import stackstorm

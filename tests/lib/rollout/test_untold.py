@@ -15,8 +15,7 @@ from edgetune.base.errors import RefusedError
 from edgetune.base.files import load_yaml
 from edgetune.intent.metrics.catalogue import METRICS, WORK, Catalogue
 from edgetune.intent.tuning import load_tuning
-from edgetune.rollout.planning.choices import refuse_untold
-from edgetune.rollout.planning.make_plan import make_for
+from edgetune.rollout.planning.make_plan import make_for, refuse_untold
 from edgetune.site.config import PACK_METRICS
 from edgetune.site.inventory import Metrics
 from tests.support import ROOT

@@ -21,27 +21,8 @@ from edgetune.base.durations import DAY
 from edgetune.base.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.base.freezes import written
 from edgetune.base.sanitize import command
-from edgetune.fleet.campaign.gates import (
-    approval_of,
-    closed_gates,
-    heads_of,
-    unchanged,
-    unwell,
-)
+from edgetune.fleet.campaign import rings
 from edgetune.fleet.campaign.record import Writer, readable_records, taken_if_free
-from edgetune.fleet.campaign.verdicts import (
-    ask_rings,
-    awaited,
-    conclude,
-    end_soak,
-    held_by,
-    is_settled,
-    overdue,
-    owed,
-    ring_name,
-    verdict_of,
-    waiting,
-)
 from edgetune.intent.campaign import Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
@@ -141,7 +122,7 @@ class _Step:
                 return f"it is {record.state}"
             noted = len(record.history)
             if record.state == "running":
-                said = self._running(work)
+                said = self._decide(work, rings.heads_of(self._context, work.record))
             else:
                 said = {"held": self._held, "aborted": self._aborted}[record.state](record)
             work.save()
@@ -154,9 +135,9 @@ class _Step:
     def _held(self, record: Record) -> str:
         """A person has to decide, and is reminded each day."""
         if record.present and _rules_out(record.present):
-            heads = heads_of(self._context, record)
-            owes = owed(self._context, record.present, heads)
-            conclude(self._context, record.present, owes, 0)
+            heads = rings.heads_of(self._context, record)
+            owes = rings.owed(self._context, record.present, heads)
+            rings.conclude(self._context, record.present, owes, 0)
         if reminds(record):
             how = command("campaign_status", campaign=record.id)
             record.note(self._requested_by, f"is held still: {how} shows why", self._owner)
@@ -165,47 +146,44 @@ class _Step:
     def _aborted(self, record: Record) -> str:
         """No ring of it gets a verdict any more: who waits for one is held, unless it is ruled out
         already."""
-        heads = heads_of(self._context, record)
+        heads = rings.heads_of(self._context, record)
         for ring in record.rings:
-            conclude(self._context, ring, owed(self._context, ring, heads), 0)
+            rings.conclude(self._context, ring, rings.owed(self._context, ring, heads), 0)
             why = f"campaign {record.id} was aborted before ring {ring.name} had a verdict"
-            for name in waiting(self._context, ring, heads):
+            for name in rings.waiting(self._context, ring, heads):
                 about = (Verdict.INCONCLUSIVE, Decision.HOLD, why)
-                end_soak(self._context, ring.pops[name].rollout, *about)
+                rings.end_soak(self._context, ring.pops[name].rollout, *about)
         own = [heads[pop.rollout] for pop in record.pops.values() if pop.rollout in heads]
         record.over = not any(head.ring and head.state not in ENDED for head in own)
         return f"it is {record.state}"
 
-    def _running(self, work: Writer) -> str:
-        return self._decide(work, heads_of(self._context, work.record))
-
     def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:
         record, ring = work.record, work.record.present
-        owes = owed(self._context, ring, heads) if ring else []
+        owes = rings.owed(self._context, ring, heads) if ring else []
         if ring and owes:
             # Nobody keeps a tuning that is ruled out, whatever else holds the campaign by now.
             return self._conclude(record, ring, heads, owes, 0)
         try:
-            definition = unchanged(self._context, record)
+            definition = rings.unchanged(self._context, record)
         except RefusedError as error:
             return self._hold(record, str(error))
-        for told in ask_rings(self._context, record, definition, heads):
+        for told in rings.ask_rings(self._context, record, definition, heads):
             record.note(self._requested_by, told, self._owner)
         if ring is None:
             return self._complete(record)
-        stuck = unwell(record, heads)
+        stuck = rings.unwell(record, heads)
         if stuck:
             return self._hold(record, "; ".join(stuck))
         own = definition.ring(ring.name)
-        waits = waiting(self._context, ring, heads)
+        waits = rings.waiting(self._context, ring, heads)
         if any(heads[ring.pops[name].rollout].soak[0] > ring.judged for name in waits):
             # One that was held has soaked again: that is another verdict.
             ring.verdict = {}
-        if waits and (ring.verdict or is_settled(ring, waits, heads)):
+        if waits and (ring.verdict or rings.is_settled(ring, waits, heads)):
             return self._decide_ring(work, ring, own, heads, waits)
-        if is_settled(ring, [], heads):
+        if rings.is_settled(ring, [], heads):
             return self._close(record, ring, own, heads)
-        late = overdue(record, ring, own.gates, waits, heads) if waits else ""
+        late = rings.overdue(record, ring, own.gates, waits, heads) if waits else ""
         if late:
             return self._hold(record, late)
         return self._go_on(work, ring, own, heads, waits)
@@ -221,7 +199,7 @@ class _Step:
         """Judge a ring whose PoPs all wait for it, once, and let them have its verdict."""
         record = work.record
         if not ring.ruling:
-            ring.verdict = encoded(verdict_of(self._context, ring, definition.gates, heads))
+            ring.verdict = encoded(rings.verdict_of(self._context, ring, definition.gates, heads))
             ring.judged = clock.wall()
             record.note(self._requested_by, _judged(ring), self._owner)
             work.save()
@@ -237,7 +215,7 @@ class _Step:
         room: int,
     ) -> str:
         """Let PoPs have the verdict of their ring; hold once all have one that promotes none."""
-        concluded = conclude(self._context, ring, waits, room)
+        concluded = rings.conclude(self._context, ring, waits, room)
         if _rules_out(ring) and len(concluded) == len(waits):
             return self._hold(record, _judged(ring))
         told = "; ".join(f"{name} {decision}" for name, decision in concluded)
@@ -249,13 +227,13 @@ class _Step:
         ring: RingStep,
         definition: Ring,
         heads: Mapping[str, Head],
-        waiting: list[str],
+        awaiting: list[str],
     ) -> str:
         """Begin as many PoPs of the ring as its gates permit."""
         record, gates = work.record, definition.gates
-        under_way = _under_way(record, heads, waiting)
+        under_way = _under_way(record, heads, awaiting)
         ahead = [name for name, pop in ring.pops.items() if not (pop.rollout or pop.left_out)]
-        waits = closed_gates(self._context, record, ring, gates) if ahead else []
+        waits = rings.closed_gates(self._context, record, ring, gates) if ahead else []
         if waits:
             return self._wait(record, f"ring {ring.name} waits: {'; '.join(waits)}")
         room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
@@ -268,7 +246,7 @@ class _Step:
         ]
         if refused and not under_way and len(refused) == len(ahead):
             self._wait(record, f"ring {ring.name} waits for its PoPs: ", "; ".join(refused))
-        return awaited(ring, waiting, heads) or _progress(ring, heads)
+        return rings.awaited(ring, awaiting, heads) or _progress(ring, heads)
 
     def _wait(self, record: Record, what: str, more: str = "") -> str:
         """Tell people that nothing goes on, and again each day for which that lasts."""
@@ -304,7 +282,7 @@ class _Step:
                 approved=ring.approved,
                 channel=record.channel,
                 freezes=written(definition.gates.closed),
-                ring=ring_name(record, ring) if definition.gates.verdict == "pooled" else "",
+                ring=f"{record.id}/{ring.name}" if definition.gates.verdict == "pooled" else "",
             )
         except RefusedError as error:
             pop.refused = str(error)
@@ -318,7 +296,7 @@ class _Step:
     def _open(self, record: Record, ring: RingStep, definition: Ring) -> None:
         """Write down that a ring begins. Until its first rollout does, an approval can expire."""
         if not ring.begun:
-            ring.approve(approval_of(self._context, record, ring, definition.gates))
+            ring.approve(rings.approval_of(self._context, record, ring, definition.gates))
             ring.begun = clock.wall()
             approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
             record.note(self._requested_by, f"ring {ring.name} begins{approved}", self._owner)
@@ -335,10 +313,10 @@ class _Step:
         self, record: Record, ring: RingStep, definition: Ring, heads: Mapping[str, Head]
     ) -> str:
         """Leave a ring whose PoPs have all ended, if its verdict lets us."""
-        held = held_by(ring, heads)
+        held = rings.held_by(ring, heads)
         if held:
             return self._hold(record, "; ".join(f"{name}: {why}" for name, why in held.items()))
-        verdict = verdict_of(self._context, ring, definition.gates, heads)
+        verdict = rings.verdict_of(self._context, ring, definition.gates, heads)
         ring.verdict, ring.judged = encoded(verdict), clock.wall()
         alone = [f"; {name} {pop.alone}" for name, pop in ring.pops.items() if pop.alone]
         why = verdict.reason + "".join(alone)
@@ -380,13 +358,13 @@ def _what(error: Exception) -> str:
     return str(error) if isinstance(error, EdgetuneError) else f"{type(error).__name__}: {error}"
 
 
-def _under_way(record: Record, heads: Mapping[str, Head], waiting: list[str]) -> list[str]:
+def _under_way(record: Record, heads: Mapping[str, Head], awaiting: list[str]) -> list[str]:
     """The PoPs on which something goes on."""
     still = (*ENDED, State.HELD)
     return [
         name
         for name, pop in record.pops.items()
-        if pop.rollout and not pop.left_out and name not in waiting
+        if pop.rollout and not pop.left_out and name not in awaiting
         if heads[pop.rollout].state not in still
     ]
 

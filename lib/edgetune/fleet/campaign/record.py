@@ -21,7 +21,7 @@ from dataclasses import asdict
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.base import clock
 from edgetune.base.documents.campaign import Record
-from edgetune.base.documents.reading import check_is, decoded, digest_of, read_document
+from edgetune.base.documents.reading import check_is, decoded, read_document
 from edgetune.base.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.store.claims import Claim
@@ -46,14 +46,11 @@ class Writer:
         if asdict(self.record) != self._written:
             put_record(self._context, self.record, self._claim.epoch)
             self._written = asdict(self.record)
-            self._drop_older()
+            if self._read_at != self._claim.epoch:
+                self._context.store.put(_key(self.record.id, self._read_at), _DROPPED)
+                self._read_at = self._claim.epoch
         ttl = self._context.config.owner_timeout
         self._context.claims.renew(_claim_of(self.record.id), self._claim, ttl)
-
-    def _drop_older(self) -> None:
-        if self._read_at != self._claim.epoch:
-            self._context.store.put(_key(self.record.id, self._read_at), _DROPPED)
-            self._read_at = self._claim.epoch
 
 
 @contextmanager
@@ -88,12 +85,6 @@ def new_id(name: str) -> str:
     """An id that nobody had before."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(clock.wall()))
     return f"{name}-{stamp}-{secrets.token_hex(2)}"
-
-
-def ring_digest(record: Record, name: str, pops: list[str]) -> str:
-    """What an approval of a ring is of: this campaign, its file and tuning, the ring's PoPs."""
-    parts = [record.id, record.digest, record.tuning_digest, name, pops]
-    return digest_of(parts)
 
 
 def read_record(context: Context, campaign: str) -> Record:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of edgetune at one moment, read from records, claims, samples and heartbeats.
+"""The state of edgetune at one moment, read from records, claims, samples and heartbeats; and the
+step that writes it as a file for node_exporter's textfile collector.
 
 How long a host was out and how long its reboot took stand in its batches. Of rollouts that are over
 no batch is read, so these summaries begin anew with each rollout of a PoP.
@@ -10,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import TypedDict
 
 from edgetune import __version__
 from edgetune.base import clock
@@ -22,11 +25,13 @@ from edgetune.base.documents.words import State
 from edgetune.base.errors import (
     DamagedError,
     EdgetuneError,
+    InputError,
     NoAnswerError,
     RefusedError,
     StoreError,
 )
-from edgetune.base.names import NAME
+from edgetune.base.files import write_file
+from edgetune.base.names import NAME, several
 from edgetune.base.people import ACTORS, actor
 from edgetune.fleet.campaign.record import readable_records
 from edgetune.fleet.export.families import Values
@@ -300,3 +305,28 @@ def _tell_ages(values: Values, seen: Seen) -> None:
             values.put("edgetune_rollout_without_owner", ownerless, pop)
         if pop in newest:
             values.put("edgetune_last_sample_timestamp_seconds", newest[pop], pop)
+
+
+class ExportResult(TypedDict):
+    """Where the file is, and how many PoPs lack series in it."""
+
+    path: str
+    pops_unknown: int
+    message: str
+
+
+def export_metrics(context: Context) -> ExportResult:
+    """Write ``metrics_file`` over an earlier one; changes nothing else, and asks no host.
+
+    InputError: the configuration names no such file, or does not permit it. StoreError: a store is
+    away; the earlier file stays, and its ``edgetune_export_timestamp_seconds`` tells its age.
+    """
+    path = context.config.metrics_file
+    if not path:
+        raise InputError("configuration", "metrics_file", "is not set; metrics are written there")
+    values = read_state(context)
+    write_file(Path(path), values.text().encode("utf-8"), "metrics_file")
+    unknown = round(values.sum("edgetune_pops_unknown"))
+    lacks = f"; a record of {several(unknown, 'PoP')} cannot be read"
+    message = f"{path} is written" + (lacks if unknown else "")
+    return {"path": path, "pops_unknown": unknown, "message": message}

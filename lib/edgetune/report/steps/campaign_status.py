@@ -11,9 +11,15 @@ from edgetune.base.documents.head import Head
 from edgetune.base.errors import RefusedError
 from edgetune.base.names import several
 from edgetune.base.sanitize import one_line
-from edgetune.fleet.campaign.gates import closed_gates, heads_of, unchanged, unwell
 from edgetune.fleet.campaign.record import read_record, readable_records
-from edgetune.fleet.campaign.verdicts import awaited, waiting
+from edgetune.fleet.campaign.rings import (
+    awaited,
+    closed_gates,
+    heads_of,
+    unchanged,
+    unwell,
+    waiting,
+)
 from edgetune.report.campaign import campaign_text
 from edgetune.rollout.context import Context
 

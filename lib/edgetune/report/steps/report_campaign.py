@@ -13,8 +13,8 @@ from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.reading import decoded
 from edgetune.base.errors import RefusedError
-from edgetune.fleet.campaign.gates import heads_of
 from edgetune.fleet.campaign.record import read_record
+from edgetune.fleet.campaign.rings import heads_of
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.report.campaign_page import CampaignMaterial, campaign_page
 from edgetune.report.files import CAMPAIGN, address_of, page_of, report_folder, write_page

@@ -82,7 +82,9 @@ def _material(opened: Record) -> Material:
         batches=list(opened.batches()),
         window=_window(opened, baseline, phases(head.history, now)[-1].end, missing),
         pauses=_pauses(head, pauses),
-        paused="" if head.state in ENDED else _held_up(opened, pauses),
+        paused=""
+        if head.state in ENDED
+        else (pause_text(opened.head.pop, pauses) or why_frozen(opened.context, opened.head)),
         waits=_waits(opened),
         missing=missing,
         off=what_is_off(opened.context, needed_rules([head])),
@@ -99,10 +101,6 @@ def _tuning(opened: Record) -> Tuning | None:
     except InputError:
         return None
     return found if found.digest == planned.digest else None
-
-
-def _held_up(opened: Record, pauses: Mapping[str, Pause]) -> str:
-    return pause_text(opened.head.pop, pauses) or why_frozen(opened.context, opened.head)
 
 
 def _waits(opened: Record) -> str:

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How rollouts stand, for people and for the rules that look for orphans."""
+"""How rollouts stand, for people and for the rules that look for orphans: all at a glance, a line
+for each PoP, what needs a person first; and one, or what is under way on a PoP, with all that is
+known of it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TypedDict
 
+from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
 from edgetune.base.errors import EdgetuneError, InputError, StoreError
 from edgetune.base.names import NAME, several
-from edgetune.base.sanitize import one_line
-from edgetune.report.next_steps import color_of
-from edgetune.report.status import InFull, overview_text
-from edgetune.report.text import left_text, wait_text
+from edgetune.base.sanitize import command, one_line
+from edgetune.report.findings import WIDTH, folded
+from edgetune.report.headline import color_of
+from edgetune.report.text import left_text, rollout_text, wait_text
 from edgetune.rollout.context import Context
+from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.gates.pause import pause_text, ways_on
+from edgetune.rollout.ownership.automation import needed_rules, what_is_off
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned
@@ -29,10 +36,181 @@ from edgetune.rollout.record.heads import (
     read_living_heads,
     unreadable_text,
 )
-from edgetune.rollout.record.rollout import out_of_service, read_rollout
+from edgetune.rollout.record.rollout import Record, out_of_service, read_rollout
 from edgetune.rollout.status.claimed import claimed_beside
-from edgetune.rollout.status.overview import Overview
-from edgetune.rollout.status.present import Seen
+from edgetune.rollout.status.congestion import seen_rounds, what_is_wrong
+from edgetune.rollout.status.overview import Entry, Overview
+from edgetune.rollout.status.present import Present, Seen, spoken
+
+_RECENT = 900.0
+_WIDEST = 20
+
+# Share of a line at which what goes on below may begin.
+_FARTHEST = 0.55
+
+
+def overview_text(shown: Overview, with_ended: bool, lines: int, columns: int = WIDTH) -> str:
+    """All rollouts at a glance, or of more than ``lines`` (0: any number) the first ones."""
+    seen, entries = shown.seen, shown.entries()
+    urgent = sum(bool(entry.needs) for entry in entries)
+    rows = blocks(entries, columns)
+    resumes, stop = {"resume": command("resume_all")}, f"EVERYTHING IS STOPPED: {seen.stopped}"
+    found = [block(stop, resumes, columns=columns)] if seen.stopped else []
+    beside = [*seen.unknown, *what_is_off(seen.context, shown.needed_rules)]
+    found += [*rows[:urgent], *(block(text, columns=columns) for text in beside), *rows[urgent:]]
+    idle = _idle(seen, bool(found))
+    found += [block(idle, columns=columns)] if idle else []
+    ended = [*map(shown.ended, reversed(seen.closed))] if with_ended else []
+    found += blocks(ended, columns)
+    ended_too = f"Ended rollouts: {command('rollout_status', with_ended='true')}"
+    tail = [] if with_ended or not (seen.closed or seen.more) else [ended_too]
+    room = max(1, lines - len(tail)) if lines else 0
+    return "\n".join([*first_of(found, command("rollout_status"), room), *tail])
+
+
+def _idle(seen: Seen, needed: bool) -> str:
+    """That nothing is under way, and how a first rollout begins; empty where something is."""
+    if any(head.state not in ENDED for head in seen.heads) or (seen.filtered and seen.heads):
+        return ""
+    if seen.filtered:
+        return "No rollouts."
+    if not seen.heads and not seen.more:
+        begins = command("rollout_pop", pop="POP", tuning="TUNING")
+        return f"No rollouts. Begin one with: {begins}"
+    return "No rollout is under way." if needed else "Nothing to do: no rollout is under way."
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines that are shown together: a text, and the commands that help."""
+
+    told: Sequence[str]
+    commands: Sequence[str]
+
+
+def block(
+    text: str, commands: Mapping[str, str] | None = None, head: str = "", columns: int = WIDTH
+) -> Block:
+    """A text in lines of so many ``columns``, and commands by what they do.
+
+    What does not fit goes on below the end of ``head``, if that leaves room. Each command is
+    whole, to be copied: it may be longer than a line.
+    """
+    indent = len(head) if head and len(head) <= columns * _FARTHEST else 4
+    told = folded(head + text, columns, further=" " * indent)
+    rows = (commands or {}).items()
+    return Block(told, [one_line(f"  {what + ':':<11} {line}") for what, line in rows])
+
+
+def first_of(found: Sequence[Block], more: str, most: int = 0) -> list[str]:
+    """All lines, or of more than ``most`` (0: any number) those of the first blocks.
+
+    Then no command is shown, and the last line tells how many blocks are left out, and ``more``:
+    the command that shows them.
+    """
+    lines = [line for each in found for line in [*each.told, *each.commands]]
+    if not most or len(lines) <= most:
+        return lines
+    kept: list[str] = []
+    for number, each in enumerate(found):
+        room = most - 1 - len(kept)
+        if len(each.told) > room and (number or not room):
+            return [*kept, f"... and {len(found) - number} more: {more}"]
+        kept += each.told[:room]
+    return [*kept, f"... the commands that help: {more}"]
+
+
+def blocks(entries: Sequence[Entry], columns: int) -> list[Block]:
+    """Entries as lines, name below name and tuning below tuning."""
+    names = min(_WIDEST, max((len(each.name) for each in entries), default=0))
+    tunings = min(_WIDEST, max((len(each.tuning) for each in entries), default=0))
+    heads = [
+        f"{each.name:<{names}}  " + (f"{each.tuning:<{tunings}}  " if tunings else "")
+        for each in entries
+    ]
+    return [block(each.text, each.commands, head, columns) for each, head in zip(entries, heads)]
+
+
+@dataclass
+class InFull:
+    """Rollouts of one PoP: ``left`` has the notices of those without an owner, ``waits`` what
+    others wait for, by id."""
+
+    seen: Seen
+    left: Mapping[str, str]
+    waits: Mapping[str, str]
+
+    def text(self, pop: str, with_ended: bool) -> str:
+        """All of it. Of a ``pop`` what is under way or has hosts in quarantine, or its last
+        rollout, and the others ``with_ended``."""
+        heads, some = self.seen.heads, self.seen.open or self.seen.heads[-1:]
+        shown = heads if with_ended or self.seen.filtered else some
+        parts = [*self._notices(pop, shown), *map(self._rollout, shown)]
+        parts += [] if shown else [self._none(pop)]
+        if len(shown) < len(heads) or self.seen.more:
+            more = command("rollout_status", pop=pop, with_ended="true")
+            parts.append(f"Ended rollouts: {more}")
+        return "\n\n".join(parts) + (self._drift(shown[-1].pop) if shown else "")
+
+    def _none(self, pop: str) -> str:
+        if self.seen.filtered:
+            return "No rollouts."
+        begins = command("rollout_pop", pop=pop, tuning="TUNING")
+        return f"No rollouts on {pop}. Begin one with: {begins}"
+
+    def _notices(self, pop: str, shown: Sequence[Head]) -> list[str]:
+        """What is to be known before anything else."""
+        seen, permits = self.seen, f"{command('resume_all')} permits changes again"
+        stop = f"Everything is stopped ({one_line(seen.stopped)}); {permits}."
+        notices = [*([stop] if seen.stopped else []), *self.left.values(), *seen.unknown]
+        notices += [one_line(unreadable_text(each)) for each in seen.damaged]
+        notices += self._paused(pop or shown[0].pop) if pop or shown else []
+        notices += self._rounds(pop) if pop else []
+        frozen = (why_frozen(seen.context, head) for head in shown if head.state not in ENDED)
+        notices += [f"{why}." for why in frozen if why]
+        off = what_is_off(seen.context, needed_rules(shown))
+        return [*notices, *(["\n".join(map(one_line, off))] if off else [])]
+
+    def _paused(self, pop: str) -> list[str]:
+        pauses = self.seen.pauses.get(pop, {})
+        why, goes_on = pause_text(pop, pauses), " and ".join(ways_on(pop, pauses))
+        return [f"{one_line(why)}; {goes_on} lets it go on."] if why else []
+
+    def _rounds(self, pop: str) -> list[str]:
+        """How the congestion control of its clients stands, and what a person is needed for."""
+        try:
+            found = seen_rounds(self.seen.context, pop)
+        except EdgetuneError as error:
+            return [f"How rounds stand is not known: {one_line(str(error))}."]
+        return [
+            "\n  ".join([one_line(f"congestion control: {own.line}"), *what_is_wrong(own)])
+            for own in found
+        ]
+
+    def _rollout(self, head: Head) -> str:
+        return rollout_text(head, self.waits.get(head.id) or self._now(head))
+
+    def _now(self, head: Head) -> str:
+        """What it is doing, where its state does not say that alone."""
+        try:
+            told = Present(Record(self.seen.context, head), self.seen.now).text
+        except EdgetuneError as error:
+            return f"what it does is not known: {one_line(str(error))}"
+        return f"now: {told}" if told != spoken(head.state) else ""
+
+    def _drift(self, pop: str) -> str:
+        """Hosts with settings that are not as a tuning left them, by their newest samples."""
+        now = self.seen.now
+        try:
+            recent = self.seen.context.samples.window(pop, now - _RECENT, now)
+        except EdgetuneError as error:
+            return f"\n  drift is not known: {error}"
+        newest = {host: own.get("drifted", 0) for host, own in recent.latest_gauges().items()}
+        hosts = [f"{one_line(host)} ({count:g})" for host, count in sorted(newest.items()) if count]
+        if not hosts:
+            return ""
+        says = f"{command('sample_hosts', pop=pop)} says which"
+        return f"\n  settings that have drifted: {', '.join(hosts)}; {says}"
 
 
 class RolloutRow(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from edgetune.report.next_steps import color_of
+from edgetune.report.headline import color_of
 from edgetune.report.text import verdict_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.rollout import read_rollout

@@ -14,16 +14,8 @@ from edgetune.base.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch
 from edgetune.base.errors import RefusedError
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.evidence.sampling import surge_of
+from edgetune.rollout.gates import pause as gate
 from edgetune.rollout.gates.freeze import why_frozen
-from edgetune.rollout.gates.pause import (
-    EXECUTION,
-    PLANNED,
-    pause_as_planned,
-    pause_text,
-    pauses_of,
-    standing_pauses,
-    ways_on,
-)
 from edgetune.rollout.hosts.drain import POLL, known_servers
 from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room, put_back
 from edgetune.rollout.hosts.silencing import keep_silenced
@@ -60,7 +52,7 @@ def wait_for_room(
                 f"service, {opened.pop.must_serve} must stay"
             )
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()
 
 
 def give_room_back(opened: Rollout, driver: DrainDriver, work: Batch, served: Sequence[str]) -> str:
@@ -69,7 +61,7 @@ def give_room_back(opened: Rollout, driver: DrainDriver, work: Batch, served: Se
     if left >= opened.pop.must_serve or not served:
         return ""
     for host in opened.hosts(served):
-        opened.lease.permit()
+        opened.permit()
         put_back(driver, host.server, work.hosts[host.name].lb_before)
         work.hosts[host.name].lb_before, work.hosts[host.name].out_at = None, 0.0
     opened.move(work, served, "planned")
@@ -109,17 +101,17 @@ def held_up(opened: Record, work: Batch) -> Held | None:
     begun = len(work.at(*UNTOUCHED_STEPS)) < len(work.hosts)
     if work.batch_type == "restore" or not work.at("planned") or begun:
         return None
-    pause_as_planned(opened, work.number)
+    gate.pause_as_planned(opened, work.number)
     frozen = why_frozen(opened.context, opened.head)
     if frozen:
         return Held(f"{frozen}; no further batch begins", "", _LONG, _LONG)
     pop = opened.head.pop
-    pauses = standing_pauses(pauses_of(opened.context, pop))
+    pauses = gate.standing_pauses(gate.pauses_of(opened.context, pop))
     # An execution that asks is not paused, whatever the sweep saw of it a minute ago.
-    pauses.pop(EXECUTION, None)
-    told = f"{pause_text(pop, pauses)}; no further batch begins"
-    goes_on = f"{' and '.join(ways_on(pop, pauses))} lets it go on"
-    span = _AWAITED if PLANNED in pauses else _PAUSED
+    pauses.pop(gate.EXECUTION, None)
+    told = f"{gate.pause_text(pop, pauses)}; no further batch begins"
+    goes_on = f"{' and '.join(gate.ways_on(pop, pauses))} lets it go on"
+    span = _AWAITED if gate.PLANNED in pauses else _PAUSED
     return Held(told, goes_on, *span, paused=True) if pauses else None
 
 

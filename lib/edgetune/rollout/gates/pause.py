@@ -37,6 +37,7 @@ from edgetune.rollout.store.records import value_of
 if TYPE_CHECKING:
     from edgetune.rollout.record.rollout import Record
 
+
 PLANNED = "pause_after"
 """The cause of a pause that a plan asks for by its option of that name."""
 EXECUTION = "execution"
@@ -226,7 +227,7 @@ def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> set[st
     for pop, (head, pause) in paused.items():
         # Somebody may take it over at this moment.
         with suppress(FencedError):
-            as_owner(context, head.id).lease.renew()
+            as_owner(context, head.id).renew()
             told = _since(kept.get(pop), pause)
             if told != kept.get(pop):
                 save_pause(context, pop, EXECUTION, told)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Callable, NamedTuple
 
 from edgetune.base import clock
@@ -22,14 +22,7 @@ from edgetune.base.errors import EdgetuneError, StoreError
 from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
-from edgetune.rollout.guard.degraded import sick_hosts, worse_group
-from edgetune.rollout.guard.pausing import lost_hosts, surge_now, surge_over
-from edgetune.rollout.guard.stalled import (
-    stale_samples,
-    stalled_rollout,
-    stuck_rounds,
-    waiting_rollout,
-)
+from edgetune.rollout.guard import degraded, pausing, stalled
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.ownership.kill_switch import stopped_by
@@ -44,14 +37,14 @@ from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
 Check = Callable[[Watched], "Finding | None"]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
-    ("health_degraded", sick_hosts),
-    ("health_degraded", worse_group),
-    ("traffic_surge", surge_now),
-    ("surge_over", surge_over),
-    ("host_lost", lost_hosts),
-    ("rollout_stalled", stalled_rollout),
-    ("rollout_stalled", waiting_rollout),
-    ("samples_stale", stale_samples),
+    ("health_degraded", degraded.sick_hosts),
+    ("health_degraded", degraded.worse_group),
+    ("traffic_surge", pausing.surge_now),
+    ("surge_over", pausing.surge_over),
+    ("host_lost", pausing.lost_hosts),
+    ("rollout_stalled", stalled.stalled_rollout),
+    ("rollout_stalled", stalled.waiting_rollout),
+    ("samples_stale", stalled.stale_samples),
 )
 
 
@@ -106,7 +99,11 @@ class Guard:
 
     def _look(self, context: Context, turns: Turns) -> Iterator[Found]:
         now, stopped, pauses = clock.wall(), stopped_by(context), all_pauses(context)
-        yield from self._rounds(context, turns)
+        rounds: list[dict[str, object]] = []
+        with self._going_on("stuck_rounds"):
+            rounds = [*stalled.stuck_rounds(context)]
+        for payload in rounds:
+            yield from _told_now(turns, "congestion_stuck", payload, again=False)
         # What is under way comes after what has ended, be it older: one that is retired, say.
         readable, unreadable = read_living_heads(context)
         for each in keeping_their_pop(context, unreadable):
@@ -118,35 +115,24 @@ class Guard:
         for pop, head in last.items():
             watched = Watched(context, head, now, self._soaks, pauses.get(pop, {}), stopped)
             for trigger, check in CHECKS:
-                finding = self._found(check, watched)
+                finding = None
+                with self._going_on(f"{pop}, {head.id}: {check.__name__}"):
+                    finding = check(watched)
                 if finding:
                     # No rule can do anything while all is stopped; its action would fail each time.
                     again = finding.is_acted_on and not stopped
                     yield from _told_now(turns, trigger, finding.payload, again)
 
-    def _rounds(self, context: Context, turns: Turns) -> Iterator[Found]:
+    @contextmanager
+    def _going_on(self, what: str) -> Iterator[None]:
+        """Whatever is wrong concerns one PoP: StackStorm ends a sensor that raises, for good."""
         try:
-            findings = [*stuck_rounds(context)]
+            yield
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001
-            self._problem = f"stuck_rounds: {type(error).__name__}: {error}"
+            self._problem = f"{what}: {type(error).__name__}: {error}"
             self._complain(self._problem)
-            return
-        for payload in findings:
-            yield from _told_now(turns, "congestion_stuck", payload, again=False)
-
-    def _found(self, check: Check, watched: Watched) -> Finding | None:
-        try:
-            return check(watched)
-        except StoreError:
-            raise
-        # Whatever it is, it concerns one PoP: StackStorm ends a sensor that raises, for good.
-        except Exception as error:  # noqa: BLE001
-            what = f"{type(error).__name__}: {error}"
-            self._problem = f"{watched.head.pop}, {watched.head.id}: {check.__name__}: {what}"
-            self._complain(self._problem)
-            return None
 
 
 def _told_now(

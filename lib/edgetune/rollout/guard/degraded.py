@@ -6,14 +6,14 @@ from __future__ import annotations
 import statistics
 
 from edgetune.base.documents.words import Decision
+from edgetune.base.names import few
 from edgetune.base.sanitize import one_line
 from edgetune.judge.limits import FAILED, beyond_limits
-from edgetune.rollout.evidence.baseline import usual_health
+from edgetune.rollout.evidence.soak import usual_health
 from edgetune.rollout.guard.watched import Finding, Watched
 
 _CHANGED = ("changing", "soaking", "held", "promoting")
 _RECENT, _INTERVALS = 180.0, 3
-_SHOWN = 3
 
 Gauges = dict[str, dict[str, float]]
 
@@ -44,19 +44,18 @@ def sick_hosts(watched: Watched) -> Finding | None:
     if len(found) == 1 and not beyond_limits(found.keys() & previous, previous, before, changed):
         return None
     hosts = sorted(found)
-    evidence = "; ".join(f"{host} {found[host]}" for host in hosts[:_SHOWN])
-    more = f"; and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+    evidence = few([f"{host} {found[host]}" for host in hosts])
     return watched.finding(
         "changed hosts are beyond the limits",
         kind="limits",
         hosts=hosts,
-        evidence=one_line(evidence + more),
+        evidence=one_line(evidence),
     )
 
 
 def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
     """The gauges of each host's newest sample, and of the one before."""
-    samples = watched.since(max(_RECENT, _INTERVALS * watched.interval))
+    samples = watched.last(max(_RECENT, _INTERVALS * watched.interval))
     newest: dict[int, int] = {}
     previous: dict[int, int] = {}
     for row, host in enumerate(samples.host):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from edgetune.base.durations import roughly
+from edgetune.base.names import few
 from edgetune.rollout.evidence.sampling import surge_in
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.record.rollout import under_way
@@ -17,7 +18,6 @@ from edgetune.rollout.record.rollout import under_way
 _STATES = ("baseline", "changing", "soaking", "held", "promoting")
 # So many times in a row the others were sampled and it was not.
 _MISSED = 3
-_SHOWN = 3
 
 
 def lost_hosts(watched: Watched) -> Finding | None:
@@ -41,8 +41,7 @@ def lost_hosts(watched: Watched) -> Finding | None:
     )
     if not lost:
         return None
-    names = ", ".join(lost[:_SHOWN])
-    names += f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+    names = few(lost, ", ")
     silent = times[-1] - max(times[0], *(seen[host] for host in lost))
     reason = f"no sample of {names} for {roughly(round(silent))}, others have theirs"
     mark = f"lost-{len(lost)}-{lost[0]}"
@@ -71,7 +70,7 @@ def surge_now(watched: Watched) -> Finding | None:
     """A surge for which the PoP is not paused yet."""
     if watched.head.state not in _SURGING or watched.is_paused("surge"):
         return None
-    reason = surge_in(watched.opened, watched.since(_quiet(watched)))
+    reason = surge_in(watched.opened, watched.last(_quiet(watched)))
     return watched.finding(reason, "surge") if reason else None
 
 
@@ -83,7 +82,7 @@ def surge_over(watched: Watched) -> Finding | None:
     if not watched.under_way:
         return watched.finding(f"no rollout is under way on {watched.head.pop} any more", mark)
     quiet = _quiet(watched)
-    recent = watched.since(quiet)
+    recent = watched.last(quiet)
     # Of a time of which too few samples tell nobody can say that nothing happened in it.
     tells = len(recent) > 0 and recent.time[-1] - recent.time[0] >= quiet / 2
     if not tells or surge_in(watched.opened, recent):

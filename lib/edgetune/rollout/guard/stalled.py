@@ -17,14 +17,9 @@ from edgetune.rollout.guard.turns import AN_HOUR
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.ownership.owner import idle_time, is_orphaned
 from edgetune.rollout.record.rollout import out_of_service
-from edgetune.rollout.status.congestion import (
-    LATE,
-    SeenRounds,
-    claim_of,
-    seen_rounds,
-    what_is_wrong,
-)
-from edgetune.rollout.status.present import Present, spoken
+from edgetune.rollout.status import congestion
+from edgetune.rollout.status.congestion import SeenRounds
+from edgetune.rollout.status.present import spoken
 
 
 def stalled_rollout(watched: Watched) -> Finding | None:
@@ -80,8 +75,7 @@ def _waits(watched: Watched) -> tuple[float, str]:
         return 0.0, ""
     if head.state in (State.HELD, State.HANDING_OVER):
         reason = f": {head.verdict.reason}" if head.verdict else ""
-        since = Present(opened, watched.now).since
-        return since, f"it is {spoken(head.state)}, and a person has to decide{reason}"
+        return watched.since, f"it is {spoken(head.state)}, and a person has to decide{reason}"
     if watched.is_paused(EXECUTION):
         pause = watched.pauses[EXECUTION]
         out = listed(out_of_service(watched.batches)) or "no host"
@@ -119,8 +113,8 @@ def stale_samples(watched: Watched) -> Finding | None:
 
 def stuck_rounds(context: Context) -> Iterator[dict[str, object]]:
     """The payload for each PoP of which a person is to hear, also while all is stopped."""
-    for own in seen_rounds(context):
-        told = [] if _is_at_work(context, own) else [*what_is_wrong(own)]
+    for own in congestion.seen_rounds(context):
+        told = [] if _is_at_work(context, own) else [*congestion.what_is_wrong(own)]
         if told:
             yield {
                 "id": f"{own.pop}-congestion",
@@ -134,5 +128,5 @@ def _is_at_work(context: Context, own: SeenRounds) -> bool:
     """Whether hosts are being told to take it back right now."""
     if not own.pending or own.decisions is None:
         return False
-    soon = own.now - own.decisions.since <= LATE
-    return soon or context.claims.holder(claim_of(own.pop)) is not None
+    soon = own.now - own.decisions.since <= congestion.LATE
+    return soon or context.claims.holder(congestion.claim_of(own.pop)) is not None

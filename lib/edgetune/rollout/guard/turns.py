@@ -6,7 +6,7 @@ StackStorm runs a sensor in each of its sensor containers, unless they are parti
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Union
 
 from edgetune.base import clock
 from edgetune.net.databases import SCHEME, open_redis, redis_errors
@@ -17,22 +17,6 @@ TURN = 75
 AN_HOUR = 3600
 """Seconds in which people are told a thing once."""
 _TURN_KEY = "edgetune:guard:turn"
-
-
-class Turns(Protocol):
-    """What guards agree on; every call raises StoreError when the backend fails."""
-
-    def has(self, guard: str) -> bool:
-        """Whether it is this guard's turn to look; it keeps it by asking again in time."""
-
-    def was_told(self, what: str) -> bool:
-        """Whether people were told that within the hour."""
-
-    def tell(self, what: str) -> None:
-        """Keep that people were told, for an hour from when they were first."""
-
-    def give_up(self, guard: str) -> None:
-        """Let another look at once, if it is this guard's turn."""
 
 
 def open_turns(config: Config, alone: Turns) -> Turns:
@@ -47,23 +31,26 @@ class Alone:
         self._told: dict[str, float] = {}
 
     def has(self, guard: str) -> bool:
-        """Always."""
+        """Whether it is this guard's turn to look: always."""
         return True
 
     def was_told(self, what: str) -> bool:
+        """Whether people were told that within the hour."""
         now = clock.wall()
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
         return what in self._told
 
     def tell(self, what: str) -> None:
+        """Keep that people were told, for an hour from when they were first."""
         self._told.setdefault(what, clock.wall())
 
     def give_up(self, guard: str) -> None:
-        """There is nobody to give it to."""
+        """Let another look at once: there is none."""
 
 
 class RedisTurns:
-    """In Redis, which forgets by itself."""
+    """What guards agree on, in Redis, which forgets by itself; every call raises StoreError when
+    Redis fails. A guard keeps its turn by asking for it again in time."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -88,6 +75,9 @@ class RedisTurns:
         with redis_errors(_TURN_KEY):
             if self._client.get(_TURN_KEY) == guard:
                 self._client.delete(_TURN_KEY)
+
+
+Turns = Union[Alone, RedisTurns]
 
 
 def _told_key(what: str) -> str:

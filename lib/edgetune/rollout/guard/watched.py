@@ -8,7 +8,6 @@ from collections.abc import Mapping, MutableMapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import SourceError
@@ -17,7 +16,8 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import stale_after
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates.pause import Pause
-from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.rollout import Record
+from edgetune.rollout.status.present import Present
 
 Soaks = MutableMapping[tuple[str, int], Soak]
 
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     is_acted_on: bool
 
 
-class Watched:
+class Watched(Present):
     """The last rollout of a PoP, and what checks need of it; each part is read once.
 
     ``soaks`` keeps what was judged before by rollout and epoch, ``pauses`` are those of its PoP,
@@ -48,24 +48,13 @@ class Watched:
         pauses: Mapping[str, Pause],
         stopped: str,
     ) -> None:
-        self.opened, self.head = Rollout(context, head), head
-        self._soaks = soaks
-        self.pauses, self.stopped, self.now = pauses, stopped, now
+        super().__init__(Record(context, head), now)
+        self._soaks, self.pauses, self.stopped = soaks, pauses, stopped
 
     @property
     def under_way(self) -> bool:
         """Whether it has not ended."""
         return self.head.state not in ENDED
-
-    @cached_property
-    def interval(self) -> float:
-        """Seconds between two samples, as planned."""
-        return float(self.opened.plan.options.interval)
-
-    @cached_property
-    def batches(self) -> list[Batch]:
-        """All of its batches."""
-        return list(self.opened.batches())
 
     @cached_property
     def soak(self) -> Soak:
@@ -99,7 +88,7 @@ class Watched:
         """How many seconds without a sample are too many."""
         return stale_after(self.interval)
 
-    def since(self, seconds: float) -> SampleTable:
+    def last(self, seconds: float) -> SampleTable:
         """Those of the seconds before the newest one, which has the clock of who sampled, not ours.
 
         None once they are stale.

@@ -11,11 +11,10 @@ from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.durations import duration, utc
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts.in_service import leaving, state_of, was_admitted
+from edgetune.rollout.hosts.in_service import leaving, set_ready, state_of, was_admitted
 from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.hosts.readiness import set_ready
 from edgetune.rollout.hosts.silencing import keep_silenced
-from edgetune.rollout.order import WaitingResult, after_drain, retry_after
+from edgetune.rollout.order import WaitingResult, after_drain, batch_result, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
@@ -46,18 +45,15 @@ def drain_report(opened: Record, work: Batch, message: str) -> DrainResult:
     """The result of an action that drains: how far the drain is, and what follows."""
     failed = [name for name in work.at("draining", "planned") if work.hosts[name].error]
     draining = [name for name in work.at("draining") if not work.hosts[name].error]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     since = min((work.hosts[name].at for name in draining), default=0.0)
     waited = clock.now() - since
     return {
+        **batch_result(work, failed, waits_text(work, draining) or message),
         "hosts": list(work.hosts),
         "waiting": len(draining),
         "skipped": work.at("skipped"),
-        "failed": failed,
-        "error": errors,
         "next": "check_drained" if draining else after_drain(opened, work),
         "retry_after": retry_after(opened.config, waited, *_LOOK) if draining else 0,
-        "message": errors or waits_text(work, draining) or message,
     }
 
 
@@ -114,7 +110,7 @@ def withdraw(
     keep_silenced(opened, work)
     for each in opened.hosts(names):
         if known[each.name].is_let_in:
-            opened.lease.permit()
+            opened.permit()
             with suppress(DrainError) if work.batch_type == "restore" else nullcontext():
                 # Whoever awaits the drain sees it, and tries again.
                 driver.withdraw(each.server)
@@ -180,7 +176,7 @@ def _isolate_again(
     servers, told = driver.servers(), dict[str, str]()
     for host in hosts:
         if host.server in servers and servers[host.server].is_let_in:
-            opened.lease.permit()
+            opened.permit()
             try:
                 driver.isolate(host.server)
                 told[host.name] = ""
@@ -220,7 +216,7 @@ def _told(
         if clock.monotonic() > deadline:
             raise DrainError("; ".join(f"{name}: {why}" for name, why in unknown.items()))
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()
 
 
 def known_servers(

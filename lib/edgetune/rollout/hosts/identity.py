@@ -17,7 +17,6 @@ from edgetune.base.documents.host import HostFacts
 from edgetune.base.documents.plan import Proof
 from edgetune.base.names import listed
 from edgetune.net.bmc.identity import told_uuid
-from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
 from edgetune.site.inventory import UNTOLD, Host, Pop
 
@@ -50,7 +49,7 @@ def is_another(
     server: Server,
     planned: Proof | None,
     facts: HostFacts,
-    way_back: bool = False,
+    way_back: bool,
 ) -> str:
     """Why a host is not the machine that the plan saw, or "".
 
@@ -74,29 +73,6 @@ def is_another(
             f"and to {expected or 'nowhere'} when the plan was made"
         )
     return _foreign(host, address, own) if by_interface and not host.server_address else ""
-
-
-def strangers(
-    pop: Pop,
-    names: Sequence[str],
-    servers: Mapping[str, Server],
-    planned: Mapping[str, Proof],
-    answers: Mapping[str, HostResult],
-    way_back: bool = False,
-) -> dict[str, str]:
-    """By host that answers ``facts``: why it is not the machine of the plan."""
-    found = {
-        host.name: is_another(
-            host,
-            servers[host.server],
-            planned.get(host.name),
-            answers[host.name].facts,
-            way_back,
-        )
-        for host in map(pop.host, names)
-        if host.server in servers and not answers[host.name].failed
-    }
-    return {name: why for name, why in found.items() if why}
 
 
 def _mismatch(

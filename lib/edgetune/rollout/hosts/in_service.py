@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hosts of a PoP get requests, by the load balancer's word."""
+"""Which hosts of a PoP get requests, by the load balancer's word; and what makes hosts say "not
+ready" themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from edgetune.net.result import HostResult
 from edgetune.net.traffic import DrainDriver, Server
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.site.inventory import Pop
 
 ADMITTED = "ready"
@@ -16,18 +19,12 @@ _IDLE = "idle, "
 
 def hosts_in_service(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
     """Names of the hosts that get new requests."""
-    return {host.name for host in pop.hosts if serves(servers.get(host.server))}
-
-
-def serves(server: Server | None) -> bool:
-    """Whether a server, if there is one, gets new requests."""
-    return server is not None and server.is_serving
+    return {name for name, server in _known(pop, servers) if server.is_serving}
 
 
 def needs_room(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
     """Names of the hosts that some load balancer sends requests: others get these without them."""
-    known = {host.name: servers.get(host.server) for host in pop.hosts}
-    return {name for name, server in known.items() if server is not None and server.gets_requests}
+    return {name for name, server in _known(pop, servers) if server.gets_requests}
 
 
 def was_admitted(before: str | None) -> bool:
@@ -82,5 +79,30 @@ def why_out(server: Server) -> str:
 
 def leaving(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
     """Names of the hosts that are withdrawn and may still get requests."""
-    known = {host.name: servers.get(host.server) for host in pop.hosts}
-    return {name for name, server in known.items() if server is not None and server.leaving}
+    return {name for name, server in _known(pop, servers) if server.leaving}
+
+
+def _known(pop: Pop, servers: Mapping[str, Server]) -> Iterator[tuple[str, Server]]:
+    """Hosts whose server is there."""
+    return ((own.name, servers[own.server]) for own in pop.hosts if own.server in servers)
+
+
+def set_ready(
+    opened: Rollout,
+    names: Sequence[str],
+    ready: bool,
+    addresses: Mapping[str, str] | None = None,
+    patient: bool = True,
+) -> Mapping[str, HostResult]:
+    """Let the hosts' own health answer, or answer "not ready"; by host, what it said.
+
+    A machine that does not have its address of ``addresses`` is left alone.
+    """
+    request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
+    expected = addresses or {}
+    return opened.ask_hosts(
+        names,
+        "ready",
+        lambda host: {**request, "address": expected.get(host.name) or None},
+        patient=patient,
+    )

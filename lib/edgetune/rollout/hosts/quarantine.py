@@ -20,6 +20,7 @@ from edgetune.rollout.hosts.in_service import (
     hosts_in_service,
     needs_room,
     put_back,
+    set_ready,
     shown,
     state_of,
 )
@@ -44,7 +45,10 @@ def take_out_quarantined(opened: Rollout, work: Batch) -> None:
             whys = dict.fromkeys(ours, str(error))
         # The check of a host that has to serve on must not fail.
         out = [name for name in ours if name not in whys]
-        whys = {**_tell_not_ready(opened, out), **whys}
+        told = set_ready(opened, out, ready=False, patient=False).items()
+        deaf = {name: str(answer.error) for name, answer in told if answer.failed}
+        not_said = "it could not be told to say not ready: "
+        whys = {**{name: f"{not_said}{error}" for name, error in deaf.items()}, **whys}
     look_at_quarantined(opened, work.at("quarantined"), whys)
 
 
@@ -164,7 +168,7 @@ def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
     surge = surge_of(opened) if serves else ""
     if surge:
         return surge
-    opened.lease.permit()
+    opened.permit()
     try:
         driver.isolate(server)
     except ServerError as error:
@@ -173,21 +177,10 @@ def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
     if not serves or left >= least:
         return ""
     # Somebody else may have drained hosts at the same moment.
-    opened.lease.permit()
+    opened.permit()
     put_back(driver, server, state_of(servers[server]))
     return _no_room(left, least)
 
 
 def _no_room(left: int, least: int) -> str:
     return f"without it {left} hosts would serve, {least} must"
-
-
-def _tell_not_ready(opened: Rollout, names: Sequence[str]) -> dict[str, str]:
-    """By host, why it does not say "not ready" itself."""
-    request = {"rollout": opened.head.id, "ready": False, "ports": list(opened.pop.ports)}
-    answers = opened.ask_hosts(names, "ready", lambda host: request, patient=False)
-    return {
-        name: f"it could not be told to say not ready: {answer.error}"
-        for name, answer in answers.items()
-        if answer.failed
-    }

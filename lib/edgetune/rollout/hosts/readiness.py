@@ -16,27 +16,10 @@ from edgetune.base.durations import duration
 from edgetune.net.result import ANOTHER_MACHINE, HostResult
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.hosts.identity import BY_INTERFACE, BY_INVENTORY
-from edgetune.rollout.hosts.in_service import put_back
+from edgetune.rollout.hosts.in_service import put_back, set_ready
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
-
-
-def set_ready(
-    opened: Rollout,
-    names: Sequence[str],
-    ready: bool,
-    addresses: Mapping[str, str] | None = None,
-) -> Mapping[str, HostResult]:
-    """Let the hosts' own health answer, or answer "not ready"; by host, what it said.
-
-    A machine that does not have its address of ``addresses`` is left alone.
-    """
-    request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
-    expected = addresses or {}
-    return opened.ask_hosts(
-        names, "ready", lambda host: {**request, "address": expected.get(host.name) or None}
-    )
 
 
 def own_sessions(opened: Rollout, names: Sequence[str]) -> Mapping[str, HostResult]:
@@ -179,7 +162,7 @@ def _put_back(
         if answer.failed:
             fail_host(opened, work, name, f"{problem}; {answer.error}")
             continue
-        opened.lease.permit()
+        opened.permit()
         put_back(driver, opened.pop.host(name).server, host.lb_before)
         host.go("planned", problem)
         host.lb_before, host.told_at, host.out_at = None, 0.0, 0.0

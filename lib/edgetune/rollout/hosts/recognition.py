@@ -15,10 +15,10 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.errors import DrainError, RefusedError
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts.drain import POLL, known_servers
-from edgetune.rollout.hosts.identity import strangers
+from edgetune.rollout.hosts.change import revert_text, waits_for_revert
+from edgetune.rollout.hosts.drain import POLL
+from edgetune.rollout.hosts.identity import is_another
 from edgetune.rollout.hosts.quarantine import fail_host, take_out_quarantined, why_lost
-from edgetune.rollout.hosts.reverts import revert_text, waits_for_revert
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -74,7 +74,12 @@ def _strangers(
         if name in planned:
             planned[name] = replace(planned[name], uuid="")
     back = work.batch_type == "restore"
-    return strangers(opened.pop, list(answers), servers, planned, answers, back)
+    found = {
+        host.name: is_another(host, servers[host.server], planned.get(host.name), told.facts, back)
+        for host, told in zip(opened.hosts([*answers]), answers.values())
+        if host.server in servers and not told.failed
+    }
+    return {name: why for name, why in found.items() if why}
 
 
 def _fail_strangers(opened: Rollout, work: Batch, wrong: Mapping[str, str]) -> None:
@@ -116,10 +121,4 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> dict[st
         if not lost or clock.monotonic() > deadline:
             return lost
         clock.sleep(POLL)
-        opened.lease.permit()
-
-
-def recognise_live(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
-    """Before hosts are changed while they serve; a rollback asks nothing of a load balancer."""
-    if names and work.batch_type != "restore":
-        without_strangers(opened, work, known_servers(opened, driver, names), names)
+        opened.permit()

@@ -74,7 +74,10 @@ def rescue(opened: Rollout, work: Batch, silent: Mapping[str, HostResult]) -> li
     had: a host without a network heeds the gentle way. A BMC that is away is waited for as long.
     """
     deadline = opened.config.reboot_deadline
-    waited = {name: clock.now() - _told_at(opened, work, name) for name in silent}
+    # Who takes a rollout over gives its hosts their time anew.
+    waited = {
+        name: clock.now() - max(work.hosts[name].at, opened.head.taken_over) for name in silent
+    }
     hopeful = {
         name: way
         for name, answer in silent.items()
@@ -104,7 +107,7 @@ def _send(
 
     The hosts of the others have their time from now.
     """
-    opened.lease.permit()
+    opened.permit()
     told_at = {name: work.hosts[name].at for name in ways}
     asked: set[str] = set()
 
@@ -147,11 +150,6 @@ def _refuse(opened: Record, host: HostStep, way: str, answer: HostResult) -> Non
     untried = shown.resets if shown and answer.reason == "auth" else []
     left = [way, *(other for other in untried if other not in host.resets)]
     host.refused.update(dict.fromkeys(left, str(answer.error)))
-
-
-def _told_at(opened: Record, work: Batch, name: str) -> float:
-    """Who takes a rollout over gives its hosts their time anew."""
-    return max(work.hosts[name].at, opened.head.taken_over)
 
 
 def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:

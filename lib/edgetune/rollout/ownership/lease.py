@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, TypedDict
 
 from edgetune import RECORD_SCHEMA
 from edgetune.base import clock
@@ -30,25 +30,28 @@ from edgetune.site.inventory import Host
 if TYPE_CHECKING:
     from edgetune.net.result import HostResult
 
+
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0
 
 
-class Lease:
-    """The right to act on a rollout, as long as nobody took the claim of its PoP over."""
+class Rollout(Record):
+    """A record that its owner changes, as long as nobody took the claim of its PoP over: each write
+    renews the claim, and fails once it is lost."""
 
-    def __init__(self, record: Record) -> None:
-        self.record = record
+    def __init__(self, context: Context, head: Head) -> None:
+        super().__init__(context, head)
         self._permitted_at = float("-inf")
+        self._kept: dict[int, dict[str, object]] = {}
 
     @property
     def claim(self) -> Claim:
         """The claim this record's present epoch stands for."""
-        return Claim(self.record.head.id, self.record.head.epoch)
+        return Claim(self.head.id, self.head.epoch)
 
     def renew(self) -> None:
         """Keep the claim; FencedError if somebody else owns the rollout by now, and who."""
-        context, head = self.record.context, self.record.head
+        context, head = self.context, self.head
         try:
             context.claims.renew(head.pop, self.claim, context.config.claim_ttl)
         except FencedError as error:
@@ -60,7 +63,7 @@ class Lease:
         That takes ``claim_grace`` from where the rollout was taken from its owner: an action of
         that owner may still be running.
         """
-        context, head = self.record.context, self.record.head
+        context, head = self.context, self.head
         grace = head.taken_over + context.config.claim_grace - clock.now()
         context.claims.release(head.pop, self.claim, max(0.0, grace))
 
@@ -73,17 +76,8 @@ class Lease:
         if clock.monotonic() - self._permitted_at < _PERMIT_HOLDS:
             return
         self.renew()
-        refuse_if_stopped(self.record.context)
+        refuse_if_stopped(self.context)
         self._permitted_at = clock.monotonic()
-
-
-class Rollout(Record):
-    """A record that its owner changes: each write renews the lease, and fails once it is lost."""
-
-    def __init__(self, context: Context, head: Head) -> None:
-        super().__init__(context, head)
-        self.lease = Lease(self)
-        self._kept: dict[int, dict[str, object]] = {}
 
     @property
     def load_balancer(self) -> DrainDriver:
@@ -105,7 +99,7 @@ class Rollout(Record):
         """
 
         def permitted(host: Host) -> dict[str, object]:
-            self.lease.permit()
+            self.permit()
             return {"epoch": self.head.epoch, **request(host)}
 
         patience = self.config.health_deadline if patient else 0
@@ -120,16 +114,16 @@ class Rollout(Record):
         """
 
         def permitted(host: Host) -> Mapping[str, object]:
-            self.lease.permit()
+            self.permit()
             return request(host)
 
         refusals = 2 if self.head.state == "rolling_back" else 1
-        ask, hosts, permit = self.context.bmcs.ask, self.hosts(names), self.lease.permit
+        ask, hosts, permit = self.context.bmcs.ask, self.hosts(names), self.permit
         return ask(hosts, verb, permitted, permit=permit, refusals=refusals) if names else {}
 
     def save(self) -> None:
         """Write the head, as its owner only."""
-        self.lease.renew()
+        self.renew()
         self.context.store.put(head_key(self.head.id), self.head.document())
 
     def batch(self, number: int) -> Batch:
@@ -140,7 +134,7 @@ class Rollout(Record):
 
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
-        self.lease.renew()
+        self.renew()
         self.context.store.put(batch_key(self.head.id, batch.number), batch.document())
         self._kept[batch.number] = asdict(batch)
 
@@ -191,7 +185,7 @@ def open_rollout(context: Context, rollout: str, epoch: int) -> Rollout:
         newer = f"its record is at epoch {opened.head.epoch}"
         raise FencedError(f"{lost}: {newer}{_goes_on(opened.head)}")
     opened.head.epoch = epoch
-    opened.lease.permit()
+    opened.permit()
     return opened
 
 
@@ -223,10 +217,31 @@ def enter_state(opened: Rollout, state: str, owner: str, requested_by: str, reas
         head.recoveries = 0
 
 
-def unfinished_batches(opened: Record) -> tuple[int, int]:
-    """The first batch of the present state that is not finished, and the one after its last."""
-    numbers = opened.numbers(opened.head.state)
+class BatchesResult(TypedDict):
+    """A rollout, its ``epoch``, and the batches of its state: from ``first_batch``, which is not
+    finished, to before ``end_batch``. ``batches`` is how many it has, with those that are."""
+
+    rollout: str
+    epoch: int
+    first_batch: int
+    end_batch: int
+    batches: int
+    channel: str
+    message: str
+
+
+def batches_result(opened: Record, message: str) -> BatchesResult:
+    """The result of an action that let a rollout enter its state."""
+    head, numbers = opened.head, opened.numbers(opened.head.state)
     first, end = numbers.start, numbers.stop
     while first < end - 1 and opened.batch(first).finished:
         first += 1
-    return first, end
+    return {
+        "rollout": head.id,
+        "epoch": head.epoch,
+        "first_batch": first,
+        "end_batch": end,
+        "batches": len(numbers),
+        "channel": head.channel,
+        "message": message,
+    }

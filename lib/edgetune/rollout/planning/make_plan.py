@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask every host of a PoP what a tuning would change there, and make the plan of it."""
+"""Ask the hosts of a PoP that a rollout is about what a tuning would change there, and make the
+plan of it, unless the PoP's source lacks what the tuning is judged by.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from edgetune.agent.log_format import ALL_COUNTERS, LogFormat
+from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.agent.vocabulary.kind import SYSTEMS
 from edgetune.base.documents.congestion import sets_congestion
 from edgetune.base.documents.diagnosis import Finding
@@ -15,8 +19,9 @@ from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.rounds import TUNING, decisions_key, read_decisions
 from edgetune.base.documents.settings import HostSetting
 from edgetune.base.errors import InputError, RefusedError
-from edgetune.base.names import listed
+from edgetune.base.names import few, listed
 from edgetune.base.sanitize import command
+from edgetune.intent.metrics.catalogue import WORK, Catalogue
 from edgetune.intent.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning
@@ -24,17 +29,135 @@ from edgetune.net.bmc.answers import FORCED, ladder
 from edgetune.net.bmc.identity import is_named, matches, mismatch
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.retention import looked_at, refuse_short_retention
+from edgetune.rollout.evidence.sampling import looked_at, refuse_short_retention
+from edgetune.rollout.hosts.bios import load_journal
 from edgetune.rollout.ownership.automation import sampled_every
-from edgetune.rollout.planning.choices import chosen_hosts, refuse_untold, refuse_untold_by_system
 from edgetune.rollout.planning.preflight import Subject, refuse_unfit
-from edgetune.rollout.record.bios_journal import load_journal
-from edgetune.rollout.record.heads import refuse_unreadable
+from edgetune.rollout.record.heads import unreadable_rollouts, unreadable_text
 from edgetune.rollout.record.kept_inventory import pop_for_plan
 from edgetune.rollout.store.records import value_of
 from edgetune.site.inventory import Host, Pop
 
-_FEW = 3
+SIDES = {"linux": "from", "freebsd": "freebsd"}
+"""Where the file of a metric says what an agent reads on hosts with an operating system."""
+
+
+def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Catalogue) -> None:
+    """RefusedError names each metric whose readings no source of a PoP has.
+
+    The first source gives counters and gauges, the others gauges. The baseline would find it; here
+    nothing was waited for yet. A PoP with a source that no metric names is left to the baseline.
+    InputError names what is wrong with a file of a metric, used or not.
+    """
+    metrics.check()
+    first, *others = (_told(view, metrics) for view in pop.views)
+    if not (first and all(others)):
+        return
+    told = {*first, *(name for more in others for name in more if metrics.readings[name].is_gauge)}
+    lacks = {
+        name: [reading for reading in tuning.metrics[name].needed if reading not in told]
+        for name in _needed(tuning, without_packets)
+    }
+    named = [f"{name} ({', '.join(readings)})" for name, readings in lacks.items() if readings]
+    if named:
+        of_log = {own for readings in lacks.values() for own in readings} & {*ALL_COUNTERS}
+        log = ", name the access log there (access_log, log_format)" if of_log else ""
+        raise RefusedError(
+            f"{_sources(pop)} not have all of {', '.join(named)}, "
+            f"which {tuning.name} is judged by: say where it has them in the files of these "
+            f"metrics, or name another source in pops.{pop.name}.metrics of the inventory{log}"
+        )
+
+
+def _told(view: Pop, metrics: Catalogue) -> Collection[str]:
+    """The readings that a source of a PoP has; of an access log, what its format has."""
+    told = metrics.told_by(view.metrics.source)
+    if view.metrics.source != "hosts":
+        return told
+    own = view.metrics.fields
+    logged = LogFormat(own["log_format"]).none() if own.get("access_log") else {}
+    return [name for name in told if name not in ALL_COUNTERS or name in logged]
+
+
+def refuse_untold_by_system(
+    pop: Pop,
+    tuning: Tuning,
+    without_packets: bool,
+    metrics: Catalogue,
+    systems: Mapping[str, str],
+) -> None:
+    """RefusedError names each metric that hosts do not have by their operating system.
+
+    ``systems`` has that of each host. Hosts tell so only where they are the one source of a PoP.
+    """
+    if {view.metrics.source for view in pop.views} != {"hosts"}:
+        return
+    told = metrics.told_by("hosts")
+    for system in sorted({*systems.values()} & {*SIDES}):
+        lacking = [
+            name
+            for name in _needed(tuning, without_packets)
+            if any(SIDES[system] not in told[own] for own in tuning.metrics[name].needed)
+        ]
+        if lacking:
+            hosts = [name for name, own in systems.items() if own == system]
+            raise RefusedError(
+                f"hosts with {SYSTEMS[system]} do not have {listed(lacking)}, which {tuning.name} "
+                f"is judged by: {listed(hosts)}; leave them out (only=, exclude=), or judge it by "
+                "what they have"
+            )
+
+
+def _sources(pop: Pop) -> str:
+    names = [view.metrics.source for view in pop.views]
+    if len(names) == 1:
+        return f"the metric source {names[0]} of {pop.name} does"
+    return f"the metric sources {', '.join(names)} of {pop.name} do"
+
+
+def _needed(tuning: Tuning, without_packets: bool) -> Iterator[str]:
+    yield tuning.intent.metric
+    guards = {guard.metric: guard.optional for guard in tuning.guards}
+    for name, optional in {WORK: False, **guards}.items():
+        if not (optional or (name == WORK and without_packets)):
+            yield name
+
+
+def chosen_hosts(pop: Pop, options: Options) -> list[Host]:
+    """In the order of the inventory; all of the PoP where neither option is given.
+
+    InputError names a word that means no host, or two things. RefusedError if no host is left.
+    """
+    left_out = {pop.host(name).name for name in options.exclude}
+    kept = {name for word in options.only for name in _named(pop, word)}
+    named = [host for host in pop.hosts if not options.only or host.name in kept]
+    hosts = [host for host in named if host.name not in left_out]
+    if not hosts:
+        raise RefusedError(f"exclude= leaves no host of {pop.name}: take some names out of it")
+    return hosts
+
+
+def _named(pop: Pop, word: str) -> list[str]:
+    """Names of the hosts that a word of ``only`` means."""
+    host = [host.name for host in pop.hosts if host.name == word]
+    rack = [host.name for host in pop.hosts if host.rack and host.rack == word]
+    if host and rack and host != rack:
+        text = f"{word!r} is a host and a rack of {pop.name}: give the names of the hosts"
+        raise InputError("parameter", "only", text)
+    if not host and not rack:
+        text = f"{word!r} is no host and no rack of {pop.name}{_known(pop, word)}"
+        raise InputError("parameter", "only", text)
+    return host or rack
+
+
+def _known(pop: Pop, word: str) -> str:
+    racks = sorted({host.rack for host in pop.hosts if host.rack})
+    close = nearest(word, [*(host.name for host in pop.hosts), *racks])
+    if close:
+        return f" (did you mean {close}?)"
+    return f"; its racks: {listed(racks)}" if racks else "; the inventory names no rack there"
+
+
 ALIKE = "the same"
 """What a metric says of FreeBSD where hosts read it as on Linux."""
 _UNPROVEN = (
@@ -72,20 +195,22 @@ def plan_and_notes(
     refuse_untold(pop, tuning, options.without_packets, context.catalogue)
     refuse_short_retention(context, pop, options)
     hosts = chosen_hosts(pop, options)
-    refuse_unreadable(context, pop.name)
+    for each in unreadable_rollouts(context, pop.name):
+        raise RefusedError(unreadable_text(each))
     subject = Subject(context, pop, hosts)
     absent = [Finding(text, "make it", refuses=False) for text in context.config.absent]
     notes = [*refuse_unfit(subject), *absent]
     facts = {name: answer.facts for name, answer in subject.facts.items()}
     _refuse_other_version(context, pop, tuning, facts)
-    _refuse_misfits(tuning, subject.facts)
+    unfit = {name: "; ".join(misfits(tuning, own.data)) for name, own in subject.facts.items()}
+    _refuse(dict(sorted(unfit.items())), f"{tuning.name} is not for ")
     systems = {name: known.system for name, known in facts.items()}
     refuse_untold_by_system(pop, tuning, options.without_packets, context.catalogue, systems)
     rendered = {name: render(tuning, answer.data) for name, answer in subject.facts.items()}
     _refuse_two_ways(context, pop, tuning)
     _refuse_without_bios(pop, tuning, hosts, facts)
     answers = ask_agents(context, tuning, hosts, rendered)
-    _refuse_failed(answers)
+    _refuse({name: answer.error for name, answer in answers.items()})
     seen = {name: answer.read(SeenSettings).settings for name, answer in answers.items()}
     bmcs, silent = _told_by_bmcs(context, tuning, hosts, rendered)
     _refuse_other_machines(context, pop, tuning, facts, bmcs)
@@ -165,7 +290,8 @@ def _stays_hung(made: Plan, facts: Mapping[str, HostFacts]) -> list[Finding]:
             refuses=False,
         )
         for name in tried
-        if not facts[name].watchdog.device and FORCED not in _ways(made, name)
+        if not facts[name].watchdog.device
+        and FORCED not in (made.restarts[name].resets if name in made.restarts else ())
     ]
 
 
@@ -173,10 +299,6 @@ def _other_help(made: Plan, name: str) -> str:
     if made.options.force_restart:
         return "be ready to reset it: no BMC is known that can force its restart"
     return "give force_restart=true: its BMC then resets it"
-
-
-def _ways(made: Plan, name: str) -> Sequence[str]:
-    return made.restarts[name].resets if name in made.restarts else ()
 
 
 def ask_agents(
@@ -212,7 +334,7 @@ def _told_by_bmcs(
     seen = context.bmcs.ask(setting, "plan", lambda host: request[host.name]) if setting else {}
     told = context.bmcs.ask(asked, "facts", lambda host: {}) if asked else {}
     silent = [_cannot_restart(a.host, str(a.error)) for a in told.values() if a.failed]
-    _refuse_failed(seen)
+    _refuse({name: answer.error for name, answer in seen.items()})
     known = {n: answer.read(BmcFacts) for n, answer in told.items() if not answer.failed}
     return {**{n: answer.read(BiosPlan) for n, answer in seen.items()}, **known}, silent
 
@@ -251,17 +373,15 @@ def _refuse_other_machines(
     answers: Mapping[str, BmcFacts],
 ) -> None:
     """The address of another host's BMC would set, or even reset, a machine in service."""
-    reasons = {
-        name: _not_as_named(pop.host(name), data) or mismatch(vars(facts[name].machine), vars(data))
-        for name, data in answers.items()
-    }
-    found = [
-        f"{name}: pops.{pop.name}.hosts.{name}.bmc.address leads to another machine: {why}"
-        for name, why in sorted(reasons.items())
+    for_another = {
+        name: f"pops.{pop.name}.hosts.{name}.bmc.address leads to another machine: {why}"
+        for name, data in sorted(answers.items())
+        for why in [
+            _not_as_named(pop.host(name), data) or mismatch(vars(facts[name].machine), vars(data))
+        ]
         if why
-    ]
-    if found:
-        raise RefusedError(_few(found))
+    }
+    _refuse(for_another)
     for name, data in answers.items() if tuning.sets_bios else ():
         try:
             load_journal(context, pop.name, name).refuse_another(data.system)
@@ -288,17 +408,8 @@ def _refuse_without_bios(
         if host.bmc is None:
             field = f"pops.{pop.name}.hosts.{host.name}.bmc"
             raise InputError("inventory", field, f"is missing, and {tuning.name} sets the BIOS")
-    skipping = [name for name, known in facts.items() if known.kexec_loaded]
-    if skipping:
-        text = "a kernel is loaded for kexec, so a reboot may skip the BIOS"
-        raise RefusedError(_few([f"{name}: {text}" for name in sorted(skipping)]))
-
-
-def _refuse_failed(answers: Mapping[str, HostResult]) -> None:
-    """A plan needs every answer."""
-    failed = [f"{answer.host}: {answer.error}" for answer in answers.values() if answer.failed]
-    if failed:
-        raise RefusedError(_few(failed))
+    skipping = sorted(name for name, known in facts.items() if known.kexec_loaded)
+    _refuse(dict.fromkeys(skipping, "a kernel is loaded for kexec, so a reboot may skip the BIOS"))
 
 
 def _refuse_other_version(
@@ -315,13 +426,8 @@ def _refuse_other_version(
                 )
 
 
-def _refuse_misfits(tuning: Tuning, answers: Mapping[str, HostResult]) -> None:
-    reasons = {name: misfits(tuning, answer.data) for name, answer in answers.items()}
-    found = [f"{name}: {'; '.join(why)}" for name, why in sorted(reasons.items()) if why]
+def _refuse(problems: Mapping[str, str | None], what: str = "") -> None:
+    """RefusedError where there is a problem with a host; ``what`` stands before them."""
+    found = [f"{name}: {why}" for name, why in problems.items() if why]
     if found:
-        raise RefusedError(f"{tuning.name} is not for {_few(found)}")
-
-
-def _few(problems: Sequence[str]) -> str:
-    more = f"; and {len(problems) - _FEW} more" if len(problems) > _FEW else ""
-    return "; ".join(problems[:_FEW]) + more + " (exclude= leaves hosts out)"
+        raise RefusedError(f"{what}{few(found)} (exclude= leaves hosts out)")

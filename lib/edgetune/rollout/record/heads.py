@@ -207,12 +207,6 @@ def keeping_their_pop(context: Context, unreadable: Sequence[Unreadable]) -> lis
     ]
 
 
-def refuse_unreadable(context: Context, pop: str) -> None:
-    """RefusedError while a rollout that cannot be read may be on a PoP."""
-    for each in unreadable_rollouts(context, pop):
-        raise RefusedError(unreadable_text(each))
-
-
 def unreadable_text(each: Unreadable) -> str:
     """Which record cannot be read, what waits for it, and the command that ends this."""
     where = each.pop or "any PoP"

@@ -11,16 +11,7 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from edgetune.base import clock
-from edgetune.base.documents.inventory import (
-    KEY,
-    KeptInventory,
-    KeptPop,
-    PopChange,
-    entry_key,
-    pop_key,
-    read_entry,
-    written,
-)
+from edgetune.base.documents import inventory
 from edgetune.base.documents.reading import digest_of
 from edgetune.base.errors import DamagedError, InputError, RefusedError
 from edgetune.base.names import hosts_text, listed
@@ -58,7 +49,7 @@ def pop_for_plan(context: Context, name: str) -> Pop:
     return pop
 
 
-def inventory_for_plans(context: Context, kept: KeptInventory | None) -> Inventory:
+def inventory_for_plans(context: Context, kept: inventory.KeptInventory | None) -> Inventory:
     """The inventory as its source tells it, or what is kept where that is new enough."""
     if source_of(context.config).is_kept and kept is not None:
         age = clock.wall() - kept.read
@@ -83,7 +74,7 @@ def whole_inventory(context: Context) -> Inventory:
     return found
 
 
-def accept(context: Context, pop: str) -> tuple[Inventory, list[PopChange]]:
+def accept(context: Context, pop: str) -> tuple[Inventory, list[inventory.PopChange]]:
     """Keep what the source tells now of one PoP, or of all ("" for ``pop``), whatever is gone.
 
     Returns the inventory, and how it differs from what was kept.
@@ -94,7 +85,7 @@ def accept(context: Context, pop: str) -> tuple[Inventory, list[PopChange]]:
     return found, changes
 
 
-def compared(context: Context, pop: str) -> tuple[Inventory, list[PopChange]]:
+def compared(context: Context, pop: str) -> tuple[Inventory, list[inventory.PopChange]]:
     """The inventory as its source tells it now, and how it differs from what is kept of a PoP, or
     of all. InputError where neither knows the PoP."""
     kept, found = readable_index(context.store), open_inventory(context.config)
@@ -112,8 +103,8 @@ def compared(context: Context, pop: str) -> tuple[Inventory, list[PopChange]]:
 
 def keep_entry(context: Context, plan: str, pop: str) -> None:
     """Keep the PoP of a plan, for the rollout that begins with it."""
-    kept = KeptPop(pop, context.inventory.entry(pop))
-    context.store.put(entry_key(plan), written(kept))
+    kept = inventory.KeptPop(pop, context.inventory.entry(pop))
+    context.store.put(inventory.entry_key(plan), inventory.written(kept))
 
 
 def pop_of_rollout(context: Context, plan: str, name: str) -> Pop:
@@ -137,7 +128,7 @@ def pop_of_rollout(context: Context, plan: str, name: str) -> Pop:
 def _keep(
     context: Context,
     found: Inventory,
-    kept: KeptInventory | None,
+    kept: inventory.KeptInventory | None,
     accepted: Iterable[str] = (),
 ) -> None:
     """Keep all PoPs that are found, but those that lost more hosts than they may.
@@ -157,29 +148,33 @@ def _keep(
             before = _readable(kept, context, name)
             if before is None or _too_many_gone(context, before, found.pop(name)):
                 continue
-        context.store.put(pop_key(name), written(KeptPop(name, entry)))
+        context.store.put(
+            inventory.pop_key(name), inventory.written(inventory.KeptPop(name, entry))
+        )
         pops[name] = digest
     if kept and pops == kept.pops and not found.is_kept:
         return
     # Last: what it names is there.
     where = f"{context.config.inventory_source} {context.config.inventory}"
-    context.store.put(KEY, written(KeptInventory(where, clock.wall(), pops)))
+    context.store.put(
+        inventory.KEY, inventory.written(inventory.KeptInventory(where, clock.wall(), pops))
+    )
 
 
 def _planned(context: Context, plan: str) -> Pop | None:
     """The PoP as it was for the plan; None where that was not kept, or cannot be read."""
-    key = entry_key(plan)
+    key = inventory.entry_key(plan)
     text = value_of(context.store, key)
     if text is None:
         return None
     try:
-        kept = read_entry(key, text)
+        kept = inventory.read_entry(key, text)
         return read_pop(key, kept.pop, kept.entry)
     except _UNREADABLE:
         return None
 
 
-def _readable(kept: KeptInventory | None, context: Context, name: str) -> Pop | None:
+def _readable(kept: inventory.KeptInventory | None, context: Context, name: str) -> Pop | None:
     """What is kept of a PoP; None where nothing is, or it cannot be read."""
     if kept is None or name not in kept.pops:
         return None
@@ -197,10 +192,10 @@ def _too_many_gone(context: Context, old: Pop, new: Pop) -> list[str]:
     return gone if len(gone) > most else []
 
 
-def _change(name: str, old: Pop | None, new: Pop | None) -> PopChange:
+def _change(name: str, old: Pop | None, new: Pop | None) -> inventory.PopChange:
     before, after = ({host.name: host for host in pop.hosts} if pop else {} for pop in (old, new))
     both = [host for host in before if host in after and before[host] != after[host]]
-    return PopChange(
+    return inventory.PopChange(
         name,
         added=[host for host in after if host not in before],
         removed=[host for host in before if host not in after],

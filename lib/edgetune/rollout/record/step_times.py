@@ -15,14 +15,7 @@ from typing import Callable
 from edgetune.base import clock
 from edgetune.base.clock import Reading
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.steps import (
-    REASONS,
-    STEPS,
-    StepsTaken,
-    StepTaken,
-    read_steps,
-    steps_key,
-)
+from edgetune.base.documents import steps
 from edgetune.base.errors import DamagedError, EdgetuneError, FencedError, StoreError
 from edgetune.base.names import NAME
 from edgetune.rollout.context import Context
@@ -78,28 +71,31 @@ class StepTimes:
             raise
         except Exception as error:
             why = error.reason if isinstance(error, EdgetuneError) else ""
-            self._note(step.__name__, began, why if why in REASONS else "other", {})
+            self._note(step.__name__, began, why if why in steps.REASONS else "other", {})
             raise
         self._note(step.__name__, began, "failed" if result.get("failed") else "", result)
         return result
 
     def _note(self, name: str, began: Reading, failed: str, result: Mapping[str, object]) -> None:
-        if name not in STEPS or (not failed and _did_nothing(name, result)):
+        if name not in steps.STEPS or (not failed and _did_nothing(name, result)):
             return
         waits = name != "drain_hosts" and bool(result.get("waiting")) and not failed
         begins = "" if waits or failed else _AWAITS.get(str(result.get("next", "")), "")
         self.taken.append(_Taken(name, began, clock.reading(), failed, waits, begins))
 
-    def add_to(self, kept: StepsTaken) -> None:
+    def add_to(self, kept: steps.StepsTaken) -> None:
         """Count them on top of those before."""
         for own in self.taken:
             since = kept.awaited.setdefault(own.name, own.began)
             if own.waits:
                 continue
             del kept.awaited[own.name]
-            step = kept.steps.setdefault(own.name, StepTaken())
+            step = kept.steps.setdefault(own.name, steps.StepTaken())
             step.count += 1
-            step.seconds = round(step.seconds + _passed(since, own.ended), 3)
+            # Seconds, whatever was done to the wall clock meanwhile.
+            step.seconds = round(
+                step.seconds + max(0.0, own.ended.wall - since.wall - clock.shift_since(since)), 3
+            )
             if own.failed:
                 step.failures[own.failed] = step.failures.get(own.failed, 0) + 1
             if own.begins:
@@ -137,19 +133,19 @@ def _write(context: Context, rollout: str, epoch: int, times: StepTimes) -> None
             kept.epoch, kept.awaited = epoch, {}
         times.add_to(kept)
         if clock.monotonic() - began < PATIENCE:
-            context.store.put(steps_key(rollout), kept.document())
+            context.store.put(steps.steps_key(rollout), kept.document())
 
 
-def steps_of(context: Context, rollout: str) -> StepsTaken:
+def steps_of(context: Context, rollout: str) -> steps.StepsTaken:
     """The steps of a rollout until now; where they are damaged they are counted anew.
 
     StoreError if the store is away, RefusedError if a later version wrote them.
     """
-    text = value_of(context.store, steps_key(rollout))
+    text = value_of(context.store, steps.steps_key(rollout))
     try:
-        return StepsTaken(rollout) if text is None else read_steps(rollout, text)
+        return steps.StepsTaken(rollout) if text is None else steps.read_steps(rollout, text)
     except DamagedError:
-        return StepsTaken(rollout)
+        return steps.StepsTaken(rollout)
 
 
 def _did_nothing(name: str, result: Mapping[str, object]) -> bool:
@@ -157,8 +153,3 @@ def _did_nothing(name: str, result: Mapping[str, object]) -> bool:
     if name == "drain_hosts":
         return result.get("next") in ("drain_hosts", "restore_live")
     return name == "compare_groups" and not result.get("verdict")
-
-
-def _passed(since: Reading, until: Reading) -> float:
-    """Seconds, whatever was done to the wall clock meanwhile."""
-    return max(0.0, until.wall - since.wall - clock.shift_since(since))

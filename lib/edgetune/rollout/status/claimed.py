@@ -60,7 +60,7 @@ def _held(what: str, advice: str) -> Finding:
 
 def _under_way(shown: Overview, head: Head, stopped: str, held: bool) -> Finding:
     """``held``: its execution is paused in StackStorm, which holds a rollback up, too."""
-    from edgetune.rollout.status.attention import HOLDS_UP, Urgency
+    from edgetune.rollout.status.overview import HOLDS_UP, Urgency
 
     entry, goes_back = shown.entry(head, {}), head.state == "rolling_back"
     by = dict.fromkeys([head.by or "unknown", head.last_by])

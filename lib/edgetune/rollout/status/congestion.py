@@ -11,15 +11,8 @@ from collections.abc import Iterator
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.rounds import (
-    BY_COMPARISON,
-    ROLLED_BACK,
-    TUNING,
-    Decisions,
-    decisions_key,
-    prefixes_text,
-    read_decisions,
-)
+from edgetune.base.documents import rounds
+from edgetune.base.documents.rounds import Decisions
 from edgetune.base.durations import roughly
 from edgetune.base.errors import DamagedError, EdgetuneError
 from edgetune.base.names import NAME
@@ -51,13 +44,13 @@ class SeenRounds:
     @property
     def is_tuning(self) -> bool:
         """Whether rounds are to go on here."""
-        return self.entry and bool(self.decisions and self.decisions.state == TUNING)
+        return self.entry and bool(self.decisions and self.decisions.state == rounds.TUNING)
 
     @property
     def pending(self) -> list[str]:
         """Hosts that have not confirmed that nothing of ours is left."""
         own = self.decisions
-        return own.pending if own and own.state == ROLLED_BACK else []
+        return own.pending if own and own.state == rounds.ROLLED_BACK else []
 
     @property
     def treated(self) -> int:
@@ -74,7 +67,7 @@ class SeenRounds:
     def taken_back(self) -> str:
         """Why the comparison took it back, if nobody decided since; else nothing."""
         own = self.decisions
-        if not own or own.state != ROLLED_BACK or own.by != BY_COMPARISON:
+        if not own or own.state != rounds.ROLLED_BACK or own.by != rounds.BY_COMPARISON:
             return ""
         return own.reason
 
@@ -94,13 +87,13 @@ class SeenRounds:
         own = self.decisions
         if own is None:
             return f"not known: {self.damaged}"
-        if own.state == ROLLED_BACK:
+        if own.state == rounds.ROLLED_BACK:
             by = f" by {own.by}" if own.by else ""
             return f"rolled back {self._ago(own.since)} ago{by}: {own.reason}"
         if not self.entry:
             return "not in the inventory any more"
         newest = own.newest
-        what = f"{prefixes_text(self.treated)} treated, {newest.held_out} held out"
+        what = f"{rounds.prefixes_text(self.treated)} treated, {newest.held_out} held out"
         told = [what if self.treated else "nothing is treated"]
         told += [f"last round {self._ago(newest.good)} ago"] if newest.good else []
         told += [f"waits: {newest.waits}"] if newest.waits else []
@@ -117,15 +110,15 @@ def claim_of(pop: str) -> str:
 
 def seen_rounds(context: Context, pop: str = "") -> list[SeenRounds]:
     """Those of a PoP, or of all, by name; StoreError if the store is away."""
-    key = decisions_key(pop)
-    texts = context.store.list(decisions_key(""))
-    names = {each.removeprefix(decisions_key("")): text for each, text in texts.items()}
+    key = rounds.decisions_key(pop)
+    texts = context.store.list(rounds.decisions_key(""))
+    names = {each.removeprefix(rounds.decisions_key("")): text for each, text in texts.items()}
     now = clock.wall()
     return [
         _seen(context, name, text, now)
         for name, text in sorted(names.items())
         # A key that anybody may have set tells no PoP.
-        if re.fullmatch(NAME, name) and (not pop or decisions_key(name) == key)
+        if re.fullmatch(NAME, name) and (not pop or rounds.decisions_key(name) == key)
     ]
 
 
@@ -136,7 +129,7 @@ def _seen(context: Context, name: str, text: str, now: float) -> SeenRounds:
     except EdgetuneError:
         entry = True
     try:
-        return SeenRounds(name, read_decisions(name, text), "", entry, now)
+        return SeenRounds(name, rounds.read_decisions(name, text), "", entry, now)
     except DamagedError as error:
         return SeenRounds(name, None, str(error), entry, now)
 

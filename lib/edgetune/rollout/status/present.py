@@ -33,39 +33,39 @@ class Present:
 
     def __init__(self, record: Record, now: float) -> None:
         # It reads only; the type is that of an owner, which takes looks.
-        self._opened = Rollout(record.context, record.head)
-        self._head, self._now = record.head, now
+        self.opened = Rollout(record.context, record.head)
+        self.head, self.now = record.head, now
 
     @cached_property
     def batches(self) -> list[Batch]:
         """All of its batches."""
-        return list(self._opened.batches())
+        return list(self.opened.batches())
 
     @cached_property
     def soak(self) -> Soak:
         """Its present soak."""
-        return Soak(self._opened)
+        return Soak(self.opened)
 
     @property
     def interval(self) -> float:
         """Seconds between two samples, as planned."""
-        return float(self._opened.plan.options.interval)
+        return float(self.opened.plan.options.interval)
 
     @property
     def since(self) -> float:
         """When it entered its state, in epoch seconds."""
-        head = self._head
-        return phases(head.history, self._now)[-1].start if head.history else head.created
+        head = self.head
+        return phases(head.history, self.now)[-1].start if head.history else head.created
 
     @property
     def text(self) -> str:
         """In full: the batch at work with its hosts, or how far the soak is and its next look."""
-        head = self._head
+        head = self.head
         if head.state == State.BASELINE and head.baseline:
-            return f"baseline: {_of(self._now, *head.baseline)}"
+            return f"baseline: {_of(self.now, *head.baseline)}"
         if head.state == State.SOAKING and head.soak:
-            start = head.soak[0] - self._opened.plan.options.warmup
-            return f"soak: {_of(self._now, start, head.soak[1])}; {self._next_look}"
+            start = head.soak[0] - self.opened.plan.options.warmup
+            return f"soak: {_of(self.now, start, head.soak[1])}; {self._next_look}"
         if head.state in CHANGES_HOSTS:
             return f"{spoken(head.state)}: {self._at_work(in_full=True)}"
         return spoken(head.state)
@@ -76,7 +76,7 @@ class Present:
 
         What is known of the pauses of its PoP is not told again.
         """
-        head, state = self._head, f"{spoken(self._head.state)} for {self.lasts}"
+        head, state = self.head, f"{spoken(self.head.state)} for {self.lasts}"
         if head.state == State.BASELINE:
             return self.text
         if head.state == State.SOAKING and head.soak:
@@ -91,20 +91,20 @@ class Present:
     @property
     def lasts(self) -> str:
         """For how long it is in its state."""
-        return span(self._now - self.since)
+        return span(self.now - self.since)
 
     def _at_work(self, in_full: bool) -> str:
-        numbers = self._opened.numbers(self._head.state)
+        numbers = self.opened.numbers(self.head.state)
         under_way = [b for b in self.batches if b.number in numbers and not b.finished]
         if not under_way:
             return "every batch is done"
         batch = under_way[0]
-        name, wait = self._opened.name_of(batch), batch.wait
+        name, wait = self.opened.name_of(batch), batch.wait
         if wait and in_full:
             return f"{name} waits: {wait.why}"
         if wait:
             why = "" if wait.paused else f": {shortened(wait.why, _LONGEST_REASON)}"
-            return f"{name} waits for {span(self._now - wait.since)}{why}"
+            return f"{name} waits for {span(self.now - wait.since)}{why}"
         told = f"{name}, {several(len(out_of_service(self.batches)), 'host')} out"
         silent = silence_text(batch)
         return "; ".join(filter(None, [f"{told}: {_steps(batch)}", silent])) if in_full else told
@@ -112,13 +112,13 @@ class Present:
     @property
     def _next_look(self) -> str:
         if self.soak.has_decided:
-            found = self._head.verdict
+            found = self.head.verdict
             return f"decided: {spoken(found.decision)}" if found else "decided"
         if self.soak.waits_for_ring:
-            return waits_text(self._head.ring)
-        end, of = self.soak.next_end, self._opened.plan.options.planned_looks
-        number = self._head.looks - self._head.first_look + 1
-        when = f"in {span(end - self._now)}" if end > self._now else "is due"
+            return waits_text(self.head.ring)
+        end, of = self.soak.next_end, self.opened.plan.options.planned_looks
+        number = self.head.looks - self.head.first_look + 1
+        when = f"in {span(end - self.now)}" if end > self.now else "is due"
         return f"look {min(number, of)} of {of} {when}"
 
 

@@ -69,7 +69,7 @@ def _owned(opened: Rollout) -> Iterator[None]:
         yield
     finally:
         if head.state in ENDED:
-            opened.lease.release()
+            opened.release()
 
 
 def _places(opened: Record, host: str) -> list[Batch]:

@@ -5,24 +5,11 @@ from __future__ import annotations
 
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.reading import encoded
-from edgetune.rollout.hosts.change import (
-    ChangeResult,
-    agent_settings,
-    by_agent,
-    reach,
-    settings_before,
-    was_drained,
-    write_answers,
-)
+from edgetune.rollout.hosts import change
+from edgetune.rollout.hosts.change import ChangeResult
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
-from edgetune.rollout.hosts.reverts import (
-    apply_timeout,
-    can_cut_off,
-    confirm_window,
-    expect_revert,
-)
-from edgetune.rollout.order import after_change
+from edgetune.rollout.order import NextResult, after_change
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.site.inventory import Host
@@ -31,11 +18,8 @@ from edgetune.site.inventory import Host
 _UNTOUCHED = ("refused", "bad_request", "undone")
 
 
-class AppliedResult(ChangeResult):
-    """The batch goes on at the task ``next``."""
-
-    next: str
-    retry_after: int
+class AppliedResult(ChangeResult, NextResult):
+    """By host what it did, and how the batch goes on."""
 
 
 @BatchStep
@@ -46,41 +30,41 @@ def apply_tuning(opened: Rollout, work: Batch) -> AppliedResult:
     """
     names = work.at("drained", "changing")
     names = keep_out(opened, work, names)
-    tuned, others = by_agent(opened, names)
+    tuned, others = change.by_agent(opened, names)
     provisional = [name for name in tuned if _cuts_off(opened, name)]
-    longest = apply_timeout(opened)
-    expect_revert(opened, work, provisional, opened.config.health_deadline + longest)
+    longest = change.apply_timeout(opened)
+    change.expect_revert(opened, work, provisional, opened.config.health_deadline + longest)
     opened.move(work, names, "changing")
-    window = confirm_window(opened, len(work.hosts))
+    window = change.confirm_window(opened, len(work.hosts))
     answers = opened.ask_hosts(
         tuned,
         "apply",
         lambda host: _apply_request(opened, work, host, window),
         longest,
     )
-    answers.update(reach(opened, others))
+    answers.update(change.reach(opened, others))
     answered = [name for name in provisional if not answers[name].failed]
-    expect_revert(opened, work, answered, 0)
+    change.expect_revert(opened, work, answered, 0)
     for name in tuned:
         if answers[name].reason in _UNTOUCHED:
             work.hosts[name].reverts_at = 0.0
             work.hosts[name].go("drained")
-    report = write_answers(opened, work, answers, "changed")
+    report = change.write_answers(opened, work, answers, "changed")
     return {**report, "next": after_change(work), "retry_after": 0}
 
 
 def _cuts_off(opened: Record, host: str) -> bool:
-    return can_cut_off(agent_settings(opened, host))
+    return change.can_cut_off(change.agent_settings(opened, host))
 
 
 def _apply_request(opened: Record, work: Batch, host: Host, window: float) -> dict[str, object]:
     return {
         "rollout": opened.head.id,
-        "drained": was_drained(opened, work, host),
+        "drained": change.was_drained(opened, work, host),
         "tuning": opened.head.tuning,
         "digest": opened.plan.tuning.digest,
-        "settings": encoded(agent_settings(opened, host.name)),
-        "expect": encoded(settings_before(opened, host.name)),
+        "settings": encoded(change.agent_settings(opened, host.name)),
+        "expect": encoded(change.settings_before(opened, host.name)),
         "confirm_within": window if _cuts_off(opened, host.name) else 0,
         "grace_boots": 1 if opened.plan.reboots else 0,
     }

@@ -17,8 +17,8 @@ from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.judge.verdict import prospect_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.baseline import measure
 from edgetune.rollout.evidence.sampling import RECENT, spacing
+from edgetune.rollout.evidence.soak import measure
 from edgetune.rollout.ownership.lease import Rollout, open_rollout
 from edgetune.rollout.planning.preflight import Subject, unfit_hosts
 from edgetune.rollout.record.rollout import Record

@@ -10,25 +10,16 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep
 from edgetune.base.errors import ServerError
 from edgetune.net.traffic import DrainDriver, Server
-from edgetune.rollout.hosts.door import BatchStep
-from edgetune.rollout.hosts.drain import (
-    CONTRADICTS,
-    DrainResult,
-    drain_report,
-    fails_one_host,
-    known_servers,
-    let_in_text,
-    reachable,
-)
-from edgetune.rollout.hosts.in_service import leaving, put_back, state_of, was_admitted
-from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.hosts.readiness import own_sessions, proven_by_effect, set_ready
-from edgetune.rollout.hosts.recognition import recognised
-from edgetune.rollout.hosts.reverts import (
+from edgetune.rollout.hosts import drain, in_service, quarantine
+from edgetune.rollout.hosts.change import (
     may_still_revert,
     revert_text,
     waits_for_revert,
 )
+from edgetune.rollout.hosts.door import BatchStep
+from edgetune.rollout.hosts.drain import DrainResult
+from edgetune.rollout.hosts.readiness import own_sessions, proven_by_effect
+from edgetune.rollout.hosts.recognition import recognised
 from edgetune.rollout.hosts.silencing import keep_silenced
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
@@ -52,8 +43,8 @@ def check_drained(opened: Rollout, work: Batch) -> DrainResult:
     """
     draining = work.at("draining")
     if draining:
-        driver, draining = reachable(opened, work, draining)
-        servers = _counted(opened, known_servers(opened, driver, draining), draining)
+        driver, draining = drain.reachable(opened, work, draining)
+        servers = _counted(opened, drain.known_servers(opened, driver, draining), draining)
         empty = [
             name
             for name in draining
@@ -67,7 +58,7 @@ def check_drained(opened: Rollout, work: Batch) -> DrainResult:
         opened.save_batch(work)
         # Some may be back in service.
         keep_silenced(opened, work)
-    return drain_report(opened, work, "drained")
+    return drain.drain_report(opened, work, "drained")
 
 
 def _counted(
@@ -94,7 +85,7 @@ def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: D
         return _fails(opened, work, name, server.unknown)
     host = work.hosts[name]
     if host.lb_before is None:
-        host.lb_before = state_of(server)
+        host.lb_before = in_service.state_of(server)
         opened.save_batch(work)
     if server.is_let_in:
         return _is_let_in(opened, work, name, driver)
@@ -109,7 +100,7 @@ def _is_guarded(opened: Record, host: HostStep, server: Server) -> bool:
     """Whether an empty host gets nothing from here on: its own word keeps off a load balancer that
     lets it in again and again, if that checks it."""
     checks = opened.pop.load_balancer.checks != "none" and server.checked
-    return checks or host.let_in < CONTRADICTS
+    return checks or host.let_in < drain.CONTRADICTS
 
 
 def _is_let_in(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> bool:
@@ -120,14 +111,14 @@ def _is_let_in(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> 
     """
     host = work.hosts[name]
     host.let_in += 1
-    host.awaited = let_in_text(host)
-    if host.let_in >= CONTRADICTS and _is_overdue(opened, host):
+    host.awaited = drain.let_in_text(host)
+    if host.let_in >= drain.CONTRADICTS and _is_overdue(opened, host):
         _give_up(opened, work, name, driver)
         return False
-    opened.lease.permit()
+    opened.permit()
     try:
         driver.withdraw(opened.pop.host(name).server)
-    except fails_one_host(work) as error:
+    except drain.fails_one_host(work) as error:
         # It was never withdrawn, so nobody let it in.
         host.let_in -= 1
         _fails(opened, work, name, str(error))
@@ -143,7 +134,7 @@ def _fails(opened: Rollout, work: Batch, name: str, why: str) -> bool:
     host.awaited = why
     patient = work.batch_type == "restore" and may_still_revert(opened, host)
     if not patient and clock.now() - host.at > opened.config.health_deadline:
-        fail_host(opened, work, name, why)
+        quarantine.fail_host(opened, work, name, why)
     return False
 
 
@@ -155,28 +146,28 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
     """Drained from here on, once the hosts say so themselves; who does not answer, fails."""
     failed = []
     for host in opened.hosts(names):
-        if was_admitted(work.hosts[host.name].lb_before):
-            opened.lease.permit()
+        if in_service.was_admitted(work.hosts[host.name].lb_before):
+            opened.permit()
             try:
                 driver.isolate(host.server)
-            except fails_one_host(work) as error:
+            except drain.fails_one_host(work) as error:
                 failed.append(host.name)
                 _fails(opened, work, host.name, str(error))
     names = [name for name in names if name not in failed]
     if names:
-        still = leaving(opened.pop, driver.servers())
+        still = in_service.leaving(opened.pop, driver.servers())
         names = [
             name
             for name in names
             if name not in still or _goes_on(opened, work, name, _LEAVING, driver)
         ]
     names = recognised(opened, work, driver, names) if work.batch_type == "restore" else names
-    for name, answer in set_ready(opened, names, ready=False).items():
+    for name, answer in in_service.set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
             work.hosts[name].awaited = revert_text(work.hosts[name])
             continue
         if answer.failed:
-            fail_host(opened, work, name, str(answer.error))
+            quarantine.fail_host(opened, work, name, str(answer.error))
             continue
         if not answer.sessions or _goes_on(opened, work, name, _busy(answer.sessions), driver):
             work.hosts[name].go("drained")
@@ -185,8 +176,8 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
 def _goes_on(opened: Rollout, work: Batch, name: str, why: str, driver: DrainDriver) -> bool:
     """Whether a host goes on although it is not empty: overdue, and only with ``drop_sessions``."""
     host = work.hosts[name]
-    contradicts = host.let_in >= CONTRADICTS
-    host.awaited = f"{why}; {let_in_text(host)}" if contradicts else why
+    contradicts = host.let_in >= drain.CONTRADICTS
+    host.awaited = f"{why}; {drain.let_in_text(host)}" if contradicts else why
     if not _is_overdue(opened, host):
         return False
     if opened.plan.options.drop_sessions and not contradicts:
@@ -204,16 +195,16 @@ def _give_up(opened: Rollout, work: Batch, name: str, driver: DrainDriver) -> No
     host = work.hosts[name]
     error = f"{host.awaited} after its drain deadline"
     if work.batch_type == "restore":
-        fail_host(opened, work, name, error)
+        quarantine.fail_host(opened, work, name, error)
         return
-    told = set_ready(opened, [name], ready=True)[name]
+    told = in_service.set_ready(opened, [name], ready=True)[name]
     if told.failed:
-        fail_host(opened, work, name, str(told.error))
+        quarantine.fail_host(opened, work, name, str(told.error))
         return
-    opened.lease.permit()
+    opened.permit()
     try:
-        put_back(driver, opened.pop.host(name).server, host.lb_before)
+        in_service.put_back(driver, opened.pop.host(name).server, host.lb_before)
     except ServerError as failure:
-        fail_host(opened, work, name, str(failure))
+        quarantine.fail_host(opened, work, name, str(failure))
         return
     host.go("skipped", error)

@@ -6,11 +6,11 @@ from __future__ import annotations
 from edgetune.base.documents.batch import Batch
 from edgetune.base.names import listed
 from edgetune.judge.limits import beyond_limits
-from edgetune.rollout.evidence.baseline import usual_health
 from edgetune.rollout.evidence.sampling import sample_pop
+from edgetune.rollout.evidence.soak import usual_health
 from edgetune.rollout.gates.pause import waits_for_a_person
 from edgetune.rollout.hosts.door import BatchStep
-from edgetune.rollout.order import BatchResult
+from edgetune.rollout.order import BatchResult, batch_result
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -44,14 +44,11 @@ def check_health(opened: Rollout, work: Batch) -> HealthResult:
     for name in work.at("done"):
         work.hosts[name].error = failed.get(name)
     work.checked = not remaining
-    errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
     return {
+        **batch_result(work, list(failed), _what_was_done(opened, work)),
         "remaining": remaining,
         "next": "drain_hosts" if remaining else "",
-        "failed": list(failed),
-        "error": errors,
         "channel": "" if remaining else opened.head.channel,
-        "message": errors or _what_was_done(opened, work),
     }
 
 

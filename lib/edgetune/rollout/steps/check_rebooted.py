@@ -11,6 +11,7 @@ from edgetune.base.durations import duration
 from edgetune.net.bmc.answers import evidence_text
 from edgetune.net.result import HostResult
 from edgetune.rollout.hosts.bios import settled
+from edgetune.rollout.hosts.change import revert_text, waits_for_revert
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import waits_text
 from edgetune.rollout.hosts.quarantine import fail_host
@@ -23,8 +24,7 @@ from edgetune.rollout.hosts.restart import (
     restart,
     turn_on,
 )
-from edgetune.rollout.hosts.reverts import revert_text, waits_for_revert
-from edgetune.rollout.order import WaitingResult, after_boot, retry_after
+from edgetune.rollout.order import WaitingResult, after_boot, batch_result, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -70,15 +70,12 @@ def check_rebooted(opened: Rollout, work: Batch) -> WaitingResult:
     ]
     failed += _give_up(opened, work, given_up, answers)
     waiting = [name for name in work.at("rebooting", "coming_back") if name not in failed]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     waited = clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
     return {
+        **batch_result(work, failed, waits_text(work, waiting) or "all are back"),
         "waiting": len(waiting),
-        "failed": failed,
-        "error": errors,
         "next": after_boot(opened, work),
         "retry_after": retry_after(opened.config, waited, *LOOK) if waiting else 0,
-        "message": errors or waits_text(work, waiting) or "all are back",
     }
 
 

@@ -58,7 +58,7 @@ def compare_groups(context: Context, rollout: str, now: bool = False) -> Compare
         return _decided(opened, said, f"{rollout} is {head.state}")
     if not take_if_ownerless(opened):
         return _decided(opened, Decision.WAIT, f"somebody else is at work on {rollout}")
-    opened.lease.renew()
+    opened.renew()
     soak = Soak(opened)
     taken = not soak.has_decided
     if taken:

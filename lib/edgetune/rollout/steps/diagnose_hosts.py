@@ -10,20 +10,13 @@ from typing import TypedDict
 
 from edgetune.agent.vocabulary.kind import SERVICE_NAME
 from edgetune.base import clock
-from edgetune.base.documents.diagnosis import (
-    Diagnosis,
-    DiagnosisAnswer,
-    Found,
-    Helpful,
-    HostFinding,
-    Unread,
-    Worst,
-    diagnosis_answer,
-)
+from edgetune.base.documents import diagnosis
+from edgetune.base.documents.diagnosis import Diagnosis
 from edgetune.base.documents.reading import encoded
 from edgetune.base.durations import duration
 from edgetune.base.errors import HostError, InputError
 from edgetune.base.fields import Fields
+from edgetune.base.names import few
 from edgetune.rollout.context import Context
 from edgetune.site.inventory import Pop
 
@@ -32,9 +25,8 @@ LONGEST = 60
 # Seconds that a host may take beside the time between its two looks.
 ANSWER = 60.0
 SERVICE_NAMES = ("nginx",)
-_FEW = 3
 
-Told = Mapping[str, DiagnosisAnswer]
+Told = Mapping[str, diagnosis.DiagnosisAnswer]
 
 
 class DiagnosisResult(TypedDict):
@@ -73,10 +65,11 @@ def diagnose_hosts(
     request = _request(seconds, services or SERVICE_NAMES)
     answers = context.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
     answered = {name: answer.data for name, answer in answers.items() if not answer.failed}
-    by_host = {name: diagnosis_answer(data) for name, data in answered.items()}
+    by_host = {name: diagnosis.diagnosis_answer(data) for name, data in answered.items()}
     missing = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
     if not by_host:
-        raise HostError(f"no host of {pop} answered: {_few(missing)}")
+        silent = few([f"{host}: {why}" for host, why in missing.items()])
+        raise HostError(f"no host of {pop} answered: {silent}")
     findings = list(_grouped(by_host))
     found = Diagnosis(
         pop=pop,
@@ -114,9 +107,9 @@ def _request(seconds: int, services: Sequence[str]) -> dict[str, object]:
     return {"seconds": seconds, "services": list(services)}
 
 
-def _grouped(told: Told) -> Iterator[Found]:
+def _grouped(told: Told) -> Iterator[diagnosis.Found]:
     """A row for each finding, severity and tuning: the hardest, and most frequent, first."""
-    groups: dict[tuple[str, str, str, str], list[tuple[str, HostFinding]]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[str, diagnosis.HostFinding]]] = {}
     for host, data in told.items():
         for row in data.findings:
             # Hosts compare by one measure only; the agents of one version agree on it.
@@ -131,11 +124,11 @@ def _group(
     finding: str,
     tuning: str,
     measure: str,
-    found: Sequence[tuple[str, HostFinding]],
-) -> Found:
+    found: Sequence[tuple[str, diagnosis.HostFinding]],
+) -> diagnosis.Found:
     host, worst = max(found, key=lambda pair: pair[1].numbers[measure])
     hosts = sorted({name for name, _ in found})
-    return Found(
+    return diagnosis.Found(
         finding=finding,
         severity=severity,
         tuning=tuning,
@@ -143,11 +136,13 @@ def _group(
         hosts=hosts,
         measure=measure,
         median=median(row.numbers[measure] for _, row in found),
-        worst=Worst(host, worst.what, worst.numbers),
+        worst=diagnosis.Worst(host, worst.what, worst.numbers),
     )
 
 
-def _tunings(context: Context, pop: Pop, findings: Sequence[Found], told: Told) -> list[Helpful]:
+def _tunings(
+    context: Context, pop: Pop, findings: Sequence[diagnosis.Found], told: Told
+) -> list[diagnosis.Helpful]:
     """Each tuning that would help: why, on which hosts, and on which of them it stands already."""
     helpful = [row for row in findings if row.severity == "helps"]
     rows = []
@@ -156,7 +151,7 @@ def _tunings(context: Context, pop: Pop, findings: Sequence[Found], told: Told) 
         affected = sorted({host for row in why for host in row.hosts})
         stands = [host for host in affected if name in told[host].tunings]
         rows.append(
-            Helpful(
+            diagnosis.Helpful(
                 tuning=name,
                 findings=[row.finding for row in why],
                 hosts=[host for host in affected if host not in stands],
@@ -193,16 +188,10 @@ def _is_known(context: Context, tuning: str) -> bool:
     return True
 
 
-def _unread(told: Told) -> list[Unread]:
+def _unread(told: Told) -> list[diagnosis.Unread]:
     hosts: dict[str, list[str]] = {}
     for host, data in told.items():
         for what in data.unread:
             hosts.setdefault(what, []).append(host)
-    rows = [Unread(what, names) for what, names in hosts.items()]
+    rows = [diagnosis.Unread(what, names) for what, names in hosts.items()]
     return sorted(rows, key=lambda row: -len(row.hosts))
-
-
-def _few(missing: Mapping[str, str]) -> str:
-    texts = [f"{host}: {why}" for host, why in missing.items()]
-    more = f"; and {len(texts) - _FEW} more" if len(texts) > _FEW else ""
-    return "; ".join(texts[:_FEW]) + more

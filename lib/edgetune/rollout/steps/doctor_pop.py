@@ -18,34 +18,10 @@ from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.retention import megabytes, memory_text, most_bytes
+from edgetune.rollout.evidence.sampling import megabytes, memory_text, most_bytes
 from edgetune.rollout.ownership.automation import ALWAYS, SOAKING, find_off, needed_rules
+from edgetune.rollout.planning import preflight, site_checks
 from edgetune.rollout.planning.make_plan import ask_agents
-from edgetune.rollout.planning.preflight import (
-    CLOCKS_APART,
-    Subject,
-    check_alerts,
-    check_claim,
-    check_clocks,
-    check_disks,
-    check_health,
-    check_hosts,
-    check_load_balancer,
-    check_machines,
-    check_permission,
-    check_systems,
-)
-from edgetune.rollout.planning.site_checks import (
-    Certificate,
-    Note,
-    certificates,
-    check_bmcs,
-    check_catalogue,
-    check_certificates,
-    check_configuration,
-    check_source,
-    site_files,
-)
 from edgetune.rollout.record.heads import living_heads, unreadable_rollouts
 from edgetune.rollout.record.kept_inventory import compared
 from edgetune.rollout.status.congestion import RULES, seen_rounds, what_is_wrong
@@ -60,9 +36,15 @@ class _Named(NamedTuple):
 
 
 _SITE = (
-    _Named("configuration", "its options are right, and files that it names", check_configuration),
-    _Named("source", "the inventory can be read, and every PoP in it", check_source),
-    _Named("catalogue", "your tunings, metrics and campaigns can be read", check_catalogue),
+    _Named(
+        "configuration",
+        "its options are right, and files that it names",
+        site_checks.check_configuration,
+    ),
+    _Named("source", "the inventory can be read, and every PoP in it", site_checks.check_source),
+    _Named(
+        "catalogue", "your tunings, metrics and campaigns can be read", site_checks.check_catalogue
+    ),
 )
 """Checks of what a site wrote down, which are given the context."""
 
@@ -94,7 +76,7 @@ def doctor_pop(context: Context, pop: str, tuning: str = "") -> DoctorResult:
             if not _failed(checks):
                 raise
         else:
-            subject = Subject(context, known, known.hosts)
+            subject = preflight.Subject(context, known, known.hosts)
             checks += [_looked(named, subject) for named in _checks(subject, wanted)]
             message = ""
     message = _message(pop, checks, message)
@@ -107,9 +89,9 @@ def doctor_pop(context: Context, pop: str, tuning: str = "") -> DoctorResult:
     }
 
 
-def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
+def _checks(subject: preflight.Subject, tuning: Tuning | None) -> Iterable[_Named]:
     count = len(subject.hosts)
-    yield _Named("claim", "the PoP is free, and could be claimed", check_claim)
+    yield _Named("claim", "the PoP is free, and could be claimed", preflight.check_claim)
     yield _Named("records", "rollouts can be read, and written where that shows", check_records)
     yield _Named("automation", "rules and sensor are on, as rollouts need them", check_automation)
     alike = "hold the same keys, inventory, tunings and pack"
@@ -121,50 +103,56 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
         "inventory", "its source tells the PoP as it was for the last plan", check_inventory
     )
     yield _Named("samples", memory_text(subject.context, subject.pop), check_samples)
-    yield _Named("permission", "nothing is stopped, paused or frozen", check_permission)
+    yield _Named("permission", "nothing is stopped, paused or frozen", preflight.check_permission)
     if subject.pop.congestion is not None:
         yield _Named("congestion", "rounds go on, and hosts have what they chose", check_congestion)
     in_service = f"obeys, and has all {count} hosts in service"
-    yield _Named("load balancer", in_service, check_load_balancer)
-    yield _Named("machines", "inventory, load balancer and SSH mean the same", check_machines)
+    yield _Named("load balancer", in_service, preflight.check_load_balancer)
+    yield _Named(
+        "machines", "inventory, load balancer and SSH mean the same", preflight.check_machines
+    )
     answering = f"all {count} answer over SSH, none is held by a rollout"
-    yield _Named("hosts", answering, check_hosts)
-    yield _Named("disks", "/etc and /var/lib can be written", check_disks)
-    yield _Named("health", f"{subject.pop.health} is answered well", check_health)
-    yield _Named("clocks", f"within {duration(CLOCKS_APART)} of ours", check_clocks)
+    yield _Named("hosts", answering, preflight.check_hosts)
+    yield _Named("disks", "/etc and /var/lib can be written", preflight.check_disks)
+    yield _Named("health", f"{subject.pop.health} is answered well", preflight.check_health)
+    yield _Named(
+        "clocks", f"within {duration(preflight.CLOCKS_APART)} of ours", preflight.check_clocks
+    )
     if subject.context.config.alertmanager.url:
-        yield _Named("alerts", "Alertmanager answers, and matchers tell hosts apart", check_alerts)
+        yield _Named(
+            "alerts", "Alertmanager answers, and matchers tell hosts apart", preflight.check_alerts
+        )
     if any(host.bmc for host in subject.hosts):
         there = "certificates and logins for them are there"
         yield _Named("BMCs", there, partial(_check_bmcs, tuning))
-    expiring = certificates(subject.context, subject.pop)
+    expiring = site_checks.certificates(subject.context, subject.pop)
     if expiring:
         within = subject.context.config.certificate_warning
         lasting = f"none of {len(expiring)} expires within {duration(within)}"
-        check = partial(_check_certificates, expiring)
-        yield _Named("certificates", lasting, check)
+        check = site_checks.check_certificates
+        yield _Named("certificates", lasting, lambda _: check(expiring, within))
     if _has_experimental(subject):
-        yield _Named("systems", "all are tried", check_systems)
+        yield _Named("systems", "all are tried", preflight.check_systems)
     if tuning:
         takes = f"every host takes those of {tuning.name}"
         yield _Named("settings", takes, partial(check_settings, tuning))
 
 
-def _has_experimental(subject: Subject) -> bool:
+def _has_experimental(subject: preflight.Subject) -> bool:
     # What keeps hosts from being asked is told by their own check.
     with suppress(EdgetuneError):
-        return any(check_systems(subject))
+        return any(preflight.check_systems(subject))
     return False
 
 
 def _looked(named: _Named, asked: Any) -> Checked:
     try:
-        is_of_hosts = isinstance(asked, Subject)
+        is_of_hosts = isinstance(asked, preflight.Subject)
         found = list(asked.found(named.check) if is_of_hosts else named.check(asked))
     except EdgetuneError as error:
         found = [Finding(str(error), f"mend that; {named.name} could not be looked at")]
-    notes = [own for own in found if isinstance(own, Note)]
-    failed = [own for own in found if not isinstance(own, Note)]
+    notes = [own for own in found if isinstance(own, site_checks.Note)]
+    failed = [own for own in found if not isinstance(own, site_checks.Note)]
     return Checked(named.name, named.means, grouped(failed), grouped(notes))
 
 
@@ -180,17 +168,13 @@ def _message(pop: str, checks: Sequence[Checked], further: str) -> str:
     return "; ".join(filter(None, [told, further]))
 
 
-def _check_bmcs(tuning: Tuning | None, subject: Subject) -> Iterable[Finding]:
-    kind = Finding if tuning and tuning.sets_bios else Note
-    for text in check_bmcs(subject.context, subject.hosts):
+def _check_bmcs(tuning: Tuning | None, subject: preflight.Subject) -> Iterable[Finding]:
+    kind = Finding if tuning and tuning.sets_bios else site_checks.Note
+    for text in site_checks.check_bmcs(subject.context, subject.hosts):
         yield kind(text, "mend it before a tuning of the BIOS, or one that reboots")
 
 
-def _check_certificates(found: Sequence[Certificate], subject: Subject) -> Iterable[Finding]:
-    return check_certificates(found, subject.context.config.certificate_warning)
-
-
-def check_records(subject: Subject) -> Iterable[Finding]:
+def check_records(subject: preflight.Subject) -> Iterable[Finding]:
     """Rollouts can be read, and nothing shows that their records could not be written."""
     refusal = subject.context.store.refuses_changes()
     if refusal:
@@ -200,12 +184,12 @@ def check_records(subject: Subject) -> Iterable[Finding]:
         yield Finding(each.why, f"put it back, or give it up: {gives_up}")
 
 
-def check_automation(subject: Subject) -> Iterable[Finding]:
+def check_automation(subject: preflight.Subject) -> Iterable[Finding]:
     """StackStorm's rules and the sensor do what a rollout without ``wait`` needs; as long as none
     is under way, what is off is a note."""
     kind: type[Finding] = Finding
     with suppress(EdgetuneError):  # the check of the records tells
-        kind = Finding if needed_rules(living_heads(subject.context)) else Note
+        kind = Finding if needed_rules(living_heads(subject.context)) else site_checks.Note
     yield from _off(subject.context, {**ALWAYS, **SOAKING}, kind)
 
 
@@ -216,7 +200,7 @@ def _off(
         yield kind(own.what, own.advice or "mend that", refuses=False)
 
 
-def check_nodes(subject: Subject) -> Iterable[Finding]:
+def check_nodes(subject: preflight.Subject) -> Iterable[Finding]:
     """Every node of StackStorm holds what actions need, and the same."""
     context = subject.context
     this = this_node(context.config)
@@ -225,14 +209,14 @@ def check_nodes(subject: Subject) -> Iterable[Finding]:
         yield Finding(text, "make the nodes alike", refuses=False)
 
 
-def check_pack_folder(subject: Subject) -> Iterable[Finding]:
+def check_pack_folder(subject: preflight.Subject) -> Iterable[Finding]:
     """No file of the site lies where StackStorm removes it when the pack is installed anew."""
-    for field, path in site_files(subject.context.config):
+    for field, path in site_checks.site_files(subject.context.config):
         what = f"{field}: {path} lies in the folder of the pack, which an upgrade removes"
         yield Finding(what, "move it, such as to /opt/stackstorm/edgetune", refuses=False)
 
 
-def check_inventory(subject: Subject) -> Iterable[Finding]:
+def check_inventory(subject: preflight.Subject) -> Iterable[Finding]:
     """The source of the inventory answers, and tells what it told for the last plan."""
     context, name = subject.context, subject.pop.name
     if kept_inventory(context.store) is None:
@@ -243,7 +227,7 @@ def check_inventory(subject: Subject) -> Iterable[Finding]:
             yield Finding("it is gone from the inventory since the last plan", advice, host, False)
 
 
-def check_congestion(subject: Subject) -> Iterable[Finding]:
+def check_congestion(subject: preflight.Subject) -> Iterable[Finding]:
     """Rounds of congestion control go on here, or a person took them back."""
     context, pop = subject.context, subject.pop.name
     yield from _off(context, RULES)
@@ -263,7 +247,7 @@ def check_congestion(subject: Subject) -> Iterable[Finding]:
             yield Finding(text, f"see {shows}", host, refuses=False)
 
 
-def check_samples(subject: Subject) -> Iterable[Finding]:
+def check_samples(subject: preflight.Subject) -> Iterable[Finding]:
     """The source that remembers samples answers. Redis has room for the samples of all PoPs, and
     drops nothing of ours when it is full."""
     context, limit = subject.context, subject.context.samples.limit()
@@ -285,7 +269,7 @@ def check_samples(subject: Subject) -> Iterable[Finding]:
         yield Finding(what, "set maxmemory-policy noeviction", refuses=False)
 
 
-def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:
+def check_settings(tuning: Tuning, subject: preflight.Subject) -> Iterable[Finding]:
     """Every host takes every setting of a tuning that is not optional; nothing is written."""
     told = {n: answer for n, answer in subject.facts.items() if not answer.failed}
     reasons = {name: misfits(tuning, answer.data) for name, answer in told.items()}

@@ -7,28 +7,13 @@ from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, Wait
 from edgetune.base.errors import RefusedError
 from edgetune.base.sanitize import shortened
-from edgetune.rollout.gates.floor import (
-    Held,
-    give_room_back,
-    held_by_floor,
-    held_by_surge,
-    held_up,
-    others_go_on,
-    wait_for_room,
-    with_room,
-)
+from edgetune.rollout.gates import floor
+from edgetune.rollout.hosts import drain
 from edgetune.rollout.hosts.door import BatchStep
-from edgetune.rollout.hosts.drain import (
-    POLL,
-    DrainResult,
-    drain_report,
-    known_servers,
-    reachable,
-    withdraw,
-)
+from edgetune.rollout.hosts.drain import DrainResult
 from edgetune.rollout.hosts.in_service import needs_room
-from edgetune.rollout.hosts.recognition import recognise_live, without_lost, without_strangers
-from edgetune.rollout.order import AT_ONCE, has_live_left, retry_after
+from edgetune.rollout.hosts.recognition import without_lost, without_strangers
+from edgetune.rollout.order import AT_ONCE, batch_result, has_live_left, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.steps.check_drained import check_drained
 
@@ -43,11 +28,11 @@ def drain_hosts(opened: Rollout, work: Batch) -> DrainResult:
     deadline = clock.monotonic() + AT_ONCE
     told = begin_drain.on(opened, work)
     while told["next"] == "check_drained" and clock.monotonic() < deadline:
-        opened.lease.permit()
+        opened.permit()
         told = check_drained.on(opened, work)
         if told["failed"]:
             break
-        clock.sleep(POLL)
+        clock.sleep(drain.POLL)
     return told
 
 
@@ -63,40 +48,43 @@ def begin_drain(opened: Rollout, work: Batch) -> DrainResult:
     tells that the others are left.
     """
     names = work.at("planned", "draining")
-    held = held_up(opened, work)
+    held = floor.held_up(opened, work)
     if held:
         return _waits(opened, work, held, len(names))
     driver = opened.load_balancer
     if not opened.drains:
-        recognise_live(opened, work, driver, names)
+        # Hosts are changed while they serve; a rollback asks nothing of a load balancer.
+        if names and work.batch_type != "restore":
+            known = drain.known_servers(opened, driver, names)
+            without_strangers(opened, work, known, names)
         opened.move(work, names, "drained")
     if not names or not opened.drains:
         return _began(opened, work, "nothing to drain")
-    driver, names = reachable(opened, work, names)
+    driver, names = drain.reachable(opened, work, names)
     names = without_lost(opened, work, driver, names)
-    names = without_strangers(opened, work, known_servers(opened, driver, names), names)
-    names = with_room(opened, driver, work, names) if work.batch_type == "restore" else names
-    servers = known_servers(opened, driver, names)
+    names = without_strangers(opened, work, drain.known_servers(opened, driver, names), names)
+    names = floor.with_room(opened, driver, work, names) if work.batch_type == "restore" else names
+    servers = drain.known_servers(opened, driver, names)
     serving = [name for name in names if name in needs_room(opened.pop, servers)]
-    surge = held_by_surge(opened, serving)
-    if surge and others_go_on(work, serving):
+    surge = floor.held_by_surge(opened, serving)
+    if surge and floor.others_go_on(work, serving):
         names = [name for name in names if name not in serving]
     elif surge:
         return _waits(opened, work, surge, len(names))
     try:
-        servers = wait_for_room(opened, driver, names, work.batch_type != "restore")
+        servers = floor.wait_for_room(opened, driver, names, work.batch_type != "restore")
     except RefusedError as error:
         if work.batch_type != "restore":
             raise
-        return _waits(opened, work, held_by_floor(opened, str(error)), len(names))
-    withdraw(opened, work, driver, names, servers)
-    too_few = give_room_back(opened, driver, work, serving)
+        return _waits(opened, work, floor.held_by_floor(opened, str(error)), len(names))
+    drain.withdraw(opened, work, driver, names, servers)
+    too_few = floor.give_room_back(opened, driver, work, serving)
     if too_few:
-        return _waits(opened, work, held_by_floor(opened, too_few), len(serving))
+        return _waits(opened, work, floor.held_by_floor(opened, too_few), len(serving))
     return _began(opened, work, f"draining {', '.join(names)}" if names else "nothing to drain")
 
 
-def _waits(opened: Rollout, work: Batch, held: Held, waiting: int) -> DrainResult:
+def _waits(opened: Rollout, work: Batch, held: floor.Held, waiting: int) -> DrainResult:
     """Have it called again, and write down what it waits for."""
     before = work.wait
     same = before is not None and before.until == held.until
@@ -107,14 +95,12 @@ def _waits(opened: Rollout, work: Batch, held: Held, waiting: int) -> DrainResul
         opened.save_batch(work)
     waited = clock.wall() - since
     return {
+        **batch_result(work, [], held.why),
         "hosts": list(work.hosts),
         "waiting": waiting,
         "skipped": [],
-        "failed": [],
-        "error": "",
         "next": "restore_live" if has_live_left(work) else "drain_hosts",
         "retry_after": retry_after(opened.config, waited, held.least, held.most),
-        "message": held.why,
     }
 
 
@@ -122,4 +108,4 @@ def _began(opened: Rollout, work: Batch, message: str) -> DrainResult:
     if work.wait:
         work.wait = None
         opened.save_batch(work)
-    return drain_report(opened, work, message)
+    return drain.drain_report(opened, work, message)

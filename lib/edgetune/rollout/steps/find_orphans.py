@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypedDict
 
@@ -20,7 +20,7 @@ from edgetune.rollout.record.heads import (
     unreadable_text,
 )
 from edgetune.rollout.store.nodes import this_node
-from edgetune.rollout.store.strays import keep_strays, strays_among
+from edgetune.rollout.store.records import keep_strays, strays_among
 
 
 class OrphansResult(TypedDict):
@@ -60,7 +60,10 @@ def find_orphans(context: Context) -> OrphansResult:
     ended = _end_dead(context, {head.id: head for head in heads if head.id not in paused})
     told = [f"{len(ids)} rollouts without an owner", *damaged]
     told += [f"dead executions ended: {', '.join(ended)}"] if ended else []
-    archived = 0 if stopped else _archive(context, heads)
+    archived = 0
+    # What is not moved now is by the next sweep; what has no owner does not wait for that.
+    with suppress(EdgetuneError):
+        archived = 0 if stopped else sweep_ended(context, heads)
     told += [f"{archived} ended rollouts archived"] if archived else []
     return {
         "ids": ids,
@@ -69,13 +72,6 @@ def find_orphans(context: Context) -> OrphansResult:
         "archived": archived,
         "message": "; ".join(told),
     }
-
-
-def _archive(context: Context, heads: Sequence[Head]) -> int:
-    # What is not moved now is by the next sweep; what has no owner does not wait for that.
-    with suppress(EdgetuneError):
-        return sweep_ended(context, heads)
-    return 0
 
 
 def _is_due(context: Context, head: Head, waited: float) -> bool:

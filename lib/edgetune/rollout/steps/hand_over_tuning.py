@@ -15,9 +15,7 @@ from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import refuse_if_paused
-from edgetune.rollout.hosts.change import by_agent, settings_request
-from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
-from edgetune.rollout.hosts.rollback import carrying
+from edgetune.rollout.hosts.change import APPLY_TIMEOUT, by_agent, settings_request
 from edgetune.rollout.order import BatchResult
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.ownership.lease import enter_state, open_rollout
@@ -27,6 +25,7 @@ from edgetune.rollout.record.heads import (
     refuse_unfinished,
 )
 from edgetune.rollout.record.rollout import Record, read_rollout
+from edgetune.rollout.steps.begin_rollback import carrying
 from edgetune.rollout.steps.list_applied import list_applied
 from edgetune.rollout.steps.take_over_rollout import take_over
 from edgetune.site.inventory import Host
@@ -161,7 +160,7 @@ def _hand_over(
         why = "its hosts keep its effect without edgetune; nothing of it can be taken back"
         enter_state(opened, "handed_over", owner, requested_by, why)
         opened.save()
-        opened.lease.release()
+        opened.release()
     return answers
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from edgetune.base.documents.batch import Batch
 from edgetune.rollout.hosts.bios import disturbed
-from edgetune.rollout.hosts.change import reach
+from edgetune.rollout.hosts.change import expect_revert, reach
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.hosts.restart import LOOK, TIMEOUT
-from edgetune.rollout.hosts.reverts import expect_revert
-from edgetune.rollout.order import BatchResult
+from edgetune.rollout.order import NextResult, batch_result
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 
@@ -22,15 +21,8 @@ _SHORTER, _A_TASK = 0.8, 3.0
 _NO = ("refused", "failed", "bad_request")
 
 
-class RebootResult(BatchResult):
-    """In ``retry_after`` seconds the first host may be back."""
-
-    next: str
-    retry_after: int
-
-
 @BatchStep
-def reboot_hosts(opened: Rollout, work: Batch) -> RebootResult:
+def reboot_hosts(opened: Rollout, work: Batch) -> NextResult:
     """Reboot the hosts that need it; the boot_id they have now is written down first.
 
     With a BIOS to look after, none in which a change of somebody else has come to be pending.
@@ -69,14 +61,8 @@ def reboot_hosts(opened: Rollout, work: Batch) -> RebootResult:
     )
     said_no = [name for name, answer in sent.items() if answer.failed and answer.reason in _NO]
     failed += [name for name in said_no if fail_host(opened, work, name, str(sent[name].error))]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
-    return {
-        "failed": failed,
-        "error": errors,
-        "next": "check_rebooted",
-        "retry_after": _first_look(opened, work),
-        "message": errors or f"rebooting {', '.join(sent) or 'no host'}",
-    }
+    told = batch_result(work, failed, f"rebooting {', '.join(sent) or 'no host'}")
+    return {**told, "next": "check_rebooted", "retry_after": _first_look(opened, work)}
 
 
 def _first_look(opened: Record, work: Batch) -> int:

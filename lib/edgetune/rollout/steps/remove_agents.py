@@ -54,7 +54,9 @@ def remove_agents(
         back = command("roll_back_congestion", pop=pop)
         raise RefusedError(f"tune_congestion may treat clients of {pop}; {back} ends that")
     shown = _ask(context, there.hosts, 0, dry_run=True)
-    _refuse_held(there, shown)
+    held = [f"{name}: {own.error}" for name, own in shown.items() if own.reason == "refused"]
+    if held:
+        raise RefusedError(f"{there.name}: {'; '.join(held)}")
     standing = _standing(context, there, shown)
     if standing and not (dry_run and take_back):
         again = command("uninstall_agent", pop=pop, take_back="true")
@@ -87,12 +89,6 @@ def _held(context: Context, pop: str) -> Iterator[int]:
         yield claim.epoch
     finally:
         context.claims.release(pop, claim)
-
-
-def _refuse_held(pop: Pop, shown: Mapping[str, HostResult]) -> None:
-    held = [f"{name}: {own.error}" for name, own in shown.items() if own.reason == "refused"]
-    if held:
-        raise RefusedError(f"{pop.name}: {'; '.join(held)}")
 
 
 def _standing(context: Context, pop: Pop, shown: Mapping[str, HostResult]) -> str:

@@ -8,24 +8,12 @@ from collections.abc import Sequence
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import WayBack
+from edgetune.base.durations import utc
 from edgetune.net.result import HostResult
-from edgetune.rollout.hosts.change import (
-    ChangeResult,
-    ask_settings,
-    by_agent,
-    is_same,
-    reach,
-    settings_before,
-    was_drained,
-    write_answers,
-)
+from edgetune.rollout.hosts import change
+from edgetune.rollout.hosts.change import ChangeResult
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
-from edgetune.rollout.hosts.reverts import (
-    APPLY_TIMEOUT,
-    waiting_text,
-    waits_for_revert,
-)
 from edgetune.rollout.order import WaitingResult, after_change, retry_after
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
@@ -46,28 +34,32 @@ def restore_hosts(opened: Rollout, work: Batch) -> RestoreResult:
     silent = _foresee(opened, work, names)
     known = [name for name in names if name not in silent]
     opened.move(work, known, "changing")
-    tuned, others = by_agent(opened, known)
+    tuned, others = change.by_agent(opened, known)
     answers = opened.ask_hosts(
         tuned,
         "restore",
         lambda host: {
             "rollout": opened.head.id,
-            "drained": was_drained(opened, work, host),
+            "drained": change.was_drained(opened, work, host),
             "tuning": opened.head.tuning,
         },
-        APPLY_TIMEOUT,
+        change.APPLY_TIMEOUT,
     )
-    answers.update(reach(opened, others))
+    answers.update(change.reach(opened, others))
     for name, answer in answers.items():
         work.hosts[name].ours |= answer.changed
         if not answer.failed:
             work.hosts[name].reverts_at = 0.0
     answers = {**silent, **answers}
-    waiting = [name for name, told in answers.items() if waits_for_revert(opened, work, told)]
+    waiting = [
+        name for name, told in answers.items() if change.waits_for_revert(opened, work, told)
+    ]
     final = {name: told for name, told in answers.items() if name not in waiting}
-    report = write_answers(opened, work, final, "changed")
+    report = change.write_answers(opened, work, final, "changed")
     if waiting:
-        report["message"] = waiting_text(work, waiting)
+        each = ", ".join(f"{n} (until {utc(work.hosts[n].reverts_at)})" for n in waiting)
+        waits_for = "waiting for hosts to take their change back by themselves"
+        report["message"] = f"{waits_for}: {each}"
     waited = clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
     return {
         **report,
@@ -83,15 +75,15 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
     Tunings that came later hold settings, and some that the plan saw may stand no more.
     Failures are those that do not tell.
     """
-    answers = ask_settings(opened, by_agent(opened, names)[0], "verify")
+    answers = change.ask_settings(opened, change.by_agent(opened, names)[0], "verify")
     told = {name: answer for name, answer in answers.items() if not answer.failed}
     for name, answer in told.items():
-        seen, goes_back_to = settings_before(opened, name), work.hosts[name].goes_back_to
+        seen, goes_back_to = change.settings_before(opened, name), work.hosts[name].goes_back_to
         goes_back_to.update(
             {
                 own: led
                 for own, led in answer.read(WayBack).way_back.items()
-                if not is_same(led, seen.get(own))
+                if not change.is_same(led, seen.get(own))
             }
         )
     return {name: answer for name, answer in answers.items() if answer.failed}

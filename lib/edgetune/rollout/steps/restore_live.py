@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.documents.batch import Batch
-from edgetune.rollout.hosts.change import ChangeResult, change_report
+from edgetune.rollout.hosts.change import APPLY_TIMEOUT, ChangeResult, change_report
 from edgetune.rollout.hosts.door import BatchStep
-from edgetune.rollout.hosts.reverts import APPLY_TIMEOUT
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.site.inventory import Host
 

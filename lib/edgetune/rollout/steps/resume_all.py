@@ -4,20 +4,13 @@
 from __future__ import annotations
 
 import secrets
-from typing import TypedDict
 
 from edgetune.base.errors import RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import STOP_KEY, keep_permit, stopped_by
+from edgetune.rollout.steps.stop_all import StoppedResult
 
 _TRIES = 3
-
-
-class StoppedResult(TypedDict):
-    """Whether everything is stopped now."""
-
-    stopped: bool
-    message: str
 
 
 def resume_all(context: Context, requested_by: str = "") -> StoppedResult:

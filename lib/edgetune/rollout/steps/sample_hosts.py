@@ -91,7 +91,7 @@ def _is_due(opened: Rollout) -> bool:
     if head.state != "soaking":
         return True
     try:
-        opened.lease.renew()
+        opened.renew()
     except FencedError:
         # Somebody else is at work on it, which the look finds out.
         return True

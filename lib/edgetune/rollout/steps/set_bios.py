@@ -17,13 +17,12 @@ from edgetune.base.documents.settings import SettingRow, was_and_is_text
 from edgetune.base.errors import RefusedError
 from edgetune.intent.plan import settings_by_bmc
 from edgetune.net.result import HostResult
-from edgetune.rollout.hosts.bios import LATER, save_owned, target_of
+from edgetune.rollout.hosts import bios
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import keep_out
 from edgetune.rollout.hosts.quarantine import fail_host
-from edgetune.rollout.order import WaitingResult, after_bios, retry_after
+from edgetune.rollout.order import WaitingResult, after_bios, batch_result, retry_after
 from edgetune.rollout.ownership.lease import Rollout
-from edgetune.rollout.record.bios_journal import BiosJournal, Change, Entry, load_journals
 from edgetune.rollout.record.rollout import Record
 
 # Seconds between two tries with a BMC that is busy.
@@ -48,23 +47,19 @@ def set_bios(opened: Rollout, work: Batch) -> WaitingResult:
     failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
     stay = [name for name in names if name not in failed and work.hosts[name].step == "drained"]
     waiting = [name for name in stay if work.hosts[name].bios != "set"]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     why = "; ".join(f"{name}: {answers[name].error}" for name in waiting)
     waited = clock.now() - min((work.hosts[name].bios_at for name in waiting), default=0.0)
+    done = f"{_DONE[work.batch_type]} on {', '.join(answers) or 'no host'}"
     return {
+        **batch_result(work, failed, why or done),
         "waiting": len(waiting),
         "next": "set_bios" if waiting else after_bios(work),
         "retry_after": retry_after(opened.config, waited, *_LOOK) if waiting else 0,
-        "failed": failed,
-        "error": errors,
-        "message": errors
-        or why
-        or f"{_DONE[work.batch_type]} on {', '.join(answers) or 'no host'}",
     }
 
 
 def _change(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    journals, unread = load_journals(opened.context, opened.head.pop, names)
+    journals, unread = bios.load_journals(opened.context, opened.head.pop, names)
     new = [name for name, journal in journals.items() if not journal.of(opened.head.id)]
     failed = {**unread, **_begin(opened, journals, new)}
     return {**failed, **_set(opened, journals, [name for name in names if name not in failed])}
@@ -75,12 +70,12 @@ def _look(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostR
 
 
 def _take_back(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    journals, unread = load_journals(opened.context, opened.head.pop, names)
+    journals, unread = bios.load_journals(opened.context, opened.head.pop, names)
     for journal in journals.values():
         entry = journal.of(opened.head.id)
         if entry:
             journal.hand_over(entry)
-            save_owned(opened, journal)
+            bios.save_owned(opened, journal)
     return {**unread, **_set(opened, journals, list(journals), back=True)}
 
 
@@ -93,7 +88,7 @@ _DONE = {
 
 
 def _begin(
-    opened: Rollout, journals: Mapping[str, BiosJournal], names: Sequence[str]
+    opened: Rollout, journals: Mapping[str, bios.BiosJournal], names: Sequence[str]
 ) -> dict[str, HostResult]:
     """Write down what is there, all of it; failures are hosts that are not as the plan saw them."""
     answers = opened.ask_bmcs(names, "plan", lambda host: _looking(opened, host.name))
@@ -108,18 +103,18 @@ def _begin(
         except RefusedError as error:
             failed[name] = HostResult(name, error=str(error), reason="refused")
         else:
-            save_owned(opened, journals[name])
+            bios.save_owned(opened, journals[name])
     return failed
 
 
-def _entry(opened: Record, found: BiosPlan) -> Entry:
+def _entry(opened: Record, found: BiosPlan) -> bios.Entry:
     # What is as wanted already is held as well: a tuning below it may be taken back.
     changes = {
-        attribute: Change(values.current, values.wanted)
+        attribute: bios.Change(values.current, values.wanted)
         for row in found.settings
         for attribute, values in (row.attributes or {}).items()
     }
-    return Entry(
+    return bios.Entry(
         tuning=opened.head.tuning,
         digest=opened.plan.tuning.digest,
         rollout=opened.head.id,
@@ -148,11 +143,11 @@ def _refuse_unlike_plan(opened: Record, host: str, rows: Sequence[SettingRow]) -
 
 def _set(
     opened: Rollout,
-    journals: Mapping[str, BiosJournal],
+    journals: Mapping[str, bios.BiosJournal],
     names: Sequence[str],
     back: bool = False,
 ) -> dict[str, HostResult]:
-    targets = {name: target_of(opened, journals[name], back) for name in names}
+    targets = {name: bios.target_of(opened, journals[name], back) for name in names}
     asked = [name for name in names if targets[name].attributes]
     answers = opened.ask_bmcs(asked, "set", lambda host: vars(targets[host.name]))
     for name, answer in answers.items():
@@ -160,7 +155,7 @@ def _set(
         job = "" if answer.failed else answer.read(BiosSet).job
         if entry and not answer.failed and job != entry.job:
             entry.job = job
-            save_owned(opened, journals[name])
+            bios.save_owned(opened, journals[name])
     return {**{name: HostResult(name) for name in names}, **answers}
 
 
@@ -174,6 +169,6 @@ def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
     # Whoever takes it over has that time again.
     since = max(host.bios_at, opened.head.taken_over)
     overdue = clock.now() - since > opened.config.reboot_deadline
-    if answer.reason in LATER and not overdue:
+    if answer.reason in bios.LATER and not overdue:
         return False
     return fail_host(opened, work, name, f"BIOS: {answer.error}")

@@ -3,41 +3,32 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, FORWARD, Head
 from edgetune.base.documents.words import Decision
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.baseline import usual_load
+from edgetune.rollout.evidence.soak import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
+from edgetune.rollout.ownership import lease
 from edgetune.rollout.ownership.automation import needed_rules, sampled_every, what_is_off
-from edgetune.rollout.ownership.lease import Rollout, enter_state, open_rollout, unfinished_batches
+from edgetune.rollout.ownership.lease import BatchesResult, Rollout
 from edgetune.rollout.record.rollout import Record
 
 _ENTERED_ELSEWHERE = ("claimed", "rolling_back", "handing_over", "handed_over")
 
 
-class StateResult(TypedDict):
-    """The state entered, and its batches from ``first_batch`` to before ``end_batch``.
+class StateResult(BatchesResult):
+    """The state entered, with its batches. It ends by itself at ``until`` (epoch seconds).
 
-    ``batches`` is how many it has, with those that are finished. It ends by itself at ``until``
-    (epoch seconds). ``quarantined`` has the reason of each host.
+    ``quarantined`` has the reason of each host.
     """
 
-    rollout: str
     state: str
-    epoch: int
-    first_batch: int
-    end_batch: int
-    batches: int
     until: float
     quarantined: dict[str, str]
-    channel: str
-    message: str
 
 
 def set_rollout_state(
@@ -53,7 +44,7 @@ def set_rollout_state(
     known = [each for each in FORWARD if each not in _ENTERED_ELSEWHERE]
     if state not in known:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(known)}")
-    opened = open_rollout(context, rollout, epoch)
+    opened = lease.open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
     decided = head.verdict.decision if head.verdict else "nothing"
     if state == "promoting" != head.state and decided != Decision.PROMOTE:
@@ -61,26 +52,19 @@ def set_rollout_state(
         raise RefusedError(f"the verdict of rollout {head.id} decides {decided}; {text}")
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
-    enter_state(opened, state, owner, requested_by, _reason(opened, state))
+    lease.enter_state(opened, state, owner, requested_by, _reason(opened, state))
     _begin_state(opened, before)
     opened.save()
     if state in ENDED:
         # The sweep may not have seen yet that a paused execution went on.
         lift_bound(context, head.pop, rollout, requested_by)
-        opened.lease.release()
-    first, end = unfinished_batches(opened)
+        opened.release()
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [clock.wall()]
     return {
-        "rollout": rollout,
+        **lease.batches_result(opened, _told(opened)),
         "state": state,
-        "epoch": head.epoch,
-        "first_batch": first,
-        "end_batch": end,
-        "batches": len(opened.numbers(state)),
         "until": until[-1],
         "quarantined": {host: why.reason for host, why in head.quarantined.items()},
-        "channel": head.channel,
-        "message": _told(opened),
     }
 
 

@@ -11,8 +11,9 @@ from edgetune.base.errors import FencedError, RefusedError
 from edgetune.base.sanitize import command
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import BatchesResult
 from edgetune.rollout.record.rollout import read_rollout
-from edgetune.rollout.steps.begin_rollback import RollbackResult, refuse_hosts, roll_back
+from edgetune.rollout.steps.begin_rollback import refuse_hosts, roll_back
 from edgetune.rollout.steps.take_over_rollout import take_over
 
 
@@ -56,7 +57,7 @@ def take_over_for_rollback(
         told = f"rollout {rollout} is {head.state} already"
         return {"entered": False, "rollout": rollout, "channel": "", "message": told}
 
-    def begin(head: Head) -> RollbackResult:
+    def begin(head: Head) -> BatchesResult:
         epoch = take_over(context, head, owner=owner, requested_by=requested_by).epoch
         return roll_back(context, rollout, epoch, owner, requested_by, reason, hosts)
 

@@ -65,7 +65,11 @@ def take_over_rollout(
     why = _why_left_alone(context, head, unfinished_only, orphaned, execution)
     if why:
         return {"claimed": False, "message": f"rollout {rollout} {why}"}
-    ended = _ended(context, head)
+    ended = ""
+    # A StackStorm that does not answer keeps nobody from taking a rollout over.
+    with suppress(StoreError):
+        before = owner_of(context, head)
+        ended = before.status if before and before.has_ended else ""
     head = take_over(context, head, epoch, owner, requested_by, wait, channel)
     return {
         "claimed": True,
@@ -76,14 +80,6 @@ def take_over_rollout(
         "ended": ended,
         "message": f"{rollout} holds {head.pop}, epoch {head.epoch}",
     }
-
-
-def _ended(context: Context, head: Head) -> str:
-    # A StackStorm that does not answer keeps nobody from taking a rollout over.
-    with suppress(StoreError):
-        before = owner_of(context, head)
-        return before.status if before and before.has_ended else ""
-    return ""
 
 
 def take_over(

@@ -10,12 +10,11 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.errors import DrainError, ServerError
 from edgetune.base.names import listed
 from edgetune.net.traffic import DrainDriver, Server
+from edgetune.rollout.hosts import in_service, quarantine
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
-from edgetune.rollout.hosts.in_service import put_back, was_serving, why_out
-from edgetune.rollout.hosts.quarantine import fail_host, take_out_quarantined, why_lost
 from edgetune.rollout.hosts.silencing import keep_silenced
-from edgetune.rollout.order import BatchResult
+from edgetune.rollout.order import BatchResult, batch_result
 from edgetune.rollout.ownership.lease import Rollout
 
 _SICK = "does not pass the load balancer's check"
@@ -46,20 +45,14 @@ def undrain_hosts(opened: Rollout, work: Batch) -> UndrainResult:
         refused = _put_back(opened, driver, work, drained)
         put = [name for name in drained if name not in refused]
         for name, why in {**refused, **_not_back(opened, driver, work, put)}.items():
-            if fail_host(opened, work, name, why):
+            if quarantine.fail_host(opened, work, name, why):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
-    take_out_quarantined(opened, work)
+    quarantine.take_out_quarantined(opened, work)
     keep_silenced(opened, work)
     done = [name for name in names if work.hosts[name].step == "done"]
-    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
-    return {
-        "done": done,
-        "failed": failed,
-        "error": errors,
-        "next": "check_health",
-        "message": errors or f"{len(done)} of {len(names)} serve again",
-    }
+    told = batch_result(work, failed, f"{len(done)} of {len(names)} serve again")
+    return {**told, "done": done, "next": "check_health"}
 
 
 def _put_back(
@@ -72,9 +65,9 @@ def _put_back(
     refused: dict[str, str] = {}
     problems: dict[str, str] = {}
     for host in opened.hosts(names):
-        opened.lease.permit()
+        opened.permit()
         try:
-            put_back(driver, host.server, work.hosts[host.name].lb_before)
+            in_service.put_back(driver, host.server, work.hosts[host.name].lb_before)
         except ServerError as error:
             refused[host.name] = str(error)
         except DrainError as error:
@@ -95,11 +88,11 @@ def _by_text(problems: Mapping[str, str]) -> dict[str, list[str]]:
 def _why_out(server: Server | None) -> str:
     """Why a host that was put back does not serve, or ""."""
     if server is None or server.lacking:
-        return why_lost(server)
+        return quarantine.why_lost(server)
     if server.unknown or server.is_back:
         return server.unknown
     if server.withdrawn or server.idle:
-        return f"was put back, and the load balancer has it {why_out(server)}"
+        return f"was put back, and the load balancer has it {in_service.why_out(server)}"
     return _SICK
 
 
@@ -111,7 +104,7 @@ def _not_back(
     One that got no requests before is not expected to, whatever kept them away. The last look alone
     is no evidence: a host that served in an earlier one is looked at again.
     """
-    served = [name for name in names if was_serving(work.hosts[name].lb_before)]
+    served = [name for name in names if in_service.was_serving(work.hosts[name].lb_before)]
     expected = {opened.pop.host(name).server: name for name in served}
     patience = opened.config.health_deadline
     began, sure = clock.monotonic(), min(patience, _SURE)
@@ -127,4 +120,4 @@ def _not_back(
         if not missing or now - began > patience + (0 if seen_long else 2 * sure):
             return missing
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()

@@ -11,23 +11,13 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.host import ProvenSettings, SeenSettings, VerifiedSettings
 from edgetune.base.documents.settings import Standing, standings, was_and_is_text
 from edgetune.net.result import HostResult
+from edgetune.rollout.hosts import change
 from edgetune.rollout.hosts.bios import forget, settled
-from edgetune.rollout.hosts.change import (
-    ChangeResult,
-    agent_settings,
-    ask_settings,
-    by_agent,
-    is_same,
-    reach,
-    settings_before,
-    settings_request,
-    write_answers,
-)
+from edgetune.rollout.hosts.change import ChangeResult, can_cut_off
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import POLL
 from edgetune.rollout.hosts.health import sick_services
-from edgetune.rollout.hosts.readiness import set_ready
-from edgetune.rollout.hosts.reverts import can_cut_off
+from edgetune.rollout.hosts.in_service import set_ready
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
@@ -58,7 +48,7 @@ def verify_hosts(opened: Rollout, work: Batch) -> VerifiedResult:
     answers = {**answers, **_keep(opened, work, answers)}
     if work.batch_type == "restore":
         forget(opened, [name for name in well if not answers[name].failed])
-    report = write_answers(opened, work, answers, "verified")
+    report = change.write_answers(opened, work, answers, "verified")
     served = [name for name in work.at("verified") if work.hosts[name].lb_before is None]
     if served:
         opened.move(work, served, "done")
@@ -79,7 +69,7 @@ def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str,
         if not names or clock.monotonic() > deadline:
             break
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()
         wrong = {name: answer for name, answer in wrong.items() if name not in names}
     return wrong
 
@@ -95,24 +85,26 @@ def _serve(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Host
 
 
 def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    tuned, others = by_agent(opened, names)
+    tuned, others = change.by_agent(opened, names)
     if work.batch_type == "change":
         tried = [name for name in tuned if opened.plan.tries_a_boot(name)]
         kept = [name for name in tuned if name not in tried]
         seen = _confirm(opened, work, kept)
-        return {**seen, **_verify(opened, tried), **reach(opened, others)}
+        return {**seen, **_verify(opened, tried), **change.reach(opened, others)}
     ours = [name for name in tuned if work.hosts[name].ours]
     others = [name for name in names if name not in ours]
     return {
         **_compare_with_before(opened, work, ours),
-        **reach(opened, others),
+        **change.reach(opened, others),
     }
 
 
 def _confirm(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     lost = _lost_connections(opened, names)
     reached = [name for name in names if name not in lost]
-    answers = opened.ask_hosts(reached, "confirm", lambda host: settings_request(opened, host))
+    answers = opened.ask_hosts(
+        reached, "confirm", lambda host: change.settings_request(opened, host)
+    )
     found = {name: _confirmed(answer) for name, answer in answers.items()}
     for name, answer in found.items():
         if not answer.failed:
@@ -122,8 +114,8 @@ def _confirm(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
 
 def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     """Whose network was changed, and who cannot be reached from each of many ports since."""
-    changed = [name for name in names if can_cut_off(agent_settings(opened, name))]
-    found = reach(opened, changed)
+    changed = [name for name in names if can_cut_off(change.agent_settings(opened, name))]
+    found = change.reach(opened, changed)
     there = [name for name in changed if not found[name].failed]
     lost = opened.context.fleet.lost_connections(opened.hosts(there), opened.pop.ports)
     silent = {name: answer for name, answer in found.items() if answer.failed}
@@ -138,7 +130,7 @@ def _lost_connections(opened: Rollout, names: Sequence[str]) -> dict[str, HostRe
 
 def _verify(opened: Record, names: Sequence[str]) -> dict[str, HostResult]:
     """Whether hosts run what a boot was to try; nothing is confirmed by it."""
-    answers = ask_settings(opened, names, "verify")
+    answers = change.ask_settings(opened, names, "verify")
     return {name: _has_run(answer) for name, answer in answers.items()}
 
 
@@ -186,9 +178,10 @@ def _not_verified(answer: HostResult, told: VerifiedSettings) -> HostResult:
 def _compare_with_before(
     opened: Record, work: Batch, names: Sequence[str]
 ) -> dict[str, HostResult]:
-    answers = ask_settings(opened, names, "plan")
+    answers = change.ask_settings(opened, names, "plan")
     before: dict[str, dict[str, Standing | None]] = {
-        name: {**settings_before(opened, name), **work.hosts[name].goes_back_to} for name in names
+        name: {**change.settings_before(opened, name), **work.hosts[name].goes_back_to}
+        for name in names
     }
     return {name: _is_as(before[name], answer) for name, answer in answers.items()}
 
@@ -200,7 +193,7 @@ def _is_as(before: Mapping[str, Standing | None], answer: HostResult) -> HostRes
     wrong = [
         f"{name} {was_and_is_text(was, now.get(name))}"
         for name, was in before.items()
-        if was is not None and not is_same(was, now.get(name))
+        if was is not None and not change.is_same(was, now.get(name))
     ]
     if not wrong:
         return answer
@@ -217,4 +210,4 @@ def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
                 name: HostResult(name, error=why, reason="failed") for name, why in sick.items()
             }
         clock.sleep(POLL)
-        opened.lease.permit()
+        opened.permit()

@@ -7,7 +7,6 @@ from typing import TypedDict
 
 from edgetune.base.documents.host import Textfile
 from edgetune.rollout.context import Context
-from edgetune.site.inventory import Host
 
 
 class TextfilesResult(TypedDict):
@@ -26,18 +25,11 @@ def write_textfiles(context: Context, pop: str) -> TextfilesResult:
     """
     directory = context.config.textfile_directory
     hosts = context.inventory.pop(pop).hosts
-
-    def request(host: Host) -> dict[str, object]:
-        return {"directory": directory}
-
-    answers = context.fleet.ask(hosts, "textfile", request).values()
+    request = {"directory": directory}
+    answers = context.fleet.ask(hosts, "textfile", lambda host: request).values()
     missing = {own.host: own.error or own.read(Textfile).missing for own in answers}
     missing = {host: why for host, why in missing.items() if why}
     written = len(hosts) - len(missing)
-    done = (
-        f"{written} hosts keep {directory}/edgetune.prom"
-        if directory
-        else f"{written} hosts keep none"
-    )
+    done = f"{written} hosts keep {f'{directory}/edgetune.prom' if directory else 'none'}"
     lost = f"; not {', '.join(missing)}" if missing else ""
     return {"written": written, "missing": missing, "message": f"{done}{lost}"}

@@ -12,7 +12,8 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any, Union
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
@@ -33,43 +34,6 @@ class Claim:
     epoch: int
 
 
-class Claims(Protocol):
-    """Claims on PoPs.
-
-    Every call raises StoreError when the backend fails, and DamagedError when what it keeps of a
-    PoP is no claim or no epoch.
-    """
-
-    def take(
-        self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
-    ) -> Claim:
-        """Claim a PoP for ``ttl`` seconds with a new epoch; FencedError if another has it.
-
-        With ``after`` only the holder of that epoch gets the next one, so that of two callers
-        who want to carry a rollout on, one does. The new epoch is larger than ``above``, which
-        hosts may have seen although the backend has lost its count: the epoch of the record.
-        """
-
-    def holder(self, pop: str) -> Claim | None:
-        """Who has it now."""
-
-    def expiries(self, pops: Sequence[str]) -> dict[str, float]:
-        """Seconds until the claim on each PoP runs out, all seen at one moment; 0 where nobody
-        has it."""
-
-    def renew(self, pop: str, claim: Claim, ttl: float) -> None:
-        """Keep it for ``ttl`` more seconds; FencedError if it is not this one's any more.
-
-        A claim that ran out and that nobody took since is this one's still.
-        """
-
-    def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
-        """Give it back in ``after`` seconds; False if it was not this one's any more."""
-
-    def refuses_changes(self) -> str:
-        """Why a claim could not be written, or ""; writes nothing and takes no epoch."""
-
-
 def open_claims(config: Config) -> Claims:
     """The claims of a configuration's ``coordination``."""
     if config.coordination.startswith(SCHEME):
@@ -81,7 +45,8 @@ def open_claims(config: Config) -> Claims:
 class SqliteClaims:
     """Claims in a SQLite file, one transaction a call; none lasts more than ``longest`` seconds.
 
-    The file knows no other clock than the wall clock of its machine.
+    The file knows no other clock than the wall clock of its machine. Every call raises StoreError
+    when the backend fails, and DamagedError when what it keeps of a PoP is no claim or no epoch.
     """
 
     def __init__(self, database: Database, longest: float = math.inf) -> None:
@@ -91,6 +56,12 @@ class SqliteClaims:
     def take(
         self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
     ) -> Claim:
+        """Claim a PoP for ``ttl`` seconds with a new epoch; FencedError if another has it.
+
+        With ``after`` only the holder of that epoch gets the next one, so that of two callers
+        who want to carry a rollout on, one does. The new epoch is larger than ``above``, which
+        hosts may have seen although the backend has lost its count: the epoch of the record.
+        """
         with self._database.transaction() as db:
             held = self._held(db, pop)
             if held is not None and held.rollout != rollout:
@@ -104,10 +75,13 @@ class SqliteClaims:
         return claim
 
     def holder(self, pop: str) -> Claim | None:
+        """Who has it now."""
         with self._database.transaction() as db:
             return self._held(db, pop)
 
     def expiries(self, pops: Sequence[str]) -> dict[str, float]:
+        """Seconds until the claim on each PoP runs out, all seen at one moment; 0 where nobody
+        has it."""
         with self._database.transaction() as db:
             now = self._bound(db)
             rows = dict(db.execute("SELECT pop, expires FROM claims").fetchall())
@@ -116,6 +90,10 @@ class SqliteClaims:
         return {pop: max(0.0, ends.get(pop, 0.0) - now) for pop in pops}
 
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
+        """Keep it for ``ttl`` more seconds; FencedError if it is not this one's any more.
+
+        A claim that ran out and that nobody took since is this one's still.
+        """
         with self._database.transaction() as db:
             held = self._held(db, pop)
             if held != claim and (held is not None or self._epoch(db, pop) != claim.epoch):
@@ -123,6 +101,7 @@ class SqliteClaims:
             self._write(db, pop, claim, ttl)
 
     def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
+        """Give it back in ``after`` seconds; False if it was not this one's any more."""
         with self._database.transaction() as db:
             if self._held(db, pop) != claim:
                 return False
@@ -130,7 +109,10 @@ class SqliteClaims:
         return True
 
     def refuses_changes(self) -> str:
-        """Takes the lock for writing: StoreError where the file is read-only."""
+        """Why a claim could not be written, or ""; writes nothing and takes no epoch.
+
+        It takes the lock for writing: StoreError where the file is read-only.
+        """
         with self._database.transaction():
             return ""
 
@@ -160,7 +142,7 @@ class SqliteClaims:
 
     @staticmethod
     def _write(db: Any, pop: str, claim: Claim, ttl: float) -> None:
-        row = (pop, _encode(claim), clock.wall() + ttl)
+        row = (pop, json.dumps(asdict(claim)), clock.wall() + ttl)
         db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", row)
 
 
@@ -219,7 +201,7 @@ return left
 
 
 class RedisClaims:
-    """Claims in Redis, shared by every action runner."""
+    """The same in Redis, shared by every action runner."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -282,12 +264,11 @@ class RedisClaims:
         return ok, text
 
 
+Claims = Union[SqliteClaims, RedisClaims]
+
+
 def _claim_key(pop: str) -> str:
     return f"edgetune:claim:{pop}"
-
-
-def _encode(claim: Claim) -> str:
-    return json.dumps({"rollout": claim.rollout, "epoch": claim.epoch})
 
 
 def _decode(key: str, text: Any) -> Claim:

@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
 from edgetune.base import clock
 from edgetune.base.documents.reading import check_is, read_document
@@ -46,8 +46,15 @@ class Heartbeats:
 
     def last(self, name: str) -> Heartbeat | None:
         """The last one, or None; DamagedError if what is kept is none."""
-        kept = self._texts.get(_key(name))
-        return None if kept is None else _heartbeat(_key(name), kept)
+        key = _key(name)
+        text = self._texts.get(key)
+        if text is None:
+            return None
+        kept = read_document(key, text)
+        at, problem = kept.get("time"), kept.get("problem")
+        check_is(key, "time", type(at) in (int, float), "is no time")
+        check_is(key, "problem", type(problem) is str, "is no text")
+        return Heartbeat(float(str(at)), str(problem))
 
 
 def open_heartbeats(config: Config) -> Heartbeats:
@@ -75,11 +82,3 @@ def heartbeat_of(execution: str, heartbeats: Callable[[], Heartbeats]) -> Iterat
 
 def _key(name: str) -> str:
     return f"edgetune:heartbeat:{name}"
-
-
-def _heartbeat(key: str, text: Any) -> Heartbeat:
-    kept = read_document(key, text)
-    at, problem = kept.get("time"), kept.get("problem")
-    check_is(key, "time", type(at) in (int, float), "is no time")
-    check_is(key, "problem", type(problem) is str, "is no text")
-    return Heartbeat(float(str(at)), str(problem))

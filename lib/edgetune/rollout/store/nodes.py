@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, NamedTuple, Union
 
 import edgetune
 from edgetune.base import clock
@@ -63,36 +63,29 @@ class Node(NamedTuple):
     holds: Mapping[str, str]
 
 
-class Nodes(Protocol):
-    """What nodes left; every call raises StoreError when the backend fails."""
-
-    def keep(self, node: Node) -> None:
-        """Keep it instead of the one before of this name."""
-
-    def all(self) -> list[Node]:
-        """Those that left something within ``FRESH`` seconds; DamagedError if one is none."""
-
-
 def open_nodes(config: Config) -> Nodes:
     """Those of a configuration's ``coordination``; a SQLite file has one node, this one."""
     return OneNode() if config.coordination.startswith(SCHEME) else RedisNodes(open_redis(config))
 
 
 class OneNode:
-    """Of a local runner, which has no other."""
+    """What the node of a local runner left, which has no other."""
 
     def __init__(self) -> None:
         self._kept: list[Node] = []
 
     def keep(self, node: Node) -> None:
+        """Keep it instead of the one before of this name."""
         self._kept = [node]
 
     def all(self) -> list[Node]:
+        """Those that left something within ``FRESH`` seconds; DamagedError if one is none."""
         return self._kept
 
 
 class RedisNodes:
-    """In a hash of Redis, a field for each."""
+    """What nodes left, in a hash of Redis, a field for each; every call raises StoreError when
+    Redis fails."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -112,6 +105,9 @@ class RedisNodes:
         with redis_errors(_KEY):
             kept = [_node(name, text) for name, text in self._client.hgetall(_KEY).items()]
         return sorted(filter(_is_fresh, kept))
+
+
+Nodes = Union[OneNode, RedisNodes]
 
 
 def _is_fresh(node: Node) -> bool:

@@ -3,23 +3,33 @@
 
 "No record" is None; "store unreachable" is StoreError, and stops everything. StackStorm's
 own ``get_value`` answers None for both, so its API is asked instead.
+
+edgetune.strays    ids of rollouts whose keys tell no PoP
+
+Strays lie among those of no PoP, and may be on any: a step of a PoP, which lists its own alone,
+knows them from there. The sweep, which lists all, writes them down.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, Union
 from urllib.parse import quote
 
 from edgetune import PACK
 from edgetune.base import clock
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.head import ID, head_key
+from edgetune.base.documents.reading import decoded, read_document
 from edgetune.base.documents.stackstorm import KeyValue, User
-from edgetune.base.errors import NoAnswerError, StoreError
+from edgetune.base.errors import DamagedError, NoAnswerError, StoreError
 from edgetune.base.secret_files import read_secret
 from edgetune.net.databases import SCHEME, Database
 from edgetune.rollout.store.stackstorm import StackStorm, entries, entry
+from edgetune.rollout.store.texts import SqliteTexts
 from edgetune.site.config import Config
 
 PAGE = 100
@@ -38,28 +48,6 @@ _STEPS_BACK = 5
 _LIST = """
 SELECT key, value FROM records WHERE key >= ? AND key < ? || CAST(x'ff' AS TEXT) ORDER BY key
 """
-
-
-class Store(Protocol):
-    """Small texts under string keys, kept until they are deleted."""
-
-    def get(self, key: str) -> str | None:
-        """The value, or None if there is none."""
-
-    def put(self, key: str, value: str) -> None:
-        """Write the value, new or over the old one."""
-
-    def delete(self, key: str) -> None:
-        """Forget the key, be it there or not."""
-
-    def list(self, prefix: str) -> Mapping[str, str]:
-        """All keys that begin with ``prefix``, with their values."""
-
-    def secret(self, key: str) -> str | None:
-        """The decrypted value of a key, or None if there is none or secrets are not kept here."""
-
-    def refuses_changes(self) -> str:
-        """Why ``put`` would be refused, or "" as far as that shows; writes nothing."""
 
 
 def value_of(store: Store, key: str) -> str | None:
@@ -83,35 +71,31 @@ def open_stackstorm(config: Config) -> StackStorm:
     return StackStorm(os.environ, key)
 
 
-class SqliteStore:
-    """Records in a SQLite file."""
+class SqliteStore(SqliteTexts):
+    """Records in a SQLite file: small texts under string keys, kept until they are deleted."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def get(self, key: str) -> str | None:
-        with self._database.transaction() as db:
-            row = db.execute("SELECT value FROM records WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
-
-    def put(self, key: str, value: str) -> None:
-        with self._database.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (key, value))
+        super().__init__(database, "records", "key")
 
     def delete(self, key: str) -> None:
+        """Forget the key, be it there or not."""
         with self._database.transaction() as db:
             db.execute("DELETE FROM records WHERE key = ?", (key,))
 
     def list(self, prefix: str) -> Mapping[str, str]:
+        """All keys that begin with ``prefix``, with their values."""
         with self._database.transaction() as db:
             return dict(db.execute(_LIST, (prefix, prefix)).fetchall())
 
     def secret(self, key: str) -> str | None:
-        """None: a file that nothing encrypts keeps no secrets."""
+        """The decrypted value of a key: None, as a file that nothing encrypts keeps no secrets."""
         return None
 
     def refuses_changes(self) -> str:
-        """Takes the lock for writing: StoreError where the file is read-only."""
+        """Why ``put`` would be refused, or "" as far as that shows; writes nothing.
+
+        It takes the lock for writing: StoreError where the file is read-only.
+        """
         with self._database.transaction():
             return ""
 
@@ -280,6 +264,9 @@ class St2Store:
             raise type(error)(f"StackStorm's datastore: {error}") from None
 
 
+Store = Union[SqliteStore, SensorStore, St2Store]
+
+
 def _all_pages(prefix: str, page: Callable[[int], Sequence[Any]]) -> dict[str, str]:
     """What all pages of a list hold; StoreError where its keys go faster than they are read.
 
@@ -311,3 +298,36 @@ def _path(key: str) -> str:
 
 def _digest(value: str | None) -> str | None:
     return None if value is None else sha256(value.encode()).hexdigest()
+
+
+KEY = f"{PACK}.strays"
+
+
+@dataclass(frozen=True)
+class _Strays:
+    """Their ids, in order."""
+
+    ids: list[str]
+
+
+def strays_among(rollouts: Iterable[str]) -> list[str]:
+    """The ids that tell no PoP, in order."""
+    return sorted(name for name in rollouts if not ID.fullmatch(name))
+
+
+def known_strays(store: Store) -> list[str]:
+    """Those that the sweep saw last."""
+    text = value_of(store, KEY)
+    try:
+        return [] if text is None else decoded(KEY, _Strays, read_document(KEY, text)).ids
+    except DamagedError:
+        prefix = head_key("")
+        return strays_among(key[len(prefix) :] for key in store.list(prefix))
+
+
+def keep_strays(store: Store, ids: list[str]) -> None:
+    """Write them down, where that is news."""
+    text = json.dumps({"ids": ids})
+    known = value_of(store, KEY)
+    if text != known and (ids or known is not None):
+        store.put(KEY, text)

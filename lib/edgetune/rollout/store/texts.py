@@ -3,20 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Union
 
 from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
 from edgetune.site.config import Config
-
-
-class Texts(Protocol):
-    """Every call raises StoreError when the backend fails."""
-
-    def get(self, key: str) -> str | None:
-        """The text, or None."""
-
-    def put(self, key: str, text: str) -> None:
-        """Keep it instead of the one before."""
 
 
 def open_texts(config: Config, table: str, column: str, kept: int, prefix: str = "") -> Texts:
@@ -30,24 +20,26 @@ def open_texts(config: Config, table: str, column: str, kept: int, prefix: str =
 
 
 class SqliteTexts:
-    """In a table of a SQLite file."""
+    """Texts in a table of a SQLite file; every call raises StoreError when the file fails us."""
 
     def __init__(self, database: Database, table: str, column: str) -> None:
         self._database, self._table, self._column = database, table, column
 
     def get(self, key: str) -> str | None:
+        """The text, or None."""
         query = f"SELECT value FROM {self._table} WHERE {self._column} = ?"
         with self._database.transaction() as db:
             row = db.execute(query, (key,)).fetchone()
         return row[0] if row else None
 
-    def put(self, key: str, text: str) -> None:
+    def put(self, key: str, value: str) -> None:
+        """Keep it instead of the one before."""
         with self._database.transaction() as db:
-            db.execute(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", (key, text))
+            db.execute(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", (key, value))
 
 
 class RedisTexts:
-    """In Redis, for so many seconds."""
+    """The same in Redis, for so many seconds."""
 
     def __init__(self, client: Any, kept: int, prefix: str = "") -> None:
         self._client, self._kept, self._prefix = client, kept, prefix
@@ -57,6 +49,9 @@ class RedisTexts:
             found: str | None = self._client.get(self._prefix + key)
         return found
 
-    def put(self, key: str, text: str) -> None:
+    def put(self, key: str, value: str) -> None:
         with redis_errors(self._prefix + key):
-            self._client.set(self._prefix + key, text, ex=self._kept)
+            self._client.set(self._prefix + key, value, ex=self._kept)
+
+
+Texts = Union[SqliteTexts, RedisTexts]

@@ -18,12 +18,17 @@ from edgetune.base.documents.head import Head, Quarantine, head_key
 from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import FencedError, InputError, RefusedError
-from edgetune.fleet.campaign import advance, gates
+from edgetune.fleet.campaign import advance
+from edgetune.fleet.campaign import rings as the_rings
 from edgetune.fleet.campaign.advance import step_campaign
-from edgetune.fleet.campaign.approve import approve
-from edgetune.fleet.campaign.control import abort_campaign, hold_campaign, resume_campaign
+from edgetune.fleet.campaign.control import (
+    abort_campaign,
+    approve,
+    hold_campaign,
+    resume_campaign,
+    run_campaign,
+)
 from edgetune.fleet.campaign.record import seized
-from edgetune.fleet.campaign.run import run_campaign
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
@@ -431,14 +436,14 @@ def test_campaigns_share_the_time_of_an_action(
 def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = two_campaigns(tmp_path)
+    world, unchanged = two_campaigns(tmp_path), the_rings.unchanged
 
     def damaged(context: Any, record: Any) -> Any:
         if record.name == "one":
             raise KeyError("metrics")
-        return gates.unchanged(context, record)
+        return unchanged(context, record)
 
-    monkeypatch.setattr(advance, "unchanged", damaged)
+    monkeypatch.setattr(the_rings, "unchanged", damaged)
     said = step_campaign(world.context)
     assert world.begun() == ["lax1"]
     assert len(said["start"]) == 1

@@ -200,7 +200,7 @@ class TestOwner:
         self, tmp_path: Path
     ) -> None:
         world = World(tmp_path)
-        claim = as_owner(world.context, world.rollout).lease.claim
+        claim = as_owner(world.context, world.rollout).claim
         for ago in (0, 300):
             world.context.claims.renew("lab1", claim, world.context.config.claim_ttl - ago)
             told = series(world.context)

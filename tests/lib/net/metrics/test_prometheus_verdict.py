@@ -18,9 +18,8 @@ from edgetune.base.documents.sample import Sample
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import SourceError
 from edgetune.net.metrics.sources.prometheus import Prometheus
-from edgetune.report.status import overview_text
-from edgetune.rollout.evidence.baseline import measure
-from edgetune.rollout.evidence.soak import Soak
+from edgetune.report.steps.rollout_status import overview_text
+from edgetune.rollout.evidence.soak import Soak, measure
 from edgetune.rollout.guard.stalled import stale_samples
 from edgetune.rollout.guard.watched import Watched
 from edgetune.rollout.ownership.lease import as_owner

@@ -16,7 +16,7 @@ from edgetune.base.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED, Head
 from edgetune.base.errors import EdgetuneError
 from edgetune.fleet.campaign.record import put_record
 from edgetune.report.answers import text_of
-from edgetune.report.next_steps import next_steps
+from edgetune.report.headline import next_steps
 from edgetune.report.steps.rollout_status import rollout_status
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import is_orphaned

@@ -16,7 +16,7 @@ from edgetune.base.documents.plan import Plan
 from edgetune.base.durations import utc
 from edgetune.base.errors import StoreError
 from edgetune.base.freezes import Event
-from edgetune.fleet.campaign.approve import approve
+from edgetune.fleet.campaign.control import approve
 from edgetune.net.databases import Database
 from edgetune.net.metrics.samples import Limit
 from edgetune.net.traffic import Server
@@ -25,12 +25,11 @@ from edgetune.report.text import plan_text
 from edgetune.rollout.evidence import soak
 from edgetune.rollout.gates.approval import Approval, load_approval
 from edgetune.rollout.gates.pause import Pause, pause_for, pauses_of, standing_pauses
-from edgetune.rollout.hosts.in_service import hosts_in_service
-from edgetune.rollout.hosts.readiness import set_ready
+from edgetune.rollout.hosts.bios import BiosJournal, load_journal
+from edgetune.rollout.hosts.in_service import hosts_in_service, set_ready
 from edgetune.rollout.ownership.kill_switch import RESUMED_KEY, STOP_KEY, stopped_by
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.ownership.owner import idle_time
-from edgetune.rollout.record.bios_journal import BiosJournal, load_journal
 from edgetune.rollout.record.heads import all_heads, unreadable_rollouts
 from edgetune.rollout.record.rollout import load_plan, out_of_service, read_rollout
 from edgetune.rollout.steps.apply_tuning import apply_tuning

@@ -14,7 +14,7 @@ import yaml
 from edgetune.base.documents.options import Options
 from edgetune.base.errors import RefusedError
 from edgetune.report.findings import WIDTH
-from edgetune.rollout.evidence.retention import most_bytes
+from edgetune.rollout.evidence.sampling import most_bytes
 from edgetune.rollout.planning.make_plan import make_for
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.support import ROOT

@@ -17,7 +17,7 @@ from edgetune.base.errors import EdgetuneError, FencedError
 from edgetune.net.metrics.sources.hosts import sample_request
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
-from edgetune.rollout.hosts.reverts import can_cut_off
+from edgetune.rollout.hosts.change import can_cut_off
 from edgetune.rollout.ownership import lease
 from tests.support.agent_root import channels, file, rps, setting, sysctl, thp
 from tests.support.virtual_clock import VirtualClock

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from edgetune.base.documents.plan import Plan, Proof
 from edgetune.base.errors import ServerError
-from edgetune.fleet.campaign.approve import approve
+from edgetune.fleet.campaign.control import approve
 from edgetune.net.traffic import Server
 from edgetune.net.traffic.drivers.haproxy import Part, Several
 from edgetune.rollout.record.rollout import load_plan, save_plan

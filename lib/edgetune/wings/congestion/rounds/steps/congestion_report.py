@@ -51,7 +51,7 @@ def congestion_report(context: Context, pop: str = "") -> CongestionReportResult
 
 
 def _page(context: Context, material: CongestionMaterial) -> tuple[str, str]:
-    from edgetune.report.congestion_page import congestion_page
+    from edgetune.report.congestion import congestion_page
     from edgetune.report.files import CONGESTION, address_of, page_of, report_folder, write_page
 
     path = report_folder(context.config) / page_of(material.pop, CONGESTION)

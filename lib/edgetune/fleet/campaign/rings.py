@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one verdict of a ring: who waits for it, how it is made, and how its PoPs get it."""
+"""The rings of a campaign: the one verdict of each, who waits for it and how its PoPs get it; and
+what keeps the present one from beginning more, and from being left.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +10,34 @@ from typing import TYPE_CHECKING
 
 from edgetune.base import clock
 from edgetune.base.documents.campaign import PopStep, Record, RingEffect, RingStep, RingVerdict
-from edgetune.base.documents.head import PROMOTED, Head
+from edgetune.base.documents.head import PROMOTED, Approved, Head
 from edgetune.base.documents.words import Decision, State, Verdict
-from edgetune.base.durations import duration
-from edgetune.base.errors import DamagedError, EdgetuneError, FencedError, RefusedError, StoreError
+from edgetune.base.durations import duration, utc
+from edgetune.base.errors import (
+    DamagedError,
+    EdgetuneError,
+    FencedError,
+    InputError,
+    RefusedError,
+    StoreError,
+)
+from edgetune.base.freezes import ends_by_name
 from edgetune.base.sanitize import one_line
-from edgetune.intent.campaign import Campaign, Gates
+from edgetune.intent.campaign import Campaign, Gates, find_campaign
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.gates.approval import valid_approval
 from edgetune.rollout.ownership.lease import Rollout, as_owner
+from edgetune.rollout.record.heads import all_heads, living_heads, look_up
 from edgetune.rollout.steps.compare_groups import take_if_ownerless, take_turn
 
 if TYPE_CHECKING:
     from edgetune.judge.ring import PopRecord
 
+
 _TAKEN_BACK = (State.ROLLING_BACK, State.ROLLED_BACK)
 # A reason is shortened where it is kept.
 _COMPARED = 500
-
-
-def ring_name(record: Record, ring: RingStep) -> str:
-    """What the heads of its rollouts call a ring."""
-    return f"{record.id}/{ring.name}"
 
 
 def waiting(context: Context, ring: RingStep, heads: Mapping[str, Head]) -> list[str]:
@@ -296,3 +304,96 @@ def _harm_of(context: Context, head: Head) -> float | None:
         return None
     # Once so much of alpha is spent, a test of nothing is out with at most this probability.
     return look.tests["harm"].spent
+
+
+UNWELL = (State.HELD, State.ROLLING_BACK, State.ROLLED_BACK)
+
+
+def unchanged(context: Context, record: Record) -> Campaign:
+    """The campaign as its file has it; RefusedError if that or the tuning is not as it was."""
+    try:
+        found = find_campaign(record.name, context.config.campaigns)
+        tuning = context.tuning(record.tuning)
+    except InputError as error:
+        raise RefusedError(str(error)) from None
+    if found.digest != record.digest:
+        raise RefusedError(f"{found.where} has changed since the campaign began")
+    if tuning.digest != record.tuning_digest:
+        raise RefusedError(f"the tuning {tuning.name} has changed since the campaign began")
+    return found
+
+
+def heads_of(context: Context, *records: Record) -> dict[str, Head]:
+    """The heads of campaigns by id, and all that are not in the archive.
+
+    Rollouts that were begun by somebody who died before writing down which are named.
+    """
+    heads = {head.id: head for head in living_heads(context)}
+    by_plan = {head.plan: head.id for head in heads.values()}
+    for name, pop in ((name, pop) for record in records for name, pop in record.pops.items()):
+        if pop.rollout and pop.rollout not in heads:
+            found = look_up(context, pop.rollout)
+            heads.update({found.id: found} if isinstance(found, Head) else {})
+        elif pop.plans and not pop.rollout:
+            if not by_plan.keys() & set(pop.plans):
+                past = {head.id: head for head in all_heads(context, name)}
+                by_plan.update((head.plan, head.id) for head in past.values())
+                heads.update(past)
+            begun = [by_plan[plan] for plan in pop.plans if plan in by_plan]
+            if begun:
+                pop.rollout, pop.refused = begun[-1], ""
+    return heads
+
+
+def unwell(record: Record, heads: Mapping[str, Head]) -> list[str]:
+    """The PoPs that hold a campaign, each with the reason: a PoP that went wrong holds all.
+
+    One that the judge alone took back does only if its ring confirms that, and those that a ring
+    holds while the others are promoted do once the ring has ended.
+    """
+    kept = {name for ring in record.rings if not ring.closed for name in held_by(ring, heads)}
+    return [
+        f"{name}: {_what_is(pop, heads.get(pop.rollout))}"
+        for name, pop in record.pops.items()
+        if pop.rollout and not pop.left_out and name not in kept
+        if pop.rollout not in heads or _is_unwell(pop, heads[pop.rollout])
+    ]
+
+
+def _is_unwell(pop: PopStep, head: Head) -> bool:
+    return head.state in UNWELL and (not pop.alone or bool(head.quarantined))
+
+
+def _what_is(pop: PopStep, head: Head | None) -> str:
+    if head is None:
+        return f"the record of rollout {pop.rollout} is gone"
+    why = f": {head.verdict.reason}" if head.verdict else ""
+    stuck = f", but {', '.join(sorted(head.quarantined))}" if head.quarantined else ""
+    confirmed = "; its ring confirms harm" if pop.harm is not None and not pop.alone else ""
+    return f"rollout {head.id} is {head.state}{stuck}{why}{confirmed}"
+
+
+def closed_gates(context: Context, record: Record, ring: RingStep, gates: Gates) -> list[str]:
+    """Why nothing of a ring may begin now; each is a sentence without its full stop."""
+    ends = ends_by_name((*context.config.closed, *gates.closed), clock.wall())
+    waits = [f"frozen by {name} until {utc(end)}" for name, end in ends.items()]
+    # An approval is of the ring's beginning, and has to hold then.
+    if not ring.begun:
+        try:
+            approval_of(context, record, ring, gates)
+        except RefusedError as error:
+            waits.append(str(error))
+    return waits
+
+
+def approval_of(context: Context, record: Record, ring: RingStep, gates: Gates) -> Approved:
+    """Who approved a ring, or nobody where none has to; RefusedError says what is missing."""
+    if not needs_approval(context, gates):
+        return Approved()
+    what = f"ring {ring.name} of {record.id}"
+    return valid_approval(context, ring.digest, what, record.by, gates.self_approval).given
+
+
+def needs_approval(context: Context, gates: Gates) -> bool:
+    """Whether somebody has to approve a ring before it begins."""
+    return gates.approval or context.config.plan_approval
