@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docs import generate
+from docs import generate, report_picture
 from docs.pages.markdown import cell
 from docs.pages.words import words
 from edgetune.agent.vocabulary.kinds import KINDS
@@ -206,9 +206,11 @@ def test_the_readme_shows_a_plan_as_it_is(tmp_path: Path) -> None:
     assert re.sub(digest, "", shown.strip()) == re.sub(digest, "", made)
 
 
-def test_the_readme_shows_a_picture() -> None:
+def test_the_readme_shows_a_picture_as_reports_have_it_now(tmp_path: Path) -> None:
     (name,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README.read_text())
     text = (ROOT / name).read_text()
+    report_picture.main(tmp_path / "report.svg")
+    assert (tmp_path / "report.svg").read_text() == text, "python docs/report_picture.py"
     assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
     assert len(text) < 150_000
     assert "improved" in text and not re.search(r"<script|href|@import|url\(", text)

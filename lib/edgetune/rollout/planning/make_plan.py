@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from edgetune.agent.log_format import ALL_COUNTERS, LogFormat
-from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.agent.vocabulary.kind import SYSTEMS
 from edgetune.base.documents.congestion import sets_congestion
 from edgetune.base.documents.diagnosis import Finding
@@ -19,6 +18,7 @@ from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.rounds import TUNING, decisions_key, read_decisions
 from edgetune.base.documents.settings import HostSetting
 from edgetune.base.errors import InputError, RefusedError
+from edgetune.base.fields import near
 from edgetune.base.names import few, listed
 from edgetune.base.sanitize import command
 from edgetune.intent.metrics.catalogue import WORK, Catalogue
@@ -152,10 +152,8 @@ def _named(pop: Pop, word: str) -> list[str]:
 
 def _known(pop: Pop, word: str) -> str:
     racks = sorted({host.rack for host in pop.hosts if host.rack})
-    close = nearest(word, [*(host.name for host in pop.hosts), *racks])
-    if close:
-        return f" (did you mean {close}?)"
-    return f"; its racks: {listed(racks)}" if racks else "; the inventory names no rack there"
+    known = f"; its racks: {listed(racks)}" if racks else "; the inventory names no rack there"
+    return near(word, [*(host.name for host in pop.hosts), *racks]) or known
 
 
 ALIKE = "the same"
