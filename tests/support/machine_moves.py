@@ -879,6 +879,13 @@ class Moves(Sighted, Scenario):
 
         self.patch.setattr(self.host.card, "set_channels", refuse)
 
+    def older_channels(self, _: object) -> None:
+        """The journal has the channels in the form of older agents."""
+        (entry,) = self.host.journal()["entries"]
+        was = entry["snapshot"]
+        old = {"channels": was["parts"], "steering": was["steering"]}
+        self.host.note(entries=[{**entry, "snapshot": old}])
+
     def table(self, words: str) -> None:
         """The indirection table that these words make."""
         card = self.host.card

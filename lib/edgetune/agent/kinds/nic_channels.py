@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many queues an interface has."""
 
+from edgetune.agent.kinds import held
 from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_features import NicFeatures
@@ -52,3 +53,8 @@ class NicChannels(Channels):
             if not NicRss(self.host).let_go(target, str(why)):
                 raise
             super().put(target, wanted)
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        """The same; also from what version 0.2.0 remembered."""
+        was = held(snapshot)
+        super().restore(target, {"parts": was.get("channels"), "below": {}, **was})
