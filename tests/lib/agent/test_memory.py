@@ -43,7 +43,7 @@ IN_A_NAMESPACE = """
 import json, subprocess, sys
 sys.path.insert(0, sys.argv[1])
 from edgetune.agent.host import Host
-from edgetune.agent.kinds.memory import MemoryTmpfsPolicy
+from edgetune.agent.kinds.memory_tmpfs_policy import MemoryTmpfsPolicy
 
 point, options = sys.argv[2], "noexec,nosuid,size=16m,nr_inodes=500,mode=1750,uid=33,gid=44"
 subprocess.run(["mount", "-t", "tmpfs", "-o", options, "cache", point], check=True)

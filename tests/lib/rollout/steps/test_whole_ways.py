@@ -87,7 +87,7 @@ other effect is for ``make test-all``."""
 def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
-    for waits in ("hosts.drain", "steps.drain_hosts", "steps.undrain_hosts"):
+    for waits in ("hosts.drain", "gates.floor", "steps.undrain_hosts"):
         monkeypatch.setattr(f"edgetune.rollout.{waits}.POLL", 0)
     monkeypatch.setattr("edgetune.rollout.hosts.drain._STAYS", 0)
     for moment in count(first, 4):
