@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
@@ -206,6 +206,13 @@ def noted(measured: Mapping[str, float], window: str = "soak") -> str:
     return f" ({told})" if told else ""
 
 
+def percent(share: float) -> str:
+    """So many per cent: a digit more below ten, and of what is left of a hundred."""
+    if share < 10:
+        return f"{share:.1f}".removesuffix(".0") if share >= 0.05 or not share else "under 0.1"
+    return f"{share:,.0f}" if not 99.5 <= share < 100 else f"{min(share, 99.99):.4g}"
+
+
 def _much(metric: Metric, ratio: float) -> str:
     if ratio >= _TIMES:
         return f"{_share(ratio)} as {'much' if metric.mass else 'many'}"
@@ -213,10 +220,10 @@ def _much(metric: Metric, ratio: float) -> str:
     return f"{_share(ratio)} {fewer if ratio < 1 else 'more'}"
 
 
-def _share(ratio: float) -> str:
+def _share(ratio: float, digits: Callable[[float], str] = percent) -> str:
     """How far a ratio is from 1: nobody sees 96 times in 9,500 %."""
     times = f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
-    return f"{times} times" if ratio >= _TIMES else f"{100 * abs(ratio - 1):,.0f} %"
+    return f"{times} times" if ratio >= _TIMES else f"{digits(100 * abs(ratio - 1))} %"
 
 
 def _range(metric: Metric, low: float, high: float) -> str:
@@ -226,7 +233,10 @@ def _range(metric: Metric, low: float, high: float) -> str:
         return f"{_much(metric, low)} at {'the most' if low < 1 else 'least'}"
     if low < 1 < high:
         return f"{_much(metric, low)} to {_much(metric, high)}"
-    near, far = map(_share, sorted((low, high), key=lambda ratio: abs(ratio - 1)))
+    ends = sorted((low, high), key=lambda ratio: abs(ratio - 1))
+    near, far = map(_share, ends)
+    if near == far:
+        near, far = (_share(end, "{:.2f}".format) for end in ends)
     unit = far[far.index(" ") :]
     return f"{near.removesuffix(unit)} to {far}"
 

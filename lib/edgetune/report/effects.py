@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import READINGS, Metric
-from edgetune.judge.verdict import UNALIKE, measured_text
+from edgetune.judge.verdict import UNALIKE, measured_text, percent
 from edgetune.report.axes import number
 
 _UNSEEN = 0.05
@@ -26,10 +26,10 @@ def share(ratio: float) -> str:
 
 def signed(ratio: float) -> str:
     """The same without the ratio beside it."""
-    percent = 100 * (ratio - 1)
-    if abs(percent) < _UNSEEN:
+    change = 100 * (ratio - 1)
+    if abs(change) < _UNSEEN:
         return "±0 %"
-    return f"{'+' if percent > 0 else '−'}{_digits(abs(percent))} %"
+    return f"{'+' if change > 0 else '−'}{percent(abs(change))} %"
 
 
 def bounds(interval: Sequence[float | None]) -> str:
@@ -93,10 +93,3 @@ def said_of(row: Effect, metric: Metric) -> str:
     if (low is None or low <= 1) and (high is None or high >= 1):
         return "no clear difference"
     return "better" if (ratio < 1) == (metric.better == "lower") else "worse"
-
-
-def _digits(percent: float) -> str:
-    if percent >= 10:
-        # What is left of a hundred is not nothing.
-        return f"{percent:,.0f}" if not 99.5 <= percent < 100 else f"{min(percent, 99.99):.4g}"
-    return f"{percent:.1f}".rstrip("0").rstrip(".")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from edgetune.base.documents.batch import Wait
 from edgetune.base.documents.diagnosis import findings_text
 from edgetune.base.documents.head import Head, Quarantine
-from edgetune.base.documents.look import Effect, Look, Spent
+from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import MOST_WAYS, Plan, ShownPlan
 from edgetune.base.documents.sample import Drift
@@ -19,7 +19,7 @@ from edgetune.base.sanitize import one_line, shortened
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
-from edgetune.report.effects import caveat
+from edgetune.report.effects import effect_text, level
 from edgetune.report.findings import folded
 from edgetune.report.headline import WAITING_FOR_A_PERSON, next_steps
 from edgetune.rollout.status.commands import releases, ways_out
@@ -182,12 +182,15 @@ def verdict_text(look: Look, plan: Plan) -> str:
     lines = [f"{look.verdict}: {look.reason} -> {look.decision}"]
     lines += [f"  {_spent(name, test)}" for name, test in look.tests.items()]
     for row in look.metrics:
-        unit = metrics[row.metric].unit_of(row.exposure)
+        metric = metrics[row.metric]
         name = f"{row.metric}{' (part)' * (row.role == 'part')}".ljust(14)
-        shown = [f"{unit.scale * own:.4g}" if own is not None else "-" for own in row.levels]
+        shown = [level(own, metric, row.exposure) for own in row.levels]
+        proofs = ""
+        if row.known_ratio is not None:
+            proofs = f", p {row.p_better:.3f} better, {row.p_worse:.3f} worse"
         lines.append(
-            f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} {unit.text}"
-            + _effect(row)
+            f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} "
+            f"{metric.unit_of(row.exposure).text}; {effect_text(row)}{proofs}"
         )
     lines += [f"  far from its group: {outlier_text(odd)}" for odd in look.outliers]
     lines += [
@@ -294,14 +297,3 @@ def _spent(name: str, test: Spent) -> str:
     spent = f"alpha {test.spent:.2g} of {test.alpha:g} spent so far"
     p = "" if test.p is None else f", p {test.p:.3g}"
     return f"{_TESTS[name]:<14} {said}{p}; {spent}"
-
-
-def _effect(row: Effect) -> str:
-    ratio, (low, high), told = row.known_ratio, row.interval, caveat(row)
-    if ratio is None:
-        return f"; {told}"
-    bounds = f"{low:.3g}" if low is not None else "0", f"{high:.3g}" if high is not None else "inf"
-    return (
-        f"; ratio of ratios {ratio:.3g} [{bounds[0]}, {bounds[1]}]"
-        f", p {row.p_better:.3f} better, {row.p_worse:.3f} worse{told and f'; {told}'}"
-    )
