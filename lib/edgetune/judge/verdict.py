@@ -15,7 +15,7 @@ from edgetune.base.documents.words import Decision, Verdict
 from edgetune.judge.outliers import outlier_text
 
 _FEW = 4
-_TIMES = 3.0
+TIMES = 3.0
 """From which ratio on it is told as one, and no more as a share."""
 _ENOUGH = 0.8
 """Share of its time in which a number is told without saying in how much of it."""
@@ -130,7 +130,7 @@ def sentence(
     """What the test group did compared with control; ``ratio`` and ``bounds`` are ratios of
     ratios, ``bounds`` may be 0 and inf, ``odds`` says how likely chance is."""
     said = metric.phrase.format(much=_much(metric, ratio))
-    than = "as" if ratio >= _TIMES else "than"
+    than = "as" if ratio >= TIMES else "than"
     part = "" if window == "soak" else f" in {_SPANS[window]}"
     return (
         f"Test hosts {said} {than} control relative to their own baseline{part} "
@@ -214,7 +214,7 @@ def percent(share: float) -> str:
 
 
 def _much(metric: Metric, ratio: float) -> str:
-    if ratio >= _TIMES:
+    if ratio >= TIMES:
         return f"{_share(ratio)} as {'much' if metric.mass else 'many'}"
     fewer = "less" if metric.mass else "fewer"
     return f"{_share(ratio)} {fewer if ratio < 1 else 'more'}"
@@ -223,7 +223,7 @@ def _much(metric: Metric, ratio: float) -> str:
 def _share(ratio: float, digits: Callable[[float], str] = percent) -> str:
     """How far a ratio is from 1: nobody sees 96 times in 9,500 %."""
     times = f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
-    return f"{times} times" if ratio >= _TIMES else f"{digits(100 * abs(ratio - 1))} %"
+    return f"{times} times" if ratio >= TIMES else f"{digits(100 * abs(ratio - 1))} %"
 
 
 def _range(metric: Metric, low: float, high: float) -> str:

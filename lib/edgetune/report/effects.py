@@ -8,24 +8,17 @@ from collections.abc import Sequence
 
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import READINGS, Metric
-from edgetune.judge.verdict import UNALIKE, measured_text, percent
+from edgetune.judge.verdict import TIMES, UNALIKE, measured_text, percent
 from edgetune.report.axes import number
 
 _UNSEEN = 0.05
 """Percent that are shown as none."""
-_TIMES = 2.0
-"""From which ratio on it is told beside its share: nobody sees six times in +500 %."""
 
 
 def share(ratio: float) -> str:
-    """A ratio as a signed share: 0.29 is "−71 %", 6 is "+500 %, 6×"."""
-    if ratio == math.inf:
-        return "up from nothing"
-    return f"{signed(ratio)}, {number(ratio)}×" if ratio >= _TIMES else signed(ratio)
-
-
-def signed(ratio: float) -> str:
-    """The same without the ratio beside it."""
+    """A ratio as a signed share, or as a factor: 0.29 is "−71 %", and 6 is "6×"."""
+    if ratio >= TIMES:
+        return "up from nothing" if ratio == math.inf else f"{number(ratio)}×"
     change = 100 * (ratio - 1)
     if abs(change) < _UNSEEN:
         return "±0 %"
@@ -35,8 +28,8 @@ def signed(ratio: float) -> str:
 def bounds(interval: Sequence[float | None]) -> str:
     """An interval of ratios as shares; None is no bound."""
     low, high = interval
-    least = "−100 %" if low is None else signed(low)
-    return f"{least} to {'no upper bound' if high is None else signed(high)}"
+    least = "−100 %" if low is None else share(low)
+    return f"{least} to {'no upper bound' if high is None else share(high)}"
 
 
 def level(value: float | None, metric: Metric, exposure: str) -> str:

@@ -15,7 +15,7 @@ from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import State
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
-from edgetune.report.effects import moved, share, signed
+from edgetune.report.effects import moved, share
 from edgetune.report.timeseries import Point, Step, Timeseries
 
 TOP, BOTTOM = 24, 178
@@ -314,7 +314,7 @@ def forest(rows: Sequence[Effect], metrics: Mapping[str, Metric]) -> Forest:
 
 def ratio_tick(ratio: float) -> str:
     """What is written at a ratio on an axis: its share, or itself where that says nothing."""
-    return signed(ratio) if 0.01 <= ratio <= 10 else f"{number(ratio)}×"
+    return share(ratio) if ratio >= 0.01 else f"{number(ratio)}×"
 
 
 def _strip(across: Axis, row: Effect, margin: float | None) -> Strip | None:
