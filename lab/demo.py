@@ -52,9 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except lab.LabError as error:
         print(f"demo: {error} (edgetune lab down takes it away)", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\ndemo: interrupted before the lab was up", file=sys.stderr)
+        return 130
     try:
         lab.enter_controller(home)
         result = Demo(home, lab, kind).run()
+    except KeyboardInterrupt:
+        what = "stays up until: edgetune lab down" if keep else "is taken down"
+        print(f"\ndemo: interrupted; the lab {what}", file=sys.stderr)
+        return 130
     finally:
         if not keep:
             lab.down(home)

@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from lab import demo
+from lab.pop.layout import LabError
 
 WELL = {
     "promoted": True,
@@ -44,6 +46,33 @@ def test_a_demo_that_went_well_ends_with_figures_and_pages(
         "  the lab is down",
     ]
     assert json.loads((tmp_path / "demo.json").read_text()) == WELL
+
+
+@pytest.mark.parametrize(
+    ("moment", "words", "told", "down"),
+    [
+        ("up", [], "interrupted before the lab was up", 0),
+        ("run", [], "interrupted; the lab is taken down", 1),
+        ("run", ["--keep"], "interrupted; the lab stays up until: edgetune lab down", 0),
+    ],
+)
+def test_ctrl_c_ends_it_in_one_line(
+    moment: str,
+    words: list[str],
+    told: str,
+    down: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lab = Mock(LabError=LabError)
+    interrupted = Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(demo, "_choose", lambda: (lab, "namespaces"))
+    monkeypatch.setattr(demo, "Demo", lambda *given: Mock(run=interrupted))
+    if moment == "up":
+        lab.up = interrupted
+    assert demo.main(words) == 130
+    assert capsys.readouterr().err == f"\ndemo: {told}\n"
+    assert lab.down.call_count == down
 
 
 @pytest.mark.parametrize(
