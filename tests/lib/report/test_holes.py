@@ -48,8 +48,9 @@ COUNTED = {
 LITTLE = 0.75
 """Share below which a number has to say in how much of its time it was measured."""
 CONTRAST = re.compile(
-    r"\d % (fewer|less|more)|[−±+]\d|ratio of ratios \d|\bp (= )?[\d.]+|clear difference|\bbetter\b"
-    r"|\bworse\b(?! not proven; alpha)|[Nn]othing happened|There were no|only [\de+]+ events"
+    r"\d % (fewer|less|more)|[−±+][\d,.]+ %|\d×|\d times as|\bp (= )?[\d.]+|clear difference"
+    r"|\bbetter\b|\bworse\b(?! not proven; alpha)|[Nn]othing happened|There were no"
+    r"|only [\de+]+ events"
 )
 """What only a comparison of both groups, before and after, can tell."""
 MOVED = re.compile(r"rose from 0 to \S+|stayed at \S+|(fell|rose) from \S+ to \S+ [^()]*\([^()]*\)")
