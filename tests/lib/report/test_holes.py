@@ -48,7 +48,7 @@ COUNTED = {
 LITTLE = 0.75
 """Share below which a number has to say in how much of its time it was measured."""
 CONTRAST = re.compile(
-    r"\d % (fewer|less|more)|[−±+][\d,.]+ %|\d×|\d times as|\bp (= )?[\d.]+|clear difference"
+    r"\d % (fewer|less|more)|[−±+][\d,.]+ %|\d×|\d times as m|\bp (= )?[\d.]+|clear difference"
     r"|\bbetter\b|\bworse\b(?! not proven; alpha)|[Nn]othing happened|There were no"
     r"|only [\de+]+ events"
 )
