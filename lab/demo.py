@@ -33,6 +33,7 @@ TIMES = ("baseline=10s", "soak=24s", "interval=2s", "warmup=3s")
 LONG = ("baseline=10s", "soak=10m", "interval=2s", "warmup=3s")
 SETTLE_SECONDS = 6.0
 _MOST_REBOOTS = 3  # one may meet a moment without a request
+EDGETUNE = ".venv/bin/edgetune"  # no path of a newcomer has it
 PATIENCE = 120.0  # seconds until a chain of sensor, rule and rollback counts as broken
 TOLD = re.compile(r" (trigger|rule|execution) .*(health_degraded|roll_back_pop)")
 
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         lab.up(home, stays=keep)
     except lab.LabError as error:
-        print(f"demo: {error} (edgetune lab down takes it away)", file=sys.stderr)
+        print(f"demo: {error} ({EDGETUNE} lab down takes it away)", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ndemo: interrupted before the lab was up", file=sys.stderr)
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lab.enter_controller(home)
         result = Demo(home, lab, kind).run()
     except KeyboardInterrupt:
-        what = "stays up until: edgetune lab down" if keep else "is taken down"
+        what = f"stays up until: {EDGETUNE} lab down" if keep else "is taken down"
         print(f"\ndemo: interrupted; the lab {what}", file=sys.stderr)
         return 130
     finally:
@@ -294,8 +295,8 @@ def _report(home: Path, result: dict[str, Any], keep: bool) -> int:
     pages = [Path(page) for page in result["pages"]]
     for page in [pages[0].with_name("index.html"), *pages] if pages else ():
         print(f"  {page}")
-    print("  next:  edgetune status --all, and docs/tutorial.md does the same by hand")
-    print("  the lab stays up until:  edgetune lab down" if keep else "  the lab is down")
+    print(f"  next:  {EDGETUNE} status --all, and docs/tutorial.md does the same by hand")
+    print(f"  the lab stays up until:  {EDGETUNE} lab down" if keep else "  the lab is down")
     if failed:
         print(f"demo: not as it should be: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

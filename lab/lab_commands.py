@@ -111,11 +111,10 @@ def enter_lab(config: dict[str, Any], action: str = "") -> None:
     Where it is not up any more, its addresses are those of strangers: only what reads nothing but
     records goes on.
     """
-    if _lab_kind() == "namespaces":
+    kind, is_of_lab = _lab_kind(), config.get("inventory") == str(home() / "lab/inventory.yaml")
+    if kind == "namespaces":
         _lab("namespaces", "enter_controller")
-    elif action in _OF_RECORDS or _lab_kind() is not None:
-        return
-    elif config.get("inventory") == str(home() / "lab/inventory.yaml"):
+    elif kind is None and is_of_lab and action not in _OF_RECORDS:
         raise UsageError("the lab of this configuration is not up", _UP, REFUSED)
 
 

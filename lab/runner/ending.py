@@ -29,7 +29,6 @@ _RUN = "edgetune run"
 _REMEDIES = {
     "there is no rollout": "edgetune status --all",
     "there is no campaign": f"{_RUN} campaign_status",
-    "there is no PoP": "edgetune inventory diff",
 }
 """What to type after a problem that begins so, whatever was run."""
 

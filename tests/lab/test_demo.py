@@ -42,7 +42,7 @@ def test_a_demo_that_went_well_ends_with_figures_and_pages(
         "  0 of 23,424 requests lost; 154 by one reboot without a drain",
         "  /home/reports/index.html",
         "  /home/reports/lab1-a.html",
-        "  next:  edgetune status --all, and docs/tutorial.md does the same by hand",
+        "  next:  .venv/bin/edgetune status --all, and docs/tutorial.md does the same by hand",
         "  the lab is down",
     ]
     assert json.loads((tmp_path / "demo.json").read_text()) == WELL
@@ -53,7 +53,7 @@ def test_a_demo_that_went_well_ends_with_figures_and_pages(
     [
         ("up", [], "interrupted before the lab was up", 0),
         ("run", [], "interrupted; the lab is taken down", 1),
-        ("run", ["--keep"], "interrupted; the lab stays up until: edgetune lab down", 0),
+        ("run", ["--keep"], "interrupted; the lab stays up until: .venv/bin/edgetune lab down", 0),
     ],
 )
 def test_ctrl_c_ends_it_in_one_line(

@@ -242,7 +242,6 @@ class TestEnding:
         [
             ("roll_back_pop", "there is no rollout 'lab1-x'", "edgetune status --all"),
             ("report_campaign", "there is no campaign 'x'", "edgetune run campaign_status"),
-            ("rollout_pop", "there is no PoP 'lab9'; known: lab1", "edgetune inventory diff"),
             ("doctor_pop", "e000 does not answer", None),
         ],
     )
