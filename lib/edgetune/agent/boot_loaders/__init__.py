@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What boots a host: a class here for each boot loader."""
+"""What boots a host: a file here for each boot loader."""
 
 import os
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
@@ -163,8 +163,9 @@ class BootLoader:
 
 def boot_loaders() -> Sequence[Type[BootLoader]]:
     """All that are known, in the order in which they are looked for."""
-    from edgetune.agent.boot_loaders.bls import GrubBls, SystemdBoot
     from edgetune.agent.boot_loaders.grub import Grub
+    from edgetune.agent.boot_loaders.grub_bls import GrubBls
+    from edgetune.agent.boot_loaders.systemd_boot import SystemdBoot
 
     return (SystemdBoot, GrubBls, Grub)
 

@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot loaders that read a file for each entry (the Boot Loader Specification, type 1).
-
-They are GRUB on Fedora and the RHEL family, and systemd-boot, which keeps its choice in variables
-of EFI and clears the one of the next boot.
-"""
+"""What boot loaders with a file for each entry share (Boot Loader Specification, type 1)."""
 
 import os
 import re
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgetune.agent.boot_loaders import TRIAL, BootEntry, BootLoader
-from edgetune.agent.boot_loaders.grub_menu import GrubEnv
 from edgetune.agent.files import remember_file, restore_file
-from edgetune.agent.host import Host
 from edgetune.agent.journal import FileState
 from edgetune.agent.protocol import Failed, Unsupported, or_none
-from edgetune.agent.readings import mounts
 from edgetune.agent.vocabulary.kinds.kernel_cmdline import joined, split, with_words, words_of
 
 KERNEL_COMMAND_LINE = "/etc/kernel/cmdline"
@@ -46,6 +39,14 @@ class Bls(BootLoader):
                 release = fields.get("version", named)
                 found.append(BootEntry(self.named(id), release, self._words(fields)))
         return found
+
+    def _known(self, id: str, problem: str) -> str:
+        """The id, of an entry that is not ours; Unsupported with a ``problem`` that ends in the
+        command which takes one that is."""
+        known = [entry.id for entry in self.entries() if entry.id != TRIAL]
+        if id not in known:
+            raise Unsupported(f"{problem} {known[0] if known else 'ENTRY'}")
+        return id
 
     def _named_files(self, id: str) -> List[str]:
         text = self._text(self._file(id))
@@ -203,119 +204,3 @@ def _words_in(text: str) -> Tuple[str, ...]:
 
 def _others(words: Sequence[str], parameter: str) -> List[str]:
     return with_words(words, parameter, [])
-
-
-MENU = "/boot/grub2/grub.cfg"
-ENTRIES = "/boot/loader/entries"
-KERNELS = "/etc/sysconfig/kernel"
-
-
-class GrubBls(Bls):
-    """Entries go by the names of their files."""
-
-    name = "grub_bls"
-    directory = ENTRIES
-
-    def __init__(self, host: Host) -> None:
-        super().__init__(host)
-        self._env = GrubEnv(host, "grub2")
-
-    @staticmethod
-    def is_here(host: Host) -> bool:
-        return host.exists(MENU) and host.exists(ENTRIES)
-
-    def id_of(self, stem: str) -> str:
-        return stem
-
-    def variables(self) -> Mapping[str, str]:
-        return self._env.read()
-
-    def probe(self) -> None:
-        menu = self.host.text(MENU)
-        if "next_entry" not in menu or "blscfg" not in menu:
-            raise Unsupported(f"{MENU} boots no entry once, or reads none of {ENTRIES}")
-        self._env.probe()
-        super().probe()
-
-    def probe_install(self) -> None:
-        found = re.findall(r"(?m)^\s*UPDATEDEFAULT\s*=\s*[\"']?(\w+)", self.host.text(KERNELS))
-        if found[-1:] != ["no"]:
-            raise Unsupported(
-                f"{KERNELS} makes a kernel the default as it is installed: set UPDATEDEFAULT=no"
-            )
-
-    def default_id(self) -> str:
-        saved = self._env.read().get("saved_entry", "")
-        known = [entry.id for entry in self.entries() if entry.id != TRIAL]
-        if saved not in known:
-            named = f"the entry {saved!r}, which is no file of {ENTRIES}" if saved else "no entry"
-            advice = f"grub2-set-default {known[0] if known else 'ENTRY'}"
-            raise Unsupported(f"GRUB has saved {named}: save the one to boot: {advice}")
-        return saved
-
-    def set_default(self, id: str) -> None:
-        self.host.run("grub2-set-default", id)
-
-    def once_id(self) -> str:
-        return self._env.read().get("next_entry", "")
-
-    def set_once(self, id: str) -> None:
-        self._env.set_once(id)
-
-
-VARIABLES = "/sys/firmware/efi/efivars"
-VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
-"""Of the Boot Loader Interface."""
-PLACES = ("/boot", "/efi", "/boot/efi")
-
-
-class SystemdBoot(Bls):
-    """Entries go by the names of their files with the suffix."""
-
-    name = "systemd_boot"
-
-    def __init__(self, host: Host) -> None:
-        super().__init__(host)
-        own = (place for place in PLACES if host.names(f"{place}/loader/entries"))
-        self.place = next(own, "/boot")
-        self.directory = f"{self.place}/loader/entries"
-
-    @staticmethod
-    def is_here(host: Host) -> bool:
-        return _variable(host, "LoaderInfo").startswith("systemd-boot")
-
-    def id_of(self, stem: str) -> str:
-        return f"{stem}.conf"
-
-    def probe(self) -> None:
-        for own in mounts(self.host):
-            if own.point == VARIABLES and "ro" in own.flags.split(","):
-                raise Unsupported(f"{VARIABLES} is mounted read-only: no entry can be booted once")
-        super().probe()
-
-    def default_id(self) -> str:
-        named = _variable(self.host, "LoaderEntryDefault")
-        known = [entry.id for entry in self.entries() if entry.id != TRIAL]
-        if named not in known:
-            what = f"is {named!r}, which is no file of {self.directory}" if named else "has no name"
-            advice = f"bootctl set-default {known[0] if known else 'ENTRY'}"
-            raise Unsupported(f"the default entry {what}: name the one to boot: {advice}")
-        return named
-
-    def set_default(self, id: str) -> None:
-        self.host.run("bootctl", "set-default", id)
-
-    def once_id(self) -> str:
-        return self.named(_variable(self.host, "LoaderEntryOneShot"))
-
-    def set_once(self, id: str) -> None:
-        self.host.run("bootctl", "set-oneshot", self.id_of(TRIAL) if id == TRIAL else id)
-
-
-def _variable(host: Host, name: str) -> str:
-    """A text; empty where there is no such variable. Four bytes of attributes come before it."""
-    try:
-        data = host.read(f"{VARIABLES}/{name}-{VENDOR}")
-    except OSError:
-        return ""
-    return data[4:].decode("utf-16-le", "replace").rstrip("\0")
