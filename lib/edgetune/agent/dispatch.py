@@ -18,7 +18,7 @@ from edgetune.agent.protocol import (
 from edgetune.agent.vocabulary.kind import SYSTEMS
 
 VERBS = {
-    "facts": "verbs.looks",
+    "facts": "verbs.facts",
     "plan": "verbs.tunings",
     "apply": "verbs.tunings",
     "verify": "verbs.tunings",
@@ -27,14 +27,14 @@ VERBS = {
     "ready": "verbs.traffic",
     "sessions": "verbs.traffic",
     "drain": "verbs.traffic",
-    "reboot": "verbs.own",
+    "reboot": "verbs.reboot",
     "sample": "verbs.sample",
-    "diagnose": "verbs.looks",
-    "textfile": "verbs.own",
+    "diagnose": "verbs.diagnose",
+    "textfile": "verbs.textfile",
     "sockets": "verbs.sockets",
     "congestion": "congestion",
     "hand_over": "verbs.hand_over",
-    "uninstall": "verbs.own",
+    "uninstall": "verbs.uninstall",
 }
 """The file of each, in which a function of its name answers."""
 

@@ -25,7 +25,7 @@ from edgetune.agent.disk import NEW_FILE, opened
 from edgetune.agent.files import remember_file, restore_file
 from edgetune.agent.host import RESERVE, Host
 from edgetune.agent.journal import FileState
-from edgetune.agent.verbs import own
+from edgetune.agent.verbs import uninstall
 from edgetune.agent.vocabulary import places
 from tests.support import ROOT
 from tests.support.agent_root import NearRoot, file, near_root
@@ -110,7 +110,7 @@ def test_each_writer_is_known_to_write_our_files_or_those_of_the_host() -> None:
 
 def test_every_place_of_ours_is_removed() -> None:
     """What the agent names as its own, wherever it does."""
-    known = {*own.OURS, *own.LAST, places.STATE, places.CONGESTION, places.NOT_READY}
+    known = {*uninstall.OURS, *uninstall.LAST, places.STATE, places.CONGESTION, places.NOT_READY}
     named = {name: text for name, text in vars(places).items() if name.isupper()}
     others = {"HOOKS", "SYSTEMD", "SETUP", "PREFIX_FILE_SETUP", "OURS", "HANDED_OVER"}
     assert {text for name, text in named.items() if name not in others} <= known

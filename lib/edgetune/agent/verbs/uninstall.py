@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host as a whole, and what is ours on it: ``reboot``, ``textfile`` and ``uninstall``."""
+"""``uninstall``: everything that is ours on a host, and its removal."""
 
-import os
 import re
-import time
 
-from edgetune.agent.boot_hook import FOLLOWING, KEPT, NAME, BootHook, Textfile, agent_command
+from edgetune.agent.boot_hook import FOLLOWING, KEPT, NAME, Textfile
 from edgetune.agent.congestion import KEEPER
 from edgetune.agent.files import Directories
-from edgetune.agent.host import COMPILED, EPOCH, LOCK, RESERVE, SOURCE, Host, room_or_not
+from edgetune.agent.host import COMPILED, EPOCH, LOCK, RESERVE, SOURCE, Host
 from edgetune.agent.journal import Journals
-from edgetune.agent.kinds import probe_hook
-from edgetune.agent.protocol import Json, Refused, Request, Unsupported
-from edgetune.agent.vocabulary.grammar import DIRECTORY, LINE
+from edgetune.agent.protocol import Json, Refused, Request
+from edgetune.agent.verbs.reboot import REBOOT_MARK
 from edgetune.agent.vocabulary.places import (
     ACCESS_LOG_TOLD,
     AGENT,
@@ -28,8 +25,6 @@ from edgetune.agent.vocabulary.places import (
     UNIT,
 )
 
-REBOOT_MARK = "/run/edgetune-reboot"
-REBOOT_AGAIN = 60.0
 TUNINGS = STATE + "/tunings"
 # In this order: the hook before what it runs, and last what fences other requests.
 OURS = (
@@ -101,71 +96,3 @@ def _remove(host: Host) -> None:
     for directory in (TUNINGS, STATE):
         if host.exists(directory) and not host.names(directory):
             host.remove_directory(directory)
-
-
-def reboot(host: Host, request: Request) -> Json:
-    """Reboot, while the host is still in the boot that was meant.
-
-    Asked again at once it does nothing; asked again later in the same boot, it sends the command
-    once more: the first may have died with the agent, or have been lost. That is no second reset.
-    The boot_id is compared here, on the host, and what is started then dies with this boot, as
-    everything does that could still send the command: no later boot ever sees it.
-    """
-    epoch = request.epoch()
-    drained = request.flag("drained", default=False)
-    boot_id = request.text("boot_id", LINE)
-    request.done()
-    with host.lock():
-        host.refuse_in_service(drained)
-        host.fence(epoch)
-        now = host.boot_id
-        meant = boot_id == now
-        if meant and not _sent_just_now(host):
-            # The reply goes out first. Never by kexec: the BIOS must run.
-            code = "import os, sys, time; time.sleep(0.3); os.execv(sys.argv[1], sys.argv[1:])"
-            words = host.reboot_command
-            program = host.program(words[0])
-            if program is None:
-                raise Refused(f"there is no program {words[0]}")
-            command = [program, *words[1:]]
-            host.detach([agent_command("")[0], "-I", "-S", "-c", code, *command])
-            with room_or_not():
-                mark = f"{now} {time.monotonic():.3f}\n"
-                host.replace(REBOOT_MARK, mark.encode(), 0o600)
-        return {"rebooting": meant}
-
-
-def _sent_just_now(host: Host) -> bool:
-    """Whether this boot's end was asked for less than ``REBOOT_AGAIN`` s ago."""
-    boot_id, _, sent = host.text(REBOOT_MARK).partition(" ")
-    if boot_id != host.boot_id or not re.fullmatch(r"[0-9]+\.[0-9]+", sent):
-        return False
-    return time.monotonic() - float(sent) < REBOOT_AGAIN
-
-
-def textfile(host: Host, request: Request) -> Json:
-    """Keep the file ``edgetune.prom`` in the ``directory`` of this host; with "" no more.
-
-    The boot hook writes it at each boot. ``missing`` says why the file is not there, and is "" when
-    it is. That is no failure: on a host whose init is not known nothing is written, nor where there
-    is no such directory.
-    """
-    directory = request.text("directory", f"({DIRECTORY})?")
-    request.done()
-    with host.lock():
-        missing = _obstacle(host, directory) if directory else ""
-        try:
-            Textfile(host).keep("" if missing else directory)
-            told = BootHook(host).sync()
-        except OSError as error:
-            missing, told = str(error), ""
-        return {"missing": missing or told}
-
-
-def _obstacle(host: Host, directory: str) -> str:
-    try:
-        probe_hook(host)
-    except Unsupported as why:
-        return str(why)
-    there = os.path.isdir(host.path(directory))
-    return "" if there else f"this host has no directory {directory}"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host is, and what is wrong with it: ``facts`` and ``diagnose``."""
+"""``facts``: what a host is."""
 
 import os
 import sys
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional
 
 from edgetune.agent.boot_loaders import boot_loader
 from edgetune.agent.host import Host
@@ -13,7 +13,7 @@ from edgetune.agent.kinds.memory_thp import MemoryThp
 from edgetune.agent.kinds.nic import Channels, driver_of
 from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import NicRss
-from edgetune.agent.protocol import Failed, Json, Request, complaint, or_none
+from edgetune.agent.protocol import Failed, Json, Request, or_none
 from edgetune.agent.readings import (
     Address,
     addresses,
@@ -21,7 +21,6 @@ from edgetune.agent.readings import (
     interfaces,
 )
 from edgetune.agent.topology import cpu_facts, memory_of, node_of, told_by_card
-from edgetune.agent.vocabulary.kind import SERVICE_NAME
 
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
 DOWN = ("down", "lowerlayerdown", "notpresent")
@@ -119,52 +118,3 @@ def _nic(host: Host, name: str) -> Json:
         "ring_max": ring and ring.max,
         "rss": or_none(NicRss(host).facts, name),
     }
-
-
-LONGEST = 60
-
-
-def diagnose(host: Host, request: Request) -> Json:
-    """Findings, each with its numbers; what could not be read, and why. Writes nothing at all.
-
-    Counters are read twice, ``seconds`` apart (0: once, and rates are those since the boot).
-    ``services`` are those that serve; where their threads run is looked at.
-    """
-    seconds = request.whole("seconds", 0, LONGEST, default=5)
-    services = _services(request)
-    request.done()
-    snap, finders = _findings_of(host, services)
-    snap.look(seconds)
-    findings: List[Json] = []
-    with host.read_cache():
-        for find in finders:
-            try:
-                findings += find(snap)
-            except Exception as error:
-                snap.unread[find.__name__] = complaint(error)
-    return {
-        "system": host.system,
-        "seconds": round(snap.seconds, 3),
-        "findings": findings,
-        "unread": [f"{what}: {why}" for what, why in snap.unread.items()],
-        "tunings": {journal.tuning: journal.state for journal in Journals(host).all()},
-    }
-
-
-def _findings_of(host: Host, services: Sequence[str]) -> Tuple[Any, Sequence[Any]]:
-    """What findings of this host are made of, and what makes them."""
-    if host.system == "freebsd":
-        from edgetune.agent.findings import freebsd
-
-        return freebsd.Snapshot(host, services), freebsd.FINDERS
-    from edgetune.agent.findings import linux, snapshot
-
-    return snapshot.Snapshot(host, services), linux.FINDERS
-
-
-def _services(request: Request) -> List[str]:
-    names = request.texts("services")
-    if names is None:
-        return ["nginx"]
-    listed = Request({f"services[{i}]": name for i, name in enumerate(names)})
-    return [listed.text(f"services[{i}]", SERVICE_NAME) for i in range(len(names))]
