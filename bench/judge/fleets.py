@@ -37,7 +37,7 @@ from edgetune.base.documents.words import Decision
 from edgetune.intent.plan import SHARE_OF_WORK
 
 DAY = 1440
-COUNT, QUICK = 400, 10
+COUNT, QUICK = 2000, 10
 """Rollouts of each fleet."""
 AT_ONCE = 100
 PEER = LanDeMets("t-test over hosts, Lan-DeMets, linear", power_family(1))
