@@ -18,7 +18,7 @@ from edgetune.rollout.gates.pause import EXECUTION, Pause, save_pause
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
-from edgetune.rollout.guard.watched import Soaks, Watched
+from edgetune.rollout.guard.watched import Kept, Watched
 from edgetune.rollout.ownership.lease import as_owner
 from tests.support.builders import as_samples, reading
 from tests.support.scenarios import Scenario, scenarios
@@ -228,8 +228,8 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: VirtualCloc
         world = soaking(folder, USUAL, began=0, seeds=seeds, alpha_harm=ALPHA)
         hide_later(world)
         start = world.head.soak[0]
-        soaks: Soaks = {}
-        alone.append({polled(world, clock, start + after, soaks) for after in POLLS} - {""})
+        kept: Kept = {}
+        alone.append({polled(world, clock, start + after, kept) for after in POLLS} - {""})
         mine, theirs = set(), set()
         for after in (160, 310, 460, 610):
             mine |= {polled(world, clock, start + after - each, {}) for each in (31, 1)}
@@ -242,10 +242,10 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: VirtualCloc
     assert 0 < harmed / ROLLOUTS <= ALPHA + 2 * (ALPHA * (1 - ALPHA) / ROLLOUTS) ** 0.5
 
 
-def polled(world: Soaking, clock: VirtualClock, at: float, soaks: Soaks) -> str:
+def polled(world: Soaking, clock: VirtualClock, at: float, kept: Kept) -> str:
     """The evidence that the guard has at a time, or nothing."""
     clock.set_to(at)
-    finding = worse_group(Watched(world.context, world.head, at, soaks, {}, ""))
+    finding = worse_group(Watched(world.context, world.head, at, kept, {}, ""))
     return finding.payload["evidence"] if finding else ""
 
 
@@ -257,6 +257,36 @@ def taken(world: Soaking, clock: VirtualClock, at: float) -> set[str]:
         if not own.has_decided:
             own.look(end)
     return {look.reason for look in own.looks if look.decision == "roll_back"}
+
+
+class Asked:
+    """A store that keeps the keys that it is asked for."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.keys = store, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+
+        def asked(key: str, *more: Any) -> Any:
+            self.keys.append(key)
+            return method(key, *more)
+
+        return asked
+
+
+def test_a_second_look_reads_of_each_rollout_its_batches_alone(tmp_path: Path) -> None:
+    world = soaking(tmp_path, USUAL, began=400)
+    world.run("compare_groups")
+    one, store = Guard(refuse), world.context.store
+    found(world, by=one)
+    world.context.store = asked = Asked(store)
+    found(world, by=one)
+    of_all = ["resumed", "stop_all", "pause.", "congestion.", "rollout."]
+    assert asked.keys == [
+        *(f"edgetune.{name}" for name in of_all),
+        f"edgetune.batch.{world.rollout}.",
+    ]
 
 
 def forsaken(world: World) -> None:

@@ -24,7 +24,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
 from edgetune.rollout.guard import degraded, pausing, stalled
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
-from edgetune.rollout.guard.watched import Finding, Soaks, Watched
+from edgetune.rollout.guard.watched import Finding, Kept, Watched
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.record.heads import (
     Unreadable,
@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
 
 class Guard:
-    """Looks at every PoP while it is its turn, and remembers which looks it judged.
+    """Looks at every PoP while it is its turn, and remembers what it read and judged.
 
     ``complain`` is called with one line for each check that failed; the others go on.
     """
@@ -67,7 +67,7 @@ class Guard:
         self._name = f"{socket.gethostname()}-{uuid.uuid4()}"
         self._alone = Alone()
         self._turns: Turns = self._alone
-        self._soaks: Soaks = {}
+        self._kept: Kept = {}
 
     def look(self, context: Context) -> Iterator[Found]:
         """Everything that stands now, or nothing while another guard looks.
@@ -111,9 +111,9 @@ class Guard:
         heads = sorted(readable, key=lambda head: head.state not in ENDED)
         last = {head.pop: head for head in heads}
         epochs = {(head.id, head.epoch) for head in last.values()}
-        self._soaks = {key: soak for key, soak in self._soaks.items() if key in epochs}
+        self._kept = {key: known for key, known in self._kept.items() if key in epochs}
         for pop, head in last.items():
-            watched = Watched(context, head, now, self._soaks, pauses.get(pop, {}), stopped)
+            watched = Watched(context, head, now, self._kept, pauses.get(pop, {}), stopped)
             for trigger, check in CHECKS:
                 finding = None
                 with self._going_on(f"{pop}, {head.id}: {check.__name__}"):

@@ -9,7 +9,6 @@ from edgetune.base.documents.words import Decision
 from edgetune.base.names import few
 from edgetune.base.sanitize import one_line
 from edgetune.judge.limits import FAILED, beyond_limits
-from edgetune.rollout.evidence.soak import usual_health
 from edgetune.rollout.guard.watched import Finding, Watched
 
 _CHANGED = ("changing", "soaking", "held", "promoting")
@@ -37,7 +36,7 @@ def sick_hosts(watched: Watched) -> Finding | None:
     failed = [share for share in others if share is not None]
     if failed and statistics.median(failed) > FAILED:
         return None
-    before = usual_health(watched.opened)
+    before = watched.usual
     found = beyond_limits(checked & newest.keys(), newest, before, changed)
     if not found:
         return None
@@ -73,9 +72,9 @@ def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
 def worse_group(watched: Watched) -> Finding | None:
     """The test group is proven worse, by the very looks that ``compare_groups`` takes."""
     # A baseline that was not kept has to be written down first, by the look itself.
-    if watched.head.state != "soaking" or watched.opened.baseline() is None:
+    if watched.head.state != "soaking" or watched.opened.health is None:
         return None
-    look = watched.soak.foreseen()
+    look = watched.opened.soak.foreseen()
     if look is None or look.decision is not Decision.ROLL_BACK:
         return None
     return watched.finding(

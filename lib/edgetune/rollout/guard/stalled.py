@@ -11,7 +11,6 @@ from edgetune.base.durations import DAY, roughly
 from edgetune.base.names import listed
 from edgetune.base.sanitize import command, one_line
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates.pause import EXECUTION, ways_on
 from edgetune.rollout.guard.turns import AN_HOUR
 from edgetune.rollout.guard.watched import Finding, Watched
@@ -91,7 +90,7 @@ def _late(watched: Watched) -> float:
     """For how long a soak has waited for somebody."""
     if watched.head.state != "soaking":
         return 0.0
-    since = Soak(watched.opened).waits_since
+    since = watched.soak.waits_since
     return 0.0 if since is None else watched.now - since
 
 

@@ -9,17 +9,17 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from edgetune.base.documents.head import ENDED, Head
+from edgetune.base.documents.look import Look
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import SourceError
 from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import stale_after
-from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.evidence.soak import Soak, usual_health
 from edgetune.rollout.gates.pause import Pause
+from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.record.rollout import Record
 from edgetune.rollout.status.present import Present
-
-Soaks = MutableMapping[tuple[str, int], Soak]
 
 # How far back samples are read: this many seconds, and this many intervals.
 _BACK, _INTERVALS_BACK = 600.0, 10
@@ -32,34 +32,70 @@ class Finding(NamedTuple):
     is_acted_on: bool
 
 
+class Known(Rollout):
+    """A rollout in one epoch, over many looks of the guard: plan, baseline and the newest look do
+    not change in it, so each is read once; the head and the context are those of the last look."""
+
+    _health: Mapping[str, float] | None = None
+    _look: tuple[int, Look] | None = None
+
+    @cached_property
+    def soak(self) -> Soak:
+        """With the looks that were foreseen before; whoever writes one down takes a new epoch."""
+        return Soak(self)
+
+    @property
+    def health(self) -> Mapping[str, float] | None:
+        """Each host's usual health check in ms; None before the baseline is kept."""
+        if self._health is None:
+            baseline = self.baseline()
+            self._health = baseline.health if baseline else None
+        return self._health
+
+    def look(self, number: int) -> Look:
+        """As ``Record`` does."""
+        if self._look is None or self._look[0] != number:
+            self._look = number, super().look(number)
+        return self._look[1]
+
+
+Kept = MutableMapping[tuple[str, int], Known]
+"""By rollout and epoch."""
+
+
 class Watched(Present):
     """The last rollout of a PoP, and what checks need of it; each part is read once.
 
-    ``soaks`` keeps what was judged before by rollout and epoch, ``pauses`` are those of its PoP,
+    ``kept`` has what is known of rollouts from earlier looks, ``pauses`` are those of its PoP,
     ``stopped`` says why everything is, ``now`` is the time of this look in epoch seconds.
     """
+
+    opened: Known
 
     def __init__(
         self,
         context: Context,
         head: Head,
         now: float,
-        soaks: Soaks,
+        kept: Kept,
         pauses: Mapping[str, Pause],
         stopped: str,
     ) -> None:
         super().__init__(Record(context, head), now)
-        self._soaks, self.pauses, self.stopped = soaks, pauses, stopped
+        self.opened = kept.setdefault((head.id, head.epoch), Known(context, head))
+        self.opened.context, self.opened.head = context, head
+        self.pauses, self.stopped = pauses, stopped
 
     @property
     def under_way(self) -> bool:
         """Whether it has not ended."""
         return self.head.state not in ENDED
 
-    @cached_property
-    def soak(self) -> Soak:
-        """With the looks that were foreseen before; whoever writes one down takes a new epoch."""
-        return self._soaks.setdefault((self.head.id, self.head.epoch), Soak(self.opened))
+    @property
+    def usual(self) -> Mapping[str, float]:
+        """Each host's usual health check, in ms."""
+        health = self.opened.health
+        return usual_health(self.opened) if health is None else health
 
     @property
     def samples(self) -> SampleTable:
