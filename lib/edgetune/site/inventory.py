@@ -166,6 +166,8 @@ class Inventory(Protocol):
     is_kept: ClassVar[bool] = False
     """Whether reading it is too much for each step of a rollout: it is read for plans, and what it
     told is kept in the records."""
+    file: str = ""
+    """Digest of the file that all of it was read from; empty where that is no single file."""
 
     @abstractmethod
     def pop_names(self) -> list[str]:

@@ -29,6 +29,7 @@ from edgetune.rollout.steps.take_over_rollout import take_over
 from edgetune.rollout.store.nodes import Node
 from edgetune.rollout.store.records import KEY
 from tests.support import ROOT
+from tests.support.asked_store import AskedStore
 from tests.support.campaign_world import CampaignWorld
 from tests.support.exported import put_one
 from tests.support.virtual_clock import VirtualClock
@@ -336,26 +337,6 @@ def test_while_the_sweep_moves_nobody_begins_and_that_is_told(
         begin(world, tmp_path)
 
 
-class Asked:
-    """A store that counts what it is asked, and what it tells."""
-
-    def __init__(self, store: Any) -> None:
-        self._store, self.requests, self.texts = store, 0, 0
-
-    def get(self, key: str) -> str | None:
-        self.requests += 1
-        return self._store.get(key)  # type: ignore[no-any-return]
-
-    def list(self, prefix: str) -> Mapping[str, str]:
-        found: Mapping[str, str] = self._store.list(prefix)
-        self.requests += 1 + len(found) // 100
-        self.texts += len(found)
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
 STEPS: dict[str, Any] = {
     "plan_rollout": lambda world: world.run("plan_rollout", "lab1", "accept_queue"),
     "rollout_status": lambda world: world.run("rollout_status", rollout=""),
@@ -381,7 +362,7 @@ def test_a_step_asks_the_same_however_many_have_ended(tmp_path: Path, name: str)
             world.mark("changing")
         while sweep(world) or archive_own(world):
             pass
-        asked = Asked(world.context.store)
+        asked = AskedStore(world.context.store)
         world.context.store = asked  # type: ignore[assignment]
         STEPS[name](world)
         found.append((asked.requests, asked.texts))

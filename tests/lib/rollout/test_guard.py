@@ -20,6 +20,7 @@ from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
 from edgetune.rollout.guard.watched import Kept, Watched
 from edgetune.rollout.ownership.lease import as_owner
+from tests.support.asked_store import AskedStore
 from tests.support.builders import as_samples, reading
 from tests.support.scenarios import Scenario, scenarios
 from tests.support.soaking import USUAL, Soaking, soaking
@@ -259,28 +260,13 @@ def taken(world: Soaking, clock: VirtualClock, at: float) -> set[str]:
     return {look.reason for look in own.looks if look.decision == "roll_back"}
 
 
-class Asked:
-    """A store that keeps the keys that it is asked for."""
-
-    def __init__(self, store: Any) -> None:
-        self._store, self.keys = store, list[str]()
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-
-        def asked(key: str, *more: Any) -> Any:
-            self.keys.append(key)
-            return method(key, *more)
-
-        return asked
-
-
 def test_a_second_look_reads_of_each_rollout_its_batches_alone(tmp_path: Path) -> None:
     world = soaking(tmp_path, USUAL, began=400)
     world.run("compare_groups")
     one, store = Guard(refuse), world.context.store
     found(world, by=one)
-    world.context.store = asked = Asked(store)
+    asked = AskedStore(store)
+    world.context.store = asked  # type: ignore[assignment]
     found(world, by=one)
     of_all = ["resumed", "stop_all", "pause.", "congestion.", "rollout."]
     assert asked.keys == [

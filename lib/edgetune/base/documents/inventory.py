@@ -22,11 +22,15 @@ KEY = f"{PACK}.inventories"
 
 @dataclass(frozen=True)
 class KeptInventory:
-    """``read`` from ``where`` in epoch seconds; ``pops`` has the digest of each PoP by its name."""
+    """``read`` from ``where`` in epoch seconds; ``pops`` has the digest of each PoP by its name.
+
+    ``file`` is the digest of a file that tells just these PoPs; empty where there is none such.
+    """
 
     where: str
     read: float
     pops: dict[str, str]
+    file: str = ""
 
 
 @dataclass(frozen=True)

@@ -139,25 +139,24 @@ def _keep(
     all_may_go = context.config.inventory_shrink == 1
     for name in {*accepted, *(set(pops) - set(found.pop_names()) if all_may_go else ())}:
         pops.pop(name, None)
-    for name in found.pop_names():
-        entry = found.entry(name)
-        digest = digest_of(entry)
+    told = {name: digest_of(found.entry(name)) for name in found.pop_names()}
+    for name, digest in told.items():
         if pops.get(name) == digest:
             continue
         if name in pops:
             before = _readable(kept, context, name)
             if before is None or _too_many_gone(context, before, found.pop(name)):
                 continue
-        context.store.put(
-            inventory.pop_key(name), inventory.written(inventory.KeptPop(name, entry))
-        )
+        entry = inventory.KeptPop(name, found.entry(name))
+        context.store.put(inventory.pop_key(name), inventory.written(entry))
         pops[name] = digest
-    if kept and pops == kept.pops and not found.is_kept:
+    file, pops = (found.file, told) if pops == told else ("", pops)
+    if kept and pops == kept.pops and file == kept.file and not found.is_kept:
         return
     # Last: what it names is there.
     where = f"{context.config.inventory_source} {context.config.inventory}"
     context.store.put(
-        inventory.KEY, inventory.written(inventory.KeptInventory(where, clock.wall(), pops))
+        inventory.KEY, inventory.written(inventory.KeptInventory(where, clock.wall(), pops, file))
     )
 
 

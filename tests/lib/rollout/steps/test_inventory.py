@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,17 @@ import pytest
 
 from edgetune import PACK
 from edgetune.base import clock
-from edgetune.base.documents.inventory import KEY
+from edgetune.base.documents.inventory import KEY, pop_key
+from edgetune.base.errors import RefusedError, StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.kept_inventory import pop_for_plan, whole_inventory
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.accept_inventory import accept_inventory
 from edgetune.rollout.steps.diff_inventory import diff_inventory
 from edgetune.rollout.steps.plan_rollout import PlanResult, plan_rollout
-from edgetune.site.inventory import Pop
+from edgetune.rollout.store import inventory
+from edgetune.site.inventory import Inventory, Pop
+from tests.support.asked_store import AskedStore
 from tests.support.builders import inventory_document, write_yaml
 from tests.support.inventories.netbox import Netbox
 from tests.support.prometheus_api import api
@@ -170,10 +175,18 @@ class SiteMoves(Scenario):
         return read_rollout(self._site.later(), self.world.rollout).pop
 
 
+@pytest.mark.parametrize("large", [100_000, 0])
 @pytest.mark.parametrize("case", scenarios(__file__))
 def test_a_plan_refuses_what_a_rollout_outlives(
-    case: Any, tmp_path: Path, request: pytest.FixtureRequest
+    case: Any,
+    large: int,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Also where the file counts as large, so that steps read what was kept of it."""
+    monkeypatch.setattr(inventory, "_LARGE", large)
+    case = deepcopy(case)
     options = case[0].pop("site", {})
     if "served" in case[0]:
         del case[0]["served"]
@@ -190,3 +203,81 @@ def test_what_was_read_in_the_future_is_read_anew(served: Site) -> None:
     served.lose("e007")
     served.plan()
     assert len(served.known().hosts) == 7
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Its file is large, and a plan has read it."""
+    monkeypatch.setattr(inventory, "_LARGE", 0)
+    site = Site(tmp_path, lambda pops: _write(tmp_path, pops))
+    for number in range(6):
+        hosts = {f"f{number}": {"address": f"127.1.{number}.1"}}
+        site.pops[f"ams{number}"] = {**site.pops["lab1"], "hosts": hosts}
+    site.write()
+    site.plan()
+    return site
+
+
+def _parses(site: Site, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Inventory], object]) -> int:
+    """How often a step reads the whole file, which tells the same."""
+    parsed = []
+    real = inventory.open_inventory
+    monkeypatch.setattr(
+        inventory, "open_inventory", lambda config: parsed.append(1) or real(config)
+    )
+    found = ask(site.later().inventory)
+    monkeypatch.setattr(inventory, "open_inventory", real)
+    assert found == ask(real(site.later().config))
+    return len(parsed)
+
+
+def _put_entry(site: Site, entry: object) -> None:
+    kept = {"pop": "lab1", "entry": entry}
+    site.world.context.store.put(pop_key("lab1"), json.dumps(kept))
+
+
+CHANGES: dict[str, tuple[int, Callable[[Site], object]]] = {
+    "nothing": (0, lambda site: None),
+    "the file": (1, lambda site: site.lose("e007")),
+    "the file, planned again": (0, lambda site: [site.lose("e007"), site.plan()]),
+    # What steps would read has them still.
+    "too many hosts gone": (1, lambda site: [site.lose("e005", "e006", "e007"), _refused(site)]),
+    "a PoP gone": (1, lambda site: [site.pops.pop("ams0"), site.write(), site.plan()]),
+    "what was kept is damaged": (1, lambda site: _put_entry(site, "no")),
+    "what was kept is of another file": (1, lambda site: _put_entry(site, dict(site.pops["ams1"]))),
+    "the index is damaged": (1, lambda site: site.world.context.store.put(KEY, "{}")),
+}
+
+
+def _refused(site: Site) -> None:
+    with pytest.raises(RefusedError, match="lost e005"):
+        site.plan()
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_a_step_reads_one_pop_of_a_large_file_as_long_as_that_is_the_same(
+    large: Site, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parses, change = CHANGES[changed]
+    change(large)
+    assert _parses(large, monkeypatch, lambda it: (it.pop("lab1"), it.pop_names())) == parses
+
+
+def test_one_that_reads_all_pops_of_a_large_file_reads_the_file_once(
+    large: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = AskedStore(large.world.context.store)
+    large.world.context.store = asked  # type: ignore[assignment]
+    assert _parses(large, monkeypatch, lambda it: [*map(it.pop, it.pop_names())]) == 1
+    assert asked.requests <= 1 + inventory._FEW
+
+
+def test_a_large_file_is_read_where_the_store_is_away(
+    large: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*key: str) -> None:
+        raise StoreError("it is away")
+
+    monkeypatch.setattr(large.world.context.store, "get", away)
+    monkeypatch.setattr(large.world.context.store, "list", away)
+    assert _parses(large, monkeypatch, lambda it: it.pop("lab1")) == 1
