@@ -21,8 +21,17 @@ from tests.support.cases import table
 from tests.support.virtual_clock import VirtualClock
 
 CPUS = 8
+NOW = 1_793_000_000.0
+"""In October of 2026."""
 NIC = "sys/class/net/eth0"
 GROUP_SHOWN = "systemctl show -p ControlGroup -p MainPID nginx"
+
+
+class AgentClock(VirtualClock):
+    """With the name that the agent has for it."""
+
+    def time(self) -> float:
+        return self.wall()
 
 
 class DiagnosedHost(AgentRoot):
@@ -30,7 +39,7 @@ class DiagnosedHost(AgentRoot):
 
     def __init__(self, path: Path, patch: Any) -> None:
         super().__init__(path)
-        self.clock = VirtualClock(look=0.0)
+        self.clock = AgentClock(NOW, look=0.0)
         self.says: dict[str, str] = {}
         patch.setattr(findings, "time", self.clock)
         patch.setattr(Host, "program", lambda host, name: self._program(name))
@@ -161,7 +170,7 @@ def vmstat(stalls: int, swapped: int) -> str:
     return (
         f"nr_free_pages 1000\npswpin {swapped}\npswpout 0\nallocstall_dma 0\n"
         f"allocstall_normal {stalls}\nallocstall_movable {stalls}\n"
-        f"compact_stall {stalls}\ncompact_fail {stalls // 2}\n"
+        f"compact_stall {stalls}\ncompact_fail {stalls // 2}\nthp_fault_fallback {stalls}\n"
     )
 
 
@@ -203,6 +212,7 @@ def make(host: DiagnosedHost, state: Mapping[str, Any], grows: int) -> None:
         process(host, pid, name)
     for pid, last in ((501, 1 if state is SICK else 4), (502, 6)):
         thread(host, pid, pid, state["web"], last)
+    host.write_all({f"proc/501/fd/{number}": "" for number in range(6)})
     _count(host, 1, 0)
     host.clock.then = lambda: _count(host, 1 + grows, 5)
 

@@ -26,6 +26,11 @@ class Look:
         self._last: Dict[str, Any] = {}
 
     @property
+    def now(self) -> float:
+        """By the clock of the host, in epoch seconds."""
+        return time.time()
+
+    @property
     def uptime(self) -> float:
         """Seconds since the boot."""
         raise NotImplementedError

@@ -1,130 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory in pieces, on one node or swapped out; web servers beside interrupts; connections."""
+"""Web servers beside interrupts and at their limits, connections, the kernel; and all findings."""
 
+import calendar
 import contextlib
 import json
-import os
 import re
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from edgetune.agent.findings import conflicts, finding, gib, per_s, percent, receive
+from edgetune.agent.findings import conflicts, finding, memory, per_s, percent, receive
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.interrupts import find_interrupts, interrupts_of, raised_by_what
 from edgetune.agent.protocol import Json
-from edgetune.agent.readings import cpus_of_threads, meminfo, memory_in, processes_of
-from edgetune.agent.topology import NODES
+from edgetune.agent.readings import cpus_of_threads, processes_of
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
-
-# Pieces of 16 pages, from which network buffers and page tables of large pages are made.
-ORDER = 4
-# The share of free memory in such pieces: below it allocations wait, and much below is a warning.
-WHOLE, CRUMBS = 0.1, 0.02
-# Allocations a second that had to make room, or move pages, by themselves.
-STALLS = 1.0
-# Memory available, of all, with which nothing needs to be swapped; and what is worth a word.
-AVAILABLE, SWAPPED = 0.1, 0.01
-# Pages a second that come and go since the boot, where none does right now.
-PAGES = 1.0
-# The share of shared memory on one node, and of all memory that it has to be.
-ONE_NODE, MUCH = 0.8, 0.05
-# The share of allocations that had to take another node than the one they wanted.
-MISSED, ALLOCATIONS = 0.1, 1000
-
-
-def fragmentation(snap: Snapshot) -> Iterator[Json]:
-    """Free memory in pieces too small, and what allocations had to do about it."""
-    nodes = _free_pages(snap)
-    if not nodes:
-        return
-    stalls = [name for name in snap.columns("vmstat", "all") if name.startswith("allocstall")]
-    waits = snap.rate("vmstat", "all", "compact_stall", *stalls)
-    share, free, node = min(
-        (large / max(free, 1), free, node) for node, (large, free) in nodes.items()
-    )
-    if not (waits >= STALLS and share < WHOLE) and share >= CRUMBS:
-        return
-    kb = free * os.sysconf("SC_PAGE_SIZE") // 1024
-    fails = snap.total("vmstat", "all", "compact_fail")
-    what = (
-        f"{percent(share)} of the {gib(kb)} that are free on node {node} (zone Normal) are in "
-        f"pieces of {1 << ORDER} pages or more; {per_s(waits, 'allocations')} wait for room "
-        f"({snap.total('vmstat', 'all', 'compact_stall')} compactions since the boot, "
-        f"{fails} in vain)"
-    )
-    numbers = {"waits_per_s": waits, "large_share": share, "free_kb": kb, "node": int(node)}
-    tuning = "memory_watermarks" if waits >= STALLS else None
-    yield finding("fragmentation", what, numbers, tuning)
-
-
-def _free_pages(snap: Snapshot) -> Dict[str, Tuple[int, int]]:
-    """Of the zone Normal of each node: free pages in large pieces, and all."""
-    line = re.compile(r"^Node\s+([0-9]+), zone\s+Normal\s+([0-9 \t]+)$", re.MULTILINE)
-    found = {}
-    for node, numbers in line.findall(snap.text("/proc/buddyinfo")):
-        pages = [int(count) << order for order, count in enumerate(numbers.split())]
-        found[node] = sum(pages[ORDER:]), sum(pages)
-    return found
-
-
-def swapping(snap: Snapshot) -> Iterator[Json]:
-    """Memory swapped out while there is enough of it."""
-    known = meminfo(snap.host)
-    names = ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
-    if not all(name in known for name in names):
-        snap.unread["/proc/meminfo"] = f"does not tell all of {', '.join(names)}"
-        return
-    memory, available, swap, left = (known[name] for name in names)
-    used, free = swap - left, available / max(memory, 1)
-    pages = ("pswpin", "pswpout")
-    rate = snap.rate("vmstat", "all", *pages)
-    moves = (snap.live and rate > 0) or snap.total("vmstat", "all", *pages) >= PAGES * snap.uptime
-    if free < AVAILABLE or not (moves or used >= SWAPPED * memory):
-        return
-    swappiness = snap.number("/proc/sys/vm/swappiness") or 0
-    what = (
-        f"{gib(used)} are swapped out ({per_s(rate, 'pages')} now) with {gib(available)} "
-        f"available, {percent(free)} of all memory; vm.swappiness is {swappiness}"
-    )
-    numbers = {"swapped_kb": used, "pages_per_s": rate, "available_kb": available}
-    # What was swapped out once and is not missed does no harm.
-    yield finding("swapping", what, numbers, "no_swap" if moves and swappiness > 1 else None)
-
-
-def shmem_on_one_node(snap: Snapshot) -> Iterator[Json]:
-    """Shared memory, such as the files of a tmpfs, on one node of several."""
-    nodes = {node: memory_in(snap.text(f"{NODES}/{node}/meminfo")) for node in snap.nodes}
-    sizes = {node: kb for node, kb in nodes.items() if kb.get("MemTotal")}
-    shared = {node: kb.get("Shmem", 0) for node, kb in sizes.items()}
-    whole = sum(shared.values())
-    if len(sizes) < 2 or whole < MUCH * sum(kb["MemTotal"] for kb in sizes.values()):
-        return
-    most = max(shared, key=lambda node: shared[node])
-    share = shared[most] / whole
-    if share >= ONE_NODE:
-        each = ", ".join(f"{node} {gib(kb)}" for node, kb in shared.items())
-        what = f"{percent(share)} of the shared memory is on {most} ({each})"
-        numbers = {"share": share, "shmem_kb": whole}
-        yield finding("shmem_on_one_node", what, numbers, "numa_interleave")
-
-
-def numa_miss(snap: Snapshot) -> Iterator[Json]:
-    """Memory taken from another node than the one wanted, which was full."""
-    nodes = snap.rows("numastat")
-    misses = {node: snap.rate("numastat", node, "numa_miss") for node in nodes}
-    whole = sum(misses.values()) + sum(snap.rate("numastat", node, "numa_hit") for node in nodes)
-    missed = sum(misses.values())
-    if len(nodes) < 2 or whole < ALLOCATIONS or missed < MISSED * whole:
-        return
-    foreign = {node: snap.rate("numastat", node, "numa_foreign") for node in nodes}
-    full = max(foreign, key=lambda node: foreign[node])
-    share = missed / whole
-    what = (
-        f"{percent(share)} of the pages asked for ({missed:,.0f} of {per_s(whole)}) come from "
-        f"another node than wanted, most of them because {full} is full"
-    )
-    numbers = {"share": share, "misses_per_s": missed}
-    yield finding("numa_miss", what, numbers, "numa_interleave")
-
 
 # In /proc/PID/stat, counted from the field after the name of the process.
 LAST_CPU = 36
@@ -183,17 +71,85 @@ def _shared(snap: Snapshot, service: str, serving: Set[int]) -> Optional[Json]:
     return finding("web_on_irq_cpus", what, {**numbers, "other_cpus": left}, tuning)
 
 
-def _threads(snap: Snapshot, service: str) -> Iterator[Thread]:
+def _processes(snap: Snapshot, service: str) -> List[str]:
     shown = snap.run("systemctl", "show", "-p", "ControlGroup", "-p", "MainPID", service)
     group, main = (
         "".join(re.findall(f"^{name}=(.*)", shown, re.M)) for name in ("ControlGroup", "MainPID")
     )
-    for process in processes_of(snap.host, group, main):
+    return processes_of(snap.host, group, main)
+
+
+def _threads(snap: Snapshot, service: str) -> Iterator[Thread]:
+    for process in _processes(snap, service):
         for number, allowed in cpus_of_threads(snap.host, process).items():
             own = f"/proc/{number.replace('/', '/task/')}/stat"
             fields = snap.host.text(own).rpartition(")")[2].split()
             with contextlib.suppress(ValueError, IndexError):
                 yield Thread(parse_cpus(allowed), int(fields[LAST_CPU]))
+
+
+# The share of its limit of open files from which a service is near it, and what is enough.
+NEAR, ENOUGH = 0.5, 65536
+
+
+def open_files(snap: Snapshot) -> Iterator[Json]:
+    """Services of which a process has most of the files open that it may."""
+    for service in snap.services:
+        used = [own for own in _open_files(snap, service) if own[1] < ENOUGH]
+        share, limit, files, process = max(
+            ((files / limit, limit, files, process) for files, limit, process in used),
+            default=(0.0, 0, 0, ""),
+        )
+        if share >= NEAR:
+            what = (
+                f"process {process} of {service} has {files} of at most {limit} files open, "
+                f"{percent(share)}; a proxy needs two for each connection"
+            )
+            numbers = {"share": share, "files": files, "limit": limit}
+            # The tuning sets the limit of nginx alone.
+            tuning = "nginx_files" if service == "nginx" else None
+            yield finding("open_files", what, numbers, tuning)
+
+
+def _open_files(snap: Snapshot, service: str) -> Iterator[Tuple[int, int, str]]:
+    """Of each process: files that it has open, how many it may, and its number."""
+    for process in _processes(snap, service):
+        limits = snap.host.text(f"/proc/{process}/limits")
+        limit = re.search(r"^Max open files\s+(\d+)", limits, re.MULTILINE)
+        if limit and int(limit.group(1)):
+            files = len(snap.host.names(f"/proc/{process}/fd"))
+            yield files, int(limit.group(1)), process
+
+
+# Seconds after which a kernel is old: its holes are known, and others were improved since.
+OLD = 2 * 365 * 86400.0
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+
+def old_kernel(snap: Snapshot) -> Iterator[Json]:
+    """A kernel that was built long ago."""
+    told = snap.host.text("/proc/version")
+    built = _built(told)
+    age = snap.now - built if built else 0.0
+    if age >= OLD:
+        years = age / 365 / 86400
+        what = f"the kernel was built {years:.1f} years ago: {told.split(' (')[0]}"
+        yield finding("old_kernel", what, {"days": int(age / 86400)}, "kernel_upgrade", "note")
+
+
+def _built(version: str) -> Optional[float]:
+    """The day on which a kernel was built, as Debian writes it or as the kernel does; in epoch
+    seconds. None where it is not told."""
+    day = re.search(r"\((\d{4})-(\d\d)-(\d\d)\)\s*$", version)
+    if day:
+        year, month, date = map(int, day.groups())
+    else:
+        word = re.search(r"\b([A-Z][a-z]{2}) +(\d+) [\d:]{8} \S+ (\d{4})\s*$", version)
+        if not word or word.group(1) not in re.findall("...", _MONTHS):
+            return None
+        year, date = int(word.group(3)), int(word.group(2))
+        month = _MONTHS.index(word.group(1)) // 3 + 1
+    return float(calendar.timegm((year, month, date, 0, 0, 0)))
 
 
 # Connections dropped a second since the boot, where none is dropped right now: some 36 an hour.
@@ -237,20 +193,25 @@ Finder = Callable[[Snapshot], Iterator[Json]]
 
 FINDERS: Tuple[Finder, ...] = (
     receive.ring_overflow,
+    receive.early_snoop,
     receive.rss_reach,
     receive.fdir_miss,
     receive.net_rx_skew,
     receive.time_squeeze,
     receive.backlog_drops,
     receive.interrupt_rate,
+    receive.many_queues,
     irqs_unknown,
     web_on_irq_cpus,
+    open_files,
     accept_queue,
-    fragmentation,
-    swapping,
-    shmem_on_one_node,
-    numa_miss,
+    memory.fragmentation,
+    memory.huge_page_stalls,
+    memory.swapping,
+    memory.shmem_on_one_node,
+    memory.numa_miss,
     initial_cwnd,
+    old_kernel,
     conflicts.irqbalance,
     conflicts.tuned,
     conflicts.bpftune,
