@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -23,6 +23,9 @@ BUSY_MARK = "run/busy"
 ADDRESS = "etc/address"
 NIC_QUEUES = "sys/class/net/eth0/queues"
 STEERING = {"rx": "rps_cpus", "tx": "xps_cpus"}
+RING = ("rx", "tx")
+ENTRIES = 256
+RING_KEPT = "run/ring.json"
 NGINX_PID = "77"
 PROCESS = {
     "limits": "Max open files            {soft:<20} {hard:<20} files\n",
@@ -41,26 +44,53 @@ class Refusal(Exception):
 
 
 def ethtool(root: Path, arguments: Sequence[str]) -> None:
-    """-i, -l and -L of eth0, whose channels are its queues in /sys."""
+    """-i, -S, -g, -G, -l and -L of eth0, whose channels are its queues in /sys."""
     option, interface, *values = [*arguments, "", ""][: max(2, len(arguments))]
     if interface != "eth0":
         raise Refusal("netlink error: No such device")
     if option in ("-i", "--driver"):
         print("driver: virtio_net\nversion: 1.0.0")
+    elif option in ("-S", "--statistics"):
+        print("NIC statistics:")
+        print("".join(f"     rx_queue_{number}_drops: 0\n" for number in range(QUEUES)), end="")
+    elif option in ("-g", "--show-ring"):
+        _show_ring(root)
+    elif option in ("-G", "--set-ring"):
+        _set_ring(root, _pairs(values, RING, ENTRIES, "ring size exceeds maximum"))
     elif option in ("-l", "--show-channels"):
         _show_channels(root)
     elif option in ("-L", "--set-channels"):
-        make_queues(root, _wanted_channels(values))
+        make_queues(root, _pairs(values, STEERING, QUEUES, "channel count exceeds maximum"))
     else:
         raise Refusal("netlink error: Operation not supported")
 
 
 def ip(root: Path, arguments: Sequence[str]) -> None:
-    """-o address show."""
+    """-o address show, and -j route show default: there is none."""
+    if list(arguments) == ["-j", "route", "show", "default"]:
+        print("[ ]")
+        return
     if list(arguments) != ["-o", "address", "show"]:
         raise Refusal("Object is unknown")
     print("1: lo    inet 127.0.0.1/8 scope host lo")
     print(f"2: eth0    inet {(root / ADDRESS).read_text().strip()}/24 scope global eth0")
+
+
+def _show_ring(root: Path) -> None:
+    kept = root / RING_KEPT
+    now = json.loads(kept.read_text()) if kept.exists() else dict.fromkeys(RING, ENTRIES)
+    print("Ring parameters for eth0:")
+    for title, own in (
+        ("Pre-set maximums:", dict.fromkeys(RING, ENTRIES)),
+        ("Current hardware settings:", now),
+    ):
+        print(f"{title}\nRX:\t\t{own['rx']}\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t{own['tx']}")
+
+
+def _set_ring(root: Path, wanted: Mapping[str, int]) -> None:
+    kept = root / RING_KEPT
+    now = json.loads(kept.read_text()) if kept.exists() else dict.fromkeys(RING, ENTRIES)
+    kept.write_text(json.dumps({**now, **wanted}))
 
 
 def _show_channels(root: Path) -> None:
@@ -73,14 +103,15 @@ def _show_channels(root: Path) -> None:
         print(f"{title}\nRX:\t\t{rx}\nTX:\t\t{tx}\nOther:\t\tn/a\nCombined:\tn/a")
 
 
-def _wanted_channels(words: Sequence[str]) -> dict[str, int]:
+def _pairs(words: Sequence[str], names: Collection[str], most: int, beyond: str) -> dict[str, int]:
+    """The numbers that ethtool is to set, by name: 1 to `most`."""
     wanted = dict(zip(words[::2], words[1::2]))
     if len(words) % 2 or not wanted or not all(word.isdigit() for word in wanted.values()):
         raise Refusal("ethtool: bad command line argument(s)")
-    if not set(wanted) <= set(STEERING):
+    if not {*wanted} <= {*names}:
         raise Refusal("netlink error: requested channel type is not supported")
-    if not all(1 <= int(count) <= QUEUES for count in wanted.values()):
-        raise Refusal("netlink error: requested channel count exceeds maximum")
+    if not all(1 <= int(count) <= most for count in wanted.values()):
+        raise Refusal(f"netlink error: requested {beyond}")
     return {kind: int(count) for kind, count in wanted.items()}
 
 

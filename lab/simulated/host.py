@@ -49,7 +49,11 @@ KERNEL = {
     "proc/cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet",
     "proc/cpuinfo": "".join(map(CPU.format, range(CPUS))),
     "proc/loadavg": "0.20 0.20 0.20 1/100 1000",
-    "proc/meminfo": "MemTotal: 4028440 kB\nMemFree: 2814220 kB\nMemAvailable: 3216100 kB",
+    "proc/meminfo": "MemTotal: 4028440 kB\nMemFree: 2814220 kB\nMemAvailable: 3216100 kB\n"
+    "SwapTotal: 0 kB\nSwapFree: 0 kB",
+    "proc/buddyinfo": "Node 0, zone   Normal 900 800 700 600 500 400 300 200 100 90 600",
+    "proc/interrupts": f"{'':12}{'CPU0':>11}{'CPU1':>11}\nLOC: {0:>11}{0:>11}",
+    "proc/vmstat": "pswpin 0\npswpout 0\nallocstall_normal 0\ncompact_stall 0\ncompact_fail 0",
     "proc/version": "Linux version 6.1.0-lab (simulated)",
     "sys/devices/system/cpu/online": f"0-{CPUS - 1}",
     "sys/devices/system/cpu/possible": f"0-{CPUS - 1}",
@@ -104,6 +108,7 @@ def counted(counters: Counters) -> Mapping[str, str]:
     files["proc/net/snmp"] = _table("Tcp", TCP, values)
     share = values["rx_packets"] // CPUS
     files["proc/net/softnet_stat"] = f"{share:08x}{' 00000000' * 12}\n" * CPUS
+    files["proc/softirqs"] = f"{'':12}{'CPU0':>11}{'CPU1':>11}\n NET_RX: {share:>11}{share:>11}\n"
     files["proc/stat"] = _stat(counters)
     idle = counters.uptime * CPUS - sum(counters.busy)
     files["proc/uptime"] = f"{counters.uptime:.2f} {idle:.2f}\n"
