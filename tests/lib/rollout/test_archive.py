@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,12 @@ from hypothesis import strategies as st
 
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, ID, Entry, Head, Quarantine, archive_key, head_key
+from edgetune.base.documents.look import Conclusion
 from edgetune.base.documents.past import past_key
+from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.durations import utc
 from edgetune.base.errors import FencedError, InputError
+from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.record import seized
 from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.rollout.record import archive
@@ -108,6 +112,46 @@ def test_they_leave_as_the_next_one_begins(world: EmptyWorld, tmp_path: Path) ->
         assert read_rollout(world.context, rollout).head.id == rollout
         assert world.run("rollout_status", rollout=rollout)["ids"] == [rollout]
     assert world.context.claims.holder("lab1").epoch == world.epoch  # type: ignore[union-attr]
+
+
+FAILED = (("changing", "it is"), ("rolling_back", "e001 failed"), ("rolled_back", ""))
+RETIRED = (("complete", "it helps"), ("rolling_back", "no use"), ("rolled_back", ""))
+USELESS = Conclusion(Verdict.NO_DIFFERENCE, Decision.HOLD, "3 % fewer: no proven improvement")
+TRIED: dict[str, tuple[str, Sequence[tuple[str, str]], Conclusion | None]] = {
+    "judged": (USELESS.reason, FAILED, USELESS),
+    "failed": ("e001 failed (ana)", FAILED, None),
+    "retired": ("no use (ana)", RETIRED, USELESS),
+}
+
+
+def planned(world: EmptyWorld) -> str:
+    return " ".join(world.run("plan_rollout", "lab1", "accept_queue")["text"].split())
+
+
+@pytest.mark.parametrize("where", ["living", "archived", "archived, and the past is damaged"])
+@pytest.mark.parametrize("case", TRIED)
+def test_a_plan_says_what_was_tried_here_before(world: EmptyWorld, case: str, where: str) -> None:
+    why, states, verdict = TRIED[case]
+    tried = {"tuning": "accept_queue"}
+    put(world, "lab1", 1, "rolled_back", DAY + 9, **tried)
+    history = [Entry(clock.wall() - 60 * (DAY + 5), state, "ana", said) for state, said in states]
+    rollout = put(world, "lab1", 2, "rolled_back", history=history, verdict=verdict, **tried)
+    put(world, "lab1", 3, "rolled_back")
+    put(world, "lab1", 4, "complete", **tried)
+    put(world, "ams1", 5, "rolled_back", **tried)
+    if where != "living":
+        assert sweep(world)
+    if "damaged" in where:
+        world.context.store.put(past_key("lab1"), "{")
+    text = planned(world)
+    assert f"taken back at {utc(history[-1].at)}: {why}" in text
+    assert command("report_rollout", rollout=rollout) in text
+
+
+def test_a_plan_of_what_was_never_taken_back_says_nothing(world: EmptyWorld) -> None:
+    put(world, "lab1", 1, "complete", tuning="accept_queue")
+    put(world, "lab1", 2, "rolled_back")
+    assert "tried here" not in planned(world)
 
 
 def test_the_last_leaves_a_day_after_its_end(world: EmptyWorld, clock: VirtualClock) -> None:

@@ -7,7 +7,7 @@ edgetune.past.POP
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, field
 
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.base.dataclass import dataclass
@@ -17,9 +17,19 @@ from edgetune.base.documents.schema import read_versioned
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A ``rollout`` that was taken back: when it ``ended`` (epoch seconds), and why."""
+
+    rollout: str
+    ended: float
+    why: str
+
+
+@dataclass(frozen=True)
 class Past:
     """Of the archived rollouts of a PoP: the largest ``epoch``, the id of the ``last`` that began,
-    and whether a tuning may stand by one of them (``stands``).
+    whether a tuning may stand by one of them (``stands``), and by tuning the newest that was taken
+    back (``tried``).
 
     It is written before what it tells of is moved. So it may say too much, never too little.
     """
@@ -27,6 +37,7 @@ class Past:
     epoch: int
     last: str
     stands: bool
+    tried: dict[str, Tried] = field(default_factory=dict)
 
     def document(self) -> str:
         """As it is stored."""

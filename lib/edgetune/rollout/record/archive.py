@@ -13,16 +13,18 @@ written to its first place; the copy is written over once it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 
 from edgetune import __version__
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, ID, Head, archive_key, head_key
-from edgetune.base.documents.past import Past, past_key, read_past
+from edgetune.base.documents.past import Past, Tried, past_key, read_past
 from edgetune.base.durations import DAY
 from edgetune.base.errors import EdgetuneError, FencedError, RefusedError
+from edgetune.base.sanitize import shortened
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import Unreadable, read_archived_heads, read_living_heads
 from edgetune.rollout.store.claims import Claim
@@ -34,6 +36,7 @@ AT_ONCE = 25
 """How many are moved as a rollout begins; the sweep moves the others."""
 SWEPT_AT_ONCE = 100
 _TTL = 60.0
+_LONGEST = 300
 
 
 def past_of(context: Context, pop: str) -> Past | None:
@@ -51,7 +54,28 @@ def _read_again(context: Context, pop: str) -> Past | None:
     if not every:
         return None
     stands = bool(unreadable) or any(head.state == "complete" for head in heads)
-    return Past(max(1, *(each.epoch for each in every)), max(each.id for each in every), stands)
+    epoch, last = max(1, *(each.epoch for each in every)), max(each.id for each in every)
+    return Past(epoch, last, stands, _tried(heads))
+
+
+def tried_before(context: Context, pop: str, tuning: str) -> Tried | None:
+    """The newest rollout of a tuning on a PoP that was taken back; None without one."""
+    heads, _ = read_living_heads(context, pop)
+    # Afterwards: what leaves in between is told there already.
+    past = past_of(context, pop)
+    return _tried(heads, past.tried if past else {}).get(tuning)
+
+
+def _tried(
+    heads: Iterable[Head], before: Mapping[str, Tried] = MappingProxyType({})
+) -> dict[str, Tried]:
+    found = {**before}
+    for head in heads:
+        if head.state == "rolled_back":
+            judged = head.verdict.reason if head.verdict and not _fell(head) else ""
+            own = Tried(head.id, _end(head), shortened(judged or head.cause, _LONGEST))
+            found[head.tuning] = max(found.get(head.tuning, own), own, key=lambda it: it.ended)
+    return found
 
 
 def has_past(context: Context) -> bool:
@@ -175,6 +199,7 @@ def _with(before: Past | None, ended: Sequence[Head]) -> Past:
         max(known.epoch, *(head.epoch for head in ended)),
         max(known.last, *(head.id for head in ended)),
         known.stands or any(head.state == "complete" for head in ended),
+        _tried(ended, known.tried),
     )
 
 

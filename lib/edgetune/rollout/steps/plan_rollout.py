@@ -11,15 +11,17 @@ from edgetune.base import clock
 from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan, ShownPlan
-from edgetune.base.durations import duration
+from edgetune.base.durations import duration, utc
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.fields import Fields
 from edgetune.base.options import read_options
+from edgetune.base.sanitize import command
 from edgetune.net.inventories import source_of
 from edgetune.net.traffic import is_on_hosts
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import freezes_ahead
 from edgetune.rollout.planning.make_plan import plan_and_notes
+from edgetune.rollout.record.archive import tried_before
 from edgetune.rollout.record.kept_inventory import keep_entry
 from edgetune.rollout.record.rollout import load_plan, save_plan
 from edgetune.rollout.status.claimed import held_first
@@ -83,7 +85,7 @@ def plan_rollout(
             made,
             _inventory(context),
             _drain(context, made.pop),
-            [*notes, *_freezes(context, made)],
+            [*notes, *_tried(context, made), *_freezes(context, made)],
         ),
     }
 
@@ -107,6 +109,16 @@ def _freezes(context: Context, plan: Plan) -> list[Finding]:
     """Those that its rollout would run into."""
     ahead = freezes_ahead(context.config.closed, plan, clock.wall())
     return [Finding(text, "begin it at another time", refuses=False) for text in ahead]
+
+
+def _tried(context: Context, plan: Plan) -> list[Finding]:
+    """That its tuning was taken back here before."""
+    found = tried_before(context, plan.pop, plan.tuning.name)
+    if found is None:
+        return []
+    what = f"{plan.tuning.name} was tried here and taken back at {utc(found.ended)}: {found.why}"
+    advice = f"{command('report_rollout', rollout=found.rollout)} shows why"
+    return [Finding(what, advice, refuses=False)]
 
 
 def _make_again(
