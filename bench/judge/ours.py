@@ -93,7 +93,7 @@ class Ours:
 
     def compare(self, replicate: Replicate) -> tuple[float, float, float, str]:
         """Ratio of ratios of drops with its interval, and the verdict of one look at the end."""
-        look = judge_soak(replicate)
+        look = judge_soak(replicate, guards=[SHARE_OF_WORK])
         row = look.metrics[0]
         low, high = row.interval
         return row.ratio or math.nan, low or 0.0, high or math.inf, str(look.verdict)

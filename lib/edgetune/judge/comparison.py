@@ -292,9 +292,9 @@ class Comparison:
     @cached_property
     def _load_explains(self) -> bool:
         """Whether a difference of load explains anything: not where load is what is meant to be
-        moved, or where nobody measured it."""
-        is_meant = self.metric == WORK
-        return not is_meant and WORK in self.baseline.metrics and self.is_measured(WORK)
+        moved, where the plan does not look at it, or where nobody measured it."""
+        looks_at_it = self.metric != WORK and WORK in self.metrics
+        return looks_at_it and WORK in self.baseline.metrics and self.is_measured(WORK)
 
     def _explains(self, metric: str) -> bool:
         return self._load_explains and metric != WORK

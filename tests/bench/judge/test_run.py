@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from bench.judge import __main__ as program
-from bench.judge import figures, large, peers, trials
+from bench.judge import figures, large, peers, targets, trials
 from bench.judge.articles import ARTICLES
 from bench.judge.fleets import FLEETS
 from bench.judge.parts import Parts
@@ -183,3 +183,11 @@ def _wait_for_children(parent: int, count: int) -> list[str]:
     listed = Path(f"/proc/{parent}/task/{parent}/children")
     wait_until(lambda: len(listed.read_text().split()) >= count)
     return listed.read_text().split()
+
+
+def test_both_articles_are_judged_as_they_were_told() -> None:
+    own = trials.ours()
+    assert own is not None
+    for row in program.judge_articles(own, 1):
+        assert row["verdict"] == "improved", row
+        assert abs(row["ratio"] / row["truth"] - 1) <= targets.ARTICLE, row
