@@ -95,34 +95,36 @@ NEAR, ENOUGH = 0.5, 65536
 def open_files(snap: Snapshot) -> Iterator[Json]:
     """Services of which a process has most of the files open that it may."""
     for service in snap.services:
-        used = [own for own in _open_files(snap, service) if own[1] < ENOUGH]
-        share, limit, files, process = max(
-            ((files / limit, limit, files, process) for files, limit, process in used),
-            default=(0.0, 0, 0, ""),
-        )
+        used = list(_open_files(snap, service))
+        files, limit, process = max(used, key=lambda own: own[0] / own[1], default=(0, 1, ""))
+        share = files / limit
         if share >= NEAR:
             what = (
                 f"process {process} of {service} has {files} of at most {limit} files open, "
                 f"{percent(share)}; a proxy needs two for each connection"
             )
             numbers = {"share": share, "files": files, "limit": limit}
-            # The tuning sets the limit of nginx alone.
-            tuning = "nginx_files" if service == "nginx" else None
+            # The tuning sets the limit of nginx as a whole, and its workers may have their own.
+            is_shared = len({most for _, most, _ in used}) == 1
+            tuning = "nginx_files" if service == "nginx" and is_shared else None
             yield finding("open_files", what, numbers, tuning)
 
 
 def _open_files(snap: Snapshot, service: str) -> Iterator[Tuple[int, int, str]]:
-    """Of each process: files that it has open, how many it may, and its number."""
+    """Of each process with a limit that may be too low: files that it has open, how many it may,
+    and its number."""
     for process in _processes(snap, service):
         limits = snap.host.text(f"/proc/{process}/limits")
         limit = re.search(r"^Max open files\s+(\d+)", limits, re.MULTILINE)
-        if limit and int(limit.group(1)):
+        if limit and 0 < int(limit.group(1)) < ENOUGH:
             files = len(snap.host.names(f"/proc/{process}/fd"))
             yield files, int(limit.group(1)), process
 
 
 # Seconds after which a kernel is old: its holes are known, and others were improved since.
 OLD = 2 * 365 * 86400.0
+# A date before it is that of a build that is the same at any time.
+_SENSIBLE = 2005
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
@@ -134,22 +136,28 @@ def old_kernel(snap: Snapshot) -> Iterator[Json]:
     if age >= OLD:
         years = age / 365 / 86400
         what = f"the kernel was built {years:.1f} years ago: {told.split(' (')[0]}"
-        yield finding("old_kernel", what, {"days": int(age / 86400)}, "kernel_upgrade", "note")
+        is_debian = re.search(r"^ID=\"?debian\b", snap.host.text("/etc/os-release"), re.MULTILINE)
+        tuning = "kernel_upgrade" if is_debian else None
+        yield finding("old_kernel", what, {"days": int(age / 86400)}, tuning, "note")
 
 
 def _built(version: str) -> Optional[float]:
     """The day on which a kernel was built, as Debian writes it or as the kernel does; in epoch
     seconds. None where it is not told."""
-    day = re.search(r"\((\d{4})-(\d\d)-(\d\d)\)\s*$", version)
+    last = version.rpartition("#")[2]
+    day = re.search(r"\((\d{4})-(\d\d)-(\d\d)[T\d:Z]*\)", last)
+    word = re.search(r"\b([A-Z][a-z]{2}) +(\d+) [\d:]{8} \S+ (\d{4})\b", last)
     if day:
         year, month, date = map(int, day.groups())
-    else:
-        word = re.search(r"\b([A-Z][a-z]{2}) +(\d+) [\d:]{8} \S+ (\d{4})\s*$", version)
-        if not word or word.group(1) not in re.findall("...", _MONTHS):
-            return None
+    elif word and word.group(1) in re.findall("...", _MONTHS):
         year, date = int(word.group(3)), int(word.group(2))
         month = _MONTHS.index(word.group(1)) // 3 + 1
-    return float(calendar.timegm((year, month, date, 0, 0, 0)))
+    else:
+        return None
+    with contextlib.suppress(ValueError):
+        if year >= _SENSIBLE:
+            return float(calendar.timegm((year, month, date, 0, 0, 0)))
+    return None
 
 
 # Connections dropped a second since the boot, where none is dropped right now: some 36 an hour.
@@ -200,7 +208,6 @@ FINDERS: Tuple[Finder, ...] = (
     receive.time_squeeze,
     receive.backlog_drops,
     receive.interrupt_rate,
-    receive.many_queues,
     irqs_unknown,
     web_on_irq_cpus,
     open_files,

@@ -67,19 +67,19 @@ def _free_pages(snap: Snapshot) -> Dict[str, Tuple[int, int]]:
 def huge_page_stalls(snap: Snapshot) -> Iterator[Json]:
     """Huge pages for programs that did not ask for them, and allocations that wait for those.
 
-    ``compact_stall`` counts allocations that compacted memory by themselves, and
-    ``thp_fault_fallback`` those that got small pages in the end (Documentation/admin-guide/mm/
-    transhuge.rst of Linux).
+    They wait only where ``defrag`` is ``always``, too. ``compact_stall`` counts allocations of any
+    size that compacted memory by themselves, and ``thp_fault_fallback`` huge pages that were not to
+    be had (Documentation/admin-guide/mm/transhuge.rst of Linux).
     """
-    if "[always]" not in snap.host.text(f"{THP}/enabled").split():
+    if not all("[always]" in snap.host.text(f"{THP}/{file}") for file in ("enabled", "defrag")):
         return
     waits = snap.rate("vmstat", "all", "compact_stall")
     vain = snap.rate("vmstat", "all", "thp_fault_fallback")
     if min(waits, vain) < STALLS:
         return
     what = (
-        f"the kernel makes huge pages for every program: {per_s(waits, 'allocations')} wait until "
-        f"memory is compacted for them, and {per_s(vain)} get small pages all the same"
+        f"every program waits for huge pages: {per_s(vain)} are not to be had, and "
+        f"{per_s(waits, 'allocations')} of any size wait until memory is compacted"
     )
     numbers = {"waits_per_s": waits, "in_vain_per_s": vain}
     yield finding("huge_page_stalls", what, numbers, "quiet_thp")

@@ -46,8 +46,6 @@ SOFTIRQ = 0.3
 SQUEEZES = 10
 # Interrupts a second of one interface, and packets that each should bring at least at that rate.
 INTERRUPTS, PACKETS = 20000, 8
-# Packets received for each interrupt below which queues share too little work, from so many on.
-SINGLE, MANY = 4, 8
 
 
 def ring_overflow(snap: Snapshot) -> Iterator[Json]:
@@ -86,19 +84,15 @@ def _overflows(snap: Snapshot, nic: str) -> Dict[str, Tuple[float, int]]:
     return found
 
 
-# Counters of packets for which the card had no room itself, and those for which the ring had none.
-STALLED: Dict[str, Tuple[str, str]] = {
-    "igb": ("rx_missed_errors", "rx_no_buffer_count"),
-    "ixgbe": ("rx_missed_errors", "rx_no_dma_resources"),
-    "mlx5_core": ("rx_discards_phy", "rx_out_of_buffer"),
-}
 # Haswell and Broadwell servers, by family and model (Intel's Software Developer's Manual, volume
 # 4, table 2-1): those after them have no choice of who snoops.
 SNOOPING = {("6", "63"), ("6", "79")}
+# Packets dropped a second from which rings that cannot grow are worth a boot.
+LOST = 1.0
 
 
 def early_snoop(snap: Snapshot) -> Iterator[Json]:
-    """Packets dropped while rings have room: memory is too slow for the card.
+    """Packets dropped though rings are at their largest: memory may be too slow for the card.
 
     On servers with two sockets of these CPUs that may be Early Snoop, which no system shows: the
     BIOS does, in the plan of the tuning.
@@ -109,18 +103,17 @@ def early_snoop(snap: Snapshot) -> Iterator[Json]:
     if model not in SNOOPING or _told(cpus, "vendor_id") != "GenuineIntel" or sockets < 2:
         return
     for nic in snap.nics:
-        missed, short = STALLED.get(snap.driver(nic), ("", ""))
-        if not {missed, short} <= set(snap.columns("driver", nic)):
-            continue
-        rate = snap.rate("driver", nic, missed)
-        if rate > 0 and not snap.rate("driver", nic, short):
+        rate = max(now for now, _ in _overflows(snap, nic).values())
+        rings = snap.counts(NicRing, nic)
+        now, most = (part.get("rx", 0) for part in (rings.current, rings.max))
+        if rate >= LOST and 0 < most <= now:
             what = (
-                f"{nic} drops {per_s(rate, 'packets')} ({missed}) and its rings have room "
-                f"({short} stands): on {sockets} sockets of Haswell or Broadwell, Early Snoop of "
-                "the BIOS may keep memory busy"
+                f"{nic} drops {per_s(rate, 'packets')} with rings that are at their largest "
+                f"({now}): on {sockets} sockets of Haswell or Broadwell, Early Snoop of the BIOS "
+                "may keep memory busy"
             )
-            numbers = {"dropped_per_s": rate, "sockets": sockets}
-            yield finding("early_snoop", what, numbers, "home_snoop")
+            numbers = {"dropped_per_s": rate, "sockets": sockets, "ring": now}
+            yield finding("early_snoop", what, numbers, "home_snoop", "note")
 
 
 def _told(text: str, name: str) -> str:
@@ -265,19 +258,3 @@ def interrupt_rate(snap: Snapshot) -> Iterator[Json]:
             )
             numbers = {"interrupts_per_s": rate, "packets_per_interrupt": each}
             yield finding("interrupt_rate", what, numbers, "nic_coalesce")
-
-
-def many_queues(snap: Snapshot) -> Iterator[Json]:
-    """Queues whose interrupts bring few packets each, so that fewer queues would do."""
-    for nic in snap.nics:
-        queues = sum(snap.counts(Channels, nic).current.get(name, 0) for name in ("combined", "rx"))
-        irqs = [own.number for own in find_interrupts(snap.host, nic)]
-        rate = sum(snap.rate("interrupts", irq, *snap.columns("interrupts", irq)) for irq in irqs)
-        packets = snap.rate("statistics", nic, "rx_packets")
-        if queues >= MANY and rate >= INTERRUPTS and packets < SINGLE * rate:
-            what = (
-                f"{nic} receives {packets / rate:.1f} packets for each of its {per_s(rate)} "
-                f"interrupts, over {queues} queues"
-            )
-            numbers = {"interrupts_per_s": rate, "queues": queues}
-            yield finding("many_queues", what, numbers, "rps_spread", "note")

@@ -18,10 +18,10 @@ from edgetune.base.documents.schema import read_versioned
 
 @dataclass(frozen=True)
 class Tried:
-    """A ``rollout`` that was taken back: when it ``ended`` (epoch seconds), and why."""
+    """A ``rollout`` that changed hosts and was taken back: ``at`` when (epoch seconds), and why."""
 
     rollout: str
-    ended: float
+    at: float
     why: str
 
 

@@ -20,8 +20,9 @@ from types import MappingProxyType
 
 from edgetune import __version__
 from edgetune.base import clock
-from edgetune.base.documents.head import ENDED, ID, Head, archive_key, head_key
+from edgetune.base.documents.head import ENDED, ID, PROMOTED, Head, archive_key, head_key, runs
 from edgetune.base.documents.past import Past, Tried, past_key, read_past
+from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import DAY
 from edgetune.base.errors import EdgetuneError, FencedError, RefusedError
 from edgetune.base.sanitize import shortened
@@ -70,12 +71,30 @@ def _tried(
     heads: Iterable[Head], before: Mapping[str, Tried] = MappingProxyType({})
 ) -> dict[str, Tried]:
     found = {**before}
-    for head in heads:
-        if head.state == "rolled_back":
-            judged = head.verdict.reason if head.verdict and not _fell(head) else ""
-            own = Tried(head.id, _end(head), shortened(judged or head.cause, _LONGEST))
-            found[head.tuning] = max(found.get(head.tuning, own), own, key=lambda it: it.ended)
+    for head in sorted(heads, key=_end):
+        if head.state in PROMOTED:
+            # It was tried again, and stood.
+            found.pop(head.tuning, None)
+        own = _taken_back(head)
+        if own and (head.tuning not in found or own.at >= found[head.tuning].at):
+            found[head.tuning] = own
     return found
+
+
+def _taken_back(head: Head) -> Tried | None:
+    """How a rollout that changed hosts ended, the first time that it was taken back.
+
+    What its look found counts where that, or a person who looked at it, took the rollout back.
+    """
+    stays = runs(head.history)
+    states = [own[0].state for own in stays]
+    if head.state != "rolled_back" or State.CHANGING not in states:
+        return None
+    first = states.index(State.ROLLING_BACK)
+    look, was_held = head.verdict, states[first - 1] == State.HELD
+    judged = look and (look.decision is Decision.ROLL_BACK or was_held) and not _fell(head)
+    why = look.reason if look and judged else stays[first][0].told
+    return Tried(head.id, stays[first][0].at, shortened(why, _LONGEST))
 
 
 def has_past(context: Context) -> bool:

@@ -116,7 +116,7 @@ def _tried(context: Context, plan: Plan) -> list[Finding]:
     found = tried_before(context, plan.pop, plan.tuning.name)
     if found is None:
         return []
-    what = f"{plan.tuning.name} was tried here and taken back at {utc(found.ended)}: {found.why}"
+    what = f"{plan.tuning.name} was tried here and taken back at {utc(found.at)}: {found.why}"
     advice = f"{command('report_rollout', rollout=found.rollout)} shows why"
     return [Finding(what, advice, refuses=False)]
 

@@ -59,34 +59,41 @@ class SplitInventory(Inventory):
     """A large file that is as it was when a plan read it: a PoP is read of what was kept then.
 
     To parse 20,000 hosts costs each step a second or two, and to read 100 of them a twentieth. The
-    file is read once its PoPs are asked for one after the other, or what was kept does not tell.
+    file is parsed once its PoPs are asked for one after the other, if it is the same still.
     """
 
     def __init__(self, config: Config, store: Store, kept: KeptInventory) -> None:
-        self._config, self._digests = config, kept.pops
+        self._config, self._kept = config, kept
         self._stored, self._read = StoredInventory(store, kept), dict[str, Pop]()
 
     @cached_property
-    def _whole(self) -> Inventory:
-        return open_inventory(self._config)
+    def _whole(self) -> Inventory | None:
+        with suppress(InputError):
+            found = open_inventory(self._config)
+            return found if found.file == self._kept.file else None
+        return None
 
     def pop_names(self) -> list[str]:
-        return list(self._digests)
+        return list(self._kept.pops)
 
     def pop(self, name: str) -> Pop:
+        where = str(self._config.inventory)
+        if name not in self._kept.pops:
+            problem = f"there is no PoP {name!r}{near_or_all(name, sorted(self._kept.pops))}"
+            raise InputError(where, "pop", problem)
         if name not in self._read:
-            if len(self._read) >= _FEW or name not in self._digests:
+            if len(self._read) >= _FEW and self._whole:
                 return self._whole.pop(name)
-            self._read[name] = read_pop(str(self._config.inventory), name, self.entry(name))
+            self._read[name] = read_pop(where, name, self.entry(name))
         return self._read[name]
 
     def entry(self, name: str) -> Mapping[str, object]:
         with suppress(InputError, DamagedError, StoreError):
             entry = self._stored.entry(name)
             # A node with another file may be writing its own.
-            if digest_of(entry) == self._digests[name]:
+            if digest_of(entry) == self._kept.pops[name]:
                 return entry
-        return self._whole.entry(name)
+        return (self._whole or open_inventory(self._config)).entry(name)
 
 
 def told_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
@@ -96,8 +103,8 @@ def told_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
         kept = readable_index(store())
         return open_inventory(config) if kept is None else StoredInventory(store(), kept)
     file = digest_of_file(config.inventory, _LARGE)
-    # Where the store is away the file is read, as one that is small.
-    with suppress(StoreError):
+    # Where the records cannot be asked the file is read, as one that is small.
+    with suppress(StoreError, InputError):
         kept = readable_index(store()) if file else None
         if kept is not None and kept.file == file:
             return SplitInventory(config, store(), kept)
