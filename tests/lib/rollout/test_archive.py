@@ -114,13 +114,24 @@ def test_they_leave_as_the_next_one_begins(world: EmptyWorld, tmp_path: Path) ->
     assert world.context.claims.holder("lab1").epoch == world.epoch  # type: ignore[union-attr]
 
 
-FAILED = (("changing", "it is"), ("rolling_back", "e001 failed"), ("rolled_back", ""))
-RETIRED = (("complete", "it helps"), ("rolling_back", "no use"), ("rolled_back", ""))
+FAILED = ("changing", "rolling_back", "rolled_back")
+HELD = ("changing", "soaking", "held", "rolling_back", "rolled_back")
+RETIRED = ("changing", "complete", "rolling_back", "rolled_back")
+AGAIN = (*FAILED, "rolling_back", "rolled_back", "rolled_back")
+UNTOUCHED = ("claimed", "baseline", "rolling_back", "rolled_back")
 USELESS = Conclusion(Verdict.NO_DIFFERENCE, Decision.HOLD, "3 % fewer: no proven improvement")
-TRIED: dict[str, tuple[str, Sequence[tuple[str, str]], Conclusion | None]] = {
-    "judged": (USELESS.reason, FAILED, USELESS),
-    "failed": ("e001 failed (ana)", FAILED, None),
-    "retired": ("no use (ana)", RETIRED, USELESS),
+WORSE = Conclusion(Verdict.DEGRADED, Decision.ROLL_BACK, "40 % more")
+BETTER = Conclusion(Verdict.IMPROVED, Decision.PROMOTE, "40 % fewer")
+# The states that it was in, what its last look found, and what is told.
+TRIED: dict[str, tuple[Sequence[str], Conclusion | None, str]] = {
+    "by its look": (FAILED, WORSE, "40 % more"),
+    "by a person who read its look": (HELD, USELESS, USELESS.reason),
+    "by a host": (FAILED, None, "rolling_back 1 (ana)"),
+    "by a host, in spite of its look": (FAILED, BETTER, "rolling_back 1 (ana)"),
+    "by a host, before its look decided": (FAILED, USELESS, "rolling_back 1 (ana)"),
+    "retired": (RETIRED, WORSE, "rolling_back 2 (ana)"),
+    "once more, for a host in quarantine": (AGAIN, None, "rolling_back 1 (ana)"),
+    "before it touched a host": (UNTOUCHED, None, ""),
 }
 
 
@@ -130,28 +141,64 @@ def planned(world: EmptyWorld) -> str:
 
 @pytest.mark.parametrize("where", ["living", "archived", "archived, and the past is damaged"])
 @pytest.mark.parametrize("case", TRIED)
-def test_a_plan_says_what_was_tried_here_before(world: EmptyWorld, case: str, where: str) -> None:
-    why, states, verdict = TRIED[case]
-    tried = {"tuning": "accept_queue"}
-    put(world, "lab1", 1, "rolled_back", DAY + 9, **tried)
-    history = [Entry(clock.wall() - 60 * (DAY + 5), state, "ana", said) for state, said in states]
+def test_a_plan_says_why_it_was_taken_back_here_before(
+    world: EmptyWorld, case: str, where: str
+) -> None:
+    states, verdict, why = TRIED[case]
+    tried, began = {"tuning": "accept_queue"}, clock.wall() - 60 * (DAY + 9)
+    history = [
+        Entry(began + 60 * n, state, "ana", f"{state} {n}") for n, state in enumerate(states)
+    ]
     rollout = put(world, "lab1", 2, "rolled_back", history=history, verdict=verdict, **tried)
-    put(world, "lab1", 3, "rolled_back")
-    put(world, "lab1", 4, "complete", **tried)
-    put(world, "ams1", 5, "rolled_back", **tried)
+    put(world, "lab1", 3, "rolled_back", history=history)
+    put(world, "ams1", 4, "rolled_back", history=history, **tried)
     if where != "living":
+        # The newest leaves with a later one.
         assert sweep(world)
+        put(world, "lab1", 5, "rolled_back", history=history)
+        assert sweep(world) and rollout in archived(world)
     if "damaged" in where:
         world.context.store.put(past_key("lab1"), "{")
     text = planned(world)
-    assert f"taken back at {utc(history[-1].at)}: {why}" in text
+    if not why:
+        assert "tried here" not in text
+        return
+    at = began + 60 * states.index("rolling_back")
+    assert f"taken back at {utc(at)}: {why}" in text
     assert command("report_rollout", rollout=rollout) in text
 
 
-def test_a_plan_of_what_was_never_taken_back_says_nothing(world: EmptyWorld) -> None:
-    put(world, "lab1", 1, "complete", tuning="accept_queue")
-    put(world, "lab1", 2, "rolled_back")
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_of_several_the_newest_is_told_whichever_left_first(
+    world: EmptyWorld, order: tuple[int, int]
+) -> None:
+    for number in order:
+        put_failed(world, number, days=5 - number)
+        assert sweep(world)
+    assert f"{utc(clock.wall() - 3 * 86400)}" in planned(world)
+
+
+def put_failed(world: EmptyWorld, number: int, days: int, state: str = "rolled_back") -> None:
+    at = clock.wall() - days * 86400
+    history = [Entry(at, word, "ana", "so") for word in FAILED[:-1]]
+    put(world, "lab1", number, state, history=history, tuning="accept_queue")
+
+
+def test_one_that_stood_later_was_not_in_vain(world: EmptyWorld) -> None:
+    put_failed(world, 1, days=5)
+    put(world, "lab1", 2, "complete", tuning="accept_queue")
     assert "tried here" not in planned(world)
+    assert sweep(world) == 2
+    assert "tried here" not in planned(world)
+
+
+def test_of_a_long_reason_the_beginning_is_kept(world: EmptyWorld) -> None:
+    why = "e001 failed " * 100
+    history = [Entry(clock.wall() - 2 * 86400, word, "", why) for word in FAILED]
+    put(world, "lab1", 1, "rolled_back", history=history, tuning="accept_queue")
+    assert sweep(world)
+    past = past_of(world.context, "lab1")
+    assert past and len(past.tried["accept_queue"].why) == 300
 
 
 def test_the_last_leaves_a_day_after_its_end(world: EmptyWorld, clock: VirtualClock) -> None:

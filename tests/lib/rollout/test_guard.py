@@ -11,8 +11,11 @@ from unittest import mock
 import pytest
 
 from edgetune.base.clock import wall
+from edgetune.base.documents.look import Look, Moment
+from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import StoreError
 from edgetune.rollout import guard
+from edgetune.rollout.context import Context
 from edgetune.rollout.evidence import soak
 from edgetune.rollout.gates.pause import EXECUTION, Pause, save_pause
 from edgetune.rollout.guard import Guard
@@ -20,6 +23,7 @@ from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
 from edgetune.rollout.guard.watched import Kept, Watched
 from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.record.rollout import baseline_key
 from tests.support.asked_store import AskedStore
 from tests.support.builders import as_samples, reading
 from tests.support.scenarios import Scenario, scenarios
@@ -273,6 +277,36 @@ def test_a_second_look_reads_of_each_rollout_its_batches_alone(tmp_path: Path) -
         *(f"edgetune.{name}" for name in of_all),
         f"edgetune.batch.{world.rollout}.",
     ]
+
+
+def test_what_is_kept_of_a_rollout_follows_it(tmp_path: Path) -> None:
+    """Of one epoch: the head and the context of this look, the newest look, a late baseline."""
+    world = soaking(tmp_path, USUAL, began=400)
+    kept: Kept = {}
+    baseline = world.context.store.get(baseline_key(world.rollout))
+    world.context.store.delete(baseline_key(world.rollout))
+
+    def seen() -> Watched:
+        return Watched(Context(world.config), world.head, wall(), kept, {}, "")
+
+    first = seen()
+    assert first.opened.health is None
+    world.context.store.put(baseline_key(world.rollout), str(baseline))
+    world.set_head(channel="edge", looks=1)
+    save_looks(world, "first", "second")
+    second = seen()
+    assert second.opened is first.opened and second.opened.context is not world.context
+    assert second.opened.head.channel == "edge"
+    assert set(second.usual) == set(world.balancer.state)
+    assert [second.opened.look(0).reason, second.opened.look(1).reason] == ["first", "second"]
+
+
+def save_looks(world: Soaking, *reasons: str) -> None:
+    opened = as_owner(world.context, world.rollout)
+    for number, reason in enumerate(reasons):
+        moment = Moment(number + 1, 4, 0.25)
+        look = Look(Verdict.INCONCLUSIVE, Decision.WAIT, reason, moment, number=number)
+        opened.save_look(look)
 
 
 def forsaken(world: World) -> None:

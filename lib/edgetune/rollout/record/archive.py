@@ -88,7 +88,7 @@ def _taken_back(head: Head) -> Tried | None:
     """
     stays = runs(head.history)
     states = [own[0].state for own in stays]
-    if head.state != "rolled_back" or State.CHANGING not in states:
+    if head.state != "rolled_back" or not {State.CHANGING, State.ROLLING_BACK} <= {*states}:
         return None
     first = states.index(State.ROLLING_BACK)
     look, was_held = head.verdict, states[first - 1] == State.HELD

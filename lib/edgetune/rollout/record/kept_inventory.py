@@ -2,7 +2,8 @@
 """The inventory as it was when a plan was made last: kept in the records.
 
 A plan asks the source. Steps, sensors and rules ask a source only where that is a file; else they
-take what is kept. So a source that is away, or that lost hosts, stops plans and nothing else.
+take what is kept. So a source that is away, or that lost hosts, stops plans and nothing else. Of a
+large file that is the same still they read single PoPs as they were kept.
 """
 
 from __future__ import annotations

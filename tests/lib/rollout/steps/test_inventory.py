@@ -14,7 +14,8 @@ import pytest
 from edgetune import PACK
 from edgetune.base import clock
 from edgetune.base.documents.inventory import KEY, pop_key
-from edgetune.base.errors import RefusedError, StoreError
+from edgetune.base.errors import InputError, RefusedError, StoreError
+from edgetune.net.inventories import yaml
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.kept_inventory import pop_for_plan, whole_inventory
 from edgetune.rollout.record.rollout import read_rollout
@@ -280,4 +281,42 @@ def test_a_large_file_is_read_where_the_store_is_away(
 
     monkeypatch.setattr(large.world.context.store, "get", away)
     monkeypatch.setattr(large.world.context.store, "list", away)
+    assert _parses(large, monkeypatch, lambda it: it.pop("lab1")) == 1
+
+
+def test_a_step_that_reads_all_pops_sees_one_inventory(large: Site) -> None:
+    """Whatever becomes of the file meanwhile."""
+    opened = large.later().inventory
+    names = opened.pop_names()
+    first = [opened.pop(name) for name in names[:2]]
+    known = {name: Context(large.world.config).inventory.pop(name) for name in names}
+    Path(large.world.config["inventory"]).write_text("pops: {")
+    assert [*first, *(opened.pop(name) for name in names[2:])] == [known[name] for name in names]
+    with pytest.raises(InputError, match="there is no PoP 'lab2'"):
+        opened.pop("lab2")
+
+
+def test_a_large_file_needs_no_key_of_the_store(large: Site) -> None:
+    def unreadable() -> Any:
+        raise InputError("configuration", "records_api_key_file", "cannot be read")
+
+    assert inventory.told_inventory(large.later().config, unreadable).pop("lab1")
+
+
+def test_a_file_that_is_written_while_it_is_read_is_not_kept_as_it_was(
+    large: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, load = Path(large.world.config["inventory"]), yaml.load_yaml
+
+    def written(file: Path) -> Any:
+        read = load(file)
+        path.write_text(path.read_text() + "\n# later\n")
+        return read
+
+    monkeypatch.setattr(yaml, "load_yaml", written)
+    assert yaml.YamlInventory(path).file == ""
+
+
+def test_another_version_reads_the_file_anew(large: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "__version__", "99.0.0")
     assert _parses(large, monkeypatch, lambda it: it.pop("lab1")) == 1
