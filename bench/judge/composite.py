@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The performance health check against its parts: what each finds, and what it finds for nothing.
+"""A mean of three gauges, with the weights of the performance health check, against its parts: what
+each finds, and what it finds for nothing.
 
 python -m bench.judge.composite [ROLLOUTS]
 
@@ -38,8 +39,8 @@ def soak(dice: np.random.Generator, effect: float, hosts: int = 12) -> dict[str,
         name: times * factor * np.exp(noise * dice.standard_normal(times.shape))
         for name, (factor, noise) in _NOISE.items()
     }
-    weights = METRICS[NAME].gauges
-    mean = np.exp(np.sum([weights[name] * np.log(own) for name, own in gauges.items()], axis=0))
+    weights = [own.weight for own in METRICS[NAME].mean_of]
+    mean = np.exp(sum(weight * np.log(own) for weight, own in zip(weights, gauges.values())))
     seen = {**gauges, NAME: mean}
     return {name: _alone(drawn, name, own, bins) for name, own in seen.items()}
 

@@ -70,7 +70,7 @@ def _metrics(metrics: Catalogue) -> str:
 def _exposure_of(metric: Metric) -> str:
     if metric.gauges:
         return "mean of the readings"
-    if metric.histogram:
+    if metric.quantiles:
         return "request of a window"
     per = metric.per or metric.per_if_known
     return code(per) if per else "second"
@@ -79,8 +79,9 @@ def _exposure_of(metric: Metric) -> str:
 def _made_of(metric: Metric) -> str:
     if len(metric.gauges) > 1:
         return ", ".join(f"{code(name)} ({weight:g})" for name, weight in metric.gauges.items())
-    if metric.histogram:
-        return f"p{metric.histogram.quantile:g} of {code(metric.histogram.of)}"
+    if metric.quantiles:
+        own = [(f"p{each.quantile:g} of {code(each.of)}", each.weight) for each in metric.quantiles]
+        return ", ".join(text if weight == 1 else f"{text} ({weight:g})" for text, weight in own)
     told = " + ".join(map(code, [*metric.counters, *metric.gauges]))
     return told + "".join(f" - {code(name)}" for name in metric.less)
 

@@ -11,10 +11,11 @@ from typing import Any, Callable
 
 import numpy as np
 
+from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
 from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.plan import Guard, Intent, Strata
-from edgetune.intent.metrics.catalogue import metrics_of
+from edgetune.intent.metrics.catalogue import METRICS, WORK, metrics_of
 from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
@@ -29,7 +30,12 @@ COUNTERS = (
     *("tcp_segments_out", "tcp_retransmits", "cpu_busy_ms", "cpu_total_ms"),
 )
 GROWTH = {"rx_packets": 10000, "tcp_segments_out": 8000, "cpu_total_ms": 20000, "cpu_busy_ms": 5000}
-GAUGES = ("health_p50_ms", "health_p95_ms", "health_p99_ms", "health_failed")
+GAUGES = (
+    *("health_slowest_ms", "health_p50_ms", "health_p95_ms", "health_p99_ms"),
+    "health_failed",
+)
+REQUESTS = {bucket_of(20): 250, bucket_of(40): 45, bucket_of(100): 15}
+"""Of each step, by the bucket of their time."""
 
 Sample = dict[str, Any]
 Change = Callable[[Sample], None]
@@ -60,7 +66,15 @@ class Fleet:
     ) -> Fleet:
         intent = Intent(goal, metric, margin * (goal == "no_harm"))
         made = [Guard(name, guard_margin, optional) for name in guards]
-        self.plan = replace(self.plan, intent=intent, guards=[*made, SHARE_OF_WORK])
+        judged = [name for name in (metric, *guards, WORK) if name in METRICS]
+        parts = [part for name in judged for part in METRICS[name].parts]
+        definitions = {name: METRICS[name] for name in (*judged, *parts)}
+        self.plan = replace(
+            self.plan,
+            intent=intent,
+            guards=[*made, SHARE_OF_WORK],
+            definitions=definitions,
+        )
         return self
 
     def soaks(self, before: Iterable[Change] = (), after: Iterable[Change] = ()) -> list[Look]:
@@ -87,13 +101,16 @@ class Fleet:
         return PopRecord(self.plan, self.plan.strata, self.baseline, self.blocks)
 
     def _samples(self, start: float, seed: int, changes: Iterable[Change]) -> list[Sample]:
-        dice = np.random.default_rng(seed)
+        dice, others = map(np.random.default_rng, (seed, seed + 1000))
         steps = SPAN // INTERVAL + 1
         rows = []
         for host in self.hosts:
+            answered = {n: others.poisson(many, steps).cumsum() for n, many in REQUESTS.items()}
+            times = {bucket_name("request_ms", n): own.tolist() for n, own in answered.items()}
+            times["request_ms"] = sum(answered.values()).tolist()
             grown = {c: dice.poisson(GROWTH.get(c, 20), steps).cumsum().tolist() for c in COUNTERS}
             for step in range(steps):
-                counters = {name: grown[name][step] for name in COUNTERS}
+                counters = {name: own[step] for name, own in {**grown, **times}.items()}
                 gauges = {**dict.fromkeys(GAUGES, dice.uniform(1, 1.2)), "health_failed": 0.0}
                 time = start + INTERVAL * step
                 row = {"host": host, "time": time, "uptime": time, "boot_id": "b"}

@@ -46,6 +46,8 @@ class HealthCheck:
         asked = [self.ask() for _ in range(count)]
         well = sorted(taken for taken, _ in asked if taken is not None)
         found: Dict[str, float] = {"health_failed": (count - len(well)) / count} if count else {}
+        if well:
+            found["health_slowest_ms"] = round(well[-1], 3)
         for share in (50, 95, 99) if well else ():
             # Nearest rank: the smallest time that so many per cent do not exceed.
             rank = max(-(-share * len(well) // 100), 1)

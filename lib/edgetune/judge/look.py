@@ -262,10 +262,10 @@ def few_requests(compared: Comparison) -> list[Doubt]:
     """Quantiles that hosts have too few requests for: they are as not measured there."""
     found = []
     for metric, optional in wanted(compared.plan).items():
-        own = compared.metrics[metric].histogram
+        own = compared.metrics[metric].quantiles
         if own and not optional:
             for window, hosts in compared.few_requests(metric).items():
-                needs = f"it needs {enough(own):,} requests of each host"
+                needs = f"it needs {max(map(enough, own)):,} requests of each host"
                 text = f"{metric}: too few requests in the {window} on {named(hosts)}: {needs}"
                 found.append(Doubt("few_requests", text))
     return found

@@ -44,6 +44,14 @@ def enough(own: Histogram) -> int:
     return math.ceil(BEYOND * 100 / least - 1e-6)
 
 
+def mean_of(values: Sequence[Array], weights: Sequence[float]) -> Array:
+    """The geometric mean of quantiles by their weights; NaN where one is not known."""
+    if len(values) == 1:
+        return values[0]
+    logs = (weight * np.log(own) for weight, own in zip(weights, values))
+    return np.exp(sum(logs))
+
+
 def quantile(counts: Array, own: Histogram) -> Array:
     """That of each row of counts, NaN where it is not known."""
     total = counts.sum(axis=-1)

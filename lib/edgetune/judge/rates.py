@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a baseline and the blocks of a soak tell of one metric: a number for each host, whether the
-metric counts events or is a quantile of a histogram.
+metric counts events, or is a quantile of a histogram, or the mean of several.
 
 Every array has one number for each host, NaN where that is not known.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,10 +28,12 @@ from edgetune.judge.measured import (
     rates_under,
     rows_of,
 )
-from edgetune.judge.quantiles import bounds_of, counts_in, log_error, quantile
+from edgetune.judge.quantiles import bounds_of, counts_in, log_error, mean_of, quantile
 from edgetune.judge.standardise import RATIOS, change
 
 Array = Any
+Counts = Mapping[str, Array]
+"""Requests in buckets, by the reading of a histogram; each (hosts, buckets)."""
 ALL = slice(None)
 
 
@@ -88,16 +90,16 @@ def rates_for(
     strata: Array,
 ) -> Rates:
     """Those of a metric of this name. ``strata`` numbers that of each host."""
-    if metric.histogram:
-        return _Quantiles(metric.histogram, baseline, blocks, hosts)
+    if metric.quantiles:
+        return _Quantiles(metric.quantiles, baseline, blocks, hosts)
     return _Counts(name, baseline, blocks, hosts, strata)
 
 
 def group_rate(metric: Metric, name: str, part: Part, hosts: Sequence[str]) -> float:
     """The level of hosts together in a document; unknown ones have no part in it."""
-    if metric.histogram:
-        counts = _counts(metric.histogram, part, hosts).sum(axis=0, keepdims=True)
-        return float(quantile(counts, metric.histogram)[0])
+    if metric.quantiles:
+        counts = {own.of: _counts(own, part, hosts) for own in metric.quantiles}
+        return _together(metric.quantiles, counts)
     return _rate(rows_of([part], name, hosts)[0])
 
 
@@ -105,13 +107,27 @@ def group_halves(
     metric: Metric, name: str, baseline: Baseline, hosts: Sequence[str]
 ) -> tuple[float, float]:
     """The same of both halves of a baseline."""
-    own = metric.histogram
+    own = metric.quantiles
     if own:
-        sums = [each.sum(axis=0, keepdims=True) for each in half_counts(own, baseline, hosts)]
-        first, second = (float(quantile(each, own)[0]) for each in sums)
+        halves = {each.of: half_counts(each, baseline, hosts) for each in own}
+        first, second = (
+            _together(own, {of: counts[half] for of, counts in halves.items()}) for half in (0, 1)
+        )
         return first, second
     first, second = map(_rate, halves_of(baseline, name, hosts))
     return first, second
+
+
+def _together(quantiles: Sequence[Histogram], counts: Counts) -> float:
+    """What the requests of hosts together tell."""
+    sums = {of: own.sum(axis=0, keepdims=True) for of, own in counts.items()}
+    return float(_level(quantiles, sums)[0])
+
+
+def _level(quantiles: Sequence[Histogram], counts: Counts) -> Array:
+    """A quantile of each row of counts, or the mean of several."""
+    values = [quantile(counts[own.of], own) for own in quantiles]
+    return mean_of(values, [own.weight for own in quantiles])
 
 
 def _rate(rows: Array) -> float:
@@ -173,61 +189,73 @@ def _per_exposure(rows: Array) -> Array:
 
 
 class _Quantiles(Rates):
-    """Of a histogram. A hypothesis that all requests take so many times as long shifts the
-    logarithm of a quantile by that of the ratio, whatever the ratio is."""
+    """Of histograms. A hypothesis that all requests take so many times as long shifts the logarithm
+    of a quantile by that of the ratio, whatever the ratio is, and that of a mean by as much."""
 
     def __init__(
         self,
-        own: Histogram,
+        quantiles: Sequence[Histogram],
         baseline: Baseline,
         blocks: Sequence[Block],
         hosts: Sequence[str],
     ) -> None:
-        self._own, self._baseline, self._blocks, self._hosts = own, baseline, blocks, hosts
+        self._own, self._baseline, self._blocks, self._hosts = quantiles, baseline, blocks, hosts
 
     def before(self) -> Array:
-        return self._log(self._before)
+        return np.log(_level(self._own, self._before))
 
     def halves(self) -> tuple[Array, Array]:
-        first, second = map(self._log, self._halves)
+        first, second = (np.log(_level(self._own, half)) for half in self._halves)
         return first, second
 
     def after(self, span: slice, test: Array) -> Array:
-        return np.repeat(self._log(self._after(span))[:, None], len(RATIOS), axis=1)
+        logs = np.log(_level(self._own, self._after(span)))
+        return np.repeat(logs[:, None], len(RATIOS), axis=1)
 
     def log_ratios(self) -> Array:
-        return change(self.before(), self._log(self._after()))
+        return change(self.before(), np.log(_level(self._own, self._after())))
 
     def levels(self) -> tuple[Array, Array]:
-        return quantile(self._before, self._own), quantile(self._after(), self._own)
+        return _level(self._own, self._before), _level(self._own, self._after())
 
     def events_before(self) -> Array:
-        return self._before.sum(axis=1)
+        return self._fewest(self._before)
 
     def events(self, span: slice = ALL) -> Array:
-        return self._after(span).sum(axis=1)
+        return self._fewest(self._after(span))
 
     def is_measured(self) -> bool:
         return bool(np.isfinite(self.before()).any())
 
     def errors(self) -> tuple[Array, Array]:
-        return log_error(self._before, self._own), log_error(self._after(), self._own)
+        return self._error(self._before), self._error(self._after())
 
-    def _log(self, counts: Array) -> Array:
-        return np.log(quantile(counts, self._own))
+    def _error(self, counts: Counts) -> Array:
+        # Quantiles of the same requests err together: their errors add up, at most.
+        return sum(own.weight * log_error(counts[own.of], own) for own in self._own)
+
+    def _fewest(self, counts: Counts) -> Array:
+        """The requests of that histogram which has the fewest of a host."""
+        return np.minimum.reduce([own.sum(axis=1) for own in counts.values()])
 
     @cached_property
-    def _halves(self) -> tuple[Array, Array]:
-        return half_counts(self._own, self._baseline, self._hosts)
+    def _halves(self) -> tuple[Counts, Counts]:
+        both = {own.of: half_counts(own, self._baseline, self._hosts) for own in self._own}
+        first, second = ({of: counts[half] for of, counts in both.items()} for half in (0, 1))
+        return first, second
 
     @property
-    def _before(self) -> Array:
-        return sum(self._halves)
+    def _before(self) -> Counts:
+        first, second = self._halves
+        return {of: first[of] + second[of] for of in first}
 
-    def _after(self, span: slice = ALL) -> Array:
-        found = np.zeros((len(self._hosts), len(bounds_of(self._own))))
+    def _after(self, span: slice = ALL) -> Counts:
+        return {own.of: self._soaked(own, span) for own in self._own}
+
+    def _soaked(self, own: Histogram, span: slice) -> Array:
+        found = np.zeros((len(self._hosts), len(bounds_of(own))))
         for block in self._blocks[span]:
-            found += _counts(self._own, block, self._hosts)
+            found += _counts(own, block, self._hosts)
         return found
 
 

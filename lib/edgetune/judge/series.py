@@ -25,7 +25,7 @@ from edgetune.base.documents.table import LARGEST, SampleTable
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import PACKETS
 from edgetune.judge.measured_share import Coverage, join_coverages
-from edgetune.judge.quantiles import bounds_of, quantile
+from edgetune.judge.quantiles import bounds_of, mean_of, quantile
 
 REBOOTED = "rebooted"
 """The flaw of a host with more than one boot in the window."""
@@ -116,12 +116,10 @@ def read_window(
     seconds = steps.seconds()
     with np.errstate(divide="ignore", invalid="ignore"):
         packets = np.where(seconds > 0, steps.grown(PACKETS) / seconds, np.nan)
-    quantiles = {name: own.histogram for name, own in metrics.items() if own.histogram}
-    buckets = {of: _Buckets(steps, of, quantiles) for of in {q.of for q in quantiles.values()}}
+    quantiles = [each for own in metrics.values() for each in own.quantiles]
+    buckets = {of: _Buckets(steps, of, quantiles) for of in {own.of for own in quantiles}}
     found = {
-        name: buckets[own.histogram.of].series[name]
-        if own.histogram
-        else _series(steps, own, used[name], seconds)
+        name: _quantile(own, buckets) if own.quantiles else _series(steps, own, used[name], seconds)
         for name, own in metrics.items()
     }
     inside = (table.time >= start) & (table.time <= end)
@@ -403,14 +401,14 @@ class _Steps:
 
 
 class _Buckets:
-    """What the bucket counters of one reading tell: the ``series`` of the metrics that are
-    ``quantiles`` of it, all ``requests``, and for how many seconds each host is ``known``.
+    """What the bucket counters of one reading tell: the ``values`` of its ``quantiles`` by slot,
+    all ``requests``, and for how many seconds each host is ``known``.
 
     A step is known where the counter of all requests and its buckets grew, by as much together.
     """
 
-    def __init__(self, steps: _Steps, of: str, quantiles: Mapping[str, Histogram]) -> None:
-        own = {name: each for name, each in quantiles.items() if each.of == of}
+    def __init__(self, steps: _Steps, of: str, quantiles: Sequence[Histogram]) -> None:
+        own = {_key(each): each for each in quantiles if each.of == of}
         width = len(bounds_of(next(iter(own.values()))))
         numbers = [number for number in steps.buckets(of) if number < width]
         total = steps.growth(of)
@@ -421,7 +419,7 @@ class _Buckets:
         known &= np.abs(grown.sum(axis=0) - np.where(known, total, 0.0)) < _WHOLE
         self.known = steps.known_seconds(known)
         self.requests = Requests(steps.middles(), np.zeros((steps.shape[0], 2, width)))
-        self.series = {name: _unknown(steps.shape) for name in own}
+        self.values = {key: np.full(steps.shape, np.nan) for key in own}
         half = steps.shape[1] // 2
         for hosts, at, cells in steps.parts(width):
             shape = (hosts.stop - hosts.start, steps.shape[1])
@@ -432,19 +430,26 @@ class _Buckets:
                 counts[:, :, number] = each.reshape(shape)
             self.requests.counts[hosts, 0] = counts[:, :half].sum(axis=1)
             self.requests.counts[hosts, 1] = counts[:, half:].sum(axis=1)
-            for name, each_own in own.items():
-                found = quantile(counts, each_own)
-                self.series[name].events[hosts] = found
-                self.series[name].exposure[hosts] = np.where(np.isnan(found), np.nan, 1.0)
+            for key, each_own in own.items():
+                self.values[key][hosts] = quantile(counts, each_own)
 
 
-def _unknown(shape: tuple[int, int]) -> Series:
-    return Series(np.full(shape, np.nan), np.full(shape, np.nan))
+def _key(own: Histogram) -> tuple[float, float]:
+    """What tells the quantiles of one reading apart."""
+    return own.quantile, own.resolution
+
+
+def _quantile(metric: Metric, buckets: Mapping[str, _Buckets]) -> Series:
+    """A quantile by slot, or the mean of several."""
+    parts = metric.quantiles
+    values = [buckets[own.of].values[_key(own)] for own in parts]
+    found = mean_of(values, [own.weight for own in parts])
+    return Series(found, np.where(np.isnan(found), np.nan, 1.0))
 
 
 def _exposure(table: _Table, metric: Metric) -> str:
     """What a metric is compared per, as far as the samples allow."""
-    if metric.histogram:
+    if metric.quantiles:
         return REQUESTS
     if metric.gauges:
         return READINGS
@@ -478,9 +483,10 @@ def _coverage(
     known, unread = {}, {}
     for name, series in found.items():
         own = metrics[name]
-        if own.histogram:
-            known[name] = buckets[own.histogram.of].known
-            unread[own.histogram.of] = watched - known[name]
+        if own.quantiles:
+            each = {quantile.of: buckets[quantile.of].known for quantile in own.quantiles}
+            known[name] = np.minimum.reduce([*each.values()])
+            unread.update({of: watched - seconds for of, seconds in each.items()})
             continue
         if own.gauges:
             known[name] = watched * steps.share_read(own.gauges)

@@ -25,7 +25,7 @@ from edgetune.report.timeseries import timeseries_of
 from tests.support.builders import table_of
 from tests.support.soaked_fleet import INTERVAL, SPAN, Change, Fleet, Sample, kinds, lacks, texts
 
-OF = "request_ms"
+OF = "served_ms"
 EACH = 300
 """Requests of a host from one sample to the next."""
 
@@ -37,6 +37,19 @@ def _metric(quantile: float, **more: Any) -> Metric:
 
 
 P = {f"requests_p{quantile}": _metric(quantile) for quantile in (50, 95, 99)}
+WEIGHTS = (0.5, 0.3, 0.2)
+MEAN = Metric(
+    "requests, weighted, ms",
+    "took {much} time for requests (weighted)",
+    mass=True,
+    unit="ms",
+    parts=[*P],
+    mean_of=[
+        replace(own.histogram, weight=weight)
+        for own, weight in zip(P.values(), WEIGHTS)
+        if own.histogram
+    ],
+)
 
 
 def serves(
@@ -68,7 +81,8 @@ def hash_of(host: str) -> int:
 
 def fleet_of(folder: Path, *words: str, looks: int = 4, **more: Any) -> Fleet:
     fleet = Fleet(folder, looks=looks).intends(*words, **more)
-    judged = {name: P.get(name) or METRICS[name] for name in fleet.plan.metrics}
+    known = {**METRICS, **P, "requests_mean": MEAN}
+    judged = {name: known[name] for name in (*fleet.plan.metrics, *P)}
     fleet.plan = replace(fleet.plan, definitions=judged)
     return fleet
 
@@ -100,6 +114,35 @@ def test_faster_requests_are_an_improvement_that_is_promoted(tmp_path: Path) -> 
     assert judge_ring(pair).metrics[0].ratio == pytest.approx(last.metrics[0].ratio, rel=1e-3)
     drawn = timeseries_of(fleet.plan, fleet.baseline, looks, None)[0]
     assert drawn.unit == "ms" and drawn.is_whole and drawn.relative
+
+
+def test_a_mean_of_quantiles_is_judged_as_one_and_shows_its_parts(tmp_path: Path) -> None:
+    fleet = fleet_of(tmp_path, "no_harm", "requests_mean", margin=0.5)
+    last = fleet.soaks([serves()], [serves(fleet.test, late=300.0)])[-1]
+    rows = {row.metric: row for row in last.metrics}
+    assert [rows[name].role for name in ("requests_mean", *P)] == ["intent", *["part"] * 3]
+    assert last.decision == "promote" and rows["requests_p99"].ratio > 1.5
+    meant = math.prod(rows[name].ratio ** weight for name, weight in zip(P, WEIGHTS))
+    assert rows["requests_mean"].ratio == pytest.approx(meant, rel=0.02)
+    levels = [rows[name].control_before for name in P]
+    meant = math.prod(level**weight for level, weight in zip(levels, WEIGHTS))
+    assert rows["requests_mean"].control_before == pytest.approx(meant, rel=0.05)
+    errors = [rows[name].requests_error * weight for name, weight in zip(P, WEIGHTS)]
+    assert max(errors) < rows["requests_mean"].requests_error <= sum(errors) * 1.1
+    assert "of requests" not in verdict_text(last, fleet.plan)
+    pair = {"pop5": fleet.record, "pop6": fleet.record}
+    assert judge_ring(pair).metrics[0].ratio == pytest.approx(rows["requests_mean"].ratio, rel=0.02)
+
+
+def test_a_mean_is_not_measured_where_one_of_its_quantiles_is_not(tmp_path: Path) -> None:
+    """With 1,800 requests there is a p95, and no p99."""
+    fleet = fleet_of(tmp_path, "no_harm", "requests_mean")
+    last = fleet.soaks([serves()], [serves(each=30)])[-1]
+    assert (last.metrics[0].ratio, last.decision) == (None, "hold")
+    assert texts(last, "few_requests").endswith("it needs 2,000 requests of each host")
+    assert next(own for own in last.metrics if own.metric == "requests_p95").ratio
+    gone = fleet.soaks([serves()], [serves(), lacks([OF], fleet.hosts)])[-1]
+    assert texts(gone, "unmeasured").startswith("requests_mean: stopped being measured")
 
 
 def test_nothing_is_promoted_as_no_harm_beyond_its_margin(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_lists_of_an_earlier_version_that_are_no_rows_are_refused(rows: Any) -> 
 
 def test_records_of_version_0_7_are_judged_as_those_of_today(tmp_path: Path) -> None:
     """Rollouts go on while the pack is upgraded: some of their blocks are old."""
-    fleet = Fleet(tmp_path).intends("improve", "listen_drops", "packet_drops", "health_p50")
+    fleet = Fleet(tmp_path).intends("improve", "listen_drops", "packet_drops", "health_slowest")
     looks = fleet.soaks()
     today, blocks = looks[-1], fleet.blocks
     ring = judge_ring({"pop5": PopRecord(fleet.plan, _strata(fleet), fleet.baseline, blocks)})

@@ -20,7 +20,7 @@ from edgetune.intent.metrics.catalogue import METRICS, Catalogue
 from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.report.text import verdict_text
 from edgetune.site.config import PACK_METRICS
-from tests.support import ROOT
+from tests.support import FIXTURES, ROOT
 from tests.support.cases import cases, unlike
 from tests.support.soaked_fleet import (
     COUNTERS,
@@ -34,7 +34,7 @@ from tests.support.soaked_fleet import (
     times,
 )
 
-SITE = Catalogue([ROOT / "metrics" / "examples", PACK_METRICS])
+SITE = Catalogue([ROOT / "metrics" / "examples", FIXTURES / "metrics", PACK_METRICS])
 FOLLOW = ("rx_packets", "tcp_segments_out", "cpu_busy_ms")
 """What follows the load; drops follow its square."""
 REQUESTS = 1000
@@ -268,7 +268,7 @@ def test_a_soak_is_judged_as_its_table_says(case: dict[str, Any], tmp_path: Path
 
 def sources(metric: str) -> list[str]:
     own = METRICS[metric]
-    return [*own.counters, *own.gauges]
+    return [*own.counters, *own.gauges, *(each.of for each in own.quantiles)]
 
 
 @pytest.mark.slow

@@ -38,10 +38,18 @@ def refusal(folder: Path, source: str, *guards: Guard, intent: str = "listen_dro
 
 
 def test_what_prometheus_does_not_have_is_named_before_anything_is_asked(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "prometheus", Guard("health_failed", 0.5), intent="health_p50") == (
-        "the metric source prometheus of lab1 does not have all of health_p50 (health_p50_ms), "
-        "health_failed (health_failed), which accept_queue is judged by: say where it has them in "
-        "the files of these metrics, or name another source in pops.lab1.metrics of the inventory"
+    said = refusal(tmp_path, "prometheus", Guard("health_failed", 0.5), intent="health_slowest")
+    assert said == (
+        "the metric source prometheus of lab1 does not have all of health_slowest "
+        "(health_slowest_ms), health_failed (health_failed), which accept_queue is judged by: say "
+        "where it has them in the files of these metrics, or name another source in "
+        "pops.lab1.metrics of the inventory"
+    )
+    guard = refusal(tmp_path, "prometheus", Guard("health_p99", 0.5))
+    assert "does not have all of health_p99 (request_ms), which" in guard
+    assert guard.endswith(
+        "of the inventory; hosts tell of an access log where they are the first one; or make them "
+        "optional in a copy of it"
     )
 
 
@@ -133,9 +141,9 @@ def test_what_hosts_do_not_have_at_all_or_by_their_system_refuses_the_plan(
 def test_requests_need_a_log_whose_format_has_them(tmp_path: Path) -> None:
     """Of hosts without an access log, or with one that tells no times, they are not measured."""
     catalogue = Catalogue([EXAMPLES, PACK_METRICS])
-    known = {name: catalogue[name] for name in ("request_p99", WORK)}
+    known = {name: catalogue[name] for name in ("health_p99", WORK)}
     judged = replace(
-        tuning(), intent=Intent("improve", "request_p99", 0.0), guards=(), metrics=known
+        tuning(), intent=Intent("improve", "health_p99", 0.0), guards=(), metrics=known
     )
 
     def refused(**fields: str) -> str:
@@ -147,9 +155,10 @@ def test_requests_need_a_log_whose_format_has_them(tmp_path: Path) -> None:
         return ""
 
     assert refused() == refused(access_log="", log_format="nginx")
-    assert refused().startswith(
-        "the metric source hosts of lab1 does not have all of request_p99 ("
+    assert refused().startswith("the metric source hosts of lab1 does not have all of health_p99 (")
+    assert refused().endswith(
+        "name the access log of its hosts (access_log, log_format) in pops.lab1.metrics of the "
+        "inventory"
     )
-    assert refused().endswith("inventory, name the access log there (access_log, log_format)")
     assert "request_ms" in refused(access_log="/a.log", log_format="{status} ")
     assert refused(access_log="/a.log", log_format="nginx") == ""

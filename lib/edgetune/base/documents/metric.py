@@ -35,13 +35,15 @@ class Histogram:
     """A ``quantile``, in per cent, of what bucket counters count: those of the reading ``of``.
 
     Its buckets are those of ``agent.vocabulary.buckets``; or they end at ``bounds``, and the last
-    one has no end. Amounts that differ by less than ``resolution`` are told as the same.
+    one has no end. Amounts that differ by less than ``resolution`` are told as the same. ``weight``
+    is by how much its logarithm counts in a mean of several.
     """
 
     of: str
     quantile: float
     resolution: float = 0.0
     bounds: list[float] = field(default_factory=list)
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Metric:
     A metric with ``gauges`` has no counters: its readings are those of the one gauge, or the
     geometric mean of several by their weights, which add up to 1. ``parts`` are the metrics that
     are shown beside such a mean. One of a ``histogram`` has neither: it is a quantile of all
-    requests of a window, in ``unit``.
+    requests of a window, in ``unit``; or it is the geometric mean of those that it is a
+    ``mean_of``, by their weights.
 
     ``phrase`` is what a group of hosts did, past tense, for a sentence; ``{much}`` becomes
     "12 % more", or "12 % fewer", which of a ``mass`` (time) is "12 % less".
@@ -76,6 +79,7 @@ class Metric:
     gauges: dict[str, float] = field(default_factory=dict)
     parts: list[str] = field(default_factory=list)
     histogram: Histogram | None = field(default=None, metadata=KEPT_IF_SET)
+    mean_of: list[Histogram] = field(default_factory=list)
 
     @property
     def sign(self) -> float:
@@ -90,8 +94,13 @@ class Metric:
     @property
     def needed(self) -> tuple[str, ...]:
         """The counters and gauges without which it is not known."""
-        of = [self.histogram.of] if self.histogram else []
+        of = [own.of for own in self.quantiles]
         return tuple(dict.fromkeys([*self.counters, *self.less, *self._per, *self.gauges, *of]))
+
+    @property
+    def quantiles(self) -> list[Histogram]:
+        """What it is the quantile of, or the mean of; nothing of a counter or a gauge."""
+        return [self.histogram] if self.histogram else self.mean_of
 
     @property
     def readings(self) -> tuple[str, ...]:
@@ -110,6 +119,6 @@ class Metric:
 
     def unit_of(self, exposure: str) -> Unit:
         """That of a rate over an exposure, as in ``Window.exposures``."""
-        if self.histogram or exposure in (self.per, self.per_if_known):
+        if self.quantiles or exposure in (self.per, self.per_if_known):
             return Unit(self.unit, self.scale)
         return _UNITS.get(exposure, Unit(f"per {exposure}"))

@@ -27,6 +27,7 @@ from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
 from edgetune.base.files import Load, load_yaml, yaml_files
 from edgetune.base.sanitize import Pattern
+from edgetune.intent.metrics.earlier import METRICS_OF_0_10
 from edgetune.net.metrics.sources import SOURCES
 from edgetune.site.config import PACK_METRICS
 
@@ -152,7 +153,7 @@ METRICS = Catalogue([PACK_METRICS])
 def metrics_of(plan: Plan) -> dict[str, Metric]:
     """The metrics that a plan is judged by and their parts, as they were when it was made.
 
-    Plans of 0.10 and before kept no definitions: theirs are the pack's.
+    Plans of 0.10 and before kept no definitions: theirs are the pack's of that version.
     """
     judged = {name: _defined(plan, name) for name in plan.metrics}
     parts = [part for own in judged.values() for part in own.parts]
@@ -160,7 +161,7 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
 
 
 def _defined(plan: Plan, name: str) -> Metric:
-    return plan.definitions.get(name) or METRICS[name]
+    return plan.definitions.get(name) or METRICS_OF_0_10.get(name) or METRICS[name]
 
 
 @dataclass(frozen=True)
@@ -278,18 +279,24 @@ def _read_bounds(below: Fields) -> list[float]:
 def _read_composite(fields: Fields, others: Known) -> dict[str, Any]:
     below = fields.inside("composite")
     better = fields.text("better")
-    weights = {}
+    gauges, quantiles, units = dict[str, float](), list[Histogram](), set[str]()
     for name in below.names():
-        gauges = others[name].gauges if name in others else {}
-        if len(gauges) != 1:
-            raise below.wrong(name, "is no metric of one gauge")
-        if others[name].better != better:
-            raise below.wrong(name, f"is better when {others[name].better}")
-        (gauge,) = gauges
-        weights[gauge] = float(below.number(name, minimum=_LEAST_WEIGHT, maximum=1))
-    if abs(sum(weights.values()) - 1) > _ROUNDING:
-        raise fields.wrong("composite", f"weights add up to {sum(weights.values()):g}, not to 1")
-    return {"gauges": weights, "parts": below.names()}
+        part = others.get(name)
+        if part is None or not (part.histogram or len(part.gauges) == 1):
+            raise below.wrong(name, "is no metric of one gauge or of a histogram")
+        if part.better != better:
+            raise below.wrong(name, f"is better when {part.better}")
+        weight = float(below.number(name, minimum=_LEAST_WEIGHT, maximum=1))
+        if part.histogram:
+            quantiles.append(replace(part.histogram, weight=weight))
+        gauges.update(dict.fromkeys(part.gauges, weight))
+        units.add(part.unit)
+    total = sum([*gauges.values(), *(own.weight for own in quantiles)])
+    if gauges and quantiles or len(units) > 1:
+        raise fields.wrong("composite", "is made of gauges and histograms, or of several units")
+    if abs(total - 1) > _ROUNDING:
+        raise fields.wrong("composite", f"weights add up to {total:g}, not to 1")
+    return {"gauges": gauges, "mean_of": quantiles, "unit": units.pop(), "parts": below.names()}
 
 
 _WAYS: Mapping[str, Callable[[Fields, Known], dict[str, Any]]] = {

@@ -60,13 +60,25 @@ def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Cata
     }
     named = [f"{name} ({', '.join(readings)})" for name, readings in lacks.items() if readings]
     if named:
-        of_log = {own for readings in lacks.values() for own in readings} & {*ALL_COUNTERS}
-        log = ", name the access log there (access_log, log_format)" if of_log else ""
+        lacking = {own for readings in lacks.values() for own in readings}
+        by_choice = {guard.metric for guard in tuning.guards} - {tuning.intent.metric}
+        is_guard = all(name in by_choice for name, readings in lacks.items() if readings)
+        guards = "; or make them optional in a copy of it" if is_guard else ""
         raise RefusedError(
             f"{_sources(pop)} not have all of {', '.join(named)}, "
-            f"which {tuning.name} is judged by: say where it has them in the files of these "
-            f"metrics, or name another source in pops.{pop.name}.metrics of the inventory{log}"
+            f"which {tuning.name} is judged by: {_way_to(pop, lacking)}{guards}"
         )
+
+
+def _way_to(pop: Pop, readings: Collection[str]) -> str:
+    """What a person can do so that a PoP tells these readings."""
+    inventory = f"pops.{pop.name}.metrics of the inventory"
+    of_log = {*readings} & {*ALL_COUNTERS}
+    if of_log == {*readings} and pop.views[0].metrics.source == "hosts":
+        return f"name the access log of its hosts (access_log, log_format) in {inventory}"
+    files = "say where it has them in the files of these metrics"
+    first = "; hosts tell of an access log where they are the first one" if of_log else ""
+    return f"{files}, or name another source in {inventory}{first}"
 
 
 def _told(view: Pop, metrics: Catalogue) -> Collection[str]:

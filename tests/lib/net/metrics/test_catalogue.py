@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.base.documents.plan import read_plan
+from edgetune.base.documents.plan import Guard, read_plan
 from edgetune.base.documents.sample import SampleAnswer
 from edgetune.base.errors import InputError
 from edgetune.base.files import load_yaml
@@ -54,7 +54,7 @@ def test_the_metrics_of_the_pack_and_its_examples_fit_each_other() -> None:
         assert own.mass == ("time" in own.phrase), name
     assert {*METRICS.told_by("hosts")} == {*METRICS.readings}
     assert {*METRICS.counters, *METRICS.gauges} == {*METRICS.readings, "drifted"}
-    names = {*METRICS.readings} - {"cpu_total_ms"}
+    names = {*METRICS.readings} - {"cpu_total_ms", "request_ms"}
     assert METRICS.told_by("clickhouse") == {name: {"column": name} for name in names}
 
 
@@ -140,8 +140,12 @@ def test_a_plan_keeps_the_definitions_that_it_is_judged_by(tmp_path: Path) -> No
     again = read_plan(json.dumps(kept.document()), kept.digest)
     assert metrics_of(again)["listen_drops"] == ours
     # A plan of an earlier version has the metrics of the pack.
-    older = replace(made, definitions={})
-    assert metrics_of(older) == {name: METRICS[name] for name in made.metrics}
+    older = replace(made, definitions={}, guards=[*made.guards, Guard("health_p95", 0.2)])
+    told = metrics_of(older)
+    assert {name: told[name] for name in made.metrics} == {n: METRICS[n] for n in made.metrics}
+    # One that means another thing today is as it was, and is still kept of samples.
+    assert (told["health_p95"].gauges, told["health_p95"].quantiles) == ({"health_p95_ms": 1.0}, [])
+    assert METRICS["health_p95"].quantiles and "health_p95_ms" in METRICS.gauges
 
 
 def test_the_example_of_the_how_to_is_kept_of_what_hosts_tell(tmp_path: Path) -> None:

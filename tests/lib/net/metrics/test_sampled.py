@@ -18,7 +18,9 @@ from tests.support.prometheus_api import api
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the agent samples of a host that shows all that it reads, and whose health is good."""
     with agent_root(tmp_path_factory.mktemp("sampled")) as host, api() as service:
-        asked = request("sample", health_url=service.url, health_requests=3)
+        (host.path / "access.log").write_text("")
+        log = {"access_log": "/access.log", "log_format": "{time} "}
+        asked = request("sample", health_url=service.url, health_requests=3, **log)
         return answer(str(host.path), asked)["result"]
 
 
@@ -26,7 +28,9 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def of_freebsd(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What it samples of a host with FreeBSD."""
     with freebsd_host(tmp_path_factory.mktemp("sampled") / "host") as host:
-        return host.ask("sample", health_requests=0)
+        (host.path / "access.log").write_text("")
+        log = {"access_log": "/access.log", "log_format": "{time} "}
+        return host.ask("sample", health_requests=0, **log)
 
 
 def told_by(system: str) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune.base.documents.metric import Metric
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import METRICS, PACK_METRICS, Catalogue
 from edgetune.judge.series import REBOOTED, Window, join, read_window
@@ -133,16 +134,16 @@ def test_retransmits_are_per_segment_and_never_per_second() -> None:
 
 def test_a_gauge_is_the_sum_and_the_number_of_its_readings() -> None:
     readings = [(100.0, 50.0), (104.0, 2.0), (120.0, 4.0), (121.0, 1.0)]
-    rows = [_sample(time, gauges={"health_p50_ms": value}) for time, value in readings]
+    rows = [_sample(time, gauges={"health_slowest_ms": value}) for time, value in readings]
     rows.append(_sample(130.0))
-    rows.append(_sample(131.0, gauges={"health_p50_ms": None}))
+    rows.append(_sample(131.0, gauges={"health_slowest_ms": None}))
     # One that is stored twice counts once.
-    for window in (_read(rows, "health_p50"), _read([*rows, rows[1]], "health_p50")):
-        assert _events(window, "health_p50") == [[6, 1]]
-        assert window.metrics["health_p50"].exposure.tolist() == [[2, 1]]
-        assert window.exposures == {"health_p50": "readings"}
-        assert 0 < window.coverage.known["health_p50"][0] < window.coverage.watched[0]
-        assert window.coverage.unread["health_p50_ms"][0] > 0
+    for window in (_read(rows, "health_slowest"), _read([*rows, rows[1]], "health_slowest")):
+        assert _events(window, "health_slowest") == [[6, 1]]
+        assert window.metrics["health_slowest"].exposure.tolist() == [[2, 1]]
+        assert window.exposures == {"health_slowest": "readings"}
+        assert 0 < window.coverage.known["health_slowest"][0] < window.coverage.watched[0]
+        assert window.coverage.unread["health_slowest_ms"][0] > 0
 
 
 def test_counters_of_two_boots_are_never_compared() -> None:
@@ -226,8 +227,8 @@ def test_a_number_that_is_none_was_not_read(value: Any) -> None:
     np.testing.assert_array_equal(window.packets, [[0.1] * 4] * 2)
     assert window.coverage.unread["listen_drops"].tolist() == [0, 20]
     readings = ((110.0, value), (112.0, 3.0))
-    gauge = [_sample(time, gauges={"health_p50_ms": own}) for time, own in readings]
-    assert _events(_read(gauge, "health_p50"), "health_p50")[0][0] == 3
+    gauge = [_sample(time, gauges={"health_slowest_ms": own}) for time, own in readings]
+    assert _events(_read(gauge, "health_slowest"), "health_slowest")[0][0] == 3
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=str)
@@ -314,7 +315,7 @@ def _many(seed: int) -> list[dict[str, Any]]:
             drops, packets = drops + dice.randrange(9), packets + dice.randrange(900)
             time = 10 * step + dice.randrange(8) + dice.choice((0.25, 0.5))
             uptime += 10
-            gauges = {"health_p50_ms": float(dice.randrange(1, 9))}
+            gauges = {"health_slowest_ms": float(dice.randrange(1, 9))}
             counters = {"listen_drops": drops, "rx_packets": packets}
             if dice.random() < 0.05:
                 del counters["listen_drops"]
@@ -334,7 +335,7 @@ def _arrays(window: Window) -> list[Any]:
 def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None:
     rows = _many(seed)
     mixed = random.Random(order).sample(rows, len(rows))
-    names = metrics_named("listen_drops", "health_p50")
+    names = metrics_named("listen_drops", "health_slowest")
     one, other = (read_window(table_of(r), "abc", 100, 500, 40, names) for r in (rows, mixed))
     for left, right in zip(_arrays(one), _arrays(other)):
         np.testing.assert_array_equal(left, right)
@@ -345,7 +346,7 @@ def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 9), max_size=4))
 def test_blocks_of_a_window_are_the_window(seed: int, cuts: list[int]) -> None:
     rows = _many(seed)
-    names = metrics_named("listen_drops", "health_p50")
+    names = metrics_named("listen_drops", "health_slowest")
     table = table_of(rows)
     whole = read_window(table, "abc", 100, 500, 40, names)
     borders = [100, *(100 + 40 * cut for cut in sorted(set(cuts))), 500]
@@ -363,13 +364,13 @@ def test_blocks_of_a_window_are_the_window(seed: int, cuts: list[int]) -> None:
 
 def test_a_composite_is_the_geometric_mean_of_its_parts_by_their_weights() -> None:
     parts = {"health_p50_ms": 0.5, "health_p95_ms": 0.3, "health_p99_ms": 0.2}
-    assert METRICS["performance_health"].gauges == parts
+    own = {"checks": Metric("checks", "took {much} time", gauges=parts)}
     readings = [(2.0, 8.0, 32.0), (1.0, 1.0, 1.0), (4.0, 0.0, 9.0), (4.0, None, 9.0)]
     rows = [_sample(10.0 * at, gauges=dict(zip(parts, own))) for at, own in enumerate(readings, 1)]
-    window = _read(rows, "performance_health", start=0, end=40, slot=10)
+    window = read_window(table_of(rows), ["a"], 0, 40, 10, own)
     mean = math.exp(0.5 * math.log(2) + 0.3 * math.log(8) + 0.2 * math.log(32))
-    np.testing.assert_allclose(_events(window, "performance_health")[0], [mean, 1, NAN, NAN])
-    assert window.coverage.known["performance_health"] == pytest.approx([15])
+    np.testing.assert_allclose(_events(window, "checks")[0], [mean, 1, NAN, NAN])
+    assert window.coverage.known["checks"] == pytest.approx([15])
     assert window.coverage.unread["health_p95_ms"] == pytest.approx([30 / 4])
 
 
