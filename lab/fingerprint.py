@@ -18,8 +18,11 @@ SETTINGS = (
     "sys/kernel/mm/transparent_hugepage/enabled",
     "sys/class/net/eth0/queues/rx-0/rps_cpus",
 )
-# The epoch is the fence against older owners: it only ever grows.
-KEPT = ("var/lib/edgetune/epoch", "var/lib/edgetune/congestion-epoch")
+# The epoch is the fence against older owners: it only ever grows. So do counters of the access log.
+KEPT = (
+    *("var/lib/edgetune/epoch", "var/lib/edgetune/congestion-epoch"),
+    "var/lib/edgetune/access_log.json",
+)
 
 
 def fingerprint(root: Path) -> dict[str, str]:

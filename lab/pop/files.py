@@ -43,6 +43,11 @@ TWO = HAPROXY.replace(
     f'["tcp://{LOAD_BALANCER}:9999", "tcp://{SECOND_BALANCER}:9999"]',
 )
 BIRD = "{driver: bird, protocols: anycast/anycast_leaving, wait: 2s, checks: none}"
+ACCESS_LOG = """
+    metrics:
+      source: hosts
+      access_log: /var/log/nginx/access.log
+      log_format: "{status} {bytes} {time} {ended}"  # as etc/nginx/nginx.conf writes it"""
 # Counters from Prometheus; health and drift, which it has not, from the hosts themselves.
 METRICS = f"""
     metrics:
@@ -140,7 +145,7 @@ def write_inventory(
     """
     from lab.bmc.machine import uuid_of  # late, as below
 
-    text, metrics = "", METRICS if prometheus else ""
+    text, metrics = "", METRICS if prometheus else ACCESS_LOG
     for site in sites:
         hosts = (f"{HOST.format(host, uuid_of(host.name))}\n" for host in site.hosts)
         balancer = BIRD if anycast else (TWO if both else HAPROXY) % site.backend

@@ -12,6 +12,7 @@ from lab.pop.layout import LabError, Layout
 
 from .balancer import BACKEND
 from .freebsd.releases import RELEASES
+from .requests import FORMAT, LOG
 
 # Below the ports that systems give to outgoing connections: a host finds its own free again.
 PORTS = range(20000, 32000)
@@ -24,6 +25,7 @@ POP = """
     reboot_time: 5
     health: "{health}"
     load_balancer: {{driver: haproxy, address: "{balancer}", backend: {backend}}}
+    metrics: {{source: hosts, access_log: {log}, log_format: "{format}"}}
     bmc: {{credentials: lab}}
     hosts:
 """
@@ -100,7 +102,14 @@ def write_inventory(
     """All hosts have one sort of hardware. `bmcs` is {host name: URL}."""
     text = "---\n# Written by `edgetune lab up --simulated`.\npops:"
     for site in sites:
-        text += POP.format(name=site.name, health=health, balancer=site.balancer, backend=BACKEND)
+        text += POP.format(
+            name=site.name,
+            health=health,
+            balancer=site.balancer,
+            backend=BACKEND,
+            log=LOG,
+            format=FORMAT,
+        )
         text += "".join(HOST.format(host, bmcs[host.name]) for host in site.hosts)
     layout.inventory.write_text(text, encoding="utf-8")
 

@@ -23,6 +23,7 @@ from . import commands, files, processes
 from .balancer import Balancer, Server
 from .bmcs import Bmcs
 from .counters import Counters, Surge, replace
+from .requests import AccessLog
 from .scripts import serve_programs
 from .ssh import HostServer, environment
 from .system import SYSTEMS, System
@@ -90,6 +91,7 @@ class PoP:
         self.sites: list[files.Site] = []
         self._chance = random.Random()
         self._surge = Surge(self._chance)
+        self._log = AccessLog(self._chance)
         user_key = _make_user_key(layout.key)
         self._hosts = shared(files.endpoints(hosts, freebsd, releases), pops)
         self.balancers = {
@@ -183,6 +185,7 @@ class PoP:
             mode = self.bmcs.snoop_mode(machine.endpoint.name)
             resent = machine.system.resent(machine.root)
             machine.counters.grow(seconds, backlog or 0, share, mode, resent)
+            self._log.grow(machine.root, seconds, share)
             machine.show_counters()
 
     def _reset(self, name: str, kind: str) -> None:

@@ -10,31 +10,37 @@ its length.
 
 import re
 from collections import Counter
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
 
 FORMATS = {
-    "nginx": '...] "{}" {status} {bytes} "{}" "{}" {time} {first_byte} {cache}',
-    "haproxy": "...] {} {} {}/{}/{}/{first_byte_ms}/{time_ms} {status} {bytes} ",
+    "nginx": '...] "{}" {status} {bytes} "{}" "{}" {time} {first_byte} {cache} {ended}',
+    "haproxy": "...] {} {} {}/{}/{}/{first_byte_ms}/{time_ms} {status} {bytes} {} {} {ended} ",
     "varnish": "{status} {bytes} {time_us} {first_byte} {cache}",
     "trafficserver": "{} {time_ms} {} {cache}/{status} {bytes} ",
 }
-"""What is written by nginx' format ``combined`` with three fields behind it; by HAProxy's
+"""What is written by nginx' format ``combined`` with four fields behind it; by HAProxy's
 ``option httplog``; by ``varnishncsa -F`` with these five fields alone; and by Apache Traffic
 Server's format ``squid``."""
 
 IN_MS = {"": "e3", "_ms": "", "_us": "e-3"}
 TIMES = {"time": "request_ms", "first_byte": "first_byte_ms"}
 """The histograms of both."""
-FIELDS = ("status", "bytes", "cache", *(name + unit for name in TIMES for unit in IN_MS))
-HISTOGRAMS = tuple(TIMES.values())
-PLAIN = (
-    *("http_responses", "http_4xx", "http_5xx"),
-    *("cache_responses", "cache_hits", "response_bytes"),
-)
+COUNTERS = {
+    "status": ("http_responses", "http_4xx", "http_5xx"),
+    "bytes": ("response_bytes",),
+    "cache": ("cache_responses", "cache_hits"),
+    "ended": ("http_broken",),
+}
+"""By field, what is counted of it."""
+FIELDS = (*COUNTERS, *(name + unit for name in TIMES for unit in IN_MS))
+OF_LARGE = ("large_bytes", "large_ms")
+"""Of answers of LARGE_DIGITS and more, where both their bytes and their whole time are told."""
 OF_READING = ("log_bytes", "log_left_out_bytes", "log_unread_lines")
-ALL_COUNTERS = (*HISTOGRAMS, *PLAIN, *OF_READING)
+ALL_COUNTERS = (*TIMES.values(), *sum(COUNTERS.values(), ()), *OF_LARGE, *OF_READING)
+LARGE_DIGITS = 7
+"""Of the bytes of an answer: from 1 MB on."""
 _MOST = 200
 
 _PLACE = re.compile(r"\{([a-z_]*)\}")
@@ -85,10 +91,14 @@ class LogFormat:
         if "bytes" in columns:
             sizes = columns["bytes"].items()
             found["response_bytes"] = sum(int(own) * n for own, n in sizes if own.isdigit())
+            self._add_large(found, rows)
         if "cache" in columns:
             known = {own: n for own, n in columns["cache"].items() if own.strip(b"- ")}
             found["cache_responses"] = sum(known.values())
             found["cache_hits"] = sum(n for own, n in known.items() if _is_from_cache(own))
+        if "ended" in columns:
+            ends = columns["ended"].items()
+            found["http_broken"] = sum(n for own, n in ends if _is_broken(own))
         for name, histogram in TIMES.items():
             for unit, scale in IN_MS.items():
                 if name + unit in columns:
@@ -98,12 +108,31 @@ class LogFormat:
     def none(self) -> Dict[str, int]:
         """The counters that its fields make, all 0."""
         found = {**dict.fromkeys(OF_READING, 0), **self.counts(b"")}
-        names = {"status": PLAIN[:3], "bytes": PLAIN[5:], "cache": PLAIN[3:5]}
         for own in self.fields:
             base = own.rpartition("_")[0] if own.endswith(("_ms", "_us")) else own
-            for name in names.get(own, ()) or [TIMES[base]]:
-                found[name] = 0
-        return found
+            found.update(dict.fromkeys(COUNTERS.get(own) or [TIMES[base]], 0))
+        return {**found, **(dict.fromkeys(OF_LARGE, 0) if self._time_and_scale else {})}
+
+    @property
+    def _time_and_scale(self) -> Optional[Tuple[str, str]]:
+        """The field of the whole time of an answer whose bytes are told as well."""
+        told = [("time" + unit, scale) for unit, scale in IN_MS.items()]
+        own = [each for each in told if each[0] in self.fields and "bytes" in self.fields]
+        return own[0] if own else None
+
+    def _add_large(self, found: Dict[str, int], rows: Sequence[Sequence[bytes]]) -> None:
+        """The bytes and the time of large answers, which are told of each alone."""
+        if self._time_and_scale is None:
+            return
+        field, scale = self._time_and_scale
+        size, time = self.fields.index("bytes"), self.fields.index(field)
+        found.update(dict.fromkeys(OF_LARGE, 0))
+        for row in rows:
+            if len(row[size]) >= LARGE_DIGITS and row[size].isdigit():
+                taken = _in_ms(row[time], scale)
+                if taken is not None:
+                    found["large_bytes"] += int(row[size])
+                    found["large_ms"] += round(taken)
 
     @staticmethod
     def _add_status(found: Dict[str, int], column: "Optional[Counter[bytes]]", rows: int) -> None:
@@ -137,6 +166,12 @@ def _in_ms(text: bytes, scale: str) -> Optional[float]:
     except ValueError:
         return None
     return value if value < float("inf") else None
+
+
+def _is_broken(word: bytes) -> bool:
+    """nginx tells OK of what is complete, else nothing. HAProxy tells with the first letter that
+    the client broke it off, or sent and took nothing any more."""
+    return word in (b"", b"-") or word[:1] in (b"C", b"c")
 
 
 def _is_from_cache(word: bytes) -> bool:

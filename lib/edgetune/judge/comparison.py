@@ -17,7 +17,7 @@ from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.coverage import wanted
 from edgetune.judge.load import explained
-from edgetune.judge.measured import group_shares
+from edgetune.judge.measured import Part, group_shares
 from edgetune.judge.permutation import draws_of, least_kept, p_value
 from edgetune.judge.rates import Rates, rates_for
 from edgetune.judge.standardise import (
@@ -391,14 +391,18 @@ class Comparison:
         return float(np.nansum(own.events_before()) + own.events().sum())
 
     def few_requests(self, metric: str) -> dict[str, list[str]]:
-        """By window, the hosts with too few requests for a quantile, of those that had some."""
+        """By window, the hosts with too few requests for a quantile, of those that counted them:
+        a host whose log has no line any more serves nobody, or writes another one."""
         own = self._rates_of(metric)
         if own.errors() is None:
             return {}
-        counts = (own.events_before(), own.events())
-        lost = [np.isnan(level) & (count > 0) for level, count in zip(own.levels(), counts)]
-        hosts = np.array(self.draws.hosts)
-        found = {name: hosts[each].tolist() for name, each in zip(("baseline", "soak"), lost)}
+        windows: dict[str, Sequence[Part]] = {"baseline": [self.baseline], "soak": self.blocks}
+        found = {}
+        for (name, parts), level in zip(windows.items(), own.levels()):
+            facts = [part.facts.measured for part in parts]
+            known = [own.known.get(metric, {}) for own in facts if own]
+            lost = [h for h, each in zip(self.draws.hosts, level) if math.isnan(each)]
+            found[name] = [h for h in lost if any(own.get(h, 0.0) > 0 for own in known)]
         return {name: each for name, each in found.items() if each}
 
     def requests_error(self, metric: str) -> float | None:

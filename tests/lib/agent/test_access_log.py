@@ -55,24 +55,33 @@ def in_(histogram: str, *times: float) -> dict[str, int]:
         (
             "nginx",
             [
-                COMBINED.format("200 512", "0.025 0.007 HIT"),
-                COMBINED.format("404 9", "1.500 0.002, 0.750 MISS"),
-                COMBINED.format("304 -", "0.000 - -"),
+                COMBINED.format("200 512", "0.025 0.007 HIT OK"),
+                COMBINED.format("404 9", "1.500 0.002, 0.750 MISS OK"),
+                COMBINED.format("304 -", "0.000 - - OK"),
+                COMBINED.format("200 1000000", "4.000 - - OK"),
+                COMBINED.format("200 2000000", "6.000 - - "),
+                COMBINED.format("499 0", "6.000 - - "),
             ],
             {
-                **in_("request_ms", 25, 1500, 0),
+                **in_("request_ms", 25, 1500, 0, 4000, 6000, 6000),
                 **in_("first_byte_ms", 7, 2),
-                **{"http_responses": 3, "http_4xx": 1, "response_bytes": 521},
-                **{"cache_responses": 2, "cache_hits": 1},
+                **{"http_responses": 6, "http_4xx": 2, "response_bytes": 3_000_521},
+                **{"cache_responses": 2, "cache_hits": 1, "http_broken": 2},
+                **{"large_bytes": 3_000_000, "large_ms": 10_000},
             },
         ),
         (
             "haproxy",
-            [HAPROXY.format("10/0/30/69/109 503 2750"), HAPROXY.format("9/0/-1/-1/+1200 200 +80")],
+            [HAPROXY.format("10/0/30/69/109 503 2750"), HAPROXY.format("9/0/-1/-1/+1200 200 +80")]
+            + [
+                HAPROXY.format("9/0/1/2/9 200 5").replace("----", own)
+                for own in ("CD--", "cD--", "SD--", "--VN")
+            ],
             {
-                **in_("request_ms", 109, 1200),
-                **in_("first_byte_ms", 69),
-                **{"http_responses": 2, "http_5xx": 1, "response_bytes": 2750},
+                **in_("request_ms", 109, 1200, 9, 9, 9, 9),
+                **in_("first_byte_ms", 69, 2, 2, 2, 2),
+                **{"http_responses": 6, "http_5xx": 1, "response_bytes": 2770},
+                **{"http_broken": 2},
             },
         ),
         (

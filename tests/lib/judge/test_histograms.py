@@ -181,6 +181,23 @@ def test_a_host_with_too_few_requests_speaks_for_neither_side(tmp_path: Path) ->
     assert last.decision == "promote"
 
 
+def test_hosts_without_any_request_promote_nothing(tmp_path: Path) -> None:
+    """A log that is not written any more counts none: that is no proof that none came late."""
+
+    def none(row: Sample) -> None:
+        kept = {own: n for own, n in row["counters"].items() if own.partition(":")[0] != OF}
+        row["counters"] = {**kept, OF: 0}
+
+    for before, after in (
+        ([none], [none]),
+        ([serves()], [none]),
+        ([serves()], [serves(), lambda row: none(row) if row["host"] in fleet.test else None]),
+    ):
+        fleet = fleet_of(tmp_path, "no_harm", "retransmits", "requests_p99")
+        last = fleet.soaks(before, after)[-1]
+        assert (last.decision, kinds(last)[:1]) == ("hold", ["few_requests"]), last.reason
+
+
 def test_a_histogram_that_nobody_tells_is_not_measured(tmp_path: Path) -> None:
     fleet = fleet_of(tmp_path, "no_harm", "requests_p99")
     last = fleet.soaks()[-1]
