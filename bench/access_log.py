@@ -98,7 +98,7 @@ def _agent(log: Path, written: str, lines: int) -> Callable[[], None]:
             looks()  # which remembers the end of an empty log
             read.unlink()
             os.link(log, read)
-            found = looks()
+            found, _ = looks()
         if found.get("http_responses") != lines:
             raise BenchError(f"{written}: {found}")
 

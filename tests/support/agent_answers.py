@@ -184,6 +184,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "gauges": {"drifted": 1, "load1": 0.25, "health_failed": 0.0, "health_p50_ms": 1.5},
         "drift": [{**ROW, "tuning": "accept_queue"}],
         "health": "",
+        "log": "",
     },
     "diagnose": {
         "boot_id": BOOT_ID,

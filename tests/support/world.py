@@ -229,6 +229,7 @@ class Hosts:
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.health_ms = 1.0
         self.health: dict[str, str] = {}
+        self.logs: dict[str, str] = {}
         self.gauges_left_out: set[str] = set()
         self.unsupported: dict[str, str] = {}
         self.unwritable: dict[str, list[str]] = {}
@@ -446,8 +447,10 @@ class Hosts:
         gauges = {"health_failed": failed, "health_p50_ms": self.health_ms}
         gauges = {own: gauges[own] for own in gauges.keys() - self.gauges_left_out}
         drift = self.drift.get(name, [])
-        counted = {"uptime": 1.0, "counters": {"listen_drops": 0}}
-        return {**counted, "gauges": gauges, "drift": drift, "health": seen}
+        log = self.logs.get(name, "") if "access_log" in request else ""
+        requests = {"request_ms": 0} if "access_log" in request and not log else {}
+        counted = {"uptime": 1.0, "counters": {"listen_drops": 0, **requests}}
+        return {**counted, "gauges": gauges, "drift": drift, "health": seen, "log": log}
 
 
 class WatchedStore:

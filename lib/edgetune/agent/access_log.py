@@ -24,7 +24,7 @@ import zlib
 from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgetune.agent.host import Host
-from edgetune.agent.log_format import LogFormat
+from edgetune.agent.log_format import OF_READING, LogFormat
 from edgetune.agent.vocabulary.places import ACCESS_LOG_TOLD, STATE
 
 MOST_BYTES = 256 << 20
@@ -53,9 +53,14 @@ class AccessLog:
         self._source = f"{path} {written}"
         self._counts: Dict[str, int] = {}
         self._bytes, self._ends = 0, 0.0
+        self._is_alike = False
 
-    def look(self) -> Dict[str, int]:
-        """All counters as of now; OSError where the log cannot be read, or they cannot be kept."""
+    def look(self) -> Tuple[Dict[str, int], str]:
+        """All counters as of now, and what a person has to know of them: "" for nothing.
+
+        Where no line since the last look is as the format says, those of requests are left out.
+        OSError where the log cannot be read, or they cannot be kept.
+        """
         self._host.make_directory(STATE, 0o700)
         with self._host.directory(STATE) as state:
             _lock(state.descriptor)
@@ -71,7 +76,14 @@ class AccessLog:
                 "counters": self._counts,
             }
             self._host.replace(ACCESS_LOG_TOLD, json.dumps(kept).encode(), 0o600)
-        return dict(self._counts)
+        fresh = {name: self._counts.get(name, 0) - counts.get(name, 0) for name in OF_READING}
+        if fresh["log_unread_lines"] and not self._is_alike:
+            unlike = fresh["log_unread_lines"]
+            why = f"none of {unlike:,} lines of {self._path} is written as log_format says"
+            return {name: own for name, own in self._counts.items() if name in OF_READING}, why
+        left_out = fresh["log_left_out_bytes"]
+        why = f"{left_out:,} bytes of {self._path} were left out: it grew by more than a look reads"
+        return dict(self._counts), why if left_out else ""
 
     def _kept(self) -> Tuple[Dict[str, int], Optional[_Place], float]:
         """What was counted, where it was read to, and when; nothing of another log or format."""
@@ -168,7 +180,9 @@ class AccessLog:
                 rest = b""
                 continue
             lines, rest = rest + chunk[:cut], chunk[cut:]
-            for name, many in self._format.counts(lines).items():
+            told = self._format.counts(lines)
+            self._is_alike |= told["log_unread_lines"] < lines.count(b"\n")
+            for name, many in told.items():
                 self._count(name, many)
             read += len(lines)
             self._bytes += len(lines)

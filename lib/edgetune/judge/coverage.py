@@ -13,6 +13,7 @@ from edgetune.base.documents.baseline import Facts, Measured
 from edgetune.base.documents.look import Doubt, Unwatched
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Plan
+from edgetune.base.names import few
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.soundness import (
     ENOUGH,
@@ -169,7 +170,9 @@ def _told(
         how = f"in at most {100 * share:.0f} % of the {window}" if share else f"in the {window}"
         what = "was measured" if share else gone
         unread = _unread(names, [metrics[name] for name in names], hosts, measured)
-        why = f" ({', '.join(unread)}: not read)" if unread else ""
+        reasons = [f"{host}: {measured.why[host]}" for host in hosts if host in measured.why]
+        because = f", {few(reasons)}" if reasons else ""
+        why = f" ({', '.join(unread)}: not read{because})" if unread else ""
         text = f"{', '.join(names)}: {what} {how} on {named(hosts)}{why}"
         blind = "; without packets nobody sees traffic move between the groups"
         yield Doubt("unmeasured", text + blind * (WORK in names))

@@ -65,6 +65,7 @@ def merge_measured(parts: Sequence[Measured | None]) -> Measured | None:
         watched=_summed([part.watched for part in known]),
         known=_summed_by_name([part.known for part in known]),
         unread=_summed_by_name([part.unread for part in known]),
+        why={host: why for part in known for host, why in part.why.items()},
     )
 
 

@@ -152,7 +152,7 @@ class Log:
     """A log of a host that is written, and looked at."""
 
     def __init__(self, root: Path, written: str = OWN) -> None:
-        self.root, self.written = root, written
+        self.root, self.written, self.said = root, written, ""
         self.path = root / "log/access.log"
         self.path.parent.mkdir(exist_ok=True)
         self.path.touch()
@@ -162,7 +162,8 @@ class Log:
             file.write(text)
 
     def look(self) -> dict[str, int]:
-        return AccessLog(Host(str(self.root)), "/log/access.log", self.written).look()
+        found, self.said = AccessLog(Host(str(self.root)), "/log/access.log", self.written).look()
+        return found
 
     def responses(self) -> int:
         return self.look()["http_responses"]
@@ -312,6 +313,19 @@ def test_a_log_that_is_not_there_is_not_zero(log: Log) -> None:
     assert older.exists()
 
 
+def test_lines_of_another_format_are_not_zero_requests(log: Log) -> None:
+    log.look()
+    log.add(2 * LINE)
+    assert log.responses() == 2
+    log.add(3 * "nonsense\n")
+    assert {*log.look()} == {"log_bytes", "log_left_out_bytes", "log_unread_lines"}
+    assert log.said == "none of 3 lines of /log/access.log is written as log_format says"
+    # Where nothing came, nothing is wrong; and of several lines one may be another's.
+    assert (log.responses(), log.said) == (2, "")
+    log.add("nonsense\n" + LINE)
+    assert (log.responses(), log.said) == (3, "")
+
+
 def test_a_burst_is_read_in_part_and_the_rest_is_told(log: Log) -> None:
     log.look()
     chunk = 100_000
@@ -324,8 +338,11 @@ def test_a_burst_is_read_in_part_and_the_rest_is_told(log: Log) -> None:
         assert found["log_bytes"] == found["http_responses"] * len(LINE)
         assert 3 * chunk - len(LINE) < found["log_bytes"] <= 4 * chunk
         assert found["log_left_out_bytes"] + found["log_bytes"] == 60_000 * len(LINE)
+        said = f"{found['log_left_out_bytes']:,} bytes of /log/access.log were left out: it grew "
+        assert log.said.startswith(said)
         log.add(LINE)
         assert log.responses() == found["http_responses"] + 1
+        assert log.said == ""
         # A file that was rotated in the burst is left out likewise.
         log.add(30_000 * LINE)
         rotated(log)

@@ -188,12 +188,17 @@ def test_hosts_without_any_request_promote_nothing(tmp_path: Path) -> None:
         kept = {own: n for own, n in row["counters"].items() if own.partition(":")[0] != OF}
         row["counters"] = {**kept, OF: 0}
 
+    fleet = fleet_of(tmp_path, "no_harm", "retransmits", "requests_p99")
+
+    def none_on_test_hosts(row: Sample) -> None:
+        if row["host"] in fleet.test:
+            none(row)
+
     for before, after in (
         ([none], [none]),
         ([serves()], [none]),
-        ([serves()], [serves(), lambda row: none(row) if row["host"] in fleet.test else None]),
+        ([serves()], [serves(), none_on_test_hosts]),
     ):
-        fleet = fleet_of(tmp_path, "no_harm", "retransmits", "requests_p99")
         last = fleet.soaks(before, after)[-1]
         assert (last.decision, kinds(last)[:1]) == ("hold", ["few_requests"]), last.reason
 

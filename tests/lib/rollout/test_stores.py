@@ -385,7 +385,14 @@ class TestSamples:
 
     def test_of_an_answer_is_kept_what_is_read_of_it(self) -> None:
         readings = {"rx_packets": 5, "rx_bytes": 7, "cpu_busy_ms": None}
-        data = {"boot_id": "b", "uptime": 1.5, "counters": readings, "drift": [], "health": ""}
+        data = {
+            "boot_id": "b",
+            "uptime": 1.5,
+            "counters": readings,
+            "drift": [],
+            "health": "",
+            "log": "",
+        }
         told = sample_answer({**data, "gauges": {"drifted": 1, "load1": 0.5}, "more": 7})
         expected = Sample(
             "a", 2.0, "b", 1.5, {"rx_packets": 5, "cpu_busy_ms": None}, {"drifted": 1}

@@ -57,6 +57,7 @@ class _Agent:
             "gauges": {**gauges, "drifted": len(self.drift), "load1": 0.5},
             "drift": self.drift,
             "health": self.health,
+            "log": "",
         }
         reply = {"edgetune": 1, "verb": request["verb"], "ok": True, "result": told}
         return self.change(json.dumps(reply)).encode()

@@ -17,7 +17,7 @@ def sample(host: Host, request: Request) -> Json:
 
     A counter or a gauge that cannot be read is left out. ``health`` is what the health check was
     seen to do where an answer was not good, else "". ``log`` is why the access log of the service
-    was not read, else "".
+    was not read, or not all of it, else "".
     """
     measure = _health_check(request)
     look = _access_log(host, request)
@@ -90,7 +90,7 @@ def _access_log(host: Host, request: Request) -> Optional[Callable[[], Tuple[Dic
     def look() -> Tuple[Dict[str, int], str]:
         # What is not known of requests is no reason to tell nothing of the host.
         try:
-            return log.look(), ""
+            return log.look()
         except (OSError, Refused) as error:
             return {}, complaint(error)
 

@@ -199,13 +199,15 @@ class Measured:
     ``seconds`` is the length of the window, ``watched`` the time between samples of one boot, by
     host. ``known`` is by metric and host the part of it in which the metric is known, ``unread``
     by counter or gauge and host the part in which that was not read; only what is more than
-    nothing is kept of it.
+    nothing is kept of it. ``why`` says of hosts what kept them from reading their access log when
+    the window was measured.
     """
 
     seconds: float
     watched: dict[str, Number]
     known: dict[str, dict[str, Number]]
     unread: dict[str, dict[str, Number]]
+    why: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

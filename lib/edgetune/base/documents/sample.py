@@ -54,7 +54,8 @@ class Drift:
 
 @dataclass(frozen=True)
 class SampleAnswer:
-    """``uptime`` in seconds; ``health`` says what a service does that does not answer well."""
+    """``uptime`` in seconds; ``health`` says what a service does that does not answer well, and
+    ``log`` why its access log was not read, or not all of it."""
 
     boot_id: str
     uptime: float
@@ -62,6 +63,7 @@ class SampleAnswer:
     gauges: Readings
     drift: list[Drift]
     health: str
+    log: str = ""
 
 
 def sample_answer(data: Mapping[str, object]) -> SampleAnswer:

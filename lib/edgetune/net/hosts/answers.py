@@ -201,6 +201,7 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
         "gauges": mapping(_READING, maybe(amount), 64),
         "drift": rows(record({**_ROW, "tuning": _TUNING})),
         "health": remark,
+        "log": remark,
     },
     "diagnose": {
         # It is there to say what cannot be read.

@@ -34,13 +34,15 @@ class Sampled:
     """What is told of one host: its ``sample``, or the ``error`` for which there is none.
 
     ``drift`` are its settings that are not as a standing tuning left them. ``health`` says what
-    its service does that does not answer well. Both are empty where a source cannot tell.
+    its service does that does not answer well, ``log`` why its access log was not read, or not all
+    of it. They are empty where a source cannot tell.
     """
 
     sample: Sample | None = None
     error: str = ""
     drift: Sequence[Drift] = ()
     health: str = ""
+    log: str = ""
 
     def __post_init__(self) -> None:
         # It goes into records, and a stranger may have written it.

@@ -25,6 +25,7 @@ from edgetune.base.documents.sample import Drift, Sample
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.durations import duration
 from edgetune.base.errors import EdgetuneError, RefusedError, SourceError
+from edgetune.base.names import few
 from edgetune.judge.limits import peak_load
 from edgetune.net.metrics.source import Sampled
 from edgetune.rollout.context import Context
@@ -49,12 +50,14 @@ def sampled_by_rule(pop: str) -> str:
 
 
 class SampleResult(TypedDict):
-    """Hosts that answered, and by host why one did not and what has drifted there."""
+    """Hosts that answered, and by host why one did not, what has drifted there, and why its access
+    log was not read."""
 
     samples: int
     missing: list[str]
     errors: dict[str, str]
     drift: dict[str, list[Drift | str]]
+    logs: dict[str, str]
     message: str
 
 
@@ -65,27 +68,33 @@ def stale_after(interval: float) -> float:
 
 @dataclass
 class Found:
-    """What one or more sweeps found: who answered, and of each host the last problem and drift."""
+    """What one or more sweeps found: who answered, and of each host the last problem and drift, and
+    what kept it from reading its access log."""
 
     answered: set[str] = field(default_factory=set)
     errors: dict[str, str] = field(default_factory=dict)
     drift: dict[str, list[Drift | str]] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
 
     def add(self, later: Found) -> None:
         self.answered |= later.answered
         self.errors.update(later.errors)
         self.drift.update(later.drift)
+        self.logs.update(later.logs)
 
     def told(self) -> SampleResult:
         """The result of an action."""
         lost = f"; no answer from {', '.join(self.errors)}" if self.errors else ""
         adrift = f"; {len(self.drift)} with drift: {', '.join(self.drift)}" if self.drift else ""
+        unread = [f"{host}: {why}" for host, why in self.logs.items()]
+        logs = f"; access logs: {few(unread)}" if unread else ""
         return {
             "samples": len(self.answered),
             "missing": list(self.errors),
             "errors": self.errors,
             "drift": self.drift,
-            "message": f"{len(self.answered)} hosts sampled{lost}{adrift}",
+            "logs": self.logs,
+            "message": f"{len(self.answered)} hosts sampled{lost}{adrift}{logs}",
         }
 
 
@@ -95,7 +104,8 @@ def sample_pops(context: Context, pops: Sequence[str]) -> Found:
     for told in _sweep(context, [context.known_inventory.pop(name) for name in pops]).values():
         errors = {host: own.error for host, own in told.items() if own.error}
         drift = {host: _drift_of(own.drift) for host, own in told.items() if own.drift}
-        found.add(Found(told.keys() - errors.keys(), errors, drift))
+        logs = {host: own.log for host, own in told.items() if own.log}
+        found.add(Found(told.keys() - errors.keys(), errors, drift, logs))
     return found
 
 
@@ -186,6 +196,7 @@ def joined(told: Sequence[Sampled]) -> Sampled:
         error=_errors(told),
         drift=[row for own in told for row in own.drift],
         health="; ".join(own.health for own in told if own.health),
+        log="; ".join(own.log for own in told if own.log),
     )
 
 

@@ -19,6 +19,7 @@ from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.durations import duration
 from edgetune.base.errors import InputError, RefusedError, SourceError
 from edgetune.judge.limits import Newest, median_by_host, peak_load
+from edgetune.rollout.evidence.access_log import with_reasons
 from edgetune.rollout.evidence.sampling import RECENT, spacing
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
 from edgetune.rollout.ownership.lease import Rollout
@@ -90,7 +91,8 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
     hosts = plan.groups.hosts
     parts = list(_parts(opened, hosts))
     measured = measure_baseline(join([window for window, _, _ in parts]), plan.strata)
-    facts = measured.facts
+    facts = with_reasons(opened.context, opened.pop, measured.facts)
+    measured = replace(measured, facts=facts)
     found = [*gaps(hosts, facts, "baseline"), *baseline_doubts(plan, hosts, facts)]
     found += few_requests(Comparison(plan, plan.strata, measured, ()))
     power = prospect(plan, plan.strata, measured)
@@ -196,7 +198,7 @@ class Soak:
 
         An error is no verdict: the next look has the samples of this one, too.
         """
-        self._write(self._take(end))
+        self._write(self._take(end, asks_hosts=True))
 
     def conclude(self, verdict: Verdict, decision: Decision, reason: str) -> None:
         """Write down what its ring decides: one look more, with the numbers of the last one."""
@@ -244,13 +246,14 @@ class Soak:
         baseline = kept_baseline(self._opened)
         return PopRecord(self._plan, _compared(self._opened), baseline, blocks)
 
-    def _take(self, end: float) -> Look:
-        """The look at a time, judged and not written down."""
+    def _take(self, end: float, asks_hosts: bool = False) -> Look:
+        """The look at a time, judged and not written down. With ``asks_hosts`` it tells why access
+        logs were not read."""
         from edgetune.judge.look import no_look
 
         moment = self._moment(end)
         try:
-            found = self._judge(moment, end)
+            found = self._judge(moment, end, asks_hosts)
         except (InputError, SourceError) as error:
             found = no_look(moment, str(error))
         look = replace(found, until=end, at=clock.wall())
@@ -295,7 +298,7 @@ class Soak:
         passed = (end - self._start) / (self._over - self._start)
         return Moment(number, number + ahead, min(1.0, round(passed, 9)))
 
-    def _judge(self, moment: Moment, end: float) -> Look:
+    def _judge(self, moment: Moment, end: float, asks_hosts: bool) -> Look:
         from edgetune.judge.look import take_look
 
         baseline = kept_baseline(self._opened)
@@ -305,6 +308,9 @@ class Soak:
         options = replace(self._plan.options, interval=self._interval(end))
         plan = replace(self._plan, options=options)
         block, newest = self._block(plan, baseline, begin, end)
+        if asks_hosts:
+            facts = with_reasons(self._opened.context, self._opened.pop, block.facts)
+            block = replace(block, facts=facts)
         earlier = judged[-1] if judged else None
         strata = _compared(self._opened)
         blocks.append(block)

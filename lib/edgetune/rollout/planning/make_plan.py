@@ -81,6 +81,17 @@ def _way_to(pop: Pop, readings: Collection[str]) -> str:
     return f"{files}, or name another source in {inventory}{first}"
 
 
+def _refuse_unread_logs(pop: Pop, tuning: Tuning, without_packets: bool, subject: Subject) -> None:
+    """RefusedError names hosts that do not count the requests that the tuning is judged by."""
+    if pop.views[0].metrics.source != "hosts":
+        return
+    needed = [*_needed(tuning, without_packets)]
+    names = [name for name in needed if {*ALL_COUNTERS} & {*tuning.metrics[name].needed}]
+    if names:
+        lost = {h: own.why for h, own in subject.log_problems.items() if not own.are_counted}
+        _refuse(lost, f"the access log, for {listed(names)} by which {tuning.name} is judged: ")
+
+
 def _told(view: Pop, metrics: Catalogue) -> Collection[str]:
     """The readings that a source of a PoP has; of an access log, what its format has."""
     told = metrics.told_by(view.metrics.source)
@@ -216,6 +227,7 @@ def plan_and_notes(
     _refuse(dict(sorted(unfit.items())), f"{tuning.name} is not for ")
     systems = {name: known.system for name, known in facts.items()}
     refuse_untold_by_system(pop, tuning, options.without_packets, context.catalogue, systems)
+    _refuse_unread_logs(pop, tuning, options.without_packets, subject)
     rendered = {name: render(tuning, answer.data) for name, answer in subject.facts.items()}
     _refuse_two_ways(context, pop, tuning)
     _refuse_without_bios(pop, tuning, hosts, facts)

@@ -23,6 +23,7 @@ from edgetune.base.sanitize import command, one_line
 from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
 from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.access_log import LogProblem, log_problems
 from edgetune.rollout.gates.freeze import frozen_text
 from edgetune.rollout.gates.pause import pause_text, pauses_of, standing_pauses, ways_on
 from edgetune.rollout.hosts.health import sick_services
@@ -72,6 +73,12 @@ class Subject:
         known = {n: answer.facts for n, answer in self.facts.items() if not answer.failed}
         hosts = [h for h in self.hosts if h.name in known and h.server in self.servers]
         return prove_machines(self.pop, hosts, self.servers, known)
+
+    @cached_property
+    def log_problems(self) -> Mapping[str, LogProblem]:
+        """``access_log.log_problems`` of all that answer."""
+        answering = [host for host in self.hosts if not self.facts[host.name].failed]
+        return log_problems(self.context, self.pop, answering)
 
     @cached_property
     def kept(self) -> Mapping[str, str]:
@@ -195,6 +202,13 @@ def check_health(subject: Subject) -> Iterable[Finding]:
         yield Finding(seen, "mend the service, or health: in the inventory", name)
 
 
+def check_access_logs(subject: Subject) -> Iterable[Finding]:
+    """Every host reads the access log of its service, where the inventory names one."""
+    for name, own in subject.log_problems.items():
+        advice = "mend that, or access_log: and log_format: in the inventory"
+        yield Finding(f"its access log: {own.why}", advice, name, refuses=False)
+
+
 def sick_twice(subject: Subject) -> Mapping[str, str]:
     """Hosts whose health check failed, and failed again a moment later; with what was seen."""
     answering = [h for h in subject.hosts if not subject.facts[h.name].failed]
@@ -280,6 +294,7 @@ PLAN_CHECKS: Sequence[Check] = (
     check_load_balancer,
     check_disks,
     check_health,
+    check_access_logs,
     check_clocks,
     check_alerts,
 )

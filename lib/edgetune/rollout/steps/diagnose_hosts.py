@@ -18,6 +18,7 @@ from edgetune.base.errors import HostError, InputError
 from edgetune.base.fields import Fields
 from edgetune.base.names import few
 from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.access_log import LogProblem, log_problems
 from edgetune.site.inventory import Pop
 
 SEVERITIES = ("helps", "conflict", "note")
@@ -81,7 +82,7 @@ def diagnose_hosts(
         missing=missing,
         findings=findings,
         tunings=_tunings(context, known, findings, by_host),
-        unread=_unread(by_host),
+        unread=_unread(by_host, log_problems(context, known, chosen)),
     )
     helpful = [f"{row.tuning} ({len(row.hosts)})" for row in found.tunings if row.hosts]
     would = f"; would help: {', '.join(helpful)}" if helpful else ""
@@ -188,10 +189,12 @@ def _is_known(context: Context, tuning: str) -> bool:
     return True
 
 
-def _unread(told: Told) -> list[diagnosis.Unread]:
+def _unread(told: Told, logs: Mapping[str, LogProblem]) -> list[diagnosis.Unread]:
     hosts: dict[str, list[str]] = {}
     for host, data in told.items():
         for what in data.unread:
             hosts.setdefault(what, []).append(host)
+    for host, problem in logs.items():
+        hosts.setdefault(f"the access log: {problem.why}", []).append(host)
     rows = [diagnosis.Unread(what, names) for what, names in hosts.items()]
     return sorted(rows, key=lambda row: -len(row.hosts))

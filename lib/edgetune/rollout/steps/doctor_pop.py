@@ -115,6 +115,8 @@ def _checks(subject: preflight.Subject, tuning: Tuning | None) -> Iterable[_Name
     yield _Named("hosts", answering, preflight.check_hosts)
     yield _Named("disks", "/etc and /var/lib can be written", preflight.check_disks)
     yield _Named("health", f"{subject.pop.health} is answered well", preflight.check_health)
+    if any(view.metrics.fields.get("access_log") for view in subject.pop.views):
+        yield _Named("access logs", "all hosts read theirs", preflight.check_access_logs)
     yield _Named(
         "clocks", f"within {duration(preflight.CLOCKS_APART)} of ours", preflight.check_clocks
     )

@@ -25,6 +25,7 @@ _BY_RULE: SampleResult = {
     "missing": [],
     "errors": {},
     "drift": {},
+    "logs": {},
     "message": "the rule sample_running sampled it in this interval already",
 }
 # Samples that follow each other within so many seconds are taken by one task.

@@ -101,4 +101,4 @@ def _sampled(answer: HostResult, began: float, catalogue: MetricNames) -> Sample
 
     told = sample_answer(answer.data)
     sample = make_sample(answer.host, began, told, catalogue)
-    return Sampled(sample, drift=told.drift, health=told.health)
+    return Sampled(sample, drift=told.drift, health=told.health, log=told.log)
