@@ -1,25 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Harm that only the tail of requests has: what a histogram of all of them finds, and what five
-health checks a minute do.
+"""Harm that only the tail of requests has: what quantiles of all of them find, what five health
+checks a minute do, and what judges of Netflix make of the same requests.
 
-python -m bench.judge.tails [ROLLOUTS]
+python -m bench.judge.tails [ROLLOUTS] [--json FILE]
 
 Each host answers ``RATE`` requests a minute, at a pace of its own that wanders. In the soak a share
 of the requests of test hosts comes 300 ms later. Health checks ask for one small file: they are
-late as often as requests are (``five``), or never (``five, of memory``).
+late as often as requests are (``five checks``), or never (``of memory``). Hosts are far apart in
+their pace, or alike.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import erf, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.judge.figures import rate
+from bench.judge.peers.distributions import is_slower
+from bench.judge.peers.kayenta import MARGINAL, classify, score
+from bench.judge.peers.kayenta import Metric as Configured
 from bench.judge.production import ALPHA, MINUTE, judge_soak, plan_of
 from bench.judge.scenarios import Array, Replicate, Series, lasting_noise
 from edgetune.agent.vocabulary.buckets import BOUNDS
@@ -32,45 +40,53 @@ from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import judge, too_little
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.measured_share import Coverage
+from edgetune.judge.quantiles import quantile
 from edgetune.judge.series import Requests, Window
 from edgetune.judge.series import Series as Counted
 
 HOSTS, MINUTES, LOOKS = 12, 240, 8
 """Of each group; of the baseline and of the soak."""
+EACH = MINUTES // LOOKS
 RATE, LATE = 120, 300.0
 USUAL, SIGMA = 20.0, 0.6
 """Median of a request in ms, and the deviation of its logarithm."""
-SHARES = {"none": 0.0, "2 % late": 0.02}
-OF, HEALTH = "request_ms", "health_p99_ms"
+SHARES = {"none": 0.0, "2 % of requests 300 ms later": 0.02}
+FLEETS = {"far apart": 0.3, "alike": 0.0}
+"""The deviation of the logarithm of the paces of hosts."""
+OF, HEALTH = "request_ms", "health_slowest_ms"
 QUANTILES = {f"p{share}": Histogram(OF, share) for share in (50, 95, 99)}
 _DEVIATES = np.linspace(-8, 8, 6401)
 _CDF = np.array([(1 + erf(value / sqrt(2))) / 2 for value in _DEVIATES])
 """Of the normal distribution, at these."""
+_FIRST, _LAST = (int(np.searchsorted(BOUNDS, ms)) for ms in (0.1, 10_000.0))
+"""Buckets beyond these hold nothing."""
 
 
 class Drawn:
     """One rollout: the paces of hosts, (hosts, minutes), and which are tested."""
 
-    def __init__(self, dice: np.random.Generator, share: float) -> None:
+    def __init__(self, dice: np.random.Generator, share: float, spread: float = 0.3) -> None:
         self._dice, self._share = dice, share
         hosts = 2 * HOSTS
         self.test = dice.permutation(np.arange(hosts) < HOSTS)
         wander = 0.05 * lasting_noise(dice, (2 * MINUTES, hosts), 0.9).T
-        self.pace = np.exp(0.3 * dice.standard_normal((hosts, 1)) + wander)
+        self.pace = np.exp(spread * dice.standard_normal((hosts, 1)) + wander)
 
-    def late(self, minutes: slice) -> Array:
-        """The share of each host's requests that come late."""
-        return np.where(self.test & (minutes.start >= MINUTES), self._share, 0.0)
+    @cached_property
+    def requests(self) -> Array:
+        """Those of each minute in buckets, (hosts, minutes, buckets)."""
+        soak = np.arange(2 * MINUTES) >= MINUTES
+        late = np.where(self.test[:, None] & soak, self._share, 0.0)[:, :, None]
+        below = (1 - late) * _below(self.pace, 0.0) + late * _below(self.pace, LATE)
+        below[:, :, 0], below[:, :, -1] = 0.0, 1.0
+        found = np.zeros((*self.pace.shape, len(BOUNDS)))
+        found[:, :, _FIRST : _LAST - 1] = self._dice.multinomial(RATE, np.diff(below, axis=2))
+        return found
 
     def counts(self, minutes: slice) -> Array:
-        """Requests in buckets, (hosts, buckets)."""
-        pace = np.exp(np.log(self.pace[:, minutes]).mean(axis=1))
-        many = RATE * (minutes.stop - minutes.start)
-        rows = []
-        for own, late in zip(pace, self.late(minutes)):
-            below = (1 - late) * _below(own, 0.0) + late * _below(own, LATE)
-            rows.append(self._dice.multinomial(many, np.diff([*below, 1.0])))
-        return np.array(rows, dtype=float)
+        """The same of some minutes together, (hosts, buckets)."""
+        found: Array = self.requests[:, minutes].sum(axis=1)
+        return found
 
     def five(self, meets: bool) -> Array:
         """The slowest of five health checks of each minute, (hosts, minutes)."""
@@ -82,16 +98,16 @@ class Drawn:
         return found
 
 
-def _below(pace: float, later: float) -> Array:
-    """Which share of requests is below each bound."""
-    bounds = np.maximum(np.array(BOUNDS) - later, 1e-12)
-    deviates = np.log(bounds / (USUAL * pace)) / SIGMA
-    found: Array = np.interp(deviates, _DEVIATES, _CDF) * (np.array(BOUNDS) > later)
+def _below(pace: Array, later: float) -> Array:
+    """Which share of requests is below each bound, (hosts, minutes, bounds)."""
+    bounds = np.array(BOUNDS[_FIRST:_LAST])
+    deviates = np.log(np.maximum(bounds - later, 1e-12) / (USUAL * pace[:, :, None])) / SIGMA
+    found: Array = np.interp(deviates, _DEVIATES, _CDF) * (bounds > later)
     return found
 
 
-def by_histogram(drawn: Drawn, quantile: str) -> Decision:
-    """What is decided by a quantile of all requests."""
+def by_histogram(drawn: Drawn, name: str) -> bool:
+    """Whether a quantile of all requests shows harm at any look."""
     groups: dict[bool, list[str]] = {True: [], False: []}
     for host, test in enumerate(drawn.test):
         groups[bool(test)].append(str(host))
@@ -99,29 +115,32 @@ def by_histogram(drawn: Drawn, quantile: str) -> Decision:
     times = {"soak": MINUTE * MINUTES, "warmup": 0.0, "interval": MINUTE, "looks": LOOKS}
     seed = zlib.crc32(drawn.pace.tobytes())
     options = Options(alpha_harm=ALPHA, alpha_benefit=ALPHA, seed=seed, **times)  # type: ignore[arg-type]
-    metric = Metric(quantile, "took {much} time", unit="ms", histogram=QUANTILES[quantile])
-    plan = plan_of(Intent("improve", quantile, 0.0), [], options, strata)
-    plan = replace(plan, definitions={quantile: metric})
+    metric = Metric(name, "took {much} time", unit="ms", histogram=QUANTILES[name])
+    plan = plan_of(Intent("improve", name, 0.0), [], options, strata)
+    plan = replace(plan, definitions={name: metric})
     half = MINUTES // 2
     halves = [drawn.counts(slice(0, half)), drawn.counts(slice(half, MINUTES))]
-    baseline = measure_baseline(_window(quantile, 0, MINUTES, halves), strata)
+    baseline = measure_baseline(_window(name, 0, MINUTES, halves), strata)
     blocks, look = [], None
-    each = MINUTES // LOOKS
     for number in range(1, LOOKS + 1):
-        part = slice(MINUTES + each * (number - 1), MINUTES + each * number)
+        part = _part(number)
         counts = [drawn.counts(part), np.zeros((2 * HOSTS, len(BOUNDS)))]
-        window = _window(quantile, part.start, part.stop, counts)
+        window = _window(name, part.start, part.stop, counts)
         blocks.append(measure_block(window, strata, baseline))
         compared = Comparison(plan, strata, baseline, [*blocks])
         moment = Moment(number, LOOKS, number / LOOKS)
         look = judge(compared, too_little(compared), moment, look)
         if look.decision is Decision.ROLL_BACK:
-            break
-    assert look is not None
-    return look.decision
+            return True
+    return False
 
 
-def _window(quantile: str, first: int, last: int, halves: list[Array]) -> Window:
+def _part(number: int) -> slice:
+    """The minutes before a look of the soak."""
+    return slice(MINUTES + EACH * (number - 1), MINUTES + EACH * number)
+
+
+def _window(name: str, first: int, last: int, halves: list[Array]) -> Window:
     hosts, bins = 2 * HOSTS, last - first
     unknown = np.full((hosts, bins), np.nan)
     seconds = np.full(hosts, MINUTE * bins)
@@ -133,46 +152,93 @@ def _window(quantile: str, first: int, last: int, halves: list[Array]) -> Window
         start=start,
         end=end,
         slot=MINUTE,
-        metrics={quantile: Counted(unknown, unknown)},
-        exposures={quantile: REQUESTS},
+        metrics={name: Counted(unknown, unknown)},
+        exposures={name: REQUESTS},
         packets=np.ones((hosts, bins)),
         samples=np.full(hosts, bins),
         newest=np.full(hosts, end),
         flaws={},
-        coverage=Coverage(seconds, {quantile: seconds}, {}),
+        coverage=Coverage(seconds, {name: seconds}, {}),
         boots={},
         histograms={OF: requests},
     )
 
 
-def by_five(drawn: Drawn, meets: bool) -> Decision:
-    """What is decided by the slowest of five."""
+def by_five(drawn: Drawn, meets: bool) -> bool:
+    """Whether the slowest of five shows harm."""
     values = drawn.five(meets)
     read = np.ones((2 * HOSTS, MINUTES))
     series = Series(HEALTH, values[:, :MINUTES], read, values[:, MINUTES:], read)
     replicate = Replicate(drawn.test, np.zeros(2 * HOSTS, dtype=int), (series,))
-    return judge_soak(replicate, looks=LOOKS).decision
+    return judge_soak(replicate, looks=LOOKS).decision is Decision.ROLL_BACK
 
 
-def rates(rollouts: int, share: float, seed: int = 1) -> Mapping[str, float]:
-    """By what it is judged by, in which share of rollouts harm is found."""
-    found: dict[str, Any] = {}
+def by_bands(drawn: Drawn) -> bool:
+    """Whether Netflix's test of whole distributions shows harm at any look."""
+    for number in range(1, LOOKS + 1):
+        counts = drawn.counts(slice(MINUTES, _part(number).stop))
+        test, control = (counts[own].sum(axis=0) for own in (drawn.test, ~drawn.test))
+        if is_slower(test, control, ALPHA):
+            return True
+    return False
+
+
+def by_kayenta(drawn: Drawn, relative: bool) -> bool:
+    """Whether Kayenta fails the p99 of the requests of each minute at any look; ``relative``
+    to the mean of its own baseline."""
+    groups = []
+    for own in (drawn.test, ~drawn.test):
+        # Twice as many have the same quantile, and a minute then has enough for one.
+        values = quantile(2 * drawn.requests[own].sum(axis=0), QUANTILES["p99"])
+        groups.append(values / values[:MINUTES].mean() if relative else values)
+    test, control = (own[MINUTES:] for own in groups)
+    for number in range(1, LOOKS + 1):
+        seen = slice(0, EACH * number)
+        found = classify(test[seen], control[seen], Configured(direction="increase"))
+        if score([found]) <= MARGINAL:
+            return True
+    return False
+
+
+def judged(drawn: Drawn) -> dict[str, bool]:
+    """Whether harm is found, by what looks for it."""
+    return {
+        **{f"edgetune, {name}": by_histogram(drawn, name) for name in QUANTILES},
+        "edgetune, five checks": by_five(drawn, True),
+        "edgetune, five checks of memory": by_five(drawn, False),
+        "Netflix, whole distributions": by_bands(drawn),
+        "Kayenta, p99": by_kayenta(drawn, False),
+        "Kayenta, p99 relative to the baseline": by_kayenta(drawn, True),
+    }
+
+
+def rates(
+    rollouts: int, share: float, spread: float = 0.3, seed: int = 1
+) -> Mapping[str, dict[str, float]]:
+    """In which share of rollouts harm is found, by what looks for it."""
+    found: dict[str, list[bool]] = {}
     for number in range(rollouts):
         key = np.random.SeedSequence(seed, spawn_key=(number, round(1000 * share)))
-        drawn = Drawn(np.random.default_rng(key), share)
-        told = {name: by_histogram(drawn, name) for name in QUANTILES}
-        told["five"], told["five, of memory"] = by_five(drawn, True), by_five(drawn, False)
-        for name, decision in told.items():
-            found[name] = found.get(name, 0) + (decision is Decision.ROLL_BACK)
-    return {name: many / rollouts for name, many in found.items()}
+        for name, said in judged(Drawn(np.random.default_rng(key), share, spread)).items():
+            found.setdefault(name, []).append(said)
+    return {name: rate(said) for name, said in found.items()}
 
 
-def main(rollouts: int) -> None:
-    """A line for each effect and each way to judge it."""
-    for text, share in SHARES.items():
-        for name, rolled_back in rates(rollouts, share).items():
-            print(f"{text:<10} {name:<18} rolled back {rolled_back:.3f}", flush=True)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """A line for each fleet, effect and judge."""
+    parser = argparse.ArgumentParser(prog="python -m bench.judge.tails")
+    parser.add_argument("rollouts", nargs="?", type=int, default=200)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(arguments)
+    rows: list[dict[str, Any]] = []
+    for fleet, spread in FLEETS.items():
+        for effect, share in SHARES.items():
+            for name, own in rates(given.rollouts, share, spread).items():
+                rows.append({"fleet": fleet, "effect": effect, "method": name, **own})
+                print(f"{fleet:<10} {effect:<29} {name:<38} {own['rate']:.3f}", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps({"tails": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 200)
+    main()
