@@ -26,6 +26,9 @@ from edgetune.net.inventories.yaml import YamlInventory
 from edgetune.site.inventory import Pop
 from tests.support import ROOT
 
+LOGGED = {"source": "hosts", "access_log": "/var/log/nginx/access.log"}
+"""``metrics`` of a PoP whose hosts count requests."""
+
 
 def inventory_document(
     hosts: int = 8, min_in_service: float = 0.5, bmcs: bool = False

@@ -27,7 +27,7 @@ from edgetune.wings.congestion.rounds.steps.push_configuration import push_confi
 from edgetune.wings.congestion.rounds.steps.select_prefixes import select_prefixes
 from edgetune.wings.congestion.rounds.work import RoundResult, open_rounds, read_known
 from edgetune.wings.congestion.rows import MEASURES, PrefixRows, make_rows
-from tests.support.builders import inventory_document, write_yaml
+from tests.support.builders import LOGGED, inventory_document, write_yaml
 from tests.support.scenarios import Scenario
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld, Hosts
@@ -174,6 +174,7 @@ class RoundsWorld(EmptyWorld):
     def write_entry(self, entry: Mapping[str, Any] | None) -> None:
         """Have the inventory say this of the PoP."""
         document = inventory_document(hosts=self._hosts)
+        document["pops"]["lab1"]["metrics"] = LOGGED
         if entry is not None:
             document["pops"]["lab1"]["congestion"] = {**entry}
         write_yaml(self.folder / "inventory.yaml", document)

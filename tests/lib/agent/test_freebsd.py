@@ -130,7 +130,9 @@ def test_a_system_that_nobody_knows_is_refused_by_name(monkeypatch: pytest.Monke
 
 def test_each_metric_says_what_it_is_on_freebsd(host: FreeBsd) -> None:
     """Of what hosts tell, and of nothing else."""
-    told = host.ask("sample", health_requests=0)
+    (host.path / "access.log").write_text("")
+    log = {"access_log": "/access.log", "log_format": "{time} "}
+    told = host.ask("sample", health_requests=0, **log)
     for name, entry in Catalogue([ROOT / "metrics"]).told_by("hosts").items():
         health = name.startswith("health_") or name == "performance_health"
         assert ("freebsd" in entry) == (name in told["counters"] or health), name

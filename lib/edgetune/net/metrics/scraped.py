@@ -151,7 +151,7 @@ def _ids(own: Own, times: Sequence[float]) -> list[str]:
 
 def _native(own: Own, wanted: Wanted, scrapes: Scrapes) -> dict[str, _Column]:
     """The counters of a histogram whose samples have buckets: what one holds is in that bucket of
-    ours in which its middle is."""
+    ours in which its middle is. That of times from nothing on is the half of its end."""
     series = _one(own, wanted.series, wanted.added, wanted.asked)
     if not series or not series[0].buckets:
         return {}
@@ -167,7 +167,7 @@ def _native(own: Own, wanted: Wanted, scrapes: Scrapes) -> dict[str, _Column]:
             continue
         found[wanted.reading][row] = count
         for low, high, inside in buckets:
-            middle = math.sqrt(max(low, 0.0) * max(high, 0.0)) * wanted.scale
+            middle = (math.sqrt(low * high) if low > 0 else max(high, 0.0) / 2) * wanted.scale
             column = found.setdefault(bucket_name(wanted.reading, bucket_of(middle)), [*unknown])
             column[row] = inside + (0.0 if math.isnan(column[row]) else column[row])
     return found

@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import TypedDict
 
+from edgetune.agent.log_format import LogFormat
+from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import ENDED
@@ -27,7 +29,7 @@ from edgetune.base.durations import duration
 from edgetune.base.errors import EdgetuneError, RefusedError, SourceError
 from edgetune.base.names import few
 from edgetune.judge.limits import peak_load
-from edgetune.net.metrics.source import Sampled
+from edgetune.net.metrics.source import MetricNames, Sampled
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
 from edgetune.rollout.record.heads import living_heads
@@ -42,6 +44,7 @@ _APART = 2.0
 _STALE, _STALE_INTERVALS = 300.0, 3
 # Settings of one host that are told one by one.
 _MOST_DRIFT = 50
+_LONGEST_MS = 600_000
 
 
 def sampled_by_rule(pop: str) -> str:
@@ -284,11 +287,23 @@ def most_bytes(context: Context, pops: Iterable[Pop]) -> int:
     return sum(
         context.samples.stored_series(pop.name)
         * sum(
-            retained_bytes([host.name for host in pop.hosts], readings, kept, interval)
+            retained_bytes([h.name for h in pop.hosts], [*readings, *buckets], kept, interval)
             for interval in (SAMPLED_EVERY, *faster.get(pop.name, []))
         )
         for pop in pops
+        for buckets in [bucket_counters(pop, context.catalogue)]
     )
+
+
+def bucket_counters(pop: Pop, metrics: MetricNames) -> list[str]:
+    """The counters of the buckets that hosts of a PoP tell of their access log, for requests of up
+    to ten minutes."""
+    own = pop.views[0].metrics.fields
+    if not own.get("access_log"):
+        return []
+    told = LogFormat(own["log_format"]).none().keys() & metrics.histograms.keys()
+    last = bucket_of(_LONGEST_MS)
+    return [bucket_name(name, number) for name in sorted(told) for number in range(last + 1)]
 
 
 def memory_text(context: Context, pop: Pop) -> str:

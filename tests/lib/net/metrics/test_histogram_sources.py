@@ -4,17 +4,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from edgetune.agent.vocabulary.buckets import BOUNDS as BUCKETS
 from edgetune.agent.vocabulary.buckets import bucket_of
+from edgetune.base.documents.metric import Histogram
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import Catalogue
+from edgetune.judge.quantiles import quantile
 from edgetune.judge.series import read_window
+from edgetune.net.metrics.prometheus_client import read_matrix
+from edgetune.net.metrics.promql import Wanted
+from edgetune.net.metrics.scraped import Scrapes, _native
 from edgetune.net.metrics.sources import open_source
 from edgetune.site.config import PACK_METRICS
 from lab.clickhouse import Table, serving
@@ -29,6 +39,7 @@ P99 = SITE["upstream_p99"]
 BOUNDS = SITE.histograms["upstream_ms"]
 SERIES = "envoy_cluster_upstream_rq_time"
 OWN = {"instance": "10.0.0.0:9100", "job": "node"}
+ZERO = 2.0**-20
 
 
 def told(opened: Any, asked: Any, start: float, end: float) -> list[Mapping[str, float]]:
@@ -115,6 +126,62 @@ def test_a_native_histogram_is_told_by_the_buckets_of_ours(tmp_path: Path) -> No
         }
         assert later["upstream_ms"] == row["upstream_ms"] + 1 == sum([*later.values()][1:])
     assert rows[-1] == {}
+
+
+def exponential(times: Sequence[float], schema: int) -> dict[str, Any]:
+    """A native histogram of these times, as the data model of Prometheus defines it: bucket n of a
+    schema reaches from base**(n-1) up to base**n, where the base is 2**(2**-schema)."""
+    step = 2.0**-schema
+    counts = Counter(math.ceil(math.log2(own) / step) for own in times if own > ZERO)
+    buckets = [
+        [0, f"{2 ** (step * (number - 1))!r}", f"{2 ** (step * number)!r}", f"{many}"]
+        for number, many in sorted(counts.items())
+    ]
+    zero = [[3, f"-{ZERO}", f"{ZERO}", f"{sum(own <= ZERO for own in times)}"]]
+    return {"count": f"{len(times)}", "sum": f"{sum(times)!r}", "buckets": [*zero, *buckets]}
+
+
+def told_of(native: Mapping[str, Any], scale: float = 1000.0) -> Mapping[str, float]:
+    """The counters of one scrape of it."""
+    whole = {"resultType": "matrix", "result": [{"metric": OWN, "histograms": [[1.0, native]]}]}
+    (series,) = read_matrix(json.dumps({"status": "success", "data": whole}).encode())
+    scrapes = Scrapes("e000", times=[1.0])
+    wanted = Wanted("t_ms", (SERIES,), scale=scale, native=True)
+    own = {SERIES: [replace(series, labels={**series.labels, "__name__": SERIES})]}
+    return {name: column[0] for name, column in _native(own, wanted, scrapes).items()}
+
+
+@pytest.mark.parametrize("schema", [-1, 0, 2, 3, 5, 8])
+def test_quantiles_of_a_native_histogram_are_off_by_its_buckets_and_ours(schema: int) -> None:
+    """Its buckets are a factor of 2**(2**-schema) wide, and ours one of 1.1."""
+    dice = np.random.default_rng(7)
+    times = [*(0.02 * dice.lognormal(0, 0.8, 5000)).tolist(), 0.0]
+    counted = told_of(exponential(times, schema))
+    assert counted["t_ms"] == 5001 == sum(own for name, own in counted.items() if ":" in name)
+    assert counted["t_ms:0"] == 1
+    row = np.zeros(len(BUCKETS))
+    for name, own in counted.items():
+        if ":" in name:
+            row[int(name.partition(":")[2])] = own
+    for share in (50, 95, 99):
+        found = float(quantile(row[None], Histogram("t_ms", share))[0])
+        off = found / (1000 * float(np.quantile(times, share / 100)))
+        wide = 2 ** (2.0**-schema) * 1.1
+        assert 1 / wide < off < wide, (share, off)
+
+
+def test_the_first_bucket_of_own_bounds_is_not_at_zero() -> None:
+    """With bounds of its own a native histogram begins at -Inf and ends at +Inf."""
+    rows = [[0, "-Inf", "0.05", "70"], [0, "0.05", "0.2", "20"], [0, "0.2", "+Inf", "10"]]
+    told = told_of({"count": "100", "sum": "5", "buckets": rows})
+    assert told == {
+        "t_ms": 100,
+        f"t_ms:{bucket_of(25)}": 70,
+        f"t_ms:{bucket_of(100)}": 20,
+        f"t_ms:{len(BUCKETS) - 1}": 10,
+    }
+    none = told_of({"count": "0", "sum": "0"})
+    assert {name: own for name, own in none.items() if own} == {}
 
 
 def clickhouse(folder: Path, change: Mapping[str, Any]) -> Any:

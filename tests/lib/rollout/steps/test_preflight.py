@@ -14,11 +14,11 @@ import yaml
 from edgetune.base.documents.options import Options
 from edgetune.base.errors import RefusedError
 from edgetune.report.findings import WIDTH
-from edgetune.rollout.evidence.sampling import most_bytes
+from edgetune.rollout.evidence.sampling import bucket_counters, most_bytes
 from edgetune.rollout.planning.make_plan import make_for
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.support import ROOT
-from tests.support.builders import inventory_document, write_yaml
+from tests.support.builders import LOGGED, inventory_document, write_yaml
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld, World, changing
 
@@ -85,6 +85,22 @@ def test_a_rollout_that_is_sampled_faster_takes_more_memory(tmp_path: Path) -> N
     (tmp_path / "other").mkdir()
     faster = _most(World(tmp_path / "other", interval=10))
     assert 6.9 < faster / usual < 7.1
+
+
+def test_buckets_of_an_access_log_are_counted(tmp_path: Path) -> None:
+    """A histogram is a hundred columns and more where a counter is one."""
+    world = World(tmp_path, interval=60)
+    usual = _most(world)
+    document = inventory_document()
+    document["pops"]["lab1"]["metrics"] = LOGGED
+    world.change_inventory(document)
+    pop, catalogue = world.context.inventory.pop("lab1"), world.context.catalogue
+    buckets = bucket_counters(pop, catalogue)
+    assert buckets[0] == "request_ms:0" and 250 < len(buckets) < 350
+    assert 10 * usual < _most(world)
+    document["pops"]["lab1"]["metrics"] = {**LOGGED, "log_format": "{status} "}
+    world.change_inventory(document)
+    assert _most(world) == usual
 
 
 def test_a_plan_that_is_damaged_hides_no_bound(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from typing import Any, cast
 
 from edgetune.base.documents.plan import Plan, Proof
 from edgetune.base.errors import ServerError
+from edgetune.base.files import load_yaml
 from edgetune.fleet.campaign.control import approve
 from edgetune.net.traffic import Server
 from edgetune.net.traffic.drivers.haproxy import Part, Several
 from edgetune.rollout.record.rollout import load_plan, save_plan
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from tests.lib.rollout.steps.moves import RESET_AFTER
-from tests.support.builders import inventory_document, plan, tuning
+from tests.support.builders import LOGGED, inventory_document, plan, tuning
 from tests.support.scenarios import begun, bios_scenario
 from tests.support.soaking import Soaking
 from tests.support.world import Balancer, BiosWorld, EmptyWorld, World, as_far_as
@@ -64,6 +65,9 @@ class KernelWorld(EmptyWorld):
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, **config)
+        document: Any = load_yaml(self.context.config.inventory)
+        document["pops"]["lab1"]["metrics"] = LOGGED
+        self.change_inventory(document)
         self.hosts.standing = tuning("kernel_upgrade")
         self.facts: dict[str, dict[str, Any]] = {}
         self.verified: dict[str, dict[str, Any]] = {}
